@@ -1,0 +1,70 @@
+# Everything sets itself up: a fresh clone needs python3 (3.11 or newer), pip, git, node and make.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+NODE   := build/node
+# What a test or a child of ours may see of this machine: no keys, no model variables.
+CLEAN  := env -i PATH="$(CURDIR)/$(BIN):$$PATH" HOME="$$HOME" LANG=C.UTF-8 TERM="$${TERM:-dumb}" CI="$$CI" \
+          NODE_EXTRA_CA_CERTS="$$NODE_EXTRA_CA_CERTS" SSL_CERT_FILE="$$SSL_CERT_FILE"
+
+.PHONY: help run test check format bench interop stress lock clean
+.DEFAULT_GOAL := help
+
+help: ## show this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
+
+$(VENV)/.base:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Quarterdeck needs Python 3.11 or newer; say which with: make PYTHON=/path/to/python3.11"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.run: $(VENV)/.base requirements/run.lock pyproject.toml
+	$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r requirements/run.lock
+	$(BIN)/pip install -q --disable-pip-version-check --no-deps -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run requirements/dev.lock
+	$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r requirements/dev.lock
+	@touch $@
+
+$(NODE)/.done: tools/package.json tools/package-lock.json
+	@mkdir -p $(NODE)
+	@cp tools/package.json tools/package-lock.json $(NODE)/
+	cd $(NODE) && npm ci --silent --no-audit --no-fund
+	@touch $@
+
+run: $(VENV)/.run ## set up and open the workbench
+	@$(BIN)/quarterdeck
+
+test: $(VENV)/.dev $(NODE)/.done ## set up and run every test
+	$(CLEAN) $(BIN)/python -m pytest -m "not stress" $(ARGS)
+
+check: $(VENV)/.dev $(NODE)/.done ## format, lint, types, imports, dependencies
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(NODE)/node_modules/.bin/pyright
+	$(BIN)/lint-imports
+	$(BIN)/deptry src
+
+format: $(VENV)/.dev ## format and mend what the linter can mend
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.dev $(NODE)/.done ## ratios against peers, in one run
+	$(CLEAN) $(BIN)/python -m bench $(ARGS)
+
+interop: $(VENV)/.dev $(NODE)/.done ## talk with agents and clients that we did not write
+	$(CLEAN) $(BIN)/python -m pytest -m interop $(ARGS)
+
+stress: $(VENV)/.dev $(NODE)/.done ## hundreds of kills, soaks, long fuzzing
+	$(CLEAN) QUARTERDECK_STRESS=1 $(BIN)/python -m pytest -m "stress" --timeout 900 $(ARGS)
+
+lock: ## resolve the locks anew from pyproject.toml (needs uv)
+	uv pip compile pyproject.toml -q --universal --generate-hashes --python-version 3.11 \
+	  --no-emit-index-url --custom-compile-command "make lock" -o requirements/run.lock
+	uv pip compile pyproject.toml -q --group dev --universal --generate-hashes --python-version 3.11 \
+	  --no-emit-index-url --custom-compile-command "make lock" -c requirements/run.lock -o requirements/dev.lock
+
+clean: ## forget what was set up
+	rm -rf $(VENV) build

@@ -1,0 +1,5 @@
+"""Quarterdeck: command many coding agents, of any make, from one place."""
+
+__all__ = ["__version__"]
+
+__version__ = "0.1.0"

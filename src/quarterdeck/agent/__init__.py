@@ -1,0 +1,1 @@
+"""Our own agent: the turn loop, its context and its tools."""

@@ -1,0 +1,1 @@
+"""Thin entry points; everything else is imported late."""

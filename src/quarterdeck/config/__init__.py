@@ -1,0 +1,1 @@
+"""Where things live on disk, and the layered configuration."""

@@ -1,0 +1,1 @@
+"""Many sessions under one host: supervisor, inbox, orchestrator tools."""

@@ -1,0 +1,106 @@
+"""What can go wrong with a model.
+
+::
+
+    ModelError
+    ├── ModelSetupError          no model can be asked at all: no key, unknown vendor …
+    └── CallError                a call failed
+        ├── Unauthorized             the key was refused
+        ├── Rejected                 the vendor refused the request itself (400, 404 …)
+        ├── ContextOverflow          the request is larger than the model's window
+        ├── QuotaExceeded            the account may not spend more
+        ├── RateLimited              too many requests; ``retry_after`` may say how long to wait
+        ├── Overloaded               the vendor failed (5xx, 529)
+        ├── Unreachable              no connection
+        └── StreamBroken             the stream stopped, stalled or was garbage
+"""
+
+from typing import ClassVar
+
+from quarterdeck.wire.conversation import Message
+from quarterdeck.wire.errors import QuarterdeckError
+
+__all__ = [
+    "CallError",
+    "ContextOverflow",
+    "ModelError",
+    "ModelSetupError",
+    "Overloaded",
+    "QuotaExceeded",
+    "RateLimited",
+    "Rejected",
+    "StreamBroken",
+    "Unauthorized",
+    "Unreachable",
+]
+
+
+class ModelError(QuarterdeckError):
+    """Base of every error of this room."""
+
+
+class ModelSetupError(ModelError):
+    """No model can be asked: the message says what is missing and how to supply it."""
+
+
+class CallError(ModelError):
+    """A call failed.
+
+    ``retryable`` says whether the same request may succeed later; ``retry_after`` is the
+    vendor's own wish in seconds; ``partial`` is what had arrived of the reply.
+    """
+
+    retryable: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        retry_after: float | None = None,
+        partial: Message | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.retry_after = retry_after
+        self.partial = partial
+
+
+class Unauthorized(CallError):
+    """The key was refused."""
+
+
+class Rejected(CallError):
+    """The vendor refused the request itself."""
+
+
+class ContextOverflow(CallError):
+    """The request is larger than the model's window."""
+
+
+class QuotaExceeded(CallError):
+    """The account may not spend more."""
+
+
+class RateLimited(CallError):
+    """Too many requests."""
+
+    retryable = True
+
+
+class Overloaded(CallError):
+    """The vendor failed."""
+
+    retryable = True
+
+
+class Unreachable(CallError):
+    """No connection."""
+
+    retryable = True
+
+
+class StreamBroken(CallError):
+    """The stream stopped, stalled or was garbage."""
+
+    retryable = True

@@ -1,0 +1,153 @@
+"""The port to a language model: what goes in, what comes out, and nothing of any vendor.
+
+A model is asked with a ``Request`` and answers with a stream of ``Delta`` values that ends with
+exactly one ``Finished``. Everything that can go wrong leaves ``stream`` as a ``ModelError``.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeAlias
+
+from quarterdeck.wire.conversation import Message
+from quarterdeck.wire.usage import TokenUsage
+
+__all__ = [
+    "Delta",
+    "Effort",
+    "Finished",
+    "Model",
+    "ModelInfo",
+    "ModelStop",
+    "Prices",
+    "Request",
+    "TextDelta",
+    "ThinkingDelta",
+    "ToolSpec",
+    "ToolUseDelta",
+    "ToolUseStarted",
+]
+
+Effort: TypeAlias = Literal["off", "low", "medium", "high"]
+"""How much a model may think before it answers."""
+ModelStop: TypeAlias = Literal["end_turn", "tool_use", "max_tokens", "refusal", "other"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """US dollars for a million tokens."""
+
+    input: float = 0.0
+    output: float = 0.0
+    cached: float = 0.0
+    cache_written: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelInfo:
+    """What is known of a model; see ``catalogue`` for where it comes from."""
+
+    vendor: str
+    id: str
+    """The vendor's own id."""
+    window: int
+    """Tokens that prompt and answer may have together."""
+    max_output: int
+    images: bool = True
+    thinking: bool = False
+    tools: bool = True
+    prices: Prices | None = None
+    """None: unknown, so costs are not stated."""
+    known: bool = True
+    """False: the figures are the stated defaults for models that we do not know."""
+
+    @property
+    def name(self) -> str:
+        """The name people use: ``vendor/id``."""
+        return f"{self.vendor}/{self.id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSpec:
+    """A tool as the model sees it; ``parameters`` is a JSON schema of an object."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One call of a model. Same values, same bytes on the wire."""
+
+    system: str
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...] = ()
+    max_output: int | None = None
+    effort: Effort = "off"
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """A piece of the answer's text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingDelta:
+    """A piece of the model's reasoning, where the vendor shows it."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUseStarted:
+    """The model begins to write a tool call."""
+
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUseDelta:
+    """A piece of the JSON text of the call's arguments."""
+
+    id: str
+    json: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """The answer is complete: the last value of every stream that does not raise."""
+
+    reply: Message
+    stop: ModelStop
+    usage: TokenUsage
+    raw_stop: str | None = None
+
+
+Delta: TypeAlias = TextDelta | ThinkingDelta | ToolUseStarted | ToolUseDelta | Finished
+
+
+class Model(Protocol):
+    """A language model that can be asked."""
+
+    @property
+    def info(self) -> ModelInfo:
+        """What is known of the model."""
+        ...
+
+    def stream(self, request: Request) -> AsyncIterator[Delta]:
+        """Ask the model once; retries are the caller's.
+
+        Closing the iterator or cancelling the task ends the call at once and frees the
+        connection. A text or thinking delta is passed on as soon as it arrives.
+
+        Raises:
+            ModelError: from the iterator, whatever went wrong, with the partial reply if any.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Free connections; calls under way end with ``ModelError``."""
+        ...

@@ -1,0 +1,1 @@
+"""Permission modes, rules, grants and workspace trust: pure decisions over values."""

@@ -1,0 +1,1 @@
+"""Our agent as an ACP server."""

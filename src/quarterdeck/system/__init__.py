@@ -1,0 +1,1 @@
+"""The operating system behind one port: files, processes, terminals."""

@@ -1,0 +1,1 @@
+"""Fakes that ship: scripted, deterministic stand-ins for agents and models."""

@@ -1,0 +1,86 @@
+"""What a model has been told and has said, free of any vendor's form.
+
+These are the persisted values from which the native agent rebuilds its requests byte for byte;
+what people see (chunks, diffs, terminals) are events of their own.
+"""
+
+from typing import Any, Literal, TypeAlias
+
+from .values import Value
+
+__all__ = [
+    "ImagePart",
+    "Message",
+    "OpaquePart",
+    "Part",
+    "ResultPart",
+    "TextPart",
+    "ThinkingPart",
+    "ToolResultPart",
+    "ToolUsePart",
+]
+
+
+class TextPart(Value, frozen=True, kw_only=True, tag_field="type", tag="text"):
+    """Text said by either side."""
+
+    text: str
+    signature: str | None = None
+    """The vendor's seal on this text, given back as it came (Gemini puts one on text)."""
+
+
+class ImagePart(Value, frozen=True, kw_only=True, tag_field="type", tag="image"):
+    """An image, base 64 in ``data``."""
+
+    data: str
+    mime_type: str
+
+
+class ThinkingPart(Value, frozen=True, kw_only=True, tag_field="type", tag="thinking"):
+    """The model's reasoning.
+
+    ``signature`` and ``redacted`` are the vendor's own bytes and go back unchanged, to the same
+    vendor only.
+    """
+
+    text: str
+    vendor: str
+    signature: str | None = None
+    redacted: str | None = None
+
+
+class ToolUsePart(Value, frozen=True, kw_only=True, tag_field="type", tag="tool_use"):
+    """A tool call as the model wrote it; ``arguments`` is its JSON text, valid or not."""
+
+    id: str
+    name: str
+    arguments: str
+    signature: str | None = None
+
+
+ResultPart: TypeAlias = TextPart | ImagePart
+
+
+class ToolResultPart(Value, frozen=True, kw_only=True, tag_field="type", tag="tool_result"):
+    """What the model is told of a tool call."""
+
+    id: str
+    content: tuple[ResultPart, ...]
+    is_error: bool = False
+
+
+class OpaquePart(Value, frozen=True, kw_only=True, tag_field="type", tag="opaque"):
+    """Something that only ``vendor`` understands and wants back as it was."""
+
+    vendor: str
+    raw: Any
+
+
+Part: TypeAlias = TextPart | ImagePart | ThinkingPart | ToolUsePart | ToolResultPart | OpaquePart
+
+
+class Message(Value, frozen=True, kw_only=True):
+    """One entry of a conversation."""
+
+    role: Literal["user", "assistant"]
+    parts: tuple[Part, ...]

@@ -1,0 +1,99 @@
+"""The words for failure.
+
+::
+
+    QuarterdeckError
+    ├── LinkError            a link to a peer cannot be used, in four words:
+    │   ├── Closed               we closed it
+    │   ├── Ended                the peer finished in good order
+    │   ├── Broken               the peer or the operating system failed
+    │   └── Busy                 two users where there can be one
+    ├── RpcError             the peer answered a request with an error
+    ├── MalformedRecord      bytes that are no record of the log
+    └── NewerVersion         a record of a version that this program does not know
+
+Every room adds its own errors below ``QuarterdeckError``; the command line shows their text and
+no traceback. A message names the thing and says what to do.
+"""
+
+from typing import Any
+
+__all__ = [
+    "Broken",
+    "Busy",
+    "Closed",
+    "Ended",
+    "LinkError",
+    "MalformedRecord",
+    "NewerVersion",
+    "QuarterdeckError",
+    "RpcError",
+]
+
+
+class QuarterdeckError(Exception):
+    """Base of every error that we raise on purpose."""
+
+
+class LinkError(QuarterdeckError):
+    """A link to a peer cannot be used."""
+
+
+class Closed(LinkError):
+    """We closed the link ourselves."""
+
+
+class Ended(LinkError):
+    """The peer finished: its stream ended in good order."""
+
+
+class Broken(LinkError):
+    """The peer or the operating system failed.
+
+    ``exit_code`` or ``signal`` are set when a process of ours was behind the link and is gone;
+    ``stderr`` holds the last lines it wrote.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        exit_code: int | None = None,
+        signal: str | None = None,
+        stderr: str = "",
+    ) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.exit_code = exit_code
+        self.signal = signal
+        self.stderr = stderr
+
+
+class Busy(LinkError):
+    """Two users where there can be one, or a wait that would never end."""
+
+
+class RpcError(QuarterdeckError):
+    """The peer answered a request with an error; raised by a handler, it becomes the answer."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(f"{message} ({code})")
+        self.code = code
+        self.message = message
+        self.data = data
+
+
+class MalformedRecord(QuarterdeckError):
+    """Bytes that are no record of the log."""
+
+
+class NewerVersion(QuarterdeckError):
+    """Data of a version that this program does not know."""
+
+    def __init__(self, what: str, found: int, known: int) -> None:
+        super().__init__(
+            f"{what} has version {found}; this program knows versions up to {known}. "
+            f"Upgrade quarterdeck to read it."
+        )
+        self.found = found
+        self.known = known

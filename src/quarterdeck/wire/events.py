@@ -1,0 +1,435 @@
+"""Everything that can happen in a session, as one tagged union.
+
+Each docstring says when the event may appear. Lifecycles nest: a session holds turns, a turn
+holds messages and tool calls, a tool call holds permission requests and terminals. An event's
+place (sequence, time, session, turn, parent) is not in the event but in its ``Record``.
+
+A run of a session begins with ``SessionOpened`` or ``SessionResumed`` and ends with exactly one
+``SessionEnded``. A new member must be handled wherever events are matched: the type checker
+finds those places through ``assert_never``.
+"""
+
+from typing import Any, Literal, TypeAlias
+
+from msgspec import UNSET, UnsetType
+
+from .content import ContentBlock
+from .conversation import Message, ToolResultPart
+from .ids import CompactionId, MessageId, RequestId, SessionId, TerminalId, ToolCallId
+from .permissions import Decider, PermissionOption, PermissionOutcome, QuestionAction
+from .settings import Command, ConfigOption, Mode, PlanEntry
+from .toolcalls import ToolCallContent, ToolCallEnd, ToolCallLocation, ToolCallStatus, ToolKind
+from .usage import ContextUsage, Cost, TokenUsage
+from .values import Value
+
+__all__ = [
+    "CommandsChanged",
+    "CompactionChanged",
+    "CompactionChunk",
+    "CompactionStatus",
+    "EndOfSession",
+    "Event",
+    "MessageChunk",
+    "ModeChanged",
+    "ModelCallFinished",
+    "ModelCallStarted",
+    "Notice",
+    "OptionsChanged",
+    "Origin",
+    "PermissionAnswered",
+    "PermissionAsked",
+    "PlanChanged",
+    "Prompted",
+    "QuestionAnswered",
+    "QuestionAsked",
+    "RateLimited",
+    "RetryScheduled",
+    "SessionChanged",
+    "SessionEnded",
+    "SessionOpened",
+    "SessionResumed",
+    "Severity",
+    "StopReason",
+    "TerminalExited",
+    "TerminalOutput",
+    "ThoughtChunk",
+    "ToolCallEnded",
+    "ToolCallStarted",
+    "ToolCallUpdated",
+    "TurnEnd",
+    "TurnEnded",
+    "TurnStarted",
+    "Unknown",
+    "UsageReported",
+]
+
+StopReason: TypeAlias = Literal[
+    "end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"
+]
+"""Why a turn stopped, in ACP's words."""
+TurnEnd: TypeAlias = Literal[
+    "end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled", "failed"
+]
+"""A stop reason, or ``failed``: the turn ended by an error, which ACP answers as an error."""
+EndOfSession: TypeAlias = Literal["closed", "ended", "broken"]
+"""How a session's run ended: we closed it, the agent finished, or something failed."""
+Origin: TypeAlias = Literal["person", "agent", "schedule", "goal"]
+"""Who spoke a prompt."""
+Severity: TypeAlias = Literal["info", "warning", "error"]
+CompactionStatus: TypeAlias = Literal["in_progress", "completed", "failed", "cancelled"]
+
+
+class SessionOpened(Value, frozen=True, kw_only=True, tag_field="type", tag="session_opened"):
+    """The first event of a session, once."""
+
+    agent: str
+    """The agent's name in our catalogue, such as ``claude`` or ``native``."""
+    cwd: str
+    roots: tuple[str, ...] = ()
+    """Further directories the agent may work in."""
+    title: str | None = None
+    transport: str | None = None
+    agent_session: str | None = None
+    """The id under which the agent itself knows the session; what resuming needs."""
+    agent_version: str | None = None
+    model: str | None = None
+    mode: str | None = None
+    parent_session: SessionId | None = None
+    """The session whose agent spawned this one."""
+    forked_from: SessionId | None = None
+    forked_at: int | None = None
+    """The sequence number in ``forked_from`` up to which history is shared."""
+
+
+class SessionResumed(Value, frozen=True, kw_only=True, tag_field="type", tag="session_resumed"):
+    """A session that had ended runs again; before any other event of that run."""
+
+    transport: str | None = None
+    agent_session: str | None = None
+    agent_version: str | None = None
+
+
+class SessionChanged(Value, frozen=True, kw_only=True, tag_field="type", tag="session_changed"):
+    """Facts about the session changed, at any time; a field left out is unchanged."""
+
+    title: str | UnsetType | None = UNSET
+    agent_session: str | UnsetType | None = UNSET
+    model: str | UnsetType | None = UNSET
+    updated_at: str | UnsetType | None = UNSET
+
+
+class CommandsChanged(Value, frozen=True, kw_only=True, tag_field="type", tag="commands_changed"):
+    """The agent's slash commands, complete; at any time after the session is open."""
+
+    commands: tuple[Command, ...]
+
+
+class OptionsChanged(Value, frozen=True, kw_only=True, tag_field="type", tag="options_changed"):
+    """The session's settings, complete; at any time after the session is open."""
+
+    options: tuple[ConfigOption, ...]
+
+
+class ModeChanged(Value, frozen=True, kw_only=True, tag_field="type", tag="mode_changed"):
+    """The mode is now another; at any time. ``modes`` is set when the choice itself changed."""
+
+    mode: str
+    modes: tuple[Mode, ...] | None = None
+
+
+class SessionEnded(Value, frozen=True, kw_only=True, tag_field="type", tag="session_ended"):
+    """The last event of a run, exactly once, however it ended."""
+
+    how: EndOfSession
+    reason: str | None = None
+    exit_code: int | None = None
+    signal: str | None = None
+    stderr: str | None = None
+    """The last lines of the agent's stderr, secrets masked."""
+
+
+class Prompted(Value, frozen=True, kw_only=True, tag_field="type", tag="prompted"):
+    """A prompt was accepted; before the turn that it starts, or within one that it steers."""
+
+    content: tuple[ContentBlock, ...]
+    message: MessageId
+    origin: Origin = "person"
+    sender: SessionId | None = None
+    """With origin ``agent``: the session that sent it."""
+    steers: bool = False
+    """Injected into the running turn rather than starting one."""
+
+
+class TurnStarted(Value, frozen=True, kw_only=True, tag_field="type", tag="turn_started"):
+    """The agent begins to work on a prompt; once a turn, after its ``Prompted``."""
+
+    prompt: MessageId | None = None
+
+
+class TurnEnded(Value, frozen=True, kw_only=True, tag_field="type", tag="turn_ended"):
+    """The turn is over; once a turn, after all of its other events."""
+
+    stop: TurnEnd
+    reason: str | None = None
+    """Which limit, what failure, or the agent's own word when we do not know it."""
+    usage: TokenUsage | None = None
+    cost: Cost | None = None
+
+
+class ModelCallStarted(
+    Value, frozen=True, kw_only=True, tag_field="type", tag="model_call_started"
+):
+    """A request goes to the model; within a turn, before what it streams. Native agent only."""
+
+    model: str
+    attempt: int = 1
+
+
+class ModelCallFinished(
+    Value, frozen=True, kw_only=True, tag_field="type", tag="model_call_finished"
+):
+    """The model's answer is complete or has failed; once for each ``ModelCallStarted``."""
+
+    model: str
+    reply: Message | None = None
+    """What the model said, whole; None when the call failed."""
+    stop: str | None = None
+    """The vendor's own stop word."""
+    usage: TokenUsage | None = None
+    cost: Cost | None = None
+    error: str | None = None
+
+
+class RetryScheduled(Value, frozen=True, kw_only=True, tag_field="type", tag="retry_scheduled"):
+    """A model call failed and will be made again; after its ``ModelCallFinished``."""
+
+    attempt: int
+    """The attempt that comes, counted from 1."""
+    delay: float
+    """Seconds until then."""
+    reason: str
+
+
+class MessageChunk(Value, frozen=True, kw_only=True, tag_field="type", tag="message_chunk"):
+    """A piece of a message, in order; chunks with one id make one message."""
+
+    content: ContentBlock
+    message: MessageId | None = None
+    """None: the message that is being written, or a new one if the last event was no chunk."""
+    role: Literal["agent", "user"] = "agent"
+
+
+class ThoughtChunk(Value, frozen=True, kw_only=True, tag_field="type", tag="thought_chunk"):
+    """A piece of the agent's reasoning; like ``MessageChunk``."""
+
+    content: ContentBlock
+    message: MessageId | None = None
+
+
+class ToolCallStarted(Value, frozen=True, kw_only=True, tag_field="type", tag="tool_call_started"):
+    """A tool call appears, once for each id and before all else about it."""
+
+    call: ToolCallId
+    title: str
+    name: str | None = None
+    """The tool's own name, where the agent tells it."""
+    kind: ToolKind = "other"
+    status: ToolCallStatus = "pending"
+    content: tuple[ToolCallContent, ...] = ()
+    locations: tuple[ToolCallLocation, ...] = ()
+    raw_input: Any = None
+
+
+class ToolCallUpdated(Value, frozen=True, kw_only=True, tag_field="type", tag="tool_call_updated"):
+    """Progress of a call, any number of times between its start and its end.
+
+    A field left out is unchanged; a list replaces the earlier list.
+    """
+
+    call: ToolCallId
+    title: str | UnsetType = UNSET
+    name: str | UnsetType = UNSET
+    kind: ToolKind | UnsetType = UNSET
+    status: ToolCallStatus | UnsetType = UNSET
+    content: tuple[ToolCallContent, ...] | UnsetType = UNSET
+    locations: tuple[ToolCallLocation, ...] | UnsetType = UNSET
+    raw_input: Any | UnsetType = UNSET
+    raw_output: Any | UnsetType = UNSET
+
+
+class ToolCallEnded(Value, frozen=True, kw_only=True, tag_field="type", tag="tool_call_ended"):
+    """A call's final state, exactly once for each that started, before its turn ends."""
+
+    call: ToolCallId
+    status: ToolCallEnd
+    reason: str | None = None
+    content: tuple[ToolCallContent, ...] | UnsetType = UNSET
+    locations: tuple[ToolCallLocation, ...] | UnsetType = UNSET
+    raw_output: Any | UnsetType = UNSET
+    result: ToolResultPart | None = None
+    """What the model was told. Native agent only."""
+
+
+class TerminalOutput(Value, frozen=True, kw_only=True, tag_field="type", tag="terminal_output"):
+    """Output of a terminal as it comes, after a tool call showed the terminal."""
+
+    terminal: TerminalId
+    data: str
+
+
+class TerminalExited(Value, frozen=True, kw_only=True, tag_field="type", tag="terminal_exited"):
+    """A terminal's command is over, once, after its output."""
+
+    terminal: TerminalId
+    exit_code: int | None = None
+    signal: str | None = None
+
+
+class PlanChanged(Value, frozen=True, kw_only=True, tag_field="type", tag="plan_changed"):
+    """The agent's plan, complete; replaces the one before."""
+
+    entries: tuple[PlanEntry, ...]
+
+
+class PermissionAsked(Value, frozen=True, kw_only=True, tag_field="type", tag="permission_asked"):
+    """A tool call needs leave; after its start, before it runs, answered exactly once."""
+
+    request: RequestId
+    call: ToolCallId
+    title: str
+    options: tuple[PermissionOption, ...]
+    kind: ToolKind = "other"
+    name: str | None = None
+    content: tuple[ToolCallContent, ...] = ()
+    locations: tuple[ToolCallLocation, ...] = ()
+    raw_input: Any = None
+    reason: str | None = None
+    """Why no rule decided it."""
+
+
+class PermissionAnswered(
+    Value, frozen=True, kw_only=True, tag_field="type", tag="permission_answered"
+):
+    """The answer to a ``PermissionAsked``, exactly once, whoever gave it.
+
+    Where a rule decides at once it stands alone, so that every decision is in the log.
+    """
+
+    request: RequestId
+    call: ToolCallId
+    outcome: PermissionOutcome
+    by: Decider
+    kind: str | None = None
+    """The kind of the chosen option."""
+    feedback: str | None = None
+    """What the person told the agent along with a denial."""
+
+
+class QuestionAsked(Value, frozen=True, kw_only=True, tag_field="type", tag="question_asked"):
+    """The agent asks the person something; answered exactly once."""
+
+    request: RequestId
+    text: str
+    form: dict[str, Any] | None = None
+    """A JSON schema of flat properties, as in ACP's form elicitation."""
+    url: str | None = None
+    """A page to visit instead of a form."""
+    call: ToolCallId | None = None
+
+
+class QuestionAnswered(Value, frozen=True, kw_only=True, tag_field="type", tag="question_answered"):
+    """The answer to a ``QuestionAsked``, exactly once."""
+
+    request: RequestId
+    action: QuestionAction
+    by: Decider
+    content: dict[str, Any] | None = None
+
+
+class UsageReported(Value, frozen=True, kw_only=True, tag_field="type", tag="usage_reported"):
+    """Figures from the agent, at any time; each field stands for itself and replaces."""
+
+    context: ContextUsage | None = None
+    session_tokens: TokenUsage | None = None
+    """Running total of the session, where the agent reports one."""
+    session_cost: Cost | None = None
+
+
+class RateLimited(Value, frozen=True, kw_only=True, tag_field="type", tag="rate_limited"):
+    """The vendor holds the agent back; at any time."""
+
+    reason: str
+    resets_at: int | None = None
+    """Microseconds since the epoch."""
+    retry_after: float | None = None
+    """Seconds."""
+
+
+class Notice(Value, frozen=True, kw_only=True, tag_field="type", tag="notice"):
+    """Something worth telling the person, from the agent or from us; at any time."""
+
+    title: str
+    severity: Severity = "info"
+    description: str | None = None
+
+
+class CompactionChanged(
+    Value, frozen=True, kw_only=True, tag_field="type", tag="compaction_changed"
+):
+    """The state of a compaction: first ``in_progress``, later one of the others, once."""
+
+    compaction: CompactionId
+    status: CompactionStatus
+    summary: str | None = None
+    error: str | None = None
+
+
+class CompactionChunk(Value, frozen=True, kw_only=True, tag_field="type", tag="compaction_chunk"):
+    """A piece of a compaction's summary, while it is in progress."""
+
+    compaction: CompactionId
+    content: ContentBlock
+
+
+class Unknown(Value, frozen=True, kw_only=True, tag_field="type", tag="unknown"):
+    """Something we have no word for, kept whole; at any time."""
+
+    origin: str
+    """Where it came from: ``log``, or an agent's transport such as ``acp``."""
+    raw: Any
+    reason: str | None = None
+
+
+Event: TypeAlias = (
+    SessionOpened
+    | SessionResumed
+    | SessionChanged
+    | CommandsChanged
+    | OptionsChanged
+    | ModeChanged
+    | SessionEnded
+    | Prompted
+    | TurnStarted
+    | TurnEnded
+    | ModelCallStarted
+    | ModelCallFinished
+    | RetryScheduled
+    | MessageChunk
+    | ThoughtChunk
+    | ToolCallStarted
+    | ToolCallUpdated
+    | ToolCallEnded
+    | TerminalOutput
+    | TerminalExited
+    | PlanChanged
+    | PermissionAsked
+    | PermissionAnswered
+    | QuestionAsked
+    | QuestionAnswered
+    | UsageReported
+    | RateLimited
+    | Notice
+    | CompactionChanged
+    | CompactionChunk
+    | Unknown
+)

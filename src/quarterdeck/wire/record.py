@@ -1,0 +1,112 @@
+"""An event in its place, and the JSON form in which it is kept and sent.
+
+The form is versioned: ``{"v":1,"seq":…,"time":…,"session":…,"turn":…,"parent":…,"event":{…}}``.
+Keys keep this order, an event's own keys the order of its class; what has its default value is
+left out of the event. An event that this program does not understand is read as ``Unknown``
+with the raw object inside, so that a log written by a newer program stays readable.
+"""
+
+from typing import Any, cast
+
+import msgspec
+from msgspec import Struct
+
+from .errors import MalformedRecord, NewerVersion
+from .events import Event, Unknown
+from .ids import SessionId, ToolCallId, TurnId
+
+__all__ = [
+    "VERSION",
+    "Record",
+    "decode_event",
+    "decode_record",
+    "encode_event",
+    "encode_record",
+    "event_type",
+]
+
+VERSION = 1
+
+
+class Record(Struct, frozen=True, kw_only=True):
+    """An event in its place in the log."""
+
+    v: int = VERSION
+    seq: int
+    """Position in the log: unique over all sessions, growing, starting at 1."""
+    time: int
+    """Microseconds since the epoch, UTC. Informative: ``seq`` is the order."""
+    session: SessionId
+    turn: TurnId | None = None
+    """The turn it belongs to; None outside of turns."""
+    parent: ToolCallId | None = None
+    """The tool call within which it happened, when an agent's own sub-agent caused it."""
+    event: Event
+
+
+_encoder = msgspec.json.Encoder()
+_record_decoder = msgspec.json.Decoder(Record)
+_event_decoder = msgspec.json.Decoder(Event)
+_any_decoder = msgspec.json.Decoder()
+
+
+def encode_record(record: Record) -> bytes:
+    """Give a record its JSON form, without a newline."""
+    return _encoder.encode(record)
+
+
+def decode_record(data: bytes) -> Record:
+    """Read a record from its JSON form.
+
+    Raises:
+        NewerVersion: the record's form is newer than this program.
+        MalformedRecord: the bytes are no record.
+    """
+    try:
+        record = _record_decoder.decode(data)
+    except msgspec.DecodeError:
+        return _decode_leniently(data)
+    if record.v != VERSION:
+        raise NewerVersion("the record", record.v, VERSION)
+    return record
+
+
+def encode_event(event: Event) -> bytes:
+    """Give an event its JSON form."""
+    return _encoder.encode(event)
+
+
+def decode_event(data: bytes) -> Event:
+    """Read an event; what cannot be understood, or even parsed, becomes ``Unknown``."""
+    try:
+        return _event_decoder.decode(data)
+    except msgspec.DecodeError as error:
+        return Unknown(origin="log", raw=_salvage(data), reason=str(error))
+
+
+def event_type(event: Event) -> str:
+    """The event's tag, as in its JSON form."""
+    return cast("str", event.__struct_config__.tag)
+
+
+def _salvage(data: bytes) -> Any:
+    try:
+        return _any_decoder.decode(data)
+    except msgspec.DecodeError:
+        return data.decode("utf-8", "replace")
+
+
+def _decode_leniently(data: bytes) -> Record:
+    try:
+        raw = _any_decoder.decode(data)
+        event = raw.pop("event")
+        version = raw["v"]
+    except (msgspec.DecodeError, AttributeError, KeyError, TypeError) as error:
+        raise MalformedRecord(f"no record: {data[:80]!r}") from error
+    if isinstance(version, int) and version > VERSION:
+        raise NewerVersion("the record", version, VERSION)
+    kept = encode_event(Unknown(origin="log", raw=event, reason="not understood"))
+    try:
+        return _record_decoder.decode(_encoder.encode(raw | {"event": msgspec.Raw(kept)}))
+    except (msgspec.DecodeError, TypeError) as error:
+        raise MalformedRecord(f"no record: {data[:80]!r}: {error}") from error
