@@ -71,5 +71,5 @@ class PlanEntry(AcpValue, frozen=True, kw_only=True):
     """One step of a plan."""
 
     content: str
-    priority: PlanPriority = "medium"
-    status: PlanStatus = "pending"
+    priority: PlanPriority
+    status: PlanStatus

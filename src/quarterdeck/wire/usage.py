@@ -44,4 +44,4 @@ class Cost(AcpValue, frozen=True, kw_only=True):
     """Money; ``currency`` is an ISO 4217 code."""
 
     amount: float
-    currency: str = "USD"
+    currency: str
