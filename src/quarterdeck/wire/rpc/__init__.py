@@ -1,0 +1,56 @@
+"""JSON-RPC 2.0 between two equal peers, over any stream of bytes.
+
+``stream``, ``pipes`` and ``unix`` are the byte streams; ``frames`` turns bytes into messages and
+back; ``peer`` is the link, made of ``dispatch`` (what arrives), ``outbox`` (what leaves) and
+``pending`` (what we asked); ``handler`` is what a program gives to it.
+"""
+
+from quarterdeck.wire.rpc.codes import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    REQUEST_CANCELLED,
+    FrameTooLarge,
+    MethodNotFound,
+)
+from quarterdeck.wire.rpc.frames import RequestId
+from quarterdeck.wire.rpc.handler import (
+    Counters,
+    Direction,
+    Handler,
+    Limits,
+    Observer,
+    RequestContext,
+)
+from quarterdeck.wire.rpc.peer import Peer
+from quarterdeck.wire.rpc.pipes import join_streams, pipe_stream, stdio_stream
+from quarterdeck.wire.rpc.stream import ByteStream, memory_pair
+from quarterdeck.wire.rpc.unix import connect_unix, serve_unix
+
+__all__ = [
+    "INTERNAL_ERROR",
+    "INVALID_PARAMS",
+    "INVALID_REQUEST",
+    "METHOD_NOT_FOUND",
+    "PARSE_ERROR",
+    "REQUEST_CANCELLED",
+    "ByteStream",
+    "Counters",
+    "Direction",
+    "FrameTooLarge",
+    "Handler",
+    "Limits",
+    "MethodNotFound",
+    "Observer",
+    "Peer",
+    "RequestContext",
+    "RequestId",
+    "connect_unix",
+    "join_streams",
+    "memory_pair",
+    "pipe_stream",
+    "serve_unix",
+    "stdio_stream",
+]

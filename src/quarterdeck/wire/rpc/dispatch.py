@@ -1,0 +1,293 @@
+"""Frames that arrive: each is handled before the next one is looked at."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import UNSET, Raw, Struct
+
+from quarterdeck.wire.errors import Broken, LinkError, RpcError
+from quarterdeck.wire.rpc.codes import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    REQUEST_CANCELLED,
+    FrameTooLarge,
+    MethodNotFound,
+)
+from quarterdeck.wire.rpc.frames import (
+    MALFORMED,
+    Frame,
+    LineSplitter,
+    RequestId,
+    decode_frame,
+    encode_error,
+    encode_result,
+    identify,
+    is_utf8,
+    mend_surrogates,
+)
+from quarterdeck.wire.rpc.handler import RequestContext
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from quarterdeck.wire.rpc.handler import Counters, Handler, Limits, Observers
+    from quarterdeck.wire.rpc.outbox import Outbox
+    from quarterdeck.wire.rpc.peer import Peer
+    from quarterdeck.wire.rpc.pending import PendingRequests
+    from quarterdeck.wire.rpc.stream import ByteStream
+
+__all__ = ["CANCEL_REQUEST", "Dispatcher"]
+
+log = logging.getLogger(__name__)
+
+CANCEL_REQUEST = "$/cancel_request"
+
+_STRIDE = 16
+_TURN_SECONDS = 0.005
+_SHOWN_TEXT = 200
+_NULL = Raw(b"null")
+
+
+class _CancelParams(Struct):
+    requestId: int | float | str | None
+
+
+_decode_cancel = msgspec.json.Decoder(_CancelParams).decode
+
+
+class Dispatcher:
+    """Reads a stream and hands each message to where it belongs.
+
+    Holds the tasks that run the peer's requests. Everything but those tasks runs in the task
+    that calls ``run``.
+    """
+
+    def __init__(
+        self,
+        peer: Peer,
+        handler: Handler,
+        *,
+        outbox: Outbox,
+        pending: PendingRequests,
+        limits: Limits,
+        observers: Observers,
+        counters: Counters,
+        answer_malformed: bool,
+    ) -> None:
+        self._peer = peer
+        self._handler = handler
+        self._outbox = outbox
+        self._pending = pending
+        self._limits = limits
+        self._observers = observers
+        self._counters = counters
+        self._answer_malformed = answer_malformed
+        self._in_flight: dict[RequestId, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_stopping = False
+        self._turn_began = monotonic()
+
+    def owns(self, task: asyncio.Task[object] | None) -> bool:
+        """Whether the task runs a request of the peer."""
+        return task in self._tasks
+
+    async def run(self, stream: ByteStream) -> None:
+        """Read and handle until the stream ends.
+
+        Raises:
+            LinkError: the stream failed, or the peer broke a limit.
+        """
+        splitter = LineSplitter(self._limits.max_frame_bytes)
+        while chunk := await stream.receive():
+            block = splitter.feed(chunk)
+            if block:
+                await self._handle(block)
+            if splitter.is_over:
+                self._give_up_on_frame()
+        rest = splitter.rest()
+        if rest:
+            await self._handle(rest)
+
+    async def drain(self) -> None:
+        """Let the peer's requests finish, within the grace."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=self._limits.grace_seconds)
+
+    async def stop(self) -> None:
+        """Cancel the peer's requests and wait for them, within the grace."""
+        self._is_stopping = True
+        for task in self._tasks:
+            task.cancel()
+        await self.drain()
+        for task in self._tasks:
+            log.warning("%s did not obey its cancellation and is left behind", task.get_name())
+
+    async def _handle(self, block: bytes) -> None:
+        accept = self._accept
+        observers = self._observers
+        is_clean = is_utf8(block)
+        lines = block.split(b"\n")
+        for start in range(0, len(lines), _STRIDE):
+            for line in lines[start : start + _STRIDE]:
+                if not line:
+                    continue
+                if observers:
+                    observers.saw("in", line)
+                step = accept(line) if is_clean or is_utf8(line) else self._reject_text()
+                if step is not None:
+                    await step
+            if monotonic() - self._turn_began > _TURN_SECONDS:
+                await asyncio.sleep(0)
+                self._turn_began = monotonic()
+
+    def _accept(self, line: bytes) -> Awaitable[None] | None:
+        """Handle one frame; what it returns is awaited before the next one."""
+        try:
+            frame = decode_frame(line)
+        except MALFORMED as error:
+            return self._reject(line, error)
+        method = frame.method
+        if method is None:
+            return self._accept_response(frame)
+        params = frame.params
+        given = None if len(params) < 5 and (not params or params == _NULL) else params
+        if frame.id is not UNSET:
+            return self._start_request(frame.id, method, given)
+        if method == CANCEL_REQUEST:
+            self._cancel_request(given)
+            return None
+        try:
+            waiting = self._handler.on_notification(method, given)
+        except Exception as error:
+            self._notification_failed(method, error)
+            return None
+        return None if waiting is None else self._finish_notification(method, waiting)
+
+    async def _finish_notification(self, method: str, waiting: Awaitable[None]) -> None:
+        try:
+            await waiting
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Something inside the handler was cancelled, not we: the link must not stop reading.
+            self._notification_failed(method, error)
+        except Exception as error:
+            self._notification_failed(method, error)
+
+    def _notification_failed(self, method: str, error: BaseException) -> None:
+        if isinstance(error, MethodNotFound):
+            self._counters.ignored += 1
+            return
+        self._counters.failed += 1
+        log.error("handler of notification %r failed", method[:_SHOWN_TEXT], exc_info=error)
+
+    def _start_request(
+        self, id: RequestId, method: str, params: Raw | None
+    ) -> Awaitable[None] | None:
+        if id in self._in_flight:
+            # The id is null: an error with this id would end the request that runs.
+            problem = f"request id {id!r} is already in flight"
+            self._outbox.put_from_reader(encode_error(None, INVALID_REQUEST, problem))
+            return None
+        if len(self._tasks) >= self._limits.max_in_flight:
+            problem = f"too many requests: {self._limits.max_in_flight} are already in flight"
+            self._outbox.put_from_reader(encode_error(id, INTERNAL_ERROR, problem))
+            return None
+        task = asyncio.create_task(self._serve(id, method, params), name=f"request {method[:100]}")
+        self._in_flight[id] = task
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        # One turn of the loop, so that the handler has begun before the next message: a
+        # notification that cancels a turn must find the turn.
+        return asyncio.sleep(0)
+
+    async def _serve(self, id: RequestId, method: str, params: Raw | None) -> None:
+        context = RequestContext(id=id, method=method, peer=self._peer)
+        try:
+            line = encode_result(id, await self._handler.on_request(method, params, context))
+            if len(line) > self._limits.max_frame_bytes:
+                raise FrameTooLarge(len(line), self._limits.max_frame_bytes)
+        except asyncio.CancelledError:
+            if self._is_stopping:
+                raise
+            line = encode_error(id, REQUEST_CANCELLED, "the request was cancelled")
+        except Exception as error:
+            line = _error_answer(id, method, error)
+        self._in_flight.pop(id, None)
+        with suppress(LinkError):
+            self._outbox.put(line)
+            await self._outbox.room()
+
+    def _cancel_request(self, params: Raw | None) -> None:
+        try:
+            id = _decode_cancel(params or b"")
+        except MALFORMED:
+            self._counters.malformed += 1
+            return
+        task = self._in_flight.get(id.requestId)
+        if task is not None:
+            task.cancel()
+
+    def _accept_response(self, frame: Frame) -> Awaitable[None] | None:
+        if self._pending.resolve(frame):
+            # One turn of the loop, so that the one who asked goes on before the next message:
+            # who opened a session must know it before its first update.
+            return asyncio.sleep(0)
+        if not frame.result and not frame.error:
+            self._counters.malformed += 1
+            id = None if frame.id is UNSET else frame.id
+            self._answer_error(id, INVALID_REQUEST, "the message has no method and no result")
+        return None
+
+    def _reject(self, line: bytes, error: Exception) -> Awaitable[None] | None:
+        if not line.strip():
+            return None
+        mended = mend_surrogates(line)
+        if mended is not None:
+            return self._accept(mended)
+        self._counters.malformed += 1
+        try:
+            id, is_response = identify(line)
+        except MALFORMED as problem:
+            self._answer_error(None, PARSE_ERROR, f"invalid JSON: {problem}")
+            return None
+        if not is_response:
+            self._answer_error(id, INVALID_REQUEST, f"invalid message: {error}")
+        return None
+
+    def _reject_text(self) -> None:
+        self._counters.malformed += 1
+        self._answer_error(None, PARSE_ERROR, "the frame is not UTF-8")
+
+    def _answer_error(self, id: RequestId, code: int, message: str) -> None:
+        log.debug("bad frame: %s", message)
+        if self._answer_malformed:
+            self._outbox.put_from_reader(encode_error(id, code, message[:_SHOWN_TEXT]))
+
+    def _give_up_on_frame(self) -> None:
+        problem = (
+            f"a frame of the peer is longer than the limit of {self._limits.max_frame_bytes} "
+            f"bytes (Limits.max_frame_bytes)"
+        )
+        self._counters.malformed += 1
+        self._answer_error(None, INVALID_REQUEST, problem)
+        raise Broken(problem)
+
+
+def _error_answer(id: RequestId, method: str, error: Exception) -> bytes:
+    if isinstance(error, RpcError):
+        return encode_error(id, error.code, error.message, error.data)
+    if isinstance(error, msgspec.DecodeError):
+        return encode_error(id, INVALID_PARAMS, f"invalid params: {error}")
+    log.error("handler of request %r failed", method[:_SHOWN_TEXT], exc_info=error)
+    shown = f"{type(error).__name__}: {error}".splitlines()[0][:_SHOWN_TEXT]
+    return encode_error(id, INTERNAL_ERROR, f"internal error: {shown}")
