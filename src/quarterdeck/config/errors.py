@@ -1,0 +1,68 @@
+"""What can be wrong with the configuration and its files.
+
+::
+
+    ConfigError
+    ├── InvalidConfig      a layer has keys or values that no setting takes
+    ├── UnreadableConfig   a file cannot be read, or is not TOML
+    ├── UnusablePlace      a directory of ours cannot be found or made
+    └── UnusableTrust      the list of trusted directories cannot be read or written
+"""
+
+from dataclasses import dataclass
+
+from quarterdeck.wire.errors import QuarterdeckError
+
+__all__ = [
+    "ConfigError",
+    "InvalidConfig",
+    "Problem",
+    "UnreadableConfig",
+    "UnusablePlace",
+    "UnusableTrust",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong with a layer."""
+
+    where: str
+    """The file, or ``environment``, or ``flags``."""
+    key: str
+    """The setting with its dots, or the variable's name."""
+    message: str
+    """What is wrong and what would be right."""
+
+    def __str__(self) -> str:
+        """Say it in one line."""
+        return f"{self.where}: {self.key}: {self.message}"
+
+
+class ConfigError(QuarterdeckError):
+    """The configuration cannot be used."""
+
+
+class InvalidConfig(ConfigError):
+    """A layer has keys or values that no setting takes; all of its problems are told at once."""
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = problems
+
+
+class UnreadableConfig(ConfigError):
+    """A configuration file cannot be read, or is not TOML."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class UnusablePlace(ConfigError):
+    """A directory of ours cannot be found or made."""
+
+
+class UnusableTrust(ConfigError):
+    """The list of trusted directories cannot be read or written."""

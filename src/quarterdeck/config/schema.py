@@ -1,0 +1,213 @@
+"""Every setting there is. The text under each field is the settings reference.
+
+A field's default is the lowest layer. Tables with free names (``models``, ``vendors``) are
+``dict`` fields. After adding a setting run ``quarterdeck config reference`` and put its output
+into ``docs/configuration.md``; a test compares them.
+"""
+
+from typing import Annotated, Literal, TypeAlias
+
+from msgspec import Meta, field
+
+from quarterdeck.wire.values import Value
+
+__all__ = [
+    "ADDED_UP",
+    "FREE_OF_TRUST",
+    "SECRET",
+    "BashSettings",
+    "Effort",
+    "FetchSettings",
+    "InstructionSettings",
+    "LimitSettings",
+    "ModelSettings",
+    "PermissionMode",
+    "PermissionSettings",
+    "PriceSettings",
+    "SandboxSettings",
+    "Settings",
+    "ToolSettings",
+    "VendorSettings",
+    "VendorWire",
+]
+
+PermissionMode: TypeAlias = Literal[
+    "read-only", "ask", "accept-edits", "plan", "full-auto", "deny-all"
+]
+"""What an agent may do before it has to ask."""
+Effort: TypeAlias = Literal["off", "low", "medium", "high"]
+"""How much a model may think before it answers."""
+VendorWire: TypeAlias = Literal["anthropic", "openai", "openai-chat", "google"]
+"""The form in which a vendor's server is asked."""
+
+Count: TypeAlias = Annotated[int, Meta(ge=1, description="a whole number, at least 1")]
+Retries: TypeAlias = Annotated[int, Meta(ge=0, description="a whole number, at least 0")]
+Seconds: TypeAlias = Annotated[float, Meta(gt=0, description="a number of seconds above 0")]
+Dollars: TypeAlias = Annotated[float, Meta(ge=0, description="a number of US dollars")]
+Url: TypeAlias = Annotated[
+    str, Meta(pattern=r"^https?://[^\s]+$", description="a URL with http:// or https://")
+]
+ModelName: TypeAlias = Annotated[
+    str, Meta(pattern=r"^[^/\s]+/\S+$", description="a model's name in the form vendor/id")
+]
+Variable: TypeAlias = Annotated[
+    str,
+    Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="the name of an environment variable"),
+]
+
+ADDED_UP = frozenset({"permissions.allow", "permissions.ask", "permissions.deny"})
+"""Lists to which each layer adds. Every other list of a higher layer replaces the lower one.
+
+A rule that denies would be worth nothing if the next file could empty the list.
+"""
+
+FREE_OF_TRUST = frozenset({"effort", "permissions.ask", "permissions.deny"})
+"""What a project may set before its directory is trusted: what can only narrow.
+
+Everything else in a project's files can run something, send text elsewhere, spend more or open
+more; a setting that is added here later has to be argued for, one that is forgotten is safe.
+"""
+
+SECRET = frozenset({"vendors.*.headers.*"})
+"""Values that are never shown."""
+
+
+class PriceSettings(Value, frozen=True, kw_only=True):
+    """US dollars for a million tokens."""
+
+    input: Dollars | None = None
+    """Fresh input."""
+    output: Dollars | None = None
+    """Output, thinking included."""
+    cached: Dollars | None = None
+    """Input that was read from the vendor's cache."""
+    cache_written: Dollars | None = None
+    """Input that was written to the vendor's cache."""
+
+
+class ModelSettings(Value, frozen=True, kw_only=True):
+    """What the catalogue does not know, or knows wrongly, about one model."""
+
+    window: Count | None = None
+    """Tokens that prompt and answer may have together."""
+    max_output: Count | None = None
+    """Tokens that one answer may have."""
+    images: bool | None = None
+    """Whether it can look at images."""
+    thinking: bool | None = None
+    """Whether it can think before it answers."""
+    tools: bool | None = None
+    """Whether it can call tools."""
+    prices: PriceSettings = PriceSettings()
+    """What its tokens cost."""
+
+
+class VendorSettings(Value, frozen=True, kw_only=True):
+    """A server that answers for models."""
+
+    base_url: Url | None = None
+    """Where its server is. A vendor that we do not know needs this and ``wire``."""
+    api_key_env: Variable | None = None
+    """The environment variable that holds its key. Keys themselves never go into a file."""
+    wire: VendorWire | None = None
+    """The form in which its server is asked."""
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+    """Headers to send along with every request. Never shown."""
+
+
+class LimitSettings(Value, frozen=True, kw_only=True):
+    """Where a turn of our own agent ends, at the latest."""
+
+    model_calls: Count | Literal["adaptive", "unbounded"] = "adaptive"
+    """Calls of the model in one turn; ``adaptive`` goes on while there is progress."""
+    tokens: Count | None = None
+    """Tokens of one turn, input and output together."""
+    seconds: Seconds | None = None
+    """Time of one turn, waiting for people not counted."""
+    cost: Dollars | None = None
+    """Cost of one turn, for models whose prices are known."""
+    max_concurrent_tools: Count = 8
+    """Tool calls that may run at the same time."""
+    retries: Retries = 4
+    """How often a call of the model is repeated when it failed for a passing reason."""
+
+
+class PermissionSettings(Value, frozen=True, kw_only=True):
+    """Rules for tool calls. Each layer adds to the lists; deny wins over ask, ask over allow."""
+
+    allow: tuple[str, ...] = ()
+    """What may be done without asking."""
+    ask: tuple[str, ...] = ()
+    """What must be asked for, whatever the mode or an allow rule says."""
+    deny: tuple[str, ...] = ()
+    """What is never done."""
+
+
+class SandboxSettings(Value, frozen=True, kw_only=True):
+    """The cage in which commands of our own agent run."""
+
+    network: bool = False
+    """Whether commands may use the network."""
+    writable: tuple[str, ...] = ()
+    """Directories, besides the workspace and the temporary one, that commands may write to."""
+    require: bool = False
+    """Whether to refuse commands where no sandbox can be had, instead of asking first."""
+
+
+class BashSettings(Value, frozen=True, kw_only=True):
+    """The tool that runs commands."""
+
+    timeout: Seconds = 120.0
+    """How long a command may run unless the call itself says otherwise."""
+
+
+class FetchSettings(Value, frozen=True, kw_only=True):
+    """The tool that fetches pages."""
+
+    timeout: Seconds = 30.0
+    """How long a page may take."""
+    allow_private: bool = False
+    """Whether addresses of the local network and of this machine may be fetched."""
+
+
+class ToolSettings(Value, frozen=True, kw_only=True):
+    """The tools of our own agent."""
+
+    output_bytes: Count = 50_000
+    """How much of a tool's output the model gets to see."""
+    bash: BashSettings = BashSettings()
+    """The tool that runs commands."""
+    fetch: FetchSettings = FetchSettings()
+    """The tool that fetches pages."""
+
+
+class InstructionSettings(Value, frozen=True, kw_only=True):
+    """What the model is told about a project."""
+
+    files: tuple[str, ...] = ()
+    """Files to read besides ``AGENTS.md``; relative to the workspace, or with ``~``."""
+
+
+class Settings(Value, frozen=True, kw_only=True):
+    """All settings, complete and checked."""
+
+    model: ModelName | None = None
+    """The model of our own agent, as ``vendor/id``."""
+    mode: PermissionMode = "ask"
+    """What agents may do before they have to ask."""
+    effort: Effort = "medium"
+    """How much the model may think before it answers, where it can."""
+    models: dict[ModelName, ModelSettings] = field(default_factory=dict[str, ModelSettings])
+    """What the catalogue does not know, or knows wrongly, by the model's name."""
+    vendors: dict[str, VendorSettings] = field(default_factory=dict[str, VendorSettings])
+    """Servers that answer for models, by the first part of the model's name."""
+    limits: LimitSettings = LimitSettings()
+    """Where a turn of our own agent ends, at the latest."""
+    permissions: PermissionSettings = PermissionSettings()
+    """Rules for tool calls."""
+    sandbox: SandboxSettings = SandboxSettings()
+    """The cage in which commands of our own agent run."""
+    tools: ToolSettings = ToolSettings()
+    """The tools of our own agent."""
+    instructions: InstructionSettings = InstructionSettings()
+    """What the model is told about a project."""

@@ -1,0 +1,111 @@
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from quarterdeck.config.errors import UnusablePlace, UnusableTrust
+from quarterdeck.config.trust import TrustStore
+from quarterdeck.wire.errors import NewerVersion
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> TrustStore:
+    return TrustStore(tmp_path / "state" / "trust.json", home=tmp_path / "home")
+
+
+def make(path: Path) -> Path:
+    path.mkdir(parents=True)
+    return path
+
+
+def test_nothing_is_trusted_at_first_and_asking_writes_nothing(store: TrustStore, tmp_path: Path):
+    assert not store.is_trusted(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_trust_covers_what_is_below_and_nothing_beside(store: TrustStore, tmp_path: Path):
+    project = make(tmp_path / "project")
+    inside, beside = make(project / "a"), make(tmp_path / "project-2")
+    store.trust(project)
+    assert store.is_trusted(project)
+    assert store.is_trusted(inside)
+    assert not store.is_trusted(beside)
+    assert not store.is_trusted(tmp_path)
+
+
+def test_trust_outlives_the_object_and_can_be_revoked(store: TrustStore, tmp_path: Path):
+    project = make(tmp_path / "project")
+    store.trust(project)
+    again = TrustStore(tmp_path / "state" / "trust.json")
+    assert again.trusted() == (project,)
+    assert again.revoke(project)
+    assert not again.revoke(project)
+    assert not store.is_trusted(project)
+
+
+def test_a_link_is_as_trusted_as_what_it_points_to(store: TrustStore, tmp_path: Path):
+    project, other = make(tmp_path / "project"), make(tmp_path / "other")
+    link = tmp_path / "link"
+    link.symlink_to(project)
+    store.trust(link)
+    assert store.is_trusted(project)
+    link.unlink()
+    link.symlink_to(other)
+    assert not store.is_trusted(link)
+
+
+def test_trust_in_the_home_directory_does_not_cover_clones(store: TrustStore, tmp_path: Path):
+    home = make(tmp_path / "home")
+    clone = make(home / "src" / "clone")
+    store.trust(home)
+    store.trust(Path("/"))
+    assert store.is_trusted(home)
+    assert not store.is_trusted(clone)
+
+
+def test_only_a_directory_can_be_trusted(store: TrustStore, tmp_path: Path):
+    with pytest.raises(UnusableTrust, match="missing"):
+        store.trust(tmp_path / "missing")
+
+
+def test_a_damaged_list_is_an_error_and_not_trust(store: TrustStore, tmp_path: Path):
+    path = make(tmp_path / "state") / "trust.json"
+    for data in (b"", b"{", b"[]", b'{"v":1,"trusted":[1]}', b'{"trusted":[]}', b"\xff"):
+        path.write_bytes(data)
+        with pytest.raises(UnusableTrust, match=r"trust\.json"):
+            store.is_trusted(tmp_path)
+
+
+def test_a_newer_list_is_left_alone(store: TrustStore, tmp_path: Path):
+    path = make(tmp_path / "state") / "trust.json"
+    path.write_text('{"v": 2, "other": true}')
+    with pytest.raises(NewerVersion):
+        store.trust(tmp_path)
+    assert path.read_text() == '{"v": 2, "other": true}'
+
+
+def test_the_list_of_the_first_version_stays_readable(store: TrustStore, tmp_path: Path):
+    (make(tmp_path / "state") / "trust.json").write_text('{"v": 1, "trusted": ["/a", "/b c"]}')
+    assert store.trusted() == (Path("/a"), Path("/b c"))
+
+
+def test_no_trust_is_lost_when_many_write(store: TrustStore, tmp_path: Path):
+    places = [make(tmp_path / str(n)) for n in range(12)]
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(store.trust, places))
+    assert set(store.trusted()) == set(places)
+    names = {p.name for p in (tmp_path / "state").iterdir()}
+    assert names == {"trust.json", "trust.lock"}
+
+
+def test_only_the_owner_reads_the_list(store: TrustStore, tmp_path: Path):
+    store.trust(tmp_path)
+    path = tmp_path / "state" / "trust.json"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UnusablePlace, match="file"):
+        TrustStore(tmp_path / "file" / "trust.json").trust(tmp_path)
