@@ -457,7 +457,7 @@ class Generator:
                 answer = spell(self.named(name.removesuffix("Request") + "Response"))
                 kind, generic, result = "Method", f"{params}, {answer}", f"    result={answer},\n"
             constants.append(
-                f"{constant} = {kind}[{generic}](\n"
+                f"{constant}: {kind}[{generic}] = {kind}(\n"
                 f'    name="{method}",\n    params={params},\n{result}    side="{side}",\n'
                 + ("" if stable else "    stable=False,\n")
                 + ")"
@@ -615,7 +615,7 @@ def render() -> str:
     ]
     public = [
         *(name[1] for name in names if name),
-        *(constant.partition(" =")[0] for constant in constants),
+        *(constant.partition(":")[0] for constant in constants),
         *tables,
         *("Empty", UPDATES, "UnknownUpdate", "leniency"),
     ]

@@ -36,7 +36,7 @@ def negotiate(requested: int) -> int:
     It is the requested one if we speak it, else the newest of ours; the client decides whether
     it can go on. A version that we do not speak is never echoed.
     """
-    return requested if requested == PROTOCOL_VERSION else PROTOCOL_VERSION
+    return min(requested, PROTOCOL_VERSION) if requested > 0 else PROTOCOL_VERSION
 
 
 def decode(type: type[T], raw: bytes | Raw | None) -> T:

@@ -960,182 +960,182 @@ SessionUpdate: TypeAlias = (
 )
 
 
-CANCEL_REQUEST = Notification[CancelRequestNotification](
+CANCEL_REQUEST: Notification[CancelRequestNotification] = Notification(
     name="$/cancel_request",
     params=CancelRequestNotification,
     side="protocol",
 )
-AUTHENTICATE = Method[AuthenticateRequest, Empty](
+AUTHENTICATE: Method[AuthenticateRequest, Empty] = Method(
     name="authenticate",
     params=AuthenticateRequest,
     result=Empty,
     side="agent",
 )
-ELICITATION_COMPLETE = Notification[CompleteElicitationNotification](
+ELICITATION_COMPLETE: Notification[CompleteElicitationNotification] = Notification(
     name="elicitation/complete",
     params=CompleteElicitationNotification,
     side="client",
 )
-ELICITATION_CREATE = Method[CreateElicitationRequest, CreateElicitationResponse](
+ELICITATION_CREATE: Method[CreateElicitationRequest, CreateElicitationResponse] = Method(
     name="elicitation/create",
     params=CreateElicitationRequest,
     result=CreateElicitationResponse,
     side="client",
 )
-FS_READ_TEXT_FILE = Method[ReadTextFileRequest, ReadTextFileResponse](
+FS_READ_TEXT_FILE: Method[ReadTextFileRequest, ReadTextFileResponse] = Method(
     name="fs/read_text_file",
     params=ReadTextFileRequest,
     result=ReadTextFileResponse,
     side="client",
 )
-FS_WRITE_TEXT_FILE = Method[WriteTextFileRequest, Empty](
+FS_WRITE_TEXT_FILE: Method[WriteTextFileRequest, Empty] = Method(
     name="fs/write_text_file",
     params=WriteTextFileRequest,
     result=Empty,
     side="client",
 )
-INITIALIZE = Method[InitializeRequest, InitializeResponse](
+INITIALIZE: Method[InitializeRequest, InitializeResponse] = Method(
     name="initialize",
     params=InitializeRequest,
     result=InitializeResponse,
     side="agent",
 )
-LOGOUT = Method[Empty, Empty](
+LOGOUT: Method[Empty, Empty] = Method(
     name="logout",
     params=Empty,
     result=Empty,
     side="agent",
 )
-SESSION_ARCHIVE = Method[ArchiveSessionRequest, Empty](
+SESSION_ARCHIVE: Method[ArchiveSessionRequest, Empty] = Method(
     name="session/archive",
     params=ArchiveSessionRequest,
     result=Empty,
     side="agent",
     stable=False,
 )
-SESSION_CANCEL = Notification[CancelNotification](
+SESSION_CANCEL: Notification[CancelNotification] = Notification(
     name="session/cancel",
     params=CancelNotification,
     side="agent",
 )
-SESSION_CLOSE = Method[CloseSessionRequest, Empty](
+SESSION_CLOSE: Method[CloseSessionRequest, Empty] = Method(
     name="session/close",
     params=CloseSessionRequest,
     result=Empty,
     side="agent",
 )
-SESSION_DELETE = Method[DeleteSessionRequest, Empty](
+SESSION_DELETE: Method[DeleteSessionRequest, Empty] = Method(
     name="session/delete",
     params=DeleteSessionRequest,
     result=Empty,
     side="agent",
 )
-SESSION_FORK = Method[ForkSessionRequest, ForkSessionResponse](
+SESSION_FORK: Method[ForkSessionRequest, ForkSessionResponse] = Method(
     name="session/fork",
     params=ForkSessionRequest,
     result=ForkSessionResponse,
     side="agent",
     stable=False,
 )
-SESSION_LIST = Method[ListSessionsRequest, ListSessionsResponse](
+SESSION_LIST: Method[ListSessionsRequest, ListSessionsResponse] = Method(
     name="session/list",
     params=ListSessionsRequest,
     result=ListSessionsResponse,
     side="agent",
 )
-SESSION_LOAD = Method[LoadSessionRequest, LoadSessionResponse](
+SESSION_LOAD: Method[LoadSessionRequest, LoadSessionResponse] = Method(
     name="session/load",
     params=LoadSessionRequest,
     result=LoadSessionResponse,
     side="agent",
 )
-SESSION_NEW = Method[NewSessionRequest, NewSessionResponse](
+SESSION_NEW: Method[NewSessionRequest, NewSessionResponse] = Method(
     name="session/new",
     params=NewSessionRequest,
     result=NewSessionResponse,
     side="agent",
 )
-SESSION_PROMPT = Method[PromptRequest, PromptResponse](
+SESSION_PROMPT: Method[PromptRequest, PromptResponse] = Method(
     name="session/prompt",
     params=PromptRequest,
     result=PromptResponse,
     side="agent",
 )
-SESSION_REQUEST_PERMISSION = Method[RequestPermissionRequest, RequestPermissionResponse](
+SESSION_REQUEST_PERMISSION: Method[RequestPermissionRequest, RequestPermissionResponse] = Method(
     name="session/request_permission",
     params=RequestPermissionRequest,
     result=RequestPermissionResponse,
     side="client",
 )
-SESSION_RESUME = Method[ResumeSessionRequest, ResumeSessionResponse](
+SESSION_RESUME: Method[ResumeSessionRequest, ResumeSessionResponse] = Method(
     name="session/resume",
     params=ResumeSessionRequest,
     result=ResumeSessionResponse,
     side="agent",
 )
-SESSION_SET_CONFIG_OPTION = Method[SetSessionConfigOptionRequest, SetSessionConfigOptionResponse](
+SESSION_SET_CONFIG_OPTION: Method[SetSessionConfigOptionRequest, SetSessionConfigOptionResponse] = Method(
     name="session/set_config_option",
     params=SetSessionConfigOptionRequest,
     result=SetSessionConfigOptionResponse,
     side="agent",
 )
-SESSION_SET_MODE = Method[SetSessionModeRequest, Empty](
+SESSION_SET_MODE: Method[SetSessionModeRequest, Empty] = Method(
     name="session/set_mode",
     params=SetSessionModeRequest,
     result=Empty,
     side="agent",
 )
-SESSION_SET_TITLE = Method[SetSessionTitleRequest, SetSessionTitleResponse](
+SESSION_SET_TITLE: Method[SetSessionTitleRequest, SetSessionTitleResponse] = Method(
     name="session/set_title",
     params=SetSessionTitleRequest,
     result=SetSessionTitleResponse,
     side="agent",
     stable=False,
 )
-SESSION_STATUS = Method[SessionStatusRequest, SessionStatusResponse](
+SESSION_STATUS: Method[SessionStatusRequest, SessionStatusResponse] = Method(
     name="session/status",
     params=SessionStatusRequest,
     result=SessionStatusResponse,
     side="agent",
     stable=False,
 )
-SESSION_UNARCHIVE = Method[UnarchiveSessionRequest, Empty](
+SESSION_UNARCHIVE: Method[UnarchiveSessionRequest, Empty] = Method(
     name="session/unarchive",
     params=UnarchiveSessionRequest,
     result=Empty,
     side="agent",
     stable=False,
 )
-SESSION_UPDATE = Notification[SessionNotification](
+SESSION_UPDATE: Notification[SessionNotification] = Notification(
     name="session/update",
     params=SessionNotification,
     side="client",
 )
-TERMINAL_CREATE = Method[CreateTerminalRequest, CreateTerminalResponse](
+TERMINAL_CREATE: Method[CreateTerminalRequest, CreateTerminalResponse] = Method(
     name="terminal/create",
     params=CreateTerminalRequest,
     result=CreateTerminalResponse,
     side="client",
 )
-TERMINAL_KILL = Method[KillTerminalRequest, Empty](
+TERMINAL_KILL: Method[KillTerminalRequest, Empty] = Method(
     name="terminal/kill",
     params=KillTerminalRequest,
     result=Empty,
     side="client",
 )
-TERMINAL_OUTPUT = Method[TerminalOutputRequest, TerminalOutputResponse](
+TERMINAL_OUTPUT: Method[TerminalOutputRequest, TerminalOutputResponse] = Method(
     name="terminal/output",
     params=TerminalOutputRequest,
     result=TerminalOutputResponse,
     side="client",
 )
-TERMINAL_RELEASE = Method[ReleaseTerminalRequest, Empty](
+TERMINAL_RELEASE: Method[ReleaseTerminalRequest, Empty] = Method(
     name="terminal/release",
     params=ReleaseTerminalRequest,
     result=Empty,
     side="client",
 )
-TERMINAL_WAIT_FOR_EXIT = Method[WaitForTerminalExitRequest, WaitForTerminalExitResponse](
+TERMINAL_WAIT_FOR_EXIT: Method[WaitForTerminalExitRequest, WaitForTerminalExitResponse] = Method(
     name="terminal/wait_for_exit",
     params=WaitForTerminalExitRequest,
     result=WaitForTerminalExitResponse,
