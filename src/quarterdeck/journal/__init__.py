@@ -1,1 +1,43 @@
 """The append-only log of every event of every session, and its projections."""
+
+from .check import Report
+from .errors import (
+    Corrupt,
+    Full,
+    JournalClosed,
+    JournalError,
+    Locked,
+    NotAJournal,
+    ReadOnly,
+    Stalled,
+    TooNew,
+    Unlockable,
+    Unreachable,
+    Unrecordable,
+)
+from .journal import Journal
+from .limits import Limits
+from .projections import Projection
+from .search import Hit
+from .sessions import SessionSummary
+
+__all__ = [
+    "Corrupt",
+    "Full",
+    "Hit",
+    "Journal",
+    "JournalClosed",
+    "JournalError",
+    "Limits",
+    "Locked",
+    "NotAJournal",
+    "Projection",
+    "ReadOnly",
+    "Report",
+    "SessionSummary",
+    "Stalled",
+    "TooNew",
+    "Unlockable",
+    "Unreachable",
+    "Unrecordable",
+]

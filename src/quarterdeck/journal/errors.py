@@ -1,0 +1,167 @@
+"""What can go wrong with the log, and what to do about it.
+
+::
+
+    JournalError
+    ├── Locked           another process writes this log
+    ├── Unlockable       the file system cannot guard the log against two writers
+    ├── ReadOnly         the log, its disk or this journal may not be written
+    ├── Unreachable      the file is not there or cannot be opened
+    ├── NotAJournal      a database, but not ours
+    ├── TooNew           written by a newer program
+    ├── Corrupt          damaged; salvage it
+    ├── Stalled          nothing can be written at the moment; what was taken on is kept
+    │   └── Full             because the disk is full
+    ├── Unrecordable     an event that has no JSON form
+    └── JournalClosed    used after it was closed
+"""
+
+import sqlite3
+from pathlib import Path
+
+from quarterdeck.wire.errors import QuarterdeckError
+
+__all__ = [
+    "Corrupt",
+    "Full",
+    "JournalClosed",
+    "JournalError",
+    "Locked",
+    "NotAJournal",
+    "ReadOnly",
+    "Stalled",
+    "TooNew",
+    "Unlockable",
+    "Unreachable",
+    "Unrecordable",
+    "translate",
+]
+
+
+class JournalError(QuarterdeckError):
+    """Base of the log's errors."""
+
+
+class Locked(JournalError):
+    """Another process writes this log; ``pid`` is None when it cannot be told."""
+
+    def __init__(self, path: Path, pid: int | None) -> None:
+        holder = "another process" if pid is None else f"process {pid}"
+        super().__init__(
+            f"the log {str(path)!r} is being written by {holder}; "
+            f"stop that one, or open the log for reading only"
+        )
+        self.path = path
+        self.pid = pid
+
+
+class Unlockable(JournalError):
+    """The file system has no file locks, so two writers could not be kept apart."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(
+            f"the file system of {str(path)!r} cannot lock files ({reason}); "
+            f"put the log on a local disk"
+        )
+        self.path = path
+
+
+class ReadOnly(JournalError):
+    """The log may not be written: its permissions, its disk, or how it was opened."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(
+            f"the log {str(path)!r} cannot be written: {reason}; "
+            f"make it writable, or open it for reading only"
+        )
+        self.path = path
+
+
+class Unreachable(JournalError):
+    """The file is not there or cannot be opened."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"the log {str(path)!r} cannot be opened: {reason}")
+        self.path = path
+
+
+class NotAJournal(JournalError):
+    """A database, but not one of ours; nothing in it was changed."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{str(path)!r} is a database of another program; choose another file for the log"
+        )
+        self.path = path
+
+
+class TooNew(JournalError):
+    """The log was written by a newer program; nothing in it was changed."""
+
+    def __init__(self, path: Path, found: int, known: int) -> None:
+        super().__init__(
+            f"the log {str(path)!r} has version {found}; this program knows versions up to "
+            f"{known}. Upgrade quarterdeck to open it."
+        )
+        self.path = path
+        self.found = found
+        self.known = known
+
+
+class Corrupt(JournalError):
+    """The file is damaged. What is readable can be copied with ``salvage(path, new_path)``."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(
+            f"the log {str(path)!r} is damaged ({reason}); keep the file and copy what is "
+            f"readable into a new log with salvage({str(path)!r}, <new file>)"
+        )
+        self.path = path
+        self.reason = reason
+
+
+class Stalled(JournalError):
+    """Nothing can be written at the moment; the journal keeps trying.
+
+    ``kept`` says whether the event in question was taken on: it then waits in memory and is
+    written, in order, as soon as that is possible; appending it again would double it.
+    """
+
+    def __init__(self, path: Path, reason: str, *, kept: bool) -> None:
+        fate = "kept in memory until it can" if kept else "refused: no more can be kept in memory"
+        super().__init__(f"the log {str(path)!r} cannot be written ({reason}); {fate}")
+        self.path = path
+        self.reason = reason
+        self.kept = kept
+
+
+class Full(Stalled):
+    """Stalled because the disk is full."""
+
+
+class Unrecordable(JournalError):
+    """An event that has no JSON form, such as one with half a surrogate pair in a text."""
+
+
+class JournalClosed(JournalError):
+    """The journal was used after it was closed."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"the log {str(path)!r} is closed; open it again to use it")
+        self.path = path
+
+
+def translate(error: sqlite3.Error, path: Path) -> JournalError:
+    """Give a database error its name in our words."""
+    code = getattr(error, "sqlite_errorname", "") or ""
+    if code == "SQLITE_FULL":
+        return Full(path, "the disk is full", kept=True)
+    if code.startswith("SQLITE_READONLY"):
+        return ReadOnly(path, str(error))
+    if code.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
+        return Corrupt(path, str(error))
+    if code.startswith(("SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_AUTH")):
+        return Unreachable(path, str(error))
+    if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return Locked(path, None)
+    return Stalled(path, f"{error}, {code}" if code else str(error), kept=True)

@@ -1,0 +1,289 @@
+"""Turning the log into searchable passages, a slice at a time. Everything here blocks.
+
+A message arrives in chunks; they are joined into one passage so that a word split over two of
+them is found. The passage that is still growing is indexed too, and indexed anew when it has
+grown. Passages are cut at ``_PIECE`` characters, so no step depends on how long a message gets.
+A tool call's output is indexed when the call ends, since each report repeats the one before.
+"""
+
+import sqlite3
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec import UNSET
+
+from quarterdeck.wire.events import (
+    CompactionChunk,
+    Event,
+    MessageChunk,
+    TerminalExited,
+    TerminalOutput,
+    ThoughtChunk,
+    ToolCallEnded,
+    ToolCallUpdated,
+)
+from quarterdeck.wire.record import decode_event
+
+from .store import transaction
+from .text import block_text, cut, output_text, own_text
+
+__all__ = ["SCHEMA", "Indexer"]
+
+SCHEMA = (
+    "CREATE TABLE state (log TEXT NOT NULL, through INTEGER NOT NULL, deletion INTEGER NOT NULL)",
+    # slot is set while the passage may still grow: which of its session's streams it is.
+    "CREATE TABLE passages (id INTEGER PRIMARY KEY, session TEXT NOT NULL, seq INTEGER NOT NULL,"
+    " type TEXT NOT NULL, slot TEXT, message TEXT, text TEXT NOT NULL)",
+    "CREATE INDEX passages_by_session ON passages (session)",
+    "CREATE INDEX passages_growing ON passages (slot) WHERE slot IS NOT NULL",
+    "CREATE TABLE outputs (session TEXT, call TEXT, seq INTEGER NOT NULL,"
+    " PRIMARY KEY (session, call)) WITHOUT ROWID",
+    "CREATE VIRTUAL TABLE words USING fts5(text, content='passages', content_rowid='id',"
+    " tokenize='unicode61 remove_diacritics 2')",
+)
+
+_PIECE = 16_000
+_ROWS = 1_000
+_BYTES = 128 << 10
+_CHUNKS = ("message_chunk", "thought_chunk", "compaction_chunk")
+_CLOSERS = ("turn_started", "turn_ended", "session_ended")
+_TYPES = (
+    *_CHUNKS,
+    "prompted",
+    "tool_call_started",
+    "tool_call_updated",
+    "tool_call_ended",
+    "terminal_output",
+    "terminal_exited",
+    "notice",
+    "question_asked",
+    "compaction_changed",
+    "session_opened",
+    "session_changed",
+)
+_READ = (
+    "SELECT seq, coalesce(id, 'lost_' || session), parent, type,"
+    f" CASE WHEN type IN ({', '.join(map(repr, _TYPES))}) THEN body END"
+    " FROM events LEFT JOIN session_ids ON key = session WHERE seq > ? ORDER BY seq LIMIT ?"
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Growing:
+    """The end of a stream of chunks."""
+
+    seq: int
+    type: str
+    message: str | None
+    text: str
+    id: int | None = None
+    indexed: str | None = None
+
+
+class Indexer:
+    """Reads the log over one connection and writes the index over another.
+
+    Several processes may do so at once: a slice begins by taking the index's write lock and
+    looks again if another has moved it on.
+    """
+
+    def __init__(self, index: sqlite3.Connection, log: sqlite3.Connection) -> None:
+        self._index = index
+        self._log = log
+        self._through = -1
+        self._growing: dict[str, dict[str, _Growing]] = {}
+
+    def advance(self) -> bool:
+        """Index the next slice of the log; False when there is nothing left."""
+        try:
+            with transaction(self._index):
+                through, deletion = self._index.execute(
+                    "SELECT through, deletion FROM state"
+                ).fetchone()
+                if through != self._through:
+                    self._load()
+                self._drop_deleted(deletion)
+                seq = self._take_slice(through)
+                self._save()
+                self._index.execute("UPDATE state SET through = ?", (seq,))
+        except BaseException:
+            self._through = -1
+            raise
+        self._through = seq
+        return seq > through
+
+    def _take_slice(self, through: int) -> int:
+        room = _BYTES
+        cursor = self._log.execute(_READ, (through, _ROWS))
+        try:
+            for seq, session, parent, kind, body in cursor:
+                through = seq
+                self._take(seq, session, parent or "", kind, body)
+                room -= len(body or b"")
+                if room < 0:
+                    break
+        finally:
+            cursor.close()
+        return through
+
+    def _take(self, seq: int, session: str, parent: str, kind: str, body: bytes | None) -> None:
+        if kind not in _CHUNKS:
+            self._close_unnamed(session)
+        if kind in _CLOSERS or kind == "prompted":
+            self._close_all(session)
+        if body is None:
+            return
+        event = decode_event(body)
+        match event:
+            case MessageChunk():
+                slot = f"{event.role} {parent}"
+                self._grow(seq, session, slot, kind, event.message, block_text(event.content))
+            case ThoughtChunk():
+                slot = f"thought {parent}"
+                self._grow(seq, session, slot, kind, event.message, block_text(event.content))
+            case CompactionChunk():
+                text = block_text(event.content)
+                self._grow(seq, session, "compaction", kind, event.compaction, text)
+            case TerminalOutput():
+                slot = f"terminal {event.terminal}"
+                self._grow(seq, session, slot, kind, event.terminal, event.data)
+            case TerminalExited():
+                self._close(session, f"terminal {event.terminal}")
+            case _:
+                self._take_whole(seq, session, kind, event)
+
+    def _take_whole(self, seq: int, session: str, kind: str, event: Event) -> None:
+        if isinstance(event, ToolCallUpdated) and _has_output(event):
+            self._index.execute(
+                "INSERT OR REPLACE INTO outputs VALUES (?, ?, ?)", (session, event.call, seq)
+            )
+        self._add_pieces(seq, session, kind, own_text(event))
+        if isinstance(event, ToolCallEnded):
+            self._take_output(seq, session, event)
+
+    def _take_output(self, seq: int, session: str, event: ToolCallEnded) -> None:
+        text = output_text(event)
+        row = self._index.execute(
+            "DELETE FROM outputs WHERE session = ? AND call = ? RETURNING seq",
+            (session, event.call),
+        ).fetchone()
+        if row is not None and not text:
+            (seq,) = row
+            found = self._log.execute("SELECT body FROM events WHERE seq = ?", row).fetchone()
+            text = output_text(decode_event(found[0])) if found else ""
+        self._add_pieces(seq, session, "tool_call_ended", text)
+
+    def _grow(
+        self, seq: int, session: str, slot: str, kind: str, message: str | None, text: str
+    ) -> None:
+        slots = self._growing.setdefault(session, {})
+        growing = slots.get(slot)
+        if growing is not None and message is not None and growing.message != message:
+            self._close(session, slot)
+            growing = None
+        if growing is None:
+            growing = slots[slot] = _Growing(seq=seq, type=kind, message=message, text="")
+        growing.text += text
+        if len(growing.text) > _PIECE:
+            *whole, rest = cut(growing.text, _PIECE)
+            growing.text = "".join(whole)
+            self._close(session, slot)
+            slots = self._growing.setdefault(session, {})
+            slots[slot] = _Growing(seq=seq, type=kind, message=message, text=rest)
+
+    def _close(self, session: str, slot: str) -> None:
+        slots = self._growing.get(session, {})
+        growing = slots.pop(slot, None)
+        if growing is not None:
+            self._forget_indexed(growing)
+            self._add_pieces(growing.seq, session, growing.type, growing.text)
+        if not slots:
+            self._growing.pop(session, None)
+
+    def _close_unnamed(self, session: str) -> None:
+        for slot, growing in list(self._growing.get(session, {}).items()):
+            if growing.message is None:
+                self._close(session, slot)
+
+    def _close_all(self, session: str) -> None:
+        for slot in list(self._growing.get(session, {})):
+            self._close(session, slot)
+
+    def _add_pieces(self, seq: int, session: str, kind: str, text: str) -> None:
+        for piece in cut(text, _PIECE):
+            self._add(seq, session, kind, piece)
+
+    def _add(
+        self,
+        seq: int,
+        session: str,
+        kind: str,
+        text: str,
+        slot: str | None = None,
+        message: str | None = None,
+    ) -> int | None:
+        if slot is None and not text.strip():
+            return None
+        cursor = self._index.execute(
+            "INSERT INTO passages (session, seq, type, slot, message, text)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            (session, seq, kind, slot, message, text),
+        )
+        self._index.execute(
+            "INSERT INTO words (rowid, text) VALUES (?, ?)", (cursor.lastrowid, text)
+        )
+        return cursor.lastrowid
+
+    def _save(self) -> None:
+        """Write the passages that are still growing as they are now."""
+        for session, slots in self._growing.items():
+            for slot, growing in slots.items():
+                if growing.text == growing.indexed:
+                    continue
+                self._forget_indexed(growing)
+                growing.id = self._add(
+                    growing.seq, session, growing.type, growing.text, slot, growing.message
+                )
+                growing.indexed = growing.text
+
+    def _forget_indexed(self, growing: _Growing) -> None:
+        if growing.id is not None:
+            self._remove(growing.id, growing.indexed)
+            growing.id = growing.indexed = None
+
+    def _remove(self, id_: int, text: Any) -> None:
+        self._index.execute(
+            "INSERT INTO words (words, rowid, text) VALUES ('delete', ?, ?)", (id_, text)
+        )
+        self._index.execute("DELETE FROM passages WHERE id = ?", (id_,))
+
+    def _load(self) -> None:
+        self._growing = {}
+        rows = self._index.execute(
+            "SELECT session, slot, id, seq, type, message, text FROM passages"
+            " WHERE slot IS NOT NULL"
+        )
+        for session, slot, id_, seq, kind, message, text in rows:
+            self._growing.setdefault(session, {})[slot] = _Growing(
+                id=id_, seq=seq, type=kind, message=message, text=text, indexed=text
+            )
+
+    def _drop_deleted(self, number: int) -> None:
+        notes = self._log.execute(
+            "SELECT number, session, through FROM deletions WHERE number > ?", (number,)
+        ).fetchall()
+        for number, session, through in notes:
+            self._growing.pop(session, None)
+            rows = self._index.execute(
+                "SELECT id, text FROM passages WHERE session = ? AND seq <= ?", (session, through)
+            ).fetchall()
+            for row in rows:
+                self._remove(*row)
+            self._index.execute(
+                "DELETE FROM outputs WHERE session = ? AND seq <= ?", (session, through)
+            )
+            self._index.execute("UPDATE state SET deletion = ?", (number,))
+
+
+def _has_output(event: ToolCallUpdated) -> bool:
+    return event.content is not UNSET or event.raw_output is not UNSET

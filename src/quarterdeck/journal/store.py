@@ -1,0 +1,192 @@
+"""The database file: its schema, its versions, and how connections to it are made.
+
+Tables of version 1::
+
+    session_ids   the text id behind each small number used in events
+    events        one row for each event; ``seq`` is its place in the log
+    deletions     sessions that were deleted, and up to where; read by the search index
+    projections   which projections the file holds, of what version, and how far they are
+    identity      one row: a random name of this log
+"""
+
+import os
+import sqlite3
+from collections.abc import Generator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TypeAlias
+from urllib.parse import quote
+
+from .errors import JournalError, NotAJournal, ReadOnly, Stalled, TooNew, Unreachable, translate
+
+__all__ = [
+    "APPLICATION_ID",
+    "MIGRATIONS",
+    "VERSION",
+    "connect_reader",
+    "connect_writer",
+    "last_seq",
+    "migrate",
+    "transaction",
+]
+
+APPLICATION_ID = 0x51444B4C
+"""``QDKL`` in the file's header: this database is one of our logs."""
+
+Migration: TypeAlias = tuple[str, ...]
+
+MIGRATIONS: tuple[Migration, ...] = (
+    (
+        "CREATE TABLE session_ids (key INTEGER PRIMARY KEY AUTOINCREMENT,"
+        " id TEXT NOT NULL UNIQUE, made INTEGER NOT NULL)",
+        "CREATE TABLE events (seq INTEGER PRIMARY KEY, time INTEGER NOT NULL,"
+        " session INTEGER NOT NULL, turn TEXT, parent TEXT, type TEXT NOT NULL,"
+        " body BLOB NOT NULL)",
+        # A row's seq is part of every index entry, so this orders a session's events as well.
+        "CREATE INDEX events_by_session ON events (session)",
+        "CREATE TABLE deletions (number INTEGER PRIMARY KEY AUTOINCREMENT,"
+        " session TEXT NOT NULL, through INTEGER NOT NULL, done INTEGER NOT NULL DEFAULT 0)",
+        "CREATE TABLE projections (name TEXT PRIMARY KEY, version INTEGER NOT NULL,"
+        " tables TEXT NOT NULL, through INTEGER)",
+        "CREATE TABLE identity (id TEXT NOT NULL)",
+        "INSERT INTO identity VALUES (lower(hex(randomblob(16))))",
+    ),
+)
+"""What leads from each version to the next; only ever appended to."""
+VERSION = len(MIGRATIONS)
+
+_BUSY_SECONDS = 5.0
+_WAL_BYTES = 64 << 20
+
+
+def connect_writer(path: Path) -> sqlite3.Connection:
+    """Open the log for writing, making or migrating it where needed. Blocks.
+
+    Raises:
+        JournalError: any of the errors of opening; the file is then unchanged.
+    """
+    try:
+        # Made by us first, so that transcripts are never readable by others.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    except PermissionError as error:
+        raise ReadOnly(path, str(error)) from error
+    except OSError as error:
+        raise Unreachable(path, str(error)) from error
+    connection = _connect(path, "rw")
+    try:
+        _refuse_foreign(connection, path)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA fullfsync = ON")
+        connection.execute("PRAGMA secure_delete = ON")
+        connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}")
+        migrate(connection, MIGRATIONS)
+        last_seq(connection)
+    except sqlite3.Error as error:
+        connection.close()
+        raise _for_opening(error, path) from error
+    except JournalError:
+        connection.close()
+        raise
+    return connection
+
+
+def connect_reader(path: Path) -> sqlite3.Connection:
+    """Open the log for reading only; works beside a writer in any process. Blocks.
+
+    Raises:
+        JournalError: any of the errors of opening.
+    """
+    if not path.exists():
+        raise Unreachable(path, "there is no such file")
+    try:
+        return _reader(path, "ro")
+    except JournalError as error:
+        # A directory that may not be written cannot get the shared memory that WAL needs.
+        # With no log of writes beside it the file is complete and can be read as it stands.
+        wal = path.with_name(path.name + "-wal")
+        if os.access(path.parent, os.W_OK) or (wal.exists() and wal.stat().st_size):
+            raise
+        try:
+            return _reader(path, "ro&immutable=1")
+        except JournalError:
+            raise error from None
+
+
+def migrate(connection: sqlite3.Connection, migrations: Sequence[Migration]) -> None:
+    """Bring the file to the newest version; each step is one transaction."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    for number, statements in enumerate(migrations[version:], version + 1):
+        with transaction(connection):
+            for statement in statements:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {number}")
+
+
+def last_seq(connection: sqlite3.Connection) -> int:
+    """The highest sequence number ever given out and committed; deleted ones count."""
+    (seq,) = connection.execute(
+        "SELECT max(coalesce((SELECT max(seq) FROM events), 0),"
+        " coalesce((SELECT max(through) FROM deletions), 0))"
+    ).fetchone()
+    return seq
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Generator[None, None, None]:
+    """Run the body in one transaction that takes the write lock at once."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        # Some failures, such as a full disk, have rolled back already.
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    try:
+        return sqlite3.connect(
+            f"file:{quote(str(path.absolute()))}?mode={mode}",
+            uri=True,
+            isolation_level=None,
+            check_same_thread=False,
+            timeout=_BUSY_SECONDS,
+        )
+    except sqlite3.Error as error:
+        raise _for_opening(error, path) from error
+
+
+def _reader(path: Path, mode: str) -> sqlite3.Connection:
+    connection = _connect(path, mode)
+    try:
+        connection.execute("PRAGMA query_only = ON")
+        _refuse_foreign(connection, path)
+        if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
+            raise Unreachable(path, "the file is empty; nothing was ever written to it")
+    except sqlite3.Error as error:
+        connection.close()
+        raise _for_opening(error, path) from error
+    except JournalError:
+        connection.close()
+        raise
+    return connection
+
+
+def _refuse_foreign(connection: sqlite3.Connection, path: Path) -> None:
+    with closing(connection.cursor()) as cursor:
+        (application,) = cursor.execute("PRAGMA application_id").fetchone()
+        (version,) = cursor.execute("PRAGMA user_version").fetchone()
+        (objects,) = cursor.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if application != APPLICATION_ID and (application or version or objects):
+        raise NotAJournal(path)
+    if version > VERSION:
+        raise TooNew(path, version, VERSION)
+
+
+def _for_opening(error: sqlite3.Error, path: Path) -> JournalError:
+    found = translate(error, path)
+    return Unreachable(path, found.reason) if isinstance(found, Stalled) else found

@@ -1,0 +1,304 @@
+"""The one thread that writes: it gathers what has come in, commits it, and only then tells.
+
+Everything reaches it through one queue. A commit that somebody waits for happens at once; others
+wait a few milliseconds for company, so a steady stream costs a few hundred disk flushes a second
+at most. What fails stays at the head of the backlog and is tried again.
+"""
+
+import asyncio
+import logging
+import sqlite3
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from quarterdeck.wire.record import Record
+
+from . import lock
+from .deletion import finish_deletions
+from .errors import Full, JournalClosed, JournalError, Stalled, translate
+from .limits import Limits
+from .projections import Projection, Projections
+from .records import RecordReader
+from .store import connect_writer, last_seq, transaction
+
+__all__ = ["Desk", "Entry", "Listener", "Writer"]
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+Entry: TypeAlias = tuple[Record, str, bytes]
+"""A record, its event's tag, and its event's JSON form."""
+
+_HURRY = object()
+_STOP = object()
+
+
+class Listener(Protocol):
+    """Who hears of the writer's progress, in the event loop's thread."""
+
+    def committed(self, entries: Sequence[Entry]) -> None:
+        """These are on disk; called in order, each event once."""
+        ...
+
+    def stalled(self, error: Stalled) -> None:
+        """A commit failed and will be tried again; called at each failure."""
+        ...
+
+
+class Desk:
+    """What a job in the writer's thread may use."""
+
+    def __init__(self, connection: sqlite3.Connection, projections: Projections, page: int) -> None:
+        self.connection = connection
+        self.projections = projections
+        self.reader = RecordReader(connection, page)
+        self.keys: dict[str, int] = {}
+
+
+class Writer:
+    """Owns the log's lock and its one writing connection, in a thread of its own."""
+
+    def __init__(
+        self, path: Path, projections: Sequence[Projection], limits: Limits, listener: Listener
+    ) -> None:
+        self._path = path
+        self._projections = Projections(projections)
+        self._limits = limits
+        self._listener = listener
+        self._loop = asyncio.get_running_loop()
+        self._queue: SimpleQueue[Any] = SimpleQueue()
+        self._backlog: deque[Entry] = deque()
+        self._jobs: deque[Callable[[Desk], object]] = deque()
+        self._hurried = self._stopping = False
+        self._opened: asyncio.Future[int] = self._loop.create_future()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._thread = Thread(target=self._main, name="quarterdeck-journal", daemon=True)
+
+    @property
+    def failed(self) -> dict[str, str]:
+        """Projections that are set aside, and why."""
+        return dict(self._projections.failed)
+
+    async def start(self) -> int:
+        """Open the log and catch up its projections; returns the last sequence number.
+
+        Raises:
+            JournalError: it cannot be opened.
+        """
+        await asyncio.to_thread(self._thread.start)
+        try:
+            return await asyncio.shield(self._opened)
+        except asyncio.CancelledError:
+            self._queue.put(_STOP)
+            raise
+
+    async def stop(self) -> None:
+        """Commit what is left, close the file, release the lock.
+
+        Raises:
+            Stalled: what was left could not be written and is lost; none of it was durable.
+        """
+        self._queue.put(_STOP)
+        await asyncio.shield(self._ended)
+
+    def put(self, entries: Sequence[Entry]) -> None:
+        """Hand over events to be committed, in order."""
+        self._queue.put(entries)
+
+    def hurry(self) -> None:
+        """Commit what was handed over without waiting for more."""
+        self._queue.put(_HURRY)
+
+    async def run(self, job: Callable[[Desk], T]) -> T:
+        """Run ``job`` in the writer's thread, between two commits.
+
+        Raises:
+            JournalError: the database failed.
+            JournalClosed: the writer has stopped.
+        """
+        if self._ended.done():
+            raise JournalClosed(self._path)
+        future: asyncio.Future[T] = self._loop.create_future()
+
+        def attempt(desk: Desk) -> None:
+            try:
+                result = job(desk)
+            except sqlite3.Error as error:
+                self._tell(_settle, future, None, translate(error, self._path))
+            except Exception as error:
+                self._tell(_settle, future, None, error)
+            else:
+                self._tell(_settle, future, result, None)
+
+        self._queue.put(attempt)
+        return await future
+
+    # From here on: the writer's own thread.
+
+    def _main(self) -> None:
+        failure: JournalError | None = None
+        try:
+            handle = lock.acquire(self._path)
+            try:
+                self._work()
+            finally:
+                lock.release(handle)
+        except JournalError as error:
+            failure = error
+        except sqlite3.Error as error:
+            failure = translate(error, self._path)
+        except Exception as error:
+            _log.exception("the writer of %r failed", str(self._path))
+            failure = JournalError(f"the writer of {str(self._path)!r} failed: {error!r}")
+        self._tell(self._settle_end, failure)
+
+    def _settle_end(self, failure: JournalError | None) -> None:
+        _settle(self._opened, 0, failure)
+        _settle(self._ended, None, failure)
+        for future in (self._opened, self._ended):
+            # Whoever did not get as far as waiting for it has nothing to miss.
+            if not future.cancelled():
+                future.exception()
+
+    def _work(self) -> None:
+        connection = connect_writer(self._path)
+        try:
+            desk = Desk(connection, self._projections, self._limits.page_bytes)
+            self._projections.prepare(connection)
+            for name in self._projections.behind():
+                while not self._projections.advance(connection, desk.reader, name):
+                    pass
+            finish_deletions(connection)
+            self._tell(_settle, self._opened, last_seq(connection), None)
+            self._serve(desk)
+        finally:
+            connection.close()
+
+    def _serve(self, desk: Desk) -> None:
+        delay = self._limits.retry_first
+        while True:
+            self._gather()
+            if self._backlog:
+                failure = self._commit(desk)
+                if failure is not None:
+                    self._tell(self._listener.stalled, failure)
+                    if self._stopping:
+                        raise failure
+                    self._receive_until(time.monotonic() + delay)
+                    delay = min(2 * delay, self._limits.retry_most)
+                    continue
+                delay = self._limits.retry_first
+            while self._jobs:
+                self._jobs.popleft()(desk)
+            if self._stopping and not self._backlog:
+                return
+
+    def _gather(self) -> None:
+        if not (self._backlog or self._jobs or self._stopping):
+            self._take(self._queue.get())
+        if not (self._hurried or self._jobs or self._stopping):
+            self._receive_until(time.monotonic() + self._limits.linger, fill=True)
+        while not self._queue.empty():
+            self._take(self._queue.get())
+        if not self._backlog:
+            self._hurried = False
+
+    def _receive_until(self, deadline: float, *, fill: bool = False) -> None:
+        """Wait for more; with ``fill`` only until there is reason to commit."""
+        while (left := deadline - time.monotonic()) > 0 and not self._stopping:
+            if fill and (self._hurried or self._jobs or self._batch_is_full()):
+                return
+            try:
+                self._take(self._queue.get(timeout=left))
+            except Empty:
+                return
+
+    def _batch_is_full(self) -> bool:
+        return len(self._backlog) >= self._limits.batch_events
+
+    def _take(self, message: Any) -> None:
+        if message is _HURRY:
+            self._hurried = True
+        elif message is _STOP:
+            self._stopping = True
+        elif callable(message):
+            self._jobs.append(message)
+        else:
+            self._backlog.extend(message)
+
+    def _commit(self, desk: Desk) -> Stalled | None:
+        batch = self._next_batch()
+        try:
+            with transaction(desk.connection):
+                self._insert(desk, batch)
+        except sqlite3.Error as error:
+            desk.keys.clear()
+            desk.projections.rolled_back()
+            found = translate(error, self._path)
+            _log.warning("commit of %d events failed: %s", len(batch), error)
+            if isinstance(found, Full):
+                return found
+            reason = found.reason if isinstance(found, Stalled) else str(found)
+            return Stalled(self._path, reason, kept=True)
+        for _ in batch:
+            self._backlog.popleft()
+        if not self._backlog:
+            self._hurried = False
+        self._tell(self._listener.committed, batch)
+        return None
+
+    def _next_batch(self) -> list[Entry]:
+        batch: list[Entry] = []
+        room = self._limits.batch_bytes
+        most = self._limits.batch_events
+        for entry in self._backlog:
+            batch.append(entry)
+            room -= len(entry[2])
+            if room < 0 or len(batch) >= most:
+                break
+        return batch
+
+    def _insert(self, desk: Desk, batch: list[Entry]) -> None:
+        keys = desk.keys
+        for record, _, _ in batch:
+            if record.session not in keys:
+                keys[record.session] = _key(desk.connection, record)
+        desk.connection.executemany(
+            "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [
+                (r.seq, r.time, keys[r.session], r.turn, r.parent, tag, body)
+                for r, tag, body in batch
+            ],
+        )
+        desk.projections.apply(desk.connection, [(record, tag) for record, tag, _ in batch])
+
+    def _tell(self, callback: Callable[..., object], *arguments: Any) -> None:
+        try:
+            self._loop.call_soon_threadsafe(callback, *arguments)
+        except RuntimeError:
+            # The loop is gone, and with it everyone who could have listened.
+            _log.debug("nobody is left to hear of %r", callback)
+
+
+def _key(connection: sqlite3.Connection, record: Record) -> int:
+    connection.execute(
+        "INSERT OR IGNORE INTO session_ids (id, made) VALUES (?, ?)", (record.session, record.time)
+    )
+    (key,) = connection.execute(
+        "SELECT key FROM session_ids WHERE id = ?", (record.session,)
+    ).fetchone()
+    return key
+
+
+def _settle(future: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)
