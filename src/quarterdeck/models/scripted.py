@@ -183,13 +183,7 @@ def _question(request: Request, info: ModelInfo) -> Question:
     history = History()
     for message in request.messages:
         _read(message, history)
-    return Question(
-        prompt=history.prompt,
-        turn=history.turn,
-        round=history.round,
-        length=history.length,
-        result=history.result,
-        images=history.images,
+    return history.question(
         system=request.system,
         tools=tuple(OfferedTool(name=t.name, parameters=t.parameters) for t in request.tools),
         max_output=request.max_output,

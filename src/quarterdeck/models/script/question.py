@@ -101,6 +101,18 @@ class History:
         self._answered = True
         self._calling = False
 
+    def question(self, **rest: Any) -> Question:
+        """What the conversation has come to; ``rest`` are the fields that it does not tell."""
+        return Question(
+            prompt=self.prompt,
+            turn=self.turn,
+            round=self.round,
+            length=self.length,
+            result=self.result,
+            images=self.images,
+            **rest,
+        )
+
     def add_prompt(self, texts: Iterable[str], images: Iterable[str] = ()) -> None:
         """The person speaks; context that agents add on their own is no prompt."""
         self.length += 1

@@ -1,0 +1,315 @@
+"""A scripted model server on loopback: one script, every vendor's form.
+
+Point an agent, a vendor's SDK or a wire of our own at it, and it plays the script::
+
+    async with ModelServer(load_script("default")) as server:
+        client = anthropic.AsyncAnthropic(base_url=server.url, api_key="dummy")
+
+A path may begin with ``/agent/NAME``, so that the log says who asked. Keys are not checked.
+From a shell: ``python -m quarterdeck.testing.model_server --port 0``.
+"""
+
+import asyncio
+import itertools
+import re
+import time
+from collections import deque
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from quarterdeck.models.script import Failure, Fault, Script, load_script
+from quarterdeck.models.script.beats import Break, Performance, Rest
+from quarterdeck.models.script.player import Player
+from quarterdeck.models.script.question import Question
+from quarterdeck.models.script.told import Told
+from quarterdeck.testing.http import Exchange, HttpServer
+from quarterdeck.testing.request_log import RequestLog
+from quarterdeck.testing.wires.anthropic import AnthropicWire
+from quarterdeck.testing.wires.chat import ChatWire
+from quarterdeck.testing.wires.gemini import GeminiWire
+from quarterdeck.testing.wires.listings import list_answer
+from quarterdeck.testing.wires.responses import ResponsesWire
+from quarterdeck.testing.wires.wire import Wire
+from quarterdeck.wire.usage import TokenUsage
+
+__all__ = ["ModelServer", "RecordedRequest"]
+
+_AGENT = re.compile(r"/agent/([\w.-]+)(?=/)")
+_FLUSH = 8 * 1024
+"""Bytes that are gathered before they are sent, where the script has no pauses."""
+_STREAM = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
+_GARBAGE = b"\x00\xff<html>502 Bad Gateway</html>\n\n"
+_BAD_JSON = b'data: {"type": "content_block_delta", "delta": {"te\n\n'
+_UNKNOWN = b'event: brand_new_event\ndata: {"type": "brand_new_event", "x": 1}\n\n'
+_INSERTS = {"garbage": _GARBAGE, "badjson": _BAD_JSON, "unknown": _UNKNOWN}
+
+
+@dataclass(slots=True, kw_only=True)
+class RecordedRequest:
+    """A request that the server was sent, and what became of it."""
+
+    number: int
+    time: float
+    """Seconds since 1970."""
+    method: str
+    path: str
+    """With the query, as it was sent."""
+    agent: str | None
+    headers: Mapping[str, str]
+    """Names in lower case; values as they were sent, keys included."""
+    body: bytes = field(repr=False)
+    wire: str | None = None
+    """``anthropic``, ``responses``, ``chat``, ``gemini``; None: nothing for the script."""
+    scene: str | None = None
+    round: int | None = None
+    outcome: str | None = None
+    """``done``, ``http STATUS``, the kind of a fault, or ``gone`` when the client left; None:
+    under way."""
+
+    @property
+    def json(self) -> Any:
+        """The body, decoded."""
+        return msgspec.json.decode(self.body)
+
+
+class ModelServer:
+    """Serves a script on loopback for as long as it is open; the default one when none is given.
+
+    ``log`` is a file to which every request is appended as a line of JSON, keys masked. The last
+    ``keep`` requests stay in ``requests``.
+
+    Raises:
+        NotLoopback: at once, for a host that other machines could reach.
+        ScriptError: on opening, when the script cannot be read.
+    """
+
+    def __init__(
+        self,
+        script: Script | str | Path = "default",
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        log: Path | None = None,
+        keep: int = 1000,
+    ) -> None:
+        self._script = script
+        self._http = HttpServer(self._serve, host=host, port=port)
+        self._log = RequestLog(log) if log is not None else None
+        self._numbers = itertools.count(1)
+        self._player = Player(Script(scenes={}))
+        self._stack = AsyncExitStack()
+        anthropic, responses, chat, gemini = (
+            AnthropicWire(),
+            ResponsesWire(),
+            ChatWire(),
+            GeminiWire(),
+        )
+        self._wires: dict[str, Wire] = {
+            "/messages": anthropic,
+            "/responses": responses,
+            "/chat/completions": chat,
+            ":generateContent": gemini,
+            ":streamGenerateContent": gemini,
+        }
+        self.requests: deque[RecordedRequest] = deque(maxlen=keep)
+
+    async def __aenter__(self) -> "ModelServer":
+        script = self._script
+        if not isinstance(script, Script):
+            script = await asyncio.to_thread(load_script, script)
+        self._player = Player(script)
+        if self._log is not None:
+            await self._stack.enter_async_context(self._log)
+        await self._stack.enter_async_context(self._http)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    @property
+    def url(self) -> str:
+        """Where the server is, without a path."""
+        return self._http.url
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on."""
+        return self._http.port
+
+    @property
+    def failures(self) -> list[Exception]:
+        """Mistakes of the server itself, each answered with 500."""
+        return self._http.failures
+
+    def url_for(self, agent: str) -> str:
+        """A base address under which requests are recorded as this agent's."""
+        return f"{self.url}/agent/{agent}"
+
+    async def _serve(self, exchange: Exchange) -> None:
+        request = exchange.request
+        agent = _AGENT.match(request.target)
+        record = RecordedRequest(
+            number=next(self._numbers),
+            time=time.time(),
+            method=request.method,
+            path=request.target,
+            agent=agent[1] if agent else None,
+            headers=request.headers,
+            body=request.body,
+        )
+        self.requests.append(record)
+        try:
+            record.outcome = await self._answer(exchange, record)
+        except asyncio.CancelledError:
+            record.outcome = "gone"
+            raise
+        finally:
+            if self._log is not None:
+                self._log.add(record)
+
+    async def _answer(self, exchange: Exchange, record: RecordedRequest) -> str:
+        """Answer a request and say what became of it."""
+        path = _AGENT.sub("", record.path.partition("?")[0].rstrip("/"), count=1)
+        body = _object(record.body)
+        if record.method == "POST" and body is not None:
+            for ending, wire in self._wires.items():
+                if path.endswith(ending):
+                    return await self._perform(exchange, record, wire, path, body)
+        status, answer = list_answer(record.method, path, len(record.body))
+        await exchange.answer(status, msgspec.json.encode(answer))
+        return f"http {status}"
+
+    async def _perform(
+        self,
+        exchange: Exchange,
+        record: RecordedRequest,
+        wire: Wire,
+        path: str,
+        body: dict[str, Any],
+    ) -> str:
+        question, is_streamed = wire.read(path, body)
+        question = replace(question, agent=record.agent, size=len(record.body))
+        performance = self._player.play(question)
+        record.wire, record.scene, record.round = wire.name, performance.scene, question.round
+        if performance.delay:
+            await asyncio.sleep(performance.delay)
+        if performance.failure is not None:
+            return await _fail(exchange, wire, performance.failure)
+        if not is_streamed:
+            return await _tell_whole(exchange, wire, question, performance)
+        return await _tell(exchange, wire, question, performance, body)
+
+
+def _object(body: bytes) -> dict[str, Any] | None:
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+
+
+async def _fail(exchange: Exchange, wire: Wire, failure: Failure) -> str:
+    if failure.kind == "hangup":
+        exchange.cut()
+        return "hangup"
+    body = failure.body if failure.body is not None else wire.failure(failure)
+    raw = body.encode() if isinstance(body, str) else msgspec.json.encode(body)
+    await exchange.answer(failure.status, raw, failure.headers)
+    return f"http {failure.status}"
+
+
+async def _tell(
+    exchange: Exchange,
+    wire: Wire,
+    question: Question,
+    performance: Performance,
+    body: dict[str, Any],
+) -> str:
+    """Stream a reply, event by event; what has no pause in between goes out together."""
+    voice = wire.voice(question, body)
+    exchange.begin(_STREAM)
+    outcome = "done"
+    buffer = bytearray(voice.begin(_input_of(performance)))
+    for beat in performance.beats():
+        if isinstance(beat, Rest):
+            await _flush(exchange, buffer)
+            await asyncio.sleep(beat.seconds)
+        elif isinstance(beat, Break):
+            outcome = beat.fault.kind
+            if outcome == "error":
+                buffer += voice.fail(beat.fault)
+            if await _break(exchange, beat.fault, buffer):
+                return outcome
+        else:
+            buffer += voice.beat(beat)
+            if len(buffer) >= _FLUSH:
+                await _flush(exchange, buffer)
+    buffer += voice.end(performance.usage, performance.stop)
+    await exchange.finish(bytes(buffer))
+    return outcome
+
+
+def _input_of(performance: Performance) -> TokenUsage:
+    usage = performance.usage
+    return TokenUsage(input=usage.input, cached=usage.cached, cache_written=usage.cache_written)
+
+
+async def _flush(exchange: Exchange, buffer: bytearray) -> None:
+    await exchange.send(bytes(buffer))
+    buffer.clear()
+
+
+async def _break(exchange: Exchange, fault: Fault, buffer: bytearray) -> bool:
+    """Make the stream go wrong here; says whether that was the end of it."""
+    if not fault.ends:
+        buffer += _INSERTS[fault.kind]
+        return False
+    await _flush(exchange, buffer)
+    if fault.kind in ("noend", "error"):
+        await exchange.finish()
+        return True
+    if fault.kind == "stall":
+        await asyncio.sleep(fault.seconds)
+    exchange.cut()
+    return True
+
+
+async def _tell_whole(
+    exchange: Exchange, wire: Wire, question: Question, performance: Performance
+) -> str:
+    """Answer without a stream; a fault spoils the one body there is."""
+    told = Told()
+    fault: Fault | None = None
+    for beat in performance.beats():
+        if isinstance(beat, Rest):
+            await asyncio.sleep(beat.seconds)
+        elif isinstance(beat, Break):
+            fault = beat.fault
+        else:
+            told.add(beat)
+    if fault is not None and fault.kind == "error":
+        return await _fail(exchange, wire, Failure(status=fault.status, message=fault.message))
+    answer = wire.whole(question, told.parts(), performance.usage, performance.stop)
+    raw = msgspec.json.encode(answer)
+    if fault is None or fault.kind == "unknown":
+        await exchange.answer(200, raw)
+        return "done"
+    if fault.kind in ("garbage", "badjson"):
+        await exchange.answer(200, _GARBAGE if fault.kind == "garbage" else raw[: len(raw) // 2])
+        return fault.kind
+    if fault.kind == "stall":
+        await asyncio.sleep(fault.seconds)
+    await exchange.answer(200, raw[: len(raw) // 2], {"content-length": str(len(raw))})
+    exchange.cut()
+    return fault.kind
+
+
+if __name__ == "__main__":
+    from quarterdeck.testing.model_server_cli import main
+
+    main()

@@ -1,0 +1,1 @@
+"""What vendors' model servers speak, from the server's side: one module per form."""

@@ -1,0 +1,245 @@
+"""Google Gemini."""
+
+import itertools
+import re
+from typing import TYPE_CHECKING, Any, assert_never
+from urllib.parse import unquote
+
+import msgspec
+
+from quarterdeck.models.model import ModelStop
+from quarterdeck.models.script import Failure, Fault
+from quarterdeck.models.script.beats import Say, Think, ToolPiece, ToolStart
+from quarterdeck.models.script.question import History, Question
+from quarterdeck.models.script.told import SIGNATURE
+from quarterdeck.models.script.tools import OfferedTool
+from quarterdeck.testing.wires.wire import Voice, Wire, event, objects, table, text_of
+from quarterdeck.wire.conversation import Part, TextPart, ThinkingPart, ToolUsePart
+from quarterdeck.wire.usage import TokenUsage
+
+__all__ = ["GeminiWire"]
+
+_MODEL = re.compile(r"models/([^:/]+):")
+_STOPS: dict[ModelStop, str] = {
+    "end_turn": "STOP",
+    "tool_use": "STOP",
+    "max_tokens": "MAX_TOKENS",
+    "refusal": "SAFETY",
+    "other": "OTHER",
+}
+_BAD_CALL = "MALFORMED_FUNCTION_CALL"
+"""Gemini reads the model's calls itself; one that is no JSON ends the reply with this."""
+_STATUSES = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    429: "RESOURCE_EXHAUSTED",
+    500: "INTERNAL",
+    503: "UNAVAILABLE",
+}
+_MESSAGES = {
+    "overflow": "The input token count (1250000) exceeds the maximum number of tokens allowed "
+    "(1048576).",
+    "quota": "You exceeded your current quota, please check your plan and billing details.",
+}
+
+
+class GeminiWire:
+    """``POST /v1beta/models/X:generateContent`` and ``:streamGenerateContent?alt=sse``."""
+
+    name = "gemini"
+
+    def __init__(self) -> None:
+        self._ids = itertools.count(1)
+
+    def read(self, path: str, body: dict[str, Any]) -> tuple[Question, bool]:
+        """See ``Wire``."""
+        history = History()
+        for content in objects(body.get("contents")):
+            _read_content(content, history)
+        config = table(body.get("generationConfig"))
+        system = table(body.get("systemInstruction") or body.get("system_instruction"))
+        model = _MODEL.search(path)
+        question = history.question(
+            system=text_of(system.get("parts")),
+            tools=tuple(_tools(body)),
+            schema=config.get("responseJsonSchema") or config.get("responseSchema"),
+            max_output=config.get("maxOutputTokens"),
+            model=unquote(model[1]) if model else "scripted",
+            source=body,
+        )
+        return question, ":streamGenerateContent" in path
+
+    def voice(self, question: Question, body: dict[str, Any]) -> Voice:
+        """See ``Wire``."""
+        return _GeminiVoice(f"scripted{next(self._ids)}", question.model)
+
+    def whole(
+        self, question: Question, parts: tuple[Part, ...], usage: TokenUsage, stop: ModelStop
+    ) -> dict[str, Any]:
+        """See ``Wire``."""
+        blocks = [_part(part) for part in parts]
+        good = [block for block in blocks if block is not None]
+        reason = _STOPS[stop] if len(good) == len(blocks) else _BAD_CALL
+        return {
+            "candidates": [_candidate(good, reason)],
+            "usageMetadata": _usage(usage),
+            "modelVersion": question.model,
+            "responseId": f"scripted{next(self._ids)}",
+        }
+
+    def failure(self, failure: Failure) -> dict[str, Any]:
+        """See ``Wire``."""
+        return _error(failure)
+
+
+def _tools(body: dict[str, Any]) -> "list[OfferedTool]":
+    return [
+        OfferedTool(
+            name=str(function.get("name")),
+            parameters=table(function.get("parametersJsonSchema") or function.get("parameters")),
+        )
+        for tool in objects(body.get("tools"))
+        for function in objects(
+            tool.get("functionDeclarations") or tool.get("function_declarations")
+        )
+    ]
+
+
+def _read_content(content: dict[str, Any], history: History) -> None:
+    parts = list(objects(content.get("parts")))
+    if content.get("role") == "model":
+        history.add_answer(calls=any("functionCall" in part for part in parts))
+        return
+    for part in parts:
+        if "functionResponse" in part:
+            answer = table(part["functionResponse"])
+            history.add_result(str(answer.get("id")), _result(answer.get("response")))
+    history.add_prompt(
+        [str(part["text"]) for part in parts if "text" in part],
+        [str(table(p["inlineData"]).get("mimeType", "image")) for p in parts if "inlineData" in p],
+    )
+
+
+def _result(response: object) -> str:
+    """Gemini has results as objects; by custom the text is in ``output`` or ``result``."""
+    for key in ("output", "result", "error"):
+        if isinstance(text := table(response).get(key), str):
+            return text
+    return msgspec.json.encode(response).decode()
+
+
+def _usage(usage: TokenUsage) -> dict[str, int]:
+    """Gemini's candidates leave out what was thought."""
+    return {
+        "promptTokenCount": usage.input,
+        "cachedContentTokenCount": usage.cached,
+        "candidatesTokenCount": usage.output - usage.thought,
+        "thoughtsTokenCount": usage.thought,
+        "totalTokenCount": usage.total,
+    }
+
+
+def _error(failure: Failure) -> dict[str, Any]:
+    message = failure.message or _MESSAGES.get(failure.kind or "") or "scripted failure"
+    error: dict[str, Any] = {
+        "code": failure.status,
+        "message": message,
+        "status": _STATUSES.get(failure.status, "INTERNAL"),
+    }
+    if failure.kind == "quota":
+        kind = "type.googleapis.com/google.rpc.QuotaFailure"
+        error["details"] = [{"@type": kind, "violations": [{"quotaId": "PerDayPerProject"}]}]
+    return {"error": error}
+
+
+def _part(part: Part) -> dict[str, Any] | None:
+    """A part in Gemini's form; None for a call whose arguments are no object."""
+    match part:
+        case TextPart():
+            return {"text": part.text}
+        case ThinkingPart():
+            return {"text": part.text, "thought": True}
+        case ToolUsePart():
+            return _call(part.id.removeprefix("call_"), part.name, part.arguments)
+        case _:
+            raise AssertionError(f"a script tells no {type(part).__name__}")
+
+
+def _call(id: str, name: str, arguments: str) -> dict[str, Any] | None:
+    try:
+        args = msgspec.json.decode(arguments or "{}", type=dict[str, Any])
+    except msgspec.DecodeError:
+        return None
+    call = {"id": f"fc_{id}", "name": name, "args": args}
+    return {"functionCall": call, "thoughtSignature": SIGNATURE}
+
+
+def _candidate(parts: list[dict[str, Any]], reason: str | None = None) -> dict[str, Any]:
+    candidate: dict[str, Any] = {"content": {"role": "model", "parts": parts}, "index": 0}
+    if reason is not None:
+        candidate["finishReason"] = reason
+    return candidate
+
+
+class _GeminiVoice:
+    """Calls are sent whole, because Gemini does not stream their arguments."""
+
+    def __init__(self, id: str, model: str) -> None:
+        self._tail = {"modelVersion": model, "responseId": id}
+        self._prompt: dict[str, int] = {}
+        self._call: ToolStart | None = None
+        self._pieces: list[str] = []
+        self._is_malformed = False
+
+    def begin(self, input_tokens: TokenUsage) -> bytes:
+        tokens = input_tokens.input
+        self._prompt = {"promptTokenCount": tokens, "totalTokenCount": tokens}
+        return b""
+
+    def beat(self, beat: Say | Think | ToolStart | ToolPiece) -> bytes:
+        match beat:
+            case Say(text):
+                return self._end_call() + self._chunk({"text": text})
+            case Think(text):
+                return self._end_call() + self._chunk({"text": text, "thought": True})
+            case ToolStart():
+                ended = self._end_call()
+                self._call = beat
+                return ended
+            case ToolPiece(_, text):
+                self._pieces.append(text)
+                return b""
+            case _:
+                assert_never(beat)
+
+    def end(self, usage: TokenUsage, stop: ModelStop) -> bytes:
+        ended = self._end_call()
+        reason = _BAD_CALL if self._is_malformed else _STOPS[stop]
+        candidates = [_candidate([{"text": ""}], reason)]
+        return ended + event(
+            {"candidates": candidates, "usageMetadata": _usage(usage), **self._tail}
+        )
+
+    def fail(self, fault: Fault) -> bytes:
+        return event(_error(Failure(status=fault.status, message=fault.message)))
+
+    def _chunk(self, part: dict[str, Any]) -> bytes:
+        candidates = [_candidate([part])]
+        return event({"candidates": candidates, "usageMetadata": self._prompt, **self._tail})
+
+    def _end_call(self) -> bytes:
+        if self._call is None:
+            return b""
+        part = _call(self._call.id, self._call.name, "".join(self._pieces))
+        self._call = None
+        self._pieces.clear()
+        if part is None:
+            self._is_malformed = True
+            return b""
+        return self._chunk(part)
+
+
+if TYPE_CHECKING:
+    _: Wire = GeminiWire()

@@ -1,0 +1,300 @@
+"""OpenAI Responses."""
+
+import itertools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, assert_never
+
+from quarterdeck.models.model import ModelStop
+from quarterdeck.models.script import Failure, Fault
+from quarterdeck.models.script.beats import Say, Think, ToolPiece, ToolStart
+from quarterdeck.models.script.question import History, Question
+from quarterdeck.models.script.told import SIGNATURE
+from quarterdeck.models.script.tools import OfferedTool
+from quarterdeck.testing.wires.openai import CREATED, error_body
+from quarterdeck.testing.wires.wire import Voice, Wire, event, objects, table, text_of
+from quarterdeck.wire.conversation import Part, TextPart, ThinkingPart, ToolUsePart
+from quarterdeck.wire.usage import TokenUsage
+
+__all__ = ["ResponsesWire"]
+
+_INCOMPLETE: dict[ModelStop, str] = {
+    "max_tokens": "max_output_tokens",
+    "refusal": "content_filter",
+}
+
+
+class ResponsesWire:
+    """``POST /v1/responses``."""
+
+    name = "responses"
+
+    def __init__(self) -> None:
+        self._ids = itertools.count(1)
+
+    def read(self, path: str, body: dict[str, Any]) -> tuple[Question, bool]:
+        """See ``Wire``."""
+        history = History()
+        given = body.get("input")
+        said = [{"role": "user", "content": given}] if isinstance(given, str) else given
+        tools = list(objects(body.get("tools")))
+        system = [str(body.get("instructions") or "")]
+        for item in objects(said):
+            if item.get("role") in ("system", "developer"):
+                system.append(text_of(item.get("content")))
+            # Some models get their tools as an entry of the conversation.
+            tools += objects(item.get("tools") if item.get("type") == "additional_tools" else None)
+            _read_item(item, history)
+        form = table(table(body.get("text")).get("format"))
+        question = history.question(
+            system="\n".join(system),
+            tools=tuple(_offered(tools)),
+            schema=form.get("schema"),
+            max_output=body.get("max_output_tokens"),
+            model=str(body.get("model", "scripted")),
+            source=body,
+        )
+        return question, bool(body.get("stream"))
+
+    def voice(self, question: Question, body: dict[str, Any]) -> Voice:
+        """See ``Wire``."""
+        return _ResponsesVoice(self._head(question))
+
+    def whole(
+        self, question: Question, parts: tuple[Part, ...], usage: TokenUsage, stop: ModelStop
+    ) -> dict[str, Any]:
+        """See ``Wire``."""
+        free = {tool.name for tool in question.tools if tool.free}
+        output = [_item(part, index, free) for index, part in enumerate(parts)]
+        return _ended(self._head(question), output, usage, stop)
+
+    def failure(self, failure: Failure) -> dict[str, Any]:
+        """See ``Wire``."""
+        return error_body(failure)
+
+    def _head(self, question: Question) -> dict[str, Any]:
+        return {
+            "id": f"resp_{next(self._ids):024}",
+            "object": "response",
+            "created_at": CREATED,
+            "model": question.model,
+            "status": "in_progress",
+            "output": [],
+            "parallel_tool_calls": True,
+            "tool_choice": "auto",
+            "tools": [],
+            "metadata": {},
+        }
+
+
+def _offered(tools: list[dict[str, Any]]) -> Iterator[OfferedTool]:
+    for tool in tools:
+        if tool.get("type") == "namespace":
+            yield from _offered(list(objects(tool.get("tools"))))
+            continue
+        yield OfferedTool(
+            name=str(tool.get("name") or tool.get("type")),
+            parameters=table(tool.get("parameters")),
+            free=tool.get("type") == "custom",
+        )
+
+
+def _read_item(item: dict[str, Any], history: History) -> None:
+    kind = str(item.get("type", "message"))
+    if kind.endswith("_output"):
+        output = item.get("output")
+        history.add_result(str(item.get("call_id")), text_of(output))
+    elif kind.endswith("_call"):
+        history.add_answer(calls=True)
+    elif kind == "message" and item.get("role") == "assistant":
+        history.add_answer(calls=False)
+    elif kind == "message" and item.get("role") == "user":
+        content = item.get("content")
+        images = ["image" for b in objects(content) if b.get("type") == "input_image"]
+        history.add_prompt([text_of(content)], images)
+
+
+def _ended(
+    head: dict[str, Any], output: list[dict[str, Any]], usage: TokenUsage, stop: ModelStop
+) -> dict[str, Any]:
+    tokens = {
+        "input_tokens": usage.input,
+        "input_tokens_details": {"cached_tokens": usage.cached},
+        "output_tokens": usage.output,
+        "output_tokens_details": {"reasoning_tokens": usage.thought},
+        "total_tokens": usage.total,
+    }
+    reason = _INCOMPLETE.get(stop)
+    return {
+        **head,
+        "status": "incomplete" if reason else "completed",
+        "incomplete_details": {"reason": reason} if reason else None,
+        "error": None,
+        "output": output,
+        "usage": tokens,
+    }
+
+
+def _item(part: Part, index: int, free: set[str]) -> dict[str, Any]:
+    match part:
+        case TextPart():
+            return {**_message(index), "status": "completed", "content": [_text(part.text)]}
+        case ThinkingPart():
+            return {**_reasoning(index), "summary": [_summary(part.text)]}
+        case ToolUsePart():
+            start = ToolStart(part.id.removeprefix("call_"), part.name, part.name in free)
+            key = "input" if start.free else "arguments"
+            return {**_call(start), "status": "completed", key: part.arguments}
+        case _:
+            raise AssertionError(f"a script tells no {type(part).__name__}")
+
+
+def _message(index: int) -> dict[str, Any]:
+    return {
+        "type": "message",
+        "id": f"msg_{index}",
+        "status": "in_progress",
+        "role": "assistant",
+        "content": [],
+    }
+
+
+def _reasoning(index: int) -> dict[str, Any]:
+    id = f"rs_{index}"
+    return {"type": "reasoning", "id": id, "summary": [], "encrypted_content": SIGNATURE}
+
+
+def _call(start: ToolStart) -> dict[str, Any]:
+    kind = "custom_tool_call" if start.free else "function_call"
+    return {
+        "type": kind,
+        "id": f"{'ctc' if start.free else 'fc'}_{start.id}",
+        "status": "in_progress",
+        "call_id": f"call_{start.id}",
+        "name": start.name,
+        "input" if start.free else "arguments": "",
+    }
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+def _summary(text: str) -> dict[str, Any]:
+    return {"type": "summary_text", "text": text}
+
+
+class _ResponsesVoice:
+    """Items are opened, filled and closed, each with a pair of events of its kind."""
+
+    def __init__(self, head: dict[str, Any]) -> None:
+        self._head = head
+        self._sequence = itertools.count()
+        self._done: list[dict[str, Any]] = []
+        self._open: ToolStart | type[Say] | type[Think] | None = None
+        self._pieces: list[str] = []
+
+    def begin(self, input_tokens: TokenUsage) -> bytes:
+        created = self._event("response.created", response=self._head)
+        return created + self._event("response.in_progress", response=self._head)
+
+    def beat(self, beat: Say | Think | ToolStart | ToolPiece) -> bytes:
+        match beat:
+            case Say(text) | Think(text):
+                opening = b"" if self._open is type(beat) else self._begin(type(beat))
+                self._pieces.append(text)
+                return opening + self._delta(text)
+            case ToolStart():
+                return self._begin(beat)
+            case ToolPiece(_, text):
+                self._pieces.append(text)
+                return self._delta(text)
+            case _:
+                assert_never(beat)
+
+    def end(self, usage: TokenUsage, stop: ModelStop) -> bytes:
+        closing = self._end_item()
+        response = _ended(self._head, self._done, usage, stop)
+        return closing + self._event(f"response.{response['status']}", response=response)
+
+    def fail(self, fault: Fault) -> bytes:
+        code = "rate_limit_exceeded" if fault.status == 429 else "server_error"
+        message = fault.message or "scripted failure in the middle"
+        error = {"code": code, "message": message}
+        return self._event(
+            "response.failed", response={**self._head, "status": "failed", "error": error}
+        )
+
+    def _begin(self, kind: ToolStart | type[Say] | type[Think]) -> bytes:
+        closing = self._end_item()
+        self._open = kind
+        added = self._event("response.output_item.added", **self._index(), item=self._item())
+        if kind is Say:
+            added += self._event("response.content_part.added", **self._place(), part=_text(""))
+        elif kind is Think:
+            part = _summary("")
+            added += self._event(
+                "response.reasoning_summary_part.added", **self._place(), part=part
+            )
+        return closing + added
+
+    def _delta(self, text: str) -> bytes:
+        return self._event(f"{self._kind()}.delta", **self._place(), delta=text)
+
+    def _end_item(self) -> bytes:
+        if self._open is None:
+            return b""
+        text = "".join(self._pieces)
+        item, key = self._item(), "text"
+        closing = b""
+        if self._open is Say:
+            item |= {"status": "completed", "content": [_text(text)]}
+            closing = self._event("response.content_part.done", **self._place(), part=_text(text))
+        elif self._open is Think:
+            item |= {"summary": [_summary(text)]}
+            closing = self._event(
+                "response.reasoning_summary_part.done", **self._place(), part=_summary(text)
+            )
+        else:
+            key = "input" if "input" in item else "arguments"
+            item |= {"status": "completed", key: text}
+        done = self._event(f"{self._kind()}.done", **self._place(), **{key: text})
+        done += closing + self._event("response.output_item.done", **self._index(), item=item)
+        self._done.append(item)
+        self._open = None
+        self._pieces.clear()
+        return done
+
+    def _item(self) -> dict[str, Any]:
+        """The open item as it is when it is added."""
+        index = len(self._done)
+        if isinstance(self._open, ToolStart):
+            return _call(self._open)
+        return _message(index) if self._open is Say else _reasoning(index)
+
+    def _index(self) -> dict[str, Any]:
+        return {"output_index": len(self._done)}
+
+    def _place(self) -> dict[str, Any]:
+        """Where in the output the open item's text belongs."""
+        if isinstance(self._open, ToolStart):
+            prefix = "ctc" if self._open.free else "fc"
+            return {"item_id": f"{prefix}_{self._open.id}", "output_index": len(self._done)}
+        prefix, part = ("msg", "content_index") if self._open is Say else ("rs", "summary_index")
+        index = len(self._done)
+        return {"item_id": f"{prefix}_{index}", "output_index": index, part: 0}
+
+    def _kind(self) -> str:
+        if isinstance(self._open, ToolStart):
+            free = self._open.free
+            return f"response.{'custom_tool_call_input' if free else 'function_call_arguments'}"
+        if self._open is Say:
+            return "response.output_text"
+        return "response.reasoning_summary_text"
+
+    def _event(self, kind: str, **fields: Any) -> bytes:
+        data = {"type": kind, "sequence_number": next(self._sequence), **fields}
+        return event(data, kind)
+
+
+if TYPE_CHECKING:
+    _: Wire = ResponsesWire()

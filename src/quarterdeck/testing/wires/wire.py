@@ -1,0 +1,92 @@
+"""The contract of a wire: how a question is read and how an answer is put in bytes."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol, cast
+
+import msgspec
+
+from quarterdeck.models.model import ModelStop
+from quarterdeck.models.script import Failure, Fault
+from quarterdeck.models.script.beats import Say, Think, ToolPiece, ToolStart
+from quarterdeck.models.script.question import Question
+from quarterdeck.wire.conversation import Part
+from quarterdeck.wire.usage import TokenUsage
+
+__all__ = ["Voice", "Wire", "event", "objects", "table", "text_of"]
+
+
+class Voice(Protocol):
+    """Puts one reply in the bytes of a stream of server-sent events, in order."""
+
+    def begin(self, input_tokens: TokenUsage) -> bytes:
+        """What comes before the first beat; of the usage only the input is known."""
+        ...
+
+    def beat(self, beat: Say | Think | ToolStart | ToolPiece) -> bytes:
+        """One beat."""
+        ...
+
+    def end(self, usage: TokenUsage, stop: ModelStop) -> bytes:
+        """What comes after the last beat, with the end marker."""
+        ...
+
+    def fail(self, fault: Fault) -> bytes:
+        """The vendor's event for a failure in the middle of a reply."""
+        ...
+
+
+class Wire(Protocol):
+    """One vendor's form."""
+
+    @property
+    def name(self) -> str:
+        """The name of the form, as logs have it."""
+        ...
+
+    def read(self, path: str, body: dict[str, Any]) -> tuple[Question, bool]:
+        """What is asked, and whether the answer is to be streamed."""
+        ...
+
+    def voice(self, question: Question, body: dict[str, Any]) -> Voice:
+        """The voice for one streamed reply."""
+        ...
+
+    def whole(
+        self, question: Question, parts: tuple[Part, ...], usage: TokenUsage, stop: ModelStop
+    ) -> dict[str, Any]:
+        """A reply that is not streamed."""
+        ...
+
+    def failure(self, failure: Failure) -> dict[str, Any]:
+        """The vendor's body for an error."""
+        ...
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def event(data: Mapping[str, Any], name: str | None = None) -> bytes:
+    """One server-sent event."""
+    if name is None:
+        return b"data: " + _encode(data) + b"\n\n"
+    return b"event: " + name.encode() + b"\ndata: " + _encode(data) + b"\n\n"
+
+
+def objects(value: object) -> Iterable[dict[str, Any]]:
+    """The objects of a list; of anything else, none."""
+    if not isinstance(value, list):
+        return ()
+    items = cast("list[object]", value)
+    return [cast("dict[str, Any]", item) for item in items if isinstance(item, dict)]
+
+
+def table(value: object) -> dict[str, Any]:
+    """An object as it is; of anything else, an empty one."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def text_of(content: object) -> str:
+    """The text in a message's content, whether that is a string or a list of blocks."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(str(b["text"]) for b in objects(content) if isinstance(b.get("text"), str))
