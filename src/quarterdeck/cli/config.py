@@ -1,0 +1,171 @@
+"""``quarterdeck config``: show and check the settings."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from quarterdeck.config.errors import ConfigError
+from quarterdeck.config.places import Places
+
+if TYPE_CHECKING:
+    from quarterdeck.config.load import Config
+    from quarterdeck.config.trust import TrustStore
+
+__all__ = ["config"]
+
+as_json_option = click.option("--json", "as_json", is_flag=True, help="Write one JSON object.")
+
+
+@click.group()
+def config() -> None:
+    """Show and check the settings.
+
+    The layers, from the lowest: defaults, your file, the project's file, its local file,
+    QUARTERDECK_ variables, flags.
+    """
+
+
+@config.command()
+@as_json_option
+def path(as_json: bool) -> None:
+    """Show where files are kept, whether they exist or not."""
+    from quarterdeck.config.workspace import find_workspace
+
+    places, workspace = Places.find(), find_workspace(_here())
+    folder = workspace.folder or workspace.root / ".quarterdeck"
+    rows = {
+        "user file": places.config_file,
+        "project file": folder / "config.toml",
+        "local file": folder / "config.local.toml",
+        "state": places.state,
+        "cache": places.cache,
+        "runtime": places.runtime,
+    }
+    if as_json:
+        _echo_json({name.replace(" ", "_"): str(place) for name, place in rows.items()})
+        return
+    for name, place in rows.items():
+        click.echo(f"{name:<13} {place}{'' if place.exists() else '  (not there)'}")
+
+
+@config.command()
+@as_json_option
+def show(as_json: bool) -> None:
+    """Show every setting, and which layer it comes from. Secrets are masked."""
+    from quarterdeck.config.display import rows
+
+    loaded = _load()
+    shown = list(rows(loaded))
+    if as_json:
+        _echo_json(
+            {
+                "settings": [
+                    {
+                        "key": row.key,
+                        "value": row.value,
+                        "layer": row.source.layer,
+                        "place": row.source.place,
+                    }
+                    for row in shown
+                ],
+                "notices": [str(notice) for notice in loaded.notices],
+            }
+        )
+        return
+    texts = [(f"{row.key} = {_toml(row.value)}", row.source) for row in shown]
+    width = min(48, max(len(text) for text, _ in texts))
+    for text, source in texts:
+        click.echo(f"{text:<{width}}  {source.layer} {source.place or ''}".rstrip())
+    _echo_notices(loaded)
+
+
+@config.command()
+def check() -> None:
+    """Check the settings that count here; ends with 1 if something is wrong."""
+    loaded = _load()
+    _echo_notices(loaded)
+    for source in loaded.files:
+        click.echo(f"ok: {source.place} ({source.layer})")
+    if not loaded.files:
+        click.echo("ok: there are no files; defaults count")
+
+
+@config.command()
+def reference() -> None:
+    """Describe every setting, as Markdown."""
+    from quarterdeck.config.reference import markdown
+
+    click.echo(markdown(), nl=False)
+
+
+@config.command()
+@click.argument(
+    "directory", type=click.Path(path_type=Path, exists=True, file_okay=False), required=False
+)
+@click.option("--revoke", is_flag=True, help="Trust it no longer.")
+@click.option("--list", "as_list", is_flag=True, help="Show what you trust.")
+def trust(directory: Path | None, revoke: bool, as_list: bool) -> None:
+    """Trust a directory, so that its project's settings count in full.
+
+    They can run programs and send your code elsewhere: look at them first. Without DIRECTORY,
+    the repository around the current one is meant.
+    """
+    from quarterdeck.config.workspace import find_workspace
+
+    store = _trust()
+    if as_list:
+        _echo_lines([str(place) for place in store.trusted()])
+        return
+    place = directory or find_workspace(_here()).root
+    if not revoke:
+        click.echo(f"trusted: {store.trust(place)}")
+    elif store.revoke(place):
+        click.echo(f"no longer trusted: {place}")
+    else:
+        click.echo(f"was not trusted: {place}")
+
+
+def _here() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError as error:
+        raise ConfigError("the current directory is gone; change to another one") from error
+
+
+def _load() -> "Config":
+    from quarterdeck.config.load import load
+    from quarterdeck.config.workspace import find_workspace
+
+    here = _here()
+    trusted = _trust().is_trusted(find_workspace(here).root)
+    return load(Places.find(), directory=here, trusted=trusted)
+
+
+def _trust() -> "TrustStore":
+    from quarterdeck.config.trust import TrustStore
+
+    return TrustStore(Places.find().trust_file)
+
+
+def _toml(value: Any) -> str:
+    import json
+
+    return "(not set)" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _echo_notices(loaded: "Config") -> None:
+    for notice in loaded.notices:
+        click.echo(f"quarterdeck: {notice}", err=True)
+
+
+def _echo_lines(texts: Sequence[str]) -> None:
+    for text in texts:
+        click.echo(text)
+
+
+def _echo_json(value: Any) -> None:
+    import json
+
+    click.echo(json.dumps(value, indent=2))

@@ -1,0 +1,42 @@
+"""A file for what nobody expected."""
+
+import os
+import platform
+import sys
+import time
+import traceback
+from pathlib import Path
+
+from quarterdeck import __version__
+from quarterdeck.config.errors import ConfigError
+from quarterdeck.config.places import Places, make_private
+
+__all__ = ["KEPT", "report"]
+
+KEPT = 20
+"""Reports that are kept; the oldest go."""
+
+
+def report(error: Exception) -> Path | None:
+    """Write the traceback to a file of its own; None if there is nowhere to write.
+
+    Arguments and values are left out: they may be private.
+    """
+    try:
+        directory = make_private(Places.find().logs)
+        path = directory / f"crash-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
+        path.write_text(_text(error), encoding="utf-8", errors="backslashreplace")
+        path.chmod(0o600)
+        for old in sorted(directory.glob("crash-*.log"))[:-KEPT]:
+            old.unlink(missing_ok=True)
+    except (OSError, ConfigError):
+        return None
+    return path
+
+
+def _text(error: Exception) -> str:
+    head = (
+        f"quarterdeck {__version__}, Python {platform.python_version()}, "
+        f"{sys.platform} {platform.release()}"
+    )
+    return "\n".join([head, "", *traceback.format_exception(error)])

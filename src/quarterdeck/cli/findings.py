@@ -1,0 +1,218 @@
+"""What ``doctor`` looks at, and what it finds."""
+
+import ctypes
+import os
+import platform
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from quarterdeck.config.errors import ConfigError
+from quarterdeck.config.places import Places
+
+from .programs import PROGRAMS, Program, ProgramKind, ask_version
+
+__all__ = ["PATIENCE", "Finding", "FindingState", "examine", "find_program"]
+
+FindingState: TypeAlias = Literal["found", "missing", "broken"]
+
+PATIENCE = 5.0
+"""Seconds that a program gets to tell its version; all are asked at the same time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What was found about one thing."""
+
+    name: str
+    kind: ProgramKind
+    state: FindingState
+    purpose: str
+    version: str | None = None
+    place: str | None = None
+    """Where it is."""
+    advice: str | None = None
+    """What to do, unless all is well."""
+
+    @property
+    def is_fatal(self) -> bool:
+        """Whether nothing works before this is mended."""
+        return self.kind == "required" and self.state != "found"
+
+
+def examine(seconds: float = PATIENCE) -> list[Finding]:
+    """Look at everything, at the same time; at most about ``seconds`` long."""
+    checks = (
+        find_python,
+        find_sqlite,
+        find_settings,
+        find_state,
+        find_sandbox,
+        *(partial(find_program, program, seconds) for program in PROGRAMS),
+    )
+    # Nearly all of them wait for a child: a thread each, so that the slow ones wait together.
+    with ThreadPoolExecutor(len(checks)) as pool:
+        return [future.result() for future in [pool.submit(check) for check in checks]]
+
+
+def find_program(program: Program, seconds: float = PATIENCE) -> Finding:
+    """Look for a program and ask for its version."""
+    path = program.find()
+    version = ask_version(path, program.version, seconds) if path and program.version else None
+    return Finding(
+        name=program.name,
+        kind=program.kind,
+        state="found" if path else "missing",
+        purpose=program.purpose,
+        version=version,
+        place=path,
+        advice=None if path else program.get,
+    )
+
+
+def find_python() -> Finding:
+    """The interpreter that runs us."""
+    return Finding(
+        name="Python",
+        kind="required",
+        state="found",
+        purpose="runs Quarterdeck",
+        version=platform.python_version(),
+        place=sys.executable,
+    )
+
+
+def find_sqlite() -> Finding:
+    """SQLite with full-text search, for the journal."""
+    purpose = "the journal and its full-text search"
+    try:
+        version = _ask_sqlite()
+    # A Python can be built without sqlite3, or with one that cannot search.
+    except Exception as error:
+        return Finding(
+            name="SQLite",
+            kind="required",
+            state="broken",
+            purpose=purpose,
+            advice=f"use a Python whose sqlite3 has FTS5 ({error})",
+        )
+    return Finding(name="SQLite", kind="required", state="found", purpose=purpose, version=version)
+
+
+def _ask_sqlite() -> str:
+    import sqlite3
+
+    connection = sqlite3.connect(":memory:")
+    try:
+        connection.execute("create virtual table probe using fts5(text)")
+    finally:
+        connection.close()
+    return sqlite3.sqlite_version
+
+
+def find_settings() -> Finding:
+    """Whether the configuration of this directory can be used."""
+    try:
+        from quarterdeck.config.load import load
+
+        places = Places.find()
+        load(places, directory=Path.cwd())
+    except (ConfigError, OSError) as error:
+        return Finding(
+            name="settings",
+            kind="required",
+            state="broken",
+            purpose="your configuration",
+            advice=str(error),
+        )
+    return Finding(
+        name="settings",
+        kind="required",
+        state="found",
+        purpose="your configuration",
+        place=str(places.config_file),
+    )
+
+
+def find_state() -> Finding:
+    """Whether there is a place to keep the journal; creates nothing."""
+    purpose = "where the journal is kept"
+    try:
+        state = Places.find().state
+    except ConfigError as error:
+        return Finding(
+            name="state", kind="required", state="missing", purpose=purpose, advice=str(error)
+        )
+    there = next(place for place in (state, *state.parents) if os.path.lexists(place))
+    good = there.is_dir() and os.access(there, os.W_OK | os.X_OK)
+    return Finding(
+        name="state",
+        kind="required",
+        state="found" if good else "broken",
+        purpose=purpose,
+        place=str(state),
+        advice=None if good else f"make {str(there)!r} writable, or set QUARTERDECK_HOME",
+    )
+
+
+def find_sandbox() -> Finding:
+    """What commands of our own agent can be locked into."""
+    purpose = "locks commands of the agent in"
+    bubblewrap = Program(name="bubblewrap", command="bwrap", kind="useful", purpose=purpose, get="")
+    if (path := bubblewrap.find()) and _can_start(path):
+        version = ask_version(path, bubblewrap.version, PATIENCE)
+        return Finding(
+            name="bubblewrap",
+            kind="useful",
+            state="found",
+            purpose=purpose,
+            version=version,
+            place=path,
+        )
+    if abi := _landlock():
+        return Finding(
+            name="Landlock",
+            kind="useful",
+            state="found",
+            purpose=purpose,
+            version=f"ABI {abi}",
+            place="the kernel",
+        )
+    return Finding(
+        name="sandbox",
+        kind="useful",
+        state="broken" if path else "missing",
+        purpose=purpose,
+        place=path,
+        advice="bwrap cannot start here: allow user namespaces"
+        if path
+        else "apt or dnf install bubblewrap; there is none for macOS yet",
+    )
+
+
+def _can_start(bwrap: str) -> bool:
+    try:
+        done = subprocess.run(
+            [bwrap, "--ro-bind", "/", "/", "--unshare-all", "true"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={"PATH": os.environ.get("PATH", os.defpath)},
+            timeout=PATIENCE,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def _landlock() -> int:
+    """The version of Landlock that the kernel offers; 0 for none."""
+    if not sys.platform.startswith("linux"):
+        return 0
+    create_ruleset, ask_abi = 444, 1
+    answer = ctypes.CDLL(None, use_errno=True).syscall(create_ruleset, None, 0, ask_abi)
+    return max(0, answer)

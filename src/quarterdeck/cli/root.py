@@ -1,0 +1,36 @@
+"""The command ``quarterdeck``: its own options, and the names of its commands."""
+
+import click
+
+from quarterdeck import __version__
+
+from .lazy import Later, LazyGroup
+
+__all__ = ["COMMANDS", "root"]
+
+COMMANDS = {
+    "doctor": Later("quarterdeck.cli.doctor:doctor", "Tell what is installed and what is missing."),
+    "config": Later("quarterdeck.cli.config:config", "Show and check the settings."),
+    "testing": Later(
+        "quarterdeck.cli.testing:testing", "Run the fakes that tests use.", hidden=True
+    ),
+}
+
+
+@click.group(
+    cls=LazyGroup,
+    later=COMMANDS,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Every command has its own --help.",
+)
+@click.version_option(__version__, "-V", "--version", message="quarterdeck %(version)s")
+@click.option("--debug", is_flag=True, help="Show tracebacks (also: QUARTERDECK_DEBUG=1).")
+@click.pass_context
+def root(context: click.Context, debug: bool) -> None:
+    """Command many coding agents, of any make, from one place."""
+    del debug  # ``run`` looks for it itself, because it must know when parsing fails.
+    if context.invoked_subcommand is None:
+        from .welcome import welcome
+
+        welcome()
