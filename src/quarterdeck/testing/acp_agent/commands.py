@@ -1,0 +1,359 @@
+"""What a line of a prompt makes the fake agent do; ``docs/fake-agent.md`` is the list.
+
+A line that begins with no known command is echoed, so that any prompt gets an answer.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from quarterdeck.wire.acp import schema as acp
+from quarterdeck.wire.content import ImageContent, text
+from quarterdeck.wire.errors import RpcError
+from quarterdeck.wire.permissions import PermissionOption, Selected
+from quarterdeck.wire.settings import Command, PlanEntry
+from quarterdeck.wire.toolcalls import ContentItem, Diff, TerminalItem, ToolCallLocation
+from quarterdeck.wire.usage import Cost
+
+from .session import Saved
+
+if TYPE_CHECKING:
+    from quarterdeck.wire.acp.connection import AcpConnection
+    from quarterdeck.wire.rpc import ByteStream
+
+__all__ = ["COMMANDS", "Stop", "Work", "run_line"]
+
+_SLEEPER = "import time; time.sleep(600)"
+_DAEMON = (
+    "import os, time\n"
+    "if os.fork(): os._exit(0)\n"
+    "os.setsid()\n"
+    "if os.fork(): os._exit(0)\n"
+    "time.sleep(600)"
+)
+_DOT = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJ"
+    "RU5ErkJggg=="
+)
+"""A picture of one pixel."""
+_OPTIONS = (
+    PermissionOption(option_id="yes", name="Allow once", kind="allow_once"),
+    PermissionOption(option_id="always", name="Always allow", kind="allow_always"),
+    PermissionOption(option_id="no", name="Reject", kind="reject_once"),
+    PermissionOption(option_id="never", name="Always reject", kind="reject_always"),
+)
+
+
+class Stop(Exception):
+    """Ends the turn with a stop reason, or with an error when ``error`` is set."""
+
+    def __init__(self, reason: str, error: RpcError | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.error = error
+
+
+@dataclass(slots=True)
+class Work:
+    """One prompt being worked on."""
+
+    connection: "AcpConnection"
+    stream: "ByteStream"
+    session: Saved
+    answer: list[str] = field(default_factory=list[str])
+    calls: int = 0
+
+    async def update(self, update: Any) -> None:
+        """Send a session update."""
+        note = acp.SessionNotification(session_id=self.session.id, update=update)
+        await self.connection.send(acp.SESSION_UPDATE, note)
+
+    async def say(self, message: str, *, message_id: str | None = None) -> None:
+        """Send a chunk of the answer."""
+        self.answer.append(message)
+        await self.update(acp.AgentMessageChunk(content=text(message), message_id=message_id))
+
+    def call_id(self) -> str:
+        """A new tool call id; they count up."""
+        self.calls += 1
+        return f"call-{len(self.session.exchanges)}-{self.calls}"
+
+
+async def run_line(work: Work, line: str) -> None:
+    """Do what one line of a prompt says."""
+    name, _, rest = line.strip().partition(" ")
+    command = COMMANDS.get(name)
+    if command is None:
+        await work.say(line)
+    else:
+        await command(work, rest)
+
+
+async def _echo(work: Work, rest: str) -> None:
+    await work.say(rest)
+
+
+async def _think(work: Work, rest: str) -> None:
+    await work.update(acp.AgentThoughtChunk(content=text(rest or "hm")))
+
+
+async def _stream(work: Work, rest: str) -> None:
+    count, _, size = rest.partition(" ")
+    filler = "x" * int(size or 0)
+    for number in range(int(count or 10)):
+        await work.say(f"chunk {number}{filler}\n", message_id="stream")
+
+
+async def _wait(work: Work, rest: str) -> None:
+    await work.say("waiting")
+    await asyncio.sleep(float(rest or 3600))
+
+
+async def _history(work: Work, rest: str) -> None:
+    earlier = [exchange.prompt for exchange in work.session.exchanges[:-1]]
+    await work.say(" | ".join(earlier) or "(nothing)")
+
+
+async def _tool(work: Work, rest: str) -> None:
+    """A tool call without permission: started, in progress, completed."""
+    call = work.call_id()
+    await work.update(acp.ToolCall(tool_call_id=call, title=rest or "look", kind="read"))
+    await work.update(acp.ToolCallUpdate(tool_call_id=call, status="in_progress"))
+    done = (ContentItem(content=text("done")),)
+    await work.update(acp.ToolCallUpdate(tool_call_id=call, status="completed", content=done))
+
+
+async def _ask(work: Work, rest: str) -> None:
+    """A tool call that needs leave; says what was chosen."""
+    call = work.call_id()
+    title = rest or "run a command"
+    raw = {"command": title}
+    await work.update(acp.ToolCall(tool_call_id=call, title=title, kind="execute", raw_input=raw))
+    details = acp.ToolCallDetails(tool_call_id=call, title=title, kind="execute", raw_input=raw)
+    answer = await work.connection.call(
+        acp.SESSION_REQUEST_PERMISSION,
+        acp.RequestPermissionRequest(
+            session_id=work.session.id, tool_call=details, options=_OPTIONS
+        ),
+    )
+    chosen = answer.outcome.option_id if isinstance(answer.outcome, Selected) else "cancelled"
+    status = "completed" if chosen in ("yes", "always") else "failed"
+    await work.update(acp.ToolCallUpdate(tool_call_id=call, status=status))
+    await work.say(f"permission: {chosen}")
+
+
+async def _asks(work: Work, rest: str) -> None:
+    """Several permission requests at once."""
+    async with asyncio.TaskGroup() as group:
+        for number in range(int(rest or 2)):
+            group.create_task(_ask(work, f"command {number}"))
+
+
+async def _read(work: Work, rest: str) -> None:
+    path, _, window = rest.partition(" ")
+    line, _, limit = window.partition(" ")
+    request = acp.ReadTextFileRequest(
+        session_id=work.session.id,
+        path=path,
+        line=int(line) if line else None,
+        limit=int(limit) if limit else None,
+    )
+    answer = await work.connection.call(acp.FS_READ_TEXT_FILE, request)
+    await work.say(answer.content)
+
+
+async def _write(work: Work, rest: str) -> None:
+    path, _, content = rest.partition(" ")
+    call = work.call_id()
+    change = (Diff(path=path, new_text=content),)
+    where = (ToolCallLocation(path=path, line=1),)
+    await work.update(
+        acp.ToolCall(
+            tool_call_id=call, title=f"Write {path}", kind="edit", content=change, locations=where
+        )
+    )
+    request = acp.WriteTextFileRequest(session_id=work.session.id, path=path, content=content)
+    await work.connection.call(acp.FS_WRITE_TEXT_FILE, request)
+    await work.update(acp.ToolCallUpdate(tool_call_id=call, status="completed"))
+
+
+async def _terminal(work: Work, rest: str) -> None:
+    """Run a shell command in the client's terminal and say its output and exit."""
+    session, connection = work.session.id, work.connection
+    created = await connection.call(
+        acp.TERMINAL_CREATE,
+        acp.CreateTerminalRequest(
+            session_id=session,
+            command="/bin/sh",
+            args=("-c", rest),
+            env=(acp.EnvVariable(name="FAKE", value="1"),),
+            output_byte_limit=100_000,
+        ),
+    )
+    terminal = created.terminal_id
+    call = work.call_id()
+    shown = (TerminalItem(terminal_id=terminal),)
+    await work.update(acp.ToolCall(tool_call_id=call, title=rest, kind="execute", content=shown))
+    ended = await connection.call(
+        acp.TERMINAL_WAIT_FOR_EXIT,
+        acp.WaitForTerminalExitRequest(session_id=session, terminal_id=terminal),
+    )
+    printed = await connection.call(
+        acp.TERMINAL_OUTPUT, acp.TerminalOutputRequest(session_id=session, terminal_id=terminal)
+    )
+    await connection.call(
+        acp.TERMINAL_RELEASE, acp.ReleaseTerminalRequest(session_id=session, terminal_id=terminal)
+    )
+    status = "completed" if ended.exit_code == 0 else "failed"
+    await work.update(acp.ToolCallUpdate(tool_call_id=call, status=status))
+    await work.say(f"{printed.output}[exit {ended.exit_code} {ended.signal}]")
+
+
+async def _elicit(work: Work, rest: str) -> None:
+    colour = acp.ElicitationProperty(type="string", title="Colour", enum=("red", "blue"))
+    answer = await work.connection.call(
+        acp.ELICITATION_CREATE,
+        acp.CreateElicitationRequest(
+            message=rest or "Which colour?",
+            mode="form",
+            session_id=work.session.id,
+            requested_schema=acp.ElicitationSchema(properties={"colour": colour}),
+        ),
+    )
+    await work.say(f"answer: {answer.action} {answer.content}")
+
+
+async def _plan(work: Work, rest: str) -> None:
+    entries = tuple(
+        PlanEntry(content=step, priority="medium", status="pending")
+        for step in (rest or "look,mend").split(",")
+    )
+    await work.update(acp.Plan(entries=entries))
+
+
+async def _usage(work: Work, rest: str) -> None:
+    used = int(rest or 1000)
+    await work.update(
+        acp.UsageUpdate(used=used, size=200_000, cost=Cost(amount=used / 1000, currency="USD"))
+    )
+
+
+async def _mode(work: Work, rest: str) -> None:
+    work.session.mode = rest or "plan"
+    await work.update(acp.CurrentModeUpdate(current_mode_id=work.session.mode))
+
+
+async def _title(work: Work, rest: str) -> None:
+    work.session.title = rest or None
+    await work.update(acp.SessionInfoUpdate(title=work.session.title))
+
+
+async def _commands(work: Work, rest: str) -> None:
+    offered = (Command(name="compact", description="Shorten the conversation"),)
+    await work.update(acp.AvailableCommandsUpdate(available_commands=offered))
+
+
+async def _image(work: Work, rest: str) -> None:
+    await work.update(acp.AgentMessageChunk(content=ImageContent(data=_DOT, mime_type="image/png")))
+
+
+async def _unknown(work: Work, rest: str) -> None:
+    """An update of a kind that no version of the protocol has."""
+    raw = {"sessionId": work.session.id, "update": {"sessionUpdate": "teleport", "to": rest}}
+    await work.connection.peer.notify("session/update", raw)
+
+
+async def _stranger(work: Work, rest: str) -> None:
+    """An update for a session that does not exist."""
+    update = acp.AgentMessageChunk(content=text("who am I?"))
+    note = acp.SessionNotification(session_id="no-such-session", update=update)
+    await work.connection.send(acp.SESSION_UPDATE, note)
+
+
+async def _garbage(work: Work, rest: str) -> None:
+    """Lines on stdout that are no messages, some of them no UTF-8."""
+    await asyncio.sleep(0.02)
+    for number in range(int(rest or 3)):
+        await work.stream.send(b"garbage %d \xff\xfe {]\n" % number)
+    await work.say("after the garbage")
+
+
+async def _stderr(work: Work, rest: str) -> None:
+    """Write that many bytes to stderr."""
+    left = int(rest or 1_000_000)
+    line = b"e" * 79 + b"\n"
+    while left > 0:
+        left -= await asyncio.to_thread(os.write, 2, line * min(512, left // 80 + 1))
+    await work.say("said a lot on stderr")
+
+
+async def _children(work: Work, rest: str) -> None:
+    """Start processes that would outlive us; ``detached`` ones leave group and session."""
+    count, _, how = rest.partition(" ")
+    code = _DAEMON if how == "detached" else _SLEEPER
+    for _ in range(int(count or 1)):
+        child = await asyncio.create_subprocess_exec(sys.executable, "-c", code)
+        if how == "detached":
+            await child.wait()
+    await work.say("children are running")
+
+
+async def _crash(work: Work, rest: str) -> None:
+    """Exit at once with a code, or by a signal when it is named."""
+    sys.stderr.write("about to crash\n")
+    await work.say("crashing")
+    await asyncio.sleep(0.02)
+    if rest.startswith("SIG"):
+        os.kill(os.getpid(), signal.Signals[rest])
+    os._exit(int(rest or 3))
+
+
+async def _hang_up(work: Work, rest: str) -> None:
+    """Close stdout and live on."""
+    await work.stream.close()
+    await asyncio.sleep(float(rest or 3600))
+
+
+async def _stop(work: Work, rest: str) -> None:
+    raise Stop(rest or "end_turn")
+
+
+async def _error(work: Work, rest: str) -> None:
+    code, _, message = rest.partition(" ")
+    raise Stop("error", RpcError(int(code or -32603), message or "it went wrong"))
+
+
+COMMANDS: dict[str, Callable[[Work, str], Awaitable[None]]] = {
+    "echo": _echo,
+    "think": _think,
+    "stream": _stream,
+    "flood": lambda work, rest: _stream(work, rest or "20000"),
+    "wait": _wait,
+    "history": _history,
+    "tool": _tool,
+    "ask": _ask,
+    "asks": _asks,
+    "read": _read,
+    "write": _write,
+    "terminal": _terminal,
+    "elicit": _elicit,
+    "plan": _plan,
+    "usage": _usage,
+    "mode": _mode,
+    "title": _title,
+    "commands": _commands,
+    "image": _image,
+    "unknown": _unknown,
+    "stranger": _stranger,
+    "garbage": _garbage,
+    "stderr": _stderr,
+    "children": _children,
+    "crash": _crash,
+    "hang-up": _hang_up,
+    "stop": _stop,
+    "error": _error,
+}

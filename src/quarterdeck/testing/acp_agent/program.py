@@ -1,0 +1,269 @@
+"""The fake agent as a program: its options, and its side of the protocol."""
+
+import argparse
+import asyncio
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from quarterdeck.wire.acp import schema as acp
+from quarterdeck.wire.acp.connection import AcpConnection
+from quarterdeck.wire.acp.router import Router
+from quarterdeck.wire.content import TextContent, text
+from quarterdeck.wire.errors import RpcError
+from quarterdeck.wire.rpc import ByteStream, stdio_stream
+from quarterdeck.wire.settings import ConfigChoice, ConfigOption, Mode
+
+from .commands import Stop, Work, run_line
+from .session import Exchange, Saved, Sessions
+
+__all__ = ["FakeAgent", "main", "options"]
+
+AUTH_REQUIRED = -32000
+NOT_FOUND = -32002
+BUSY = -32600
+
+_MODES = (Mode(id="ask", name="Ask"), Mode(id="plan", name="Plan"))
+_MODELS = ("fake-1", "fake-2")
+
+
+def options() -> argparse.ArgumentParser:
+    """The ways in which the agent can be made to misbehave."""
+    parser = argparse.ArgumentParser(prog="acp-agent", description=__doc__)
+    add = parser.add_argument
+    add("--state", type=Path, help="keep sessions in this directory")
+    add("--protocol-version", type=int, default=1, help="answer initialize with this version")
+    add("--banner", help="print this line on stdout before anything else")
+    add("--exit-at-start", type=int, help="exit with this code at once")
+    add("--slow-start", type=float, default=0.0, help="seconds before anything is read")
+    add("--needs-login", action="store_true", help="session/new fails until authenticate")
+    add("--no-load", action="store_true", help="offer neither load, resume nor list")
+    add("--ignore-cancel", action="store_true", help="never react to session/cancel")
+    add("--update-first", action="store_true", help="send an update before session/new's answer")
+    add("--silent", action="store_true", help="read and never answer")
+    return parser
+
+
+class FakeAgent:
+    """The agent's side of the protocol; one for a connection."""
+
+    def __init__(self, settings: argparse.Namespace) -> None:
+        self._settings = settings
+        self._sessions = Sessions(settings.state)
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._logged_in = not settings.needs_login
+        self._connection: AcpConnection | None = None
+        self._stream: ByteStream | None = None
+
+    async def serve(self, stream: ByteStream) -> None:
+        """Talk until the client hangs up."""
+        self._stream = stream
+        async with AcpConnection(stream, self._router(), name="client") as connection:
+            self._connection = connection
+            await connection.wait_closed()
+        for task in self._running.values():
+            task.cancel()
+
+    def _router(self) -> Router:
+        router = Router("agent", unstable=True)
+        router.on(acp.INITIALIZE, self._initialize)
+        router.on(acp.AUTHENTICATE, self._authenticate)
+        router.on(acp.LOGOUT, self._logout)
+        router.on(acp.SESSION_NEW, self._new)
+        router.on(acp.SESSION_PROMPT, self._prompt)
+        router.on(acp.SESSION_CANCEL, self._cancel)
+        router.on(acp.SESSION_SET_MODE, self._set_mode)
+        router.on(acp.SESSION_SET_CONFIG_OPTION, self._set_option)
+        router.on(acp.SESSION_CLOSE, self._close)
+        router.on(acp.SESSION_DELETE, self._delete)
+        if not self._settings.no_load:
+            router.on(acp.SESSION_LOAD, self._load)
+            router.on(acp.SESSION_RESUME, self._resume)
+            router.on(acp.SESSION_LIST, self._list)
+            router.on(acp.SESSION_FORK, self._fork)
+        return router
+
+    async def _initialize(self, request: acp.InitializeRequest) -> acp.InitializeResponse:
+        if self._settings.silent:
+            await asyncio.sleep(3600)
+        there = None if self._settings.no_load else acp.Empty()
+        return acp.InitializeResponse(
+            protocol_version=self._settings.protocol_version,
+            agent_capabilities=acp.AgentCapabilities(
+                load_session=there is not None,
+                prompt_capabilities=acp.PromptCapabilities(image=True, embedded_context=True),
+                session_capabilities=acp.SessionCapabilities(
+                    list=there, resume=there, fork=there, close=acp.Empty(), delete=acp.Empty()
+                ),
+                auth=acp.AgentAuthCapabilities(logout=acp.Empty()),
+            ),
+            auth_methods=(acp.AuthMethod(id="pretend", name="Pretend to log in"),),
+            agent_info=acp.Implementation(name="fake", version="1.0.0", title="Fake agent"),
+        )
+
+    async def _authenticate(self, request: acp.AuthenticateRequest) -> acp.Empty:
+        if request.method_id != "pretend":
+            raise RpcError(-32602, f"no such login: {request.method_id!r}")
+        self._logged_in = True
+        return acp.Empty()
+
+    async def _logout(self, request: acp.Empty) -> acp.Empty:
+        self._logged_in = not self._settings.needs_login
+        return acp.Empty()
+
+    async def _new(self, request: acp.NewSessionRequest) -> acp.NewSessionResponse:
+        if not self._logged_in:
+            raise RpcError(AUTH_REQUIRED, "log in first")
+        saved = self._sessions.new(request.cwd)
+        if self._settings.update_first:
+            await self._work(saved).update(acp.AgentMessageChunk(content=text("too early")))
+        return acp.NewSessionResponse(
+            session_id=saved.id, modes=_modes(saved), config_options=_options(saved)
+        )
+
+    async def _load(self, request: acp.LoadSessionRequest) -> acp.LoadSessionResponse:
+        saved = self._found(request.session_id)
+        work = self._work(saved)
+        for exchange in saved.exchanges:
+            await work.update(acp.UserMessageChunk(content=text(exchange.prompt)))
+            await work.update(acp.AgentMessageChunk(content=text(exchange.answer)))
+        return acp.LoadSessionResponse(modes=_modes(saved), config_options=_options(saved))
+
+    async def _resume(self, request: acp.ResumeSessionRequest) -> acp.ResumeSessionResponse:
+        saved = self._found(request.session_id)
+        return acp.ResumeSessionResponse(modes=_modes(saved), config_options=_options(saved))
+
+    async def _fork(self, request: acp.ForkSessionRequest) -> acp.ForkSessionResponse:
+        source = self._found(request.session_id)
+        saved = self._sessions.new(request.cwd)
+        saved.exchanges = list(source.exchanges)
+        self._sessions.save(saved)
+        return acp.ForkSessionResponse(session_id=saved.id, modes=_modes(saved))
+
+    async def _list(self, request: acp.ListSessionsRequest) -> acp.ListSessionsResponse:
+        return acp.ListSessionsResponse(
+            sessions=tuple(
+                acp.SessionInfo(session_id=saved.id, cwd=saved.cwd, title=saved.title)
+                for saved in self._sessions.all()
+                if request.cwd in (None, saved.cwd)
+            )
+        )
+
+    async def _prompt(self, request: acp.PromptRequest) -> acp.PromptResponse:
+        saved = self._found(request.session_id)
+        if saved.id in self._running:
+            raise RpcError(BUSY, f"session {saved.id!r} is busy with another prompt")
+        said = "\n".join(block.text for block in request.prompt if isinstance(block, TextContent))
+        saved.exchanges.append(Exchange(prompt=said))
+        work = self._work(saved)
+        task = self._running[saved.id] = asyncio.create_task(_lines(work, said))
+        try:
+            await asyncio.wait([task])
+        finally:
+            task.cancel()
+            self._running.pop(saved.id, None)
+        saved.exchanges[-1].answer = "".join(work.answer)
+        self._sessions.save(saved)
+        return acp.PromptResponse(stop_reason=_stop_reason(task))
+
+    def _cancel(self, request: acp.CancelNotification) -> None:
+        task = self._running.get(request.session_id)
+        if task is not None and not self._settings.ignore_cancel:
+            task.cancel()
+
+    async def _set_mode(self, request: acp.SetSessionModeRequest) -> acp.Empty:
+        saved = self._found(request.session_id)
+        if request.mode_id not in {mode.id for mode in _MODES}:
+            raise RpcError(-32602, f"no such mode: {request.mode_id!r}")
+        saved.mode = request.mode_id
+        await self._work(saved).update(acp.CurrentModeUpdate(current_mode_id=saved.mode))
+        return acp.Empty()
+
+    async def _set_option(
+        self, request: acp.SetSessionConfigOptionRequest
+    ) -> acp.SetSessionConfigOptionResponse:
+        saved = self._found(request.session_id)
+        if request.config_id != "model" or request.value not in _MODELS:
+            raise RpcError(-32602, f"cannot set {request.config_id!r} to {request.value!r}")
+        saved.model = str(request.value)
+        return acp.SetSessionConfigOptionResponse(config_options=_options(saved))
+
+    async def _close(self, request: acp.CloseSessionRequest) -> acp.Empty:
+        if task := self._running.get(request.session_id):
+            task.cancel()
+        return acp.Empty()
+
+    async def _delete(self, request: acp.DeleteSessionRequest) -> acp.Empty:
+        self._sessions.forget(request.session_id)
+        return acp.Empty()
+
+    def _found(self, id_: str) -> Saved:
+        saved = self._sessions.find(id_)
+        if saved is None:
+            raise RpcError(NOT_FOUND, f"no such session: {id_!r}")
+        return saved
+
+    def _work(self, saved: Saved) -> Work:
+        assert self._connection is not None
+        assert self._stream is not None
+        return Work(self._connection, self._stream, saved)
+
+
+async def _lines(work: Work, said: str) -> None:
+    for line in said.splitlines() or [""]:
+        await run_line(work, line)
+
+
+def _stop_reason(task: asyncio.Task[None]) -> str:
+    if task.cancelled():
+        return "cancelled"
+    match task.exception():
+        case None:
+            return "end_turn"
+        case Stop(error=None, reason=reason):
+            return reason
+        case Stop(error=error) if error is not None:
+            raise error
+        case RpcError() as error:
+            raise error
+        case error:
+            raise RpcError(-32603, f"the command failed: {error!r}")
+
+
+def _modes(saved: Saved) -> acp.SessionModeState:
+    return acp.SessionModeState(current_mode_id=saved.mode, available_modes=_MODES)
+
+
+def _options(saved: Saved) -> tuple[ConfigOption, ...]:
+    choices = tuple(ConfigChoice(value=name, name=name) for name in _MODELS)
+    model = ConfigOption(
+        id="model",
+        name="Model",
+        type="select",
+        category="model",
+        current_value=saved.model,
+        options=choices,
+    )
+    return (model,)
+
+
+async def _serve(settings: argparse.Namespace) -> None:
+    stream = await stdio_stream()
+    if settings.banner is not None:
+        await stream.send(settings.banner.encode() + b"\n")
+    await FakeAgent(settings).serve(stream)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the agent on stdin and stdout."""
+    settings = options().parse_args(arguments)
+    if settings.exit_at_start is not None:
+        sys.stderr.write("leaving at once\n")
+        sys.exit(settings.exit_at_start)
+    time.sleep(settings.slow_start)
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(_serve(settings))
+    os._exit(0)  # children and threads of ours must not hold us up
