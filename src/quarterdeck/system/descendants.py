@@ -1,0 +1,212 @@
+"""Finding every process of a tree, also one that left its group, its session or its parent.
+
+A process belongs to a tree when one of these leads back to it:
+
+- its chain of parents,
+- its process group or session, which began with the child that we started,
+- a random mark in the environment that every child gets and passes on (``MARK_VARIABLE``).
+
+A daemon forks twice and begins a session of its own, so the first two lose it; the mark stays.
+Process ids are reused, therefore a process is its id together with its start time.
+
+Only the standard library is imported, and little of it: the watchdog process runs this too.
+Everything here blocks for some milliseconds; callers are in a thread.
+"""
+# Importing pathlib would double the watchdog's start.
+# ruff: noqa: PTH123, PTH208
+
+import os
+import signal
+import sys
+from collections.abc import Iterable
+
+__all__ = ["MARK_VARIABLE", "Running", "Tree", "find", "running", "send", "start_of"]
+
+MARK_VARIABLE = "QUARTERDECK_MARK"
+"""Environment variable with the marks of the trees a process belongs to, ``:`` between them.
+
+There are several when one of our children is a program like us and has children of its own.
+"""
+
+
+class Running:
+    """One process: who it is, where it hangs in the tree of processes."""
+
+    __slots__ = ("group", "is_dead", "parent", "pid", "session", "start")
+
+    def __init__(
+        self, pid: int, parent: int, group: int, session: int, start: str, is_dead: bool
+    ) -> None:
+        self.pid = pid
+        self.parent = parent
+        self.group = group
+        self.session = session
+        self.start = start
+        """Start time in the system's own form; with the pid it names a process for good."""
+        self.is_dead = is_dead
+        """A zombie: it has ended and waits for its parent to take notice."""
+
+
+class Tree:
+    """What there is to recognise a tree by: its mark, its first process and when that started."""
+
+    __slots__ = ("mark", "pid", "start")
+
+    def __init__(self, mark: str, pid: int = 0, start: str = "") -> None:
+        self.mark = mark
+        self.pid = pid
+        self.start = start
+
+
+def find(trees: Iterable[Tree], table: dict[int, Running] | None = None) -> list[Running]:
+    """Every living process of these trees, never ourselves.
+
+    A process that forks while we look may be missed once; look again until nothing is found.
+    """
+    table = running() if table is None else table
+    trees = list(trees)
+    marks = _marked({tree.mark for tree in trees}, table)
+    leaders = {tree.pid for tree in trees if tree.pid and not _is_reused(tree, table)}
+    members = {
+        one.pid
+        for one in table.values()
+        if one.pid in marks or one.pid in leaders or one.group in leaders or one.session in leaders
+    }
+    members |= _below(members, table)
+    members.discard(os.getpid())
+    return [table[pid] for pid in members if not table[pid].is_dead]
+
+
+def send(one: Running, number: int) -> bool:
+    """Send a signal, unless the process id was given to somebody else meanwhile.
+
+    False when the process is gone or not ours to signal.
+    """
+    try:
+        if not hasattr(os, "pidfd_open"):
+            os.kill(one.pid, number)
+            return True
+        handle = os.pidfd_open(one.pid)
+        try:
+            if start_of(one.pid) != one.start:
+                return False
+            signal.pidfd_send_signal(handle, number)
+        finally:
+            os.close(handle)
+    except OSError:
+        return False
+    return True
+
+
+def start_of(pid: int) -> str:
+    """The start time of a process; empty when there is none of this id."""
+    if sys.platform != "linux":
+        one = _table_of_ps(["-p", str(pid)]).get(pid)
+    else:
+        one = _status(pid)
+    return one.start if one is not None else ""
+
+
+def running() -> dict[int, Running]:
+    """Every process of this machine that can be seen, by id."""
+    if sys.platform != "linux":
+        return _table_of_ps(["-ax"])
+    found = (_status(int(name)) for name in os.listdir("/proc") if name.isdigit())
+    return {one.pid: one for one in found if one is not None}
+
+
+def _is_reused(tree: Tree, table: dict[int, Running]) -> bool:
+    first = table.get(tree.pid)
+    return first is not None and bool(tree.start) and first.start != tree.start
+
+
+def _below(members: set[int], table: dict[int, Running]) -> set[int]:
+    """Children of the members, their children and so on."""
+    children: dict[int, list[int]] = {}
+    for one in table.values():
+        children.setdefault(one.parent, []).append(one.pid)
+    found: set[int] = set()
+    waiting = list(members)
+    while waiting:
+        new = [pid for pid in children.get(waiting.pop(), ()) if pid not in found]
+        found.update(new)
+        waiting += new
+    return found
+
+
+def _status(pid: int) -> Running | None:
+    try:
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+            text = file.read(4096)
+    except OSError:
+        return None
+    # The name of the program stands in parentheses and may hold anything, also parentheses.
+    fields = text[text.rindex(b")") + 2 :].split()
+    return Running(
+        pid,
+        parent=int(fields[1]),
+        group=int(fields[2]),
+        session=int(fields[3]),
+        start=fields[19].decode(),
+        is_dead=fields[0] in b"ZX",
+    )
+
+
+def _marked(marks: set[str], table: dict[int, Running]) -> set[int]:
+    """The processes whose environment holds one of the marks."""
+    if sys.platform != "linux":
+        return _marked_by_ps(marks)
+    wanted = {mark.encode() for mark in marks if mark}
+    if not wanted:
+        return set()
+    return {pid for pid, one in table.items() if not one.is_dead and _carries(pid, wanted)}
+
+
+def _carries(pid: int, wanted: set[bytes]) -> bool:
+    try:
+        with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:
+            environment = b"\0" + file.readall()
+    except OSError:
+        return False
+    _, found, value = environment.partition(b"\0" + MARK_VARIABLE.encode() + b"=")
+    return bool(found) and not wanted.isdisjoint(value.partition(b"\0")[0].split(b":"))
+
+
+def _table_of_ps(which: list[str]) -> dict[int, Running]:
+    """What ps says, for systems without /proc. Sessions are not to be had there: 0."""
+    found: dict[int, Running] = {}
+    for line in _ps([*which, "-o", "pid=,ppid=,pgid=,stat=,lstart="]):
+        fields = line.split(None, 4)
+        if len(fields) == 5:
+            pid, parent, group = map(int, fields[:3])
+            found[pid] = Running(
+                pid, parent, group, 0, start=fields[4].strip(), is_dead="Z" in fields[3]
+            )
+    return found
+
+
+def _marked_by_ps(marks: set[str]) -> set[int]:
+    """Ps appends the environment to the command; it shows that of our own processes only."""
+    wanted = {mark for mark in marks if mark}
+    if not wanted:
+        return set()
+    found: set[int] = set()
+    for line in _ps(["axeww", "-o", "pid=,command="]):
+        _, variable, value = line.partition(f" {MARK_VARIABLE}=")
+        if variable and not wanted.isdisjoint(value.partition(" ")[0].split(":")):
+            found.add(int(line.split(None, 1)[0]))
+    return found
+
+
+def _ps(arguments: list[str]) -> list[str]:
+    import subprocess
+
+    done = subprocess.run(
+        ["ps", *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        check=False,
+        env={"PATH": "/bin:/usr/bin", "LC_ALL": "C"},
+    )
+    return done.stdout.decode("utf-8", "replace").splitlines()

@@ -1,0 +1,148 @@
+"""What can go wrong with files, processes and terminals.
+
+::
+
+    SystemFault
+    ├── PathFault                a path cannot be used
+    │   ├── OutsideRoots             it leads out of the directories that are allowed
+    │   ├── NoSuchPath               nothing is there
+    │   ├── SpecialFile              a pipe, a device, a socket: reading it could block for ever
+    │   ├── FileChanged              the file is not the one that was read
+    │   └── PathRefused              everything else that the operating system says about a path
+    ├── SpawnFault               a command could not be started
+    │   ├── CommandNotFound          no such program
+    │   ├── NotExecutable            the file is there but cannot be run
+    │   └── NoSuchDirectory          the directory to run it in does not exist
+    ├── StillRunning             processes survived SIGKILL until the deadline
+    └── NoSuchTerminal           an id that was never given, or was released
+"""
+
+from collections.abc import Iterable
+
+from quarterdeck.wire.errors import QuarterdeckError
+
+__all__ = [
+    "CommandNotFound",
+    "FileChanged",
+    "NoSuchDirectory",
+    "NoSuchPath",
+    "NoSuchTerminal",
+    "NotExecutable",
+    "OutsideRoots",
+    "PathFault",
+    "PathRefused",
+    "SpawnFault",
+    "SpecialFile",
+    "StillRunning",
+    "SystemFault",
+]
+
+
+class SystemFault(QuarterdeckError):
+    """Base of every error of this room."""
+
+
+class PathFault(SystemFault):
+    """A path cannot be used; ``path`` is how the caller spelled it."""
+
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(message)
+        self.path = path
+
+
+class OutsideRoots(PathFault):
+    """The path leads out of the roots: by ``..``, by a symlink, or because it begins elsewhere."""
+
+    def __init__(self, path: str, roots: Iterable[str]) -> None:
+        self.roots = tuple(roots)
+        allowed = ", ".join(repr(root) for root in self.roots)
+        super().__init__(
+            path, f"{path!r} is outside the allowed directories ({allowed}). Use a path inside."
+        )
+
+
+class NoSuchPath(PathFault):
+    """Nothing is at the path."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, f"{path!r} does not exist. Check the spelling, or list its parent.")
+
+
+class SpecialFile(PathFault):
+    """The path names a pipe, a device or a socket; only regular files are read and written."""
+
+    def __init__(self, path: str, kind: str) -> None:
+        super().__init__(path, f"{path!r} is a {kind}; only regular files can be read or written.")
+        self.kind = kind
+
+
+class FileChanged(PathFault):
+    """The file is not the one that was read: it was changed, replaced, removed or created."""
+
+    def __init__(self, path: str, how: str) -> None:
+        super().__init__(path, f"{path!r} {how} since it was read. Read it again, then retry.")
+        self.how = how
+
+
+class PathRefused(PathFault):
+    """The operating system, or the form of the path, forbids it; ``reason`` says why."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, f"{path!r} cannot be used: {reason}.")
+        self.reason = reason
+
+
+class SpawnFault(SystemFault):
+    """A command could not be started; ``command`` is its first word."""
+
+    def __init__(self, command: str, message: str) -> None:
+        super().__init__(message)
+        self.command = command
+
+
+class CommandNotFound(SpawnFault):
+    """No such program in the directories of the child's ``PATH``."""
+
+    def __init__(self, command: str, searched: str) -> None:
+        where = f"PATH searched: {searched!r}" if "/" not in command else "the path does not exist"
+        super().__init__(
+            command, f"Command {command!r} was not found ({where}). Install it or correct its name."
+        )
+        self.searched = searched
+
+
+class NotExecutable(SpawnFault):
+    """The file exists but the system cannot run it; ``reason`` says why."""
+
+    def __init__(self, command: str, file: str, reason: str) -> None:
+        super().__init__(command, f"Command {command!r} ({file!r}) cannot be run: {reason}.")
+        self.file = file
+        self.reason = reason
+
+
+class NoSuchDirectory(SpawnFault):
+    """The working directory of a command does not exist or is no directory."""
+
+    def __init__(self, command: str, directory: str) -> None:
+        super().__init__(
+            command,
+            f"Command {command!r} cannot run in {directory!r}: no such directory. Create it first.",
+        )
+        self.directory = directory
+
+
+class StillRunning(SystemFault):
+    """Processes of a tree survived SIGKILL until the deadline (uninterruptible, or not ours)."""
+
+    def __init__(self, pids: Iterable[int]) -> None:
+        self.pids = tuple(pids)
+        listed = ", ".join(map(str, self.pids))
+        super().__init__(f"Processes {listed} did not end after SIGKILL. Look at them with ps.")
+
+
+class NoSuchTerminal(SystemFault):
+    """The id was never given out, or its terminal was released."""
+
+    def __init__(self, terminal_id: str) -> None:
+        super().__init__(f"There is no terminal {terminal_id!r}: unknown, or already released.")
+        self.terminal_id = terminal_id

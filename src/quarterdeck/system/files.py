@@ -1,0 +1,345 @@
+"""Files of this machine, inside their roots.
+
+Every method does its work in one call to a thread and holds no descriptor between calls, so that
+a cancelled caller leaks nothing. Reading never opens a pipe or a device: opening alone can block
+or act.
+"""
+
+import asyncio
+import errno
+import hashlib
+import os
+import stat as modes
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING
+
+from quarterdeck.system.errors import FileChanged, NoSuchPath, PathRefused, SpecialFile
+from quarterdeck.system.lines import read_window
+from quarterdeck.system.paths import Place, Roots
+from quarterdeck.system.port import Content, Entry, FileKind, Files, Identity, Lines, PathLike, Stat
+from quarterdeck.system.replace import replace_content
+
+__all__ = ["LocalFiles"]
+
+_DIGEST_LIMIT = 8 * 1_048_576  # hashing costs about 1 ms per MiB
+_PIECE = 1_048_576
+_BATCH = 512
+_BATCH_SECONDS = 0.05
+
+
+class LocalFiles:
+    """The ``Files`` port on this machine."""
+
+    def __init__(self, roots: Roots) -> None:
+        self._roots = roots
+
+    async def stat(self, path: PathLike, *, follow: bool = True) -> Stat:
+        """Look at a path."""
+        return await asyncio.to_thread(self._stat, path, follow)
+
+    async def read(self, path: PathLike, *, offset: int = 0, limit: int | None = None) -> Content:
+        """Read bytes of a file."""
+        return await asyncio.to_thread(self._read, path, offset, limit)
+
+    async def read_lines(
+        self,
+        path: PathLike,
+        *,
+        line: int = 1,
+        limit: int | None = None,
+        max_bytes: int = 1_048_576,
+    ) -> Lines:
+        """Read a window of lines."""
+        return await asyncio.to_thread(self._read_lines, path, line, limit, max_bytes)
+
+    async def write(
+        self,
+        path: PathLike,
+        data: bytes,
+        *,
+        expected: Identity | None = None,
+        create: bool | None = None,
+    ) -> Identity:
+        """Replace the content of a file in one step."""
+        return await asyncio.to_thread(self._write, path, data, expected, create)
+
+    async def list(self, path: PathLike = ".") -> tuple[Entry, ...]:
+        """The entries of a directory."""
+        return await asyncio.to_thread(self._list, path)
+
+    async def walk(
+        self,
+        path: PathLike = ".",
+        *,
+        limit: int = 100_000,
+        prune: Callable[[Entry], bool] | None = None,
+    ) -> AsyncIterator[Entry]:
+        """Everything below a directory."""
+        walker = _Walker(self._roots, os.fspath(path), prune)
+        while limit > 0 and (batch := await asyncio.to_thread(walker.batch, limit)):
+            limit -= len(batch)
+            for entry in batch:
+                yield entry
+
+    async def make_directory(self, path: PathLike) -> None:
+        """Make a directory and its parents."""
+        await asyncio.to_thread(self._make_directory, path)
+
+    async def remove(self, path: PathLike) -> None:
+        """Remove a file, a symlink or an empty directory."""
+        await asyncio.to_thread(self._remove, path)
+
+    async def rename(self, source: PathLike, target: PathLike) -> None:
+        """Move within the roots."""
+        await asyncio.to_thread(self._rename, source, target)
+
+    def _stat(self, path: PathLike, follow: bool) -> Stat:
+        with self._roots.place(path, follow=follow) as place:
+            found = place.stat()
+            return Stat(
+                path=place.path,
+                kind=_kind(found.st_mode),
+                mode=modes.S_IMODE(found.st_mode),
+                identity=_identity(found),
+            )
+
+    def _read(self, path: PathLike, offset: int, limit: int | None) -> Content:
+        with self._roots.place(path) as place:
+            descriptor = _open_regular(place, os.fspath(path))
+            try:
+                before = os.fstat(descriptor)
+                data = _pread(descriptor, offset, limit)
+                at_end = not os.pread(descriptor, 1, offset + len(data))
+            finally:
+                os.close(descriptor)
+        is_whole = offset == 0 and at_end and len(data) <= _DIGEST_LIMIT
+        digest = _digest_of(data) if is_whole else ""
+        return Content(data=data, identity=_identity(before, digest), at_end=at_end)
+
+    def _read_lines(self, path: PathLike, line: int, limit: int | None, max_bytes: int) -> Lines:
+        with self._roots.place(path) as place:
+            descriptor = _open_regular(place, os.fspath(path))
+            try:
+                before = os.fstat(descriptor)
+                hasher = hashlib.blake2b() if before.st_size <= _DIGEST_LIMIT else None
+                window = read_window(descriptor, max(line, 1), limit, max_bytes, hasher)
+            finally:
+                os.close(descriptor)
+        return Lines(
+            data=window.data,
+            identity=_identity(before, hasher.hexdigest() if hasher else ""),
+            first=max(line, 1),
+            count=window.count,
+            total=window.total,
+            is_cut=window.is_cut,
+        )
+
+    def _write(
+        self, path: PathLike, data: bytes, expected: Identity | None, create: bool | None
+    ) -> Identity:
+        text = os.fspath(path)
+        with self._roots.place(path, parents=create is not False) as place:
+
+            def check() -> os.stat_result | None:
+                """What is there now, if it may be replaced; asked twice."""
+                return _check_target(place, text, expected, create)
+
+            written = replace_content(place, data, check)
+        return _identity(written, _digest_of(data) if len(data) <= _DIGEST_LIMIT else "")
+
+    def _list(self, path: PathLike) -> tuple[Entry, ...]:
+        with self._roots.place(path) as place:
+            return tuple(_scan(place, with_sizes=True))
+
+    def _make_directory(self, path: PathLike) -> None:
+        with self._roots.place(path, parents=True) as place:
+            try:
+                os.mkdir(place.name, dir_fd=place.directory)
+            except FileExistsError:
+                if not modes.S_ISDIR(place.stat().st_mode):
+                    raise
+
+    def _remove(self, path: PathLike) -> None:
+        with self._roots.place(path, follow=False) as place:
+            if place.name == ".":
+                raise PathRefused(os.fspath(path), "a root cannot be removed")
+            if modes.S_ISDIR(place.stat().st_mode):
+                os.rmdir(place.name, dir_fd=place.directory)
+            else:
+                os.unlink(place.name, dir_fd=place.directory)
+
+    def _rename(self, source: PathLike, target: PathLike) -> None:
+        with (
+            self._roots.place(source, follow=False) as old,
+            self._roots.place(target, follow=False, parents=True) as new,
+        ):
+            if "." in (old.name, new.name):
+                raise PathRefused(os.fspath(source), "a root cannot be moved or replaced")
+            os.rename(old.name, new.name, src_dir_fd=old.directory, dst_dir_fd=new.directory)
+
+
+class _Walker:
+    """A walk in batches. It keeps names, not descriptors: each directory is found anew."""
+
+    def __init__(self, roots: Roots, top: str, prune: Callable[[Entry], bool] | None) -> None:
+        self._roots = roots
+        self._top = top
+        self._prune = prune
+        self._waiting: list[Entry] = []
+        self._has_begun = False
+
+    def batch(self, limit: int) -> list[Entry]:
+        """The next entries, at least one unless the walk is over. Raises as ``Roots.place``."""
+        if not self._has_begun:
+            self._push("")
+            self._has_begun = True
+        found: list[Entry] = []
+        deadline = time.monotonic() + _BATCH_SECONDS
+        while self._waiting and len(found) < min(limit, _BATCH):
+            entry = self._waiting.pop()
+            found.append(self._entered(entry) if entry.kind == "directory" else entry)
+            if time.monotonic() > deadline:
+                break
+        return found
+
+    def _entered(self, entry: Entry) -> Entry:
+        try:
+            self._push(entry.path)
+        except (NoSuchPath, PathRefused) as error:
+            return Entry(path=entry.path, kind="directory", problem=str(error))
+        return entry
+
+    def _push(self, below: str) -> None:
+        with self._roots.place(f"{self._top}/{below}", follow=not below) as place:
+            entries = list(_scan(place, with_sizes=False))
+        prefix = f"{below}/" if below else ""
+        named = [Entry(path=prefix + entry.path, kind=entry.kind) for entry in reversed(entries)]
+        self._waiting += [e for e in named if self._prune is None or not self._prune(e)]
+
+
+def _scan(place: Place, *, with_sizes: bool) -> list[Entry]:
+    descriptor = place.open(os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with os.scandir(descriptor) as found:
+            entries = [_entry(item, with_sizes) for item in found]
+    finally:
+        os.close(descriptor)
+    return sorted((e for e in entries if e is not None), key=lambda entry: entry.path)
+
+
+def _entry(item: os.DirEntry[str], with_sizes: bool) -> Entry | None:
+    if not with_sizes:
+        # The directory itself knows these three kinds; only the rest costs a look at the file.
+        if item.is_symlink():
+            return Entry(path=item.name, kind="symlink")
+        if item.is_dir(follow_symlinks=False):
+            return Entry(path=item.name, kind="directory")
+        if item.is_file(follow_symlinks=False):
+            return Entry(path=item.name, kind="file")
+    try:
+        found = item.stat(follow_symlinks=False)
+    except FileNotFoundError:  # removed since the directory was read
+        return None
+    return Entry(
+        path=item.name,
+        kind=_kind(found.st_mode),
+        size=found.st_size,
+        modified_ns=found.st_mtime_ns,
+    )
+
+
+def _check_target(
+    place: Place, path: str, expected: Identity | None, create: bool | None
+) -> os.stat_result | None:
+    try:
+        found = place.stat()
+    except FileNotFoundError:
+        if create is False:
+            raise
+        if expected is not None:
+            raise FileChanged(path, "was removed") from None
+        return None
+    kind = _kind(found.st_mode)
+    if kind == "directory":
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if kind == "symlink":  # it was none when the path was resolved
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    if kind != "file":
+        raise SpecialFile(path, kind)
+    if create:
+        raise FileChanged(path, "is there, though it should not have existed,")
+    if expected is not None and not _is_still(place, path, found, expected):
+        raise FileChanged(path, "was changed")
+    return found
+
+
+def _is_still(place: Place, path: str, found: os.stat_result, expected: Identity) -> bool:
+    if not expected.digest:
+        return _identity(found) == expected
+    if found.st_size != expected.size:
+        return False
+    descriptor = _open_regular(place, path)
+    try:
+        return _digest_of(_pread(descriptor, 0, expected.size + 1)) == expected.digest
+    finally:
+        os.close(descriptor)
+
+
+def _open_regular(place: Place, path: str) -> int:
+    """Open a regular file for reading. Raises SpecialFile and OSError; never blocks."""
+    kind = _kind(place.stat().st_mode)
+    if kind == "directory":
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if kind not in ("file", "symlink"):
+        raise SpecialFile(path, kind)
+    descriptor = place.open(os.O_RDONLY | os.O_NONBLOCK)
+    # Looked at again: what was a file a moment ago may have been replaced.
+    kind = _kind(os.fstat(descriptor).st_mode)
+    if kind != "file":
+        os.close(descriptor)
+        raise SpecialFile(path, kind)
+    return descriptor
+
+
+def _pread(descriptor: int, offset: int, limit: int | None) -> bytes:
+    pieces: list[bytes] = []
+    left = limit
+    while left is None or left > 0:
+        piece = os.pread(descriptor, _PIECE if left is None else min(_PIECE, left), offset)
+        if not piece:
+            break
+        pieces.append(piece)
+        offset += len(piece)
+        left = None if left is None else left - len(piece)
+    return b"".join(pieces)
+
+
+def _digest_of(data: bytes) -> str:
+    return hashlib.blake2b(data).hexdigest()
+
+
+def _identity(found: os.stat_result, digest: str = "") -> Identity:
+    return Identity(
+        device=found.st_dev,
+        inode=found.st_ino,
+        size=found.st_size,
+        modified_ns=found.st_mtime_ns,
+        digest=digest,
+    )
+
+
+def _kind(mode: int) -> FileKind:
+    if modes.S_ISREG(mode):
+        return "file"
+    if modes.S_ISDIR(mode):
+        return "directory"
+    if modes.S_ISLNK(mode):
+        return "symlink"
+    if modes.S_ISFIFO(mode):
+        return "pipe"
+    return "socket" if modes.S_ISSOCK(mode) else "device"
+
+
+if TYPE_CHECKING:
+    _files: Files = LocalFiles(Roots(["/"]))

@@ -1,0 +1,105 @@
+"""Our side of the watchdog: which trees it has to end should we be killed."""
+
+import os
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+from quarterdeck.system.descendants import Tree
+
+__all__ = ["Guard", "shared_guard"]
+
+_PROGRAM = (
+    "import sys; sys.path.insert(0, sys.argv[2]); "
+    "from quarterdeck.system.watchdog import main; main(int(sys.argv[1]))"
+)
+
+
+class Guard:
+    """Keeps the watchdog informed, and alive. Every method may block shortly: call from a thread.
+
+    A tree is announced before its first process exists; a line in the pipe is enough, because the
+    watchdog reads the pipe to its end after our death even if it had only just been started.
+    """
+
+    def __init__(self) -> None:
+        self._trees: dict[str, Tree] = {}
+        self._lock = threading.Lock()
+        self._pipe = -1
+        self._pid = 0
+
+    def begin(self, mark: str) -> None:
+        """A tree with this mark is about to begin. Raises OSError if there can be no watchdog."""
+        with self._lock:
+            self._trees[mark] = Tree(mark)
+            self._tell(f"+{mark}\n")
+
+    def started(self, tree: Tree) -> None:
+        """The first process of a tree runs."""
+        with self._lock:
+            self._trees[tree.mark] = tree
+            self._tell(f"={tree.mark} {tree.pid} {tree.start}\n")
+
+    def gone(self, mark: str) -> None:
+        """Nothing of the tree is left."""
+        with self._lock:
+            self._trees.pop(mark, None)
+            self._tell(f"-{mark}\n")
+
+    @property
+    def pid(self) -> int:
+        """The process id of the watchdog; 0 before the first tree."""
+        return self._pid
+
+    def _tell(self, line: str) -> None:
+        if self._pipe >= 0:
+            try:
+                os.write(self._pipe, line.encode())
+            except BrokenPipeError:  # somebody killed it: a new one learns everything anew
+                self._drop()
+            else:
+                return
+        self._start()
+        lines = [f"+{mark}\n" for mark in self._trees]
+        lines += [f"={t.mark} {t.pid} {t.start}\n" for t in self._trees.values() if t.pid]
+        os.write(self._pipe, "".join(lines).encode())
+
+    def _start(self) -> None:
+        theirs, self._pipe = os.pipe()
+        try:
+            source = Path(__file__).parents[2]
+            child = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-E", "-c", _PROGRAM, str(os.getpid()), str(source)],
+                stdin=theirs,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                env={},
+                start_new_session=True,
+            )
+        finally:
+            os.close(theirs)
+        self._pid = child.pid
+        # It outlives us on purpose: Popen must not complain that nobody waited for it.
+        child.returncode = 0
+
+    def _drop(self) -> None:
+        os.close(self._pipe)
+        self._pipe = -1
+        with suppress(ChildProcessError):
+            os.waitpid(self._pid, os.WNOHANG)
+
+
+_shared: tuple[int, Guard] | None = None
+_shared_lock = threading.Lock()
+
+
+def shared_guard() -> Guard:
+    """The one guard of this process; a forked copy of us gets its own."""
+    global _shared
+    with _shared_lock:
+        if _shared is None or _shared[0] != os.getpid():
+            _shared = os.getpid(), Guard()
+        return _shared[1]

@@ -1,0 +1,248 @@
+"""Commands of this machine with byte streams, and nothing of them left behind."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from quarterdeck.system.descendants import Tree
+from quarterdeck.system.ending import end_tree, kill_group
+from quarterdeck.system.exits import ExitWatch, reap
+from quarterdeck.system.guard import Guard, shared_guard
+from quarterdeck.system.paths import Roots
+from quarterdeck.system.pipes import PipeReader, PipeWriter
+from quarterdeck.system.port import Command, Ending, Exit, Process, Processes
+from quarterdeck.system.ring import Decoder, Ring
+from quarterdeck.system.spawn import Input, Started, start
+from quarterdeck.wire.errors import Broken, Closed
+
+__all__ = ["LocalProcess", "LocalProcesses", "spawn"]
+
+_log = logging.getLogger(__name__)
+_STDERR_KEPT = 65_536
+
+
+class LocalProcess:
+    """The ``Process`` port on this machine. Made by ``spawn``; end it, or use ``async with``."""
+
+    def __init__(
+        self,
+        started: Started,
+        guard: Guard,
+        *,
+        ends_with_child: bool = True,
+        on_stderr: Callable[[bytes], None] | None = None,
+    ) -> None:
+        self._tree = started.tree
+        self._guard = guard
+        self._loop = asyncio.get_running_loop()
+        self._stdin = PipeWriter(started.stdin) if started.stdin >= 0 else None
+        self._stdout = PipeReader(started.stdout, ends_with_child=ends_with_child)
+        self._stderr_ring = Ring(tail=_STDERR_KEPT)
+        self._stderr: PipeReader | None = None
+        self._drain: asyncio.Task[None] | None = None
+        if started.stderr >= 0:
+            self._stderr = PipeReader(started.stderr, ends_with_child=False)
+            self._drain = self._loop.create_task(self._drain_stderr(self._stderr, on_stderr))
+        self._left: asyncio.Future[Exit] = self._loop.create_future()
+        self._ending: asyncio.Task[Exit] | None = None
+        self._watch = ExitWatch(self._tree.pid, self._child_left)
+
+    def __repr__(self) -> str:
+        return f"<LocalProcess {self.pid} {self.exit or 'running'}>"
+
+    async def __aenter__(self) -> "LocalProcess":
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.end()
+
+    @property
+    def pid(self) -> int:
+        """The process id of the child."""
+        return self._tree.pid
+
+    @property
+    def tree(self) -> Tree:
+        """What the child and its descendants are recognised by."""
+        return self._tree
+
+    @property
+    def exit(self) -> Exit | None:
+        """How the child ended; None while it runs."""
+        return self._left.result() if self._left.done() else None
+
+    @property
+    def has_ended(self) -> bool:
+        """Nothing of the tree is left, and everything of ours is released."""
+        return (
+            self._ending is not None and self._ending.done() and not self._has_failed(self._ending)
+        )
+
+    async def receive(self) -> bytes:
+        """The next bytes of standard output."""
+        return await self._stdout.receive()
+
+    async def send(self, data: bytes) -> None:
+        """Write to standard input."""
+        if self._stdin is None:
+            raise Closed("The process was started without an input.")
+        try:
+            await self._stdin.send(data)
+        except Broken as error:
+            raise self._with_exit(error) from error
+
+    def close_input(self) -> None:
+        """Close standard input."""
+        if self._stdin is not None:
+            self._stdin.close()
+
+    async def close(self) -> None:
+        """Close standard input and output; the child runs on."""
+        self.close_input()
+        self._stdout.close()
+
+    def stderr(self) -> str:
+        """The last part of standard error so far."""
+        return Decoder().decode(self._stderr_ring.kept().at_characters().tail, final=True)
+
+    @property
+    def stderr_total(self) -> int:
+        """Bytes written to standard error so far."""
+        return self._stderr_ring.total
+
+    async def wait(self) -> Exit:
+        """Wait until the child has left and its standard error is read."""
+        left = await asyncio.shield(self._left)
+        if self._stderr is not None:
+            await self._stderr.caught_up()
+        return left
+
+    async def caught_up(self) -> None:
+        """Wait until what the child wrote to standard output before it left was received."""
+        await self._stdout.caught_up()
+
+    async def end(self, ending: Ending | None = None) -> Exit:
+        """End the child and everything that it started."""
+        if self._ending is None or (self._ending.done() and self._has_failed(self._ending)):
+            self._ending = self._loop.create_task(self._end(ending or Ending()))
+        return await asyncio.shield(self._ending)
+
+    async def _end(self, ending: Ending) -> Exit:
+        try:
+            await end_tree(self._tree, ending, self.close_input, self.wait)
+            left = await self.wait()
+        except asyncio.CancelledError:
+            kill_group(self.pid)  # the loop is closing; the watchdog sees to the rest
+            self._release()
+            raise
+        self._release()
+        reap(self.pid)  # only now: its group was its own until nothing was left
+        await asyncio.to_thread(self._guard.gone, self._tree.mark)
+        return left
+
+    def _release(self) -> None:
+        self._watch.stop()
+        self.close_input()
+        self._stdout.absorb()
+        if self._stderr is not None and self._drain is not None:
+            self._drain.cancel()
+            self._stderr.close()
+
+    def _child_left(self, how: Exit) -> None:
+        self._left.set_result(how)
+        for pipe in (self._stdin, self._stdout, self._stderr):
+            if pipe is not None:
+                pipe.child_left()
+
+    async def _drain_stderr(
+        self, pipe: PipeReader, on_stderr: Callable[[bytes], None] | None
+    ) -> None:
+        while data := await pipe.receive():
+            self._stderr_ring.write(data)
+            try:
+                if on_stderr is not None:
+                    on_stderr(data)
+            except Exception:  # an observer's fault must not block the child on a full pipe
+                _log.exception("An observer of %r failed and is not called again.", self)
+                on_stderr = None
+
+    def _with_exit(self, error: Broken) -> Broken:
+        left = self.exit or Exit()
+        return Broken(error.reason, exit_code=left.code, signal=left.signal, stderr=self.stderr())
+
+    @staticmethod
+    def _has_failed(task: asyncio.Task[Exit]) -> bool:
+        return task.cancelled() or task.exception() is not None
+
+
+async def spawn(
+    command: Command,
+    *,
+    roots: Roots | None = None,
+    guard: Guard | None = None,
+    stdin: Input = "pipe",
+    merged: bool = False,
+    ends_with_child: bool = True,
+    on_stderr: Callable[[bytes], None] | None = None,
+) -> LocalProcess:
+    """Start a command; without ``roots`` its working directory can be anywhere.
+
+    ``merged`` puts standard error into standard output. ``on_stderr`` gets each piece of standard
+    error as it comes, in the loop; it must not block or raise.
+
+    Raises:
+        SpawnFault, PathFault: As the port says. Nothing is left behind, also when cancelled.
+    """
+    guard = guard or shared_guard()
+    starting = asyncio.ensure_future(
+        asyncio.to_thread(start, command, roots, guard, stdin=stdin, merged=merged)
+    )
+    try:
+        started = await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        undoing = asyncio.ensure_future(_undo(starting, guard))
+        _undoings.add(undoing)
+        undoing.add_done_callback(_undoings.discard)
+        await asyncio.shield(undoing)
+        raise
+    return LocalProcess(started, guard, ends_with_child=ends_with_child, on_stderr=on_stderr)
+
+
+_undoings: set[asyncio.Future[None]] = set()
+"""Held here because nobody else would, should the caller be cancelled a second time."""
+
+
+async def _undo(starting: asyncio.Future[Started], guard: Guard) -> None:
+    """End a child whose start nobody waits for any more; its thread cannot be stopped."""
+    await asyncio.wait([starting])
+    if not starting.cancelled() and starting.exception() is None:
+        await LocalProcess(starting.result(), guard).end(Ending(ask=0, terminate=0))
+
+
+class LocalProcesses:
+    """The ``Processes`` port on this machine; knows its processes and can end them all."""
+
+    def __init__(self, roots: Roots | None = None, *, guard: Guard | None = None) -> None:
+        self._roots = roots
+        self._guard = guard
+        self._started: set[LocalProcess] = set()
+
+    async def spawn(self, command: Command) -> LocalProcess:
+        """Start a command."""
+        process = await spawn(command, roots=self._roots, guard=self._guard)
+        self._started = {one for one in self._started if not one.has_ended}
+        self._started.add(process)
+        return process
+
+    async def close(self) -> None:
+        """End every process that was started here and is not ended."""
+        async with asyncio.TaskGroup() as group:
+            for process in self._started:
+                group.create_task(process.end())
+        self._started.clear()
+
+
+if TYPE_CHECKING:
+    _processes: Processes = LocalProcesses()
+    _process: Process = LocalProcess(Started(tree=Tree(""), stdin=0, stdout=0, stderr=0), Guard())

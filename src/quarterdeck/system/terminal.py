@@ -1,0 +1,199 @@
+"""Commands of this machine that are watched, not talked with: output kept, both streams merged.
+
+These are plain pipes. A pseudo-terminal would be another source of the same bytes.
+"""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+from quarterdeck.system.errors import NoSuchTerminal
+from quarterdeck.system.guard import Guard
+from quarterdeck.system.paths import Roots
+from quarterdeck.system.port import (
+    Command,
+    Ending,
+    Exit,
+    OutputView,
+    PathLike,
+    Terminal,
+    Terminals,
+)
+from quarterdeck.system.process import LocalProcess, spawn
+from quarterdeck.system.ring import Decoder, Ring
+from quarterdeck.system.spill import Spill
+
+__all__ = ["LocalTerminal", "LocalTerminals"]
+
+_ENDING = Ending(ask=0, terminate=0.5, kill=5)
+
+
+class LocalTerminal:
+    """The ``Terminal`` port on this machine. Made by ``LocalTerminals.create``."""
+
+    def __init__(
+        self, process: LocalProcess, ring: Ring, spill: Spill | None, owner: "LocalTerminals"
+    ) -> None:
+        self.id = f"term-{secrets.token_hex(8)}"
+        self._process = process
+        self._ring = ring
+        self._spill = spill
+        self._owner = owner
+        self._changed = asyncio.Event()
+        self._has_settled = False
+        self._pump = asyncio.get_running_loop().create_task(self._collect())
+
+    def __repr__(self) -> str:
+        return f"<LocalTerminal {self.id} {self._process!r}>"
+
+    @property
+    def pid(self) -> int:
+        """The process id of the command."""
+        return self._process.pid
+
+    @property
+    def spill_problem(self) -> str:
+        """Why the spill file does not hold everything; empty if it does, or there is none."""
+        return self._spill.problem if self._spill is not None else ""
+
+    async def output(self) -> OutputView:
+        """What was printed so far."""
+        if self._spill is not None:
+            await self._spill.flush()
+        kept = self._ring.kept().at_characters()
+        if kept.dropped:
+            head, tail = _text(kept.head), _text(kept.tail)
+        else:  # decoded as one: a character may lie across the border
+            head, tail = _text(kept.head + kept.tail), ""
+        return OutputView(
+            head=head,
+            dropped=kept.dropped,
+            tail=tail,
+            total=self._ring.total,
+            exit=self._process.exit if self._has_settled else None,
+        )
+
+    async def follow(self) -> AsyncIterator[str]:
+        """The text from now on, until the command has left."""
+        decoder = Decoder()
+        seen = self._ring.total
+        while True:
+            changed = self._changed
+            missing, data = self._ring.since(seen)
+            seen = self._ring.total
+            if missing:
+                yield decoder.decode(b"", final=True) + f"[… {missing} bytes …]"
+            is_last = self._has_settled or self._pump.done()
+            if text := decoder.decode(data, final=is_last):
+                yield text
+            if is_last:
+                return
+            await changed.wait()
+
+    async def wait(self) -> Exit:
+        """Wait until the command has left and its output is here."""
+        left = await self._process.wait()
+        await self._process.caught_up()
+        if not self._has_settled:
+            self._has_settled = True
+            self._announce()
+        return left
+
+    async def kill(self) -> None:
+        """End the command and everything it started."""
+        await self._process.end(_ENDING)
+        await asyncio.shield(self._pump)
+        await self.wait()
+
+    async def release(self) -> None:
+        """End everything, close the spill file and forget the terminal; may be called again."""
+        self._owner.forget(self)
+        await self.kill()
+        if self._spill is not None:
+            await self._spill.close()
+
+    async def _collect(self) -> None:
+        """Take in all that is printed, also by what the command left running, to the end."""
+        settle = asyncio.get_running_loop().create_task(self.wait())
+        try:
+            while data := await self._process.receive():
+                self._ring.write(data)
+                self._announce()
+                if self._spill is not None:
+                    self._spill.append(data)
+                    if self._spill.is_full:
+                        await self._spill.flush()
+        finally:
+            self._announce()
+        await settle
+
+    def _announce(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+
+class LocalTerminals:
+    """The ``Terminals`` port on this machine."""
+
+    def __init__(self, roots: Roots | None = None, *, guard: Guard | None = None) -> None:
+        self._roots = roots
+        self._guard = guard
+        self._open: dict[str, LocalTerminal] = {}
+
+    async def create(
+        self,
+        command: Command,
+        *,
+        head: int = 0,
+        tail: int = 1_048_576,
+        spill: PathLike | None = None,
+    ) -> LocalTerminal:
+        """Start a command and keep what it prints."""
+        ring = Ring(head=head, tail=tail)
+        file = await Spill.open(spill) if spill is not None else None
+        try:
+            process = await spawn(
+                command,
+                roots=self._roots,
+                guard=self._guard,
+                stdin="nothing",
+                merged=True,
+                ends_with_child=False,
+            )
+        except BaseException:
+            if file is not None:
+                await file.close()
+            raise
+        terminal = LocalTerminal(process, ring, file, self)
+        self._open[terminal.id] = terminal
+        return terminal
+
+    def get(self, terminal_id: str) -> LocalTerminal:
+        """The terminal of this id."""
+        try:
+            return self._open[terminal_id]
+        except KeyError:
+            raise NoSuchTerminal(terminal_id) from None
+
+    def forget(self, terminal: LocalTerminal) -> None:
+        """Take a terminal off the list; ``release`` does this."""
+        self._open.pop(terminal.id, None)
+
+    async def close(self) -> None:
+        """Release every terminal."""
+        async with asyncio.TaskGroup() as group:
+            for terminal in list(self._open.values()):
+                group.create_task(terminal.release())
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+if TYPE_CHECKING:
+
+    async def _check(terminals: LocalTerminals) -> tuple[Terminals, Terminal]:
+        return terminals, await terminals.create(Command(argv=()))
+
+    _checked = _check
