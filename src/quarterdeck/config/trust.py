@@ -95,7 +95,7 @@ class TrustStore:
     def _read(self) -> tuple[str, ...]:
         try:
             data = self._path.read_bytes()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return ()
         except OSError as error:
             raise self._unusable(error) from error

@@ -1,0 +1,90 @@
+"""What starting costs: modules that must not be there, and CPU time."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from quarterdeck.cli.root import COMMANDS
+
+HEAVY = {
+    "anthropic",
+    "asyncio",
+    "concurrent.futures",
+    "ctypes",
+    "google.genai",
+    "httpx2",
+    "mcp",
+    "msgspec",
+    "openai",
+    "quarterdeck.wire.acp",
+    "quarterdeck.wire.rpc",
+    "sqlite3",
+    "subprocess",
+    "textual",
+    "tomllib",
+    "tree_sitter",
+}
+OURS = {later.target.partition(":")[0] for later in COMMANDS.values()}
+
+
+def imported(run_arguments: list[str]) -> set[str]:
+    code = (
+        "import sys\n"
+        "from quarterdeck.cli.main import main\n"
+        f"code = main({run_arguments!r})\n"
+        "print('|'.join(['', *sys.modules]), file=sys.stderr)\n"
+        "sys.exit(code)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PATH": os.environ["PATH"], "HOME": os.environ["HOME"]},
+    )
+    return set(done.stderr.strip().split("|"))
+
+
+def test_the_version_imports_not_even_click():
+    modules = imported(["--version"])
+    assert "quarterdeck.cli.main" in modules
+    assert not modules & (HEAVY | OURS | {"click", "inspect", "quarterdeck.wire"})
+
+
+def test_help_imports_no_command_and_nothing_heavy():
+    modules = imported(["--help"])
+    assert "click" in modules
+    assert not modules & (HEAVY | OURS)
+
+
+def test_the_welcome_imports_no_command_and_nothing_heavy():
+    assert not imported([]) & (HEAVY - {"subprocess"} | OURS)
+
+
+def test_showing_paths_reads_no_settings():
+    assert not imported(["config", "path"]) & (HEAVY - {"subprocess"})
+
+
+def cpu(command: list[str]) -> float:
+    def once() -> float:
+        before = os.times()
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        after = os.times()
+        spent = (after.children_user, after.children_system)
+        return sum(spent) - before.children_user - before.children_system
+
+    return min(once() for _ in range(7))
+
+
+@pytest.mark.parametrize("name", ["quarterdeck", "qd"])
+def test_the_version_costs_little_more_than_the_interpreter(name: str):
+    script = Path(sys.executable).parent / name
+    assert cpu([str(script), "--version"]) <= 2 * cpu([sys.executable, "-c", "pass"]) + 0.040
+
+
+def test_every_command_can_be_imported_and_tells_the_same_line():
+    for name, later in COMMANDS.items():
+        assert later.load().get_short_help_str(200) == later.help, name
