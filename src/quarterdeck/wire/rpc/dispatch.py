@@ -83,7 +83,8 @@ class Dispatcher:
         answer_malformed: bool,
     ) -> None:
         self._peer = peer
-        self._handler = handler
+        self._on_request = handler.on_request
+        self._on_notification = handler.on_notification
         self._outbox = outbox
         self._pending = pending
         self._limits = limits
@@ -132,15 +133,15 @@ class Dispatcher:
 
     async def _handle(self, block: bytes) -> None:
         accept = self._accept
-        observers = self._observers
+        observe = self._observers.saw if self._observers else None
         is_clean = is_utf8(block)
         lines = block.split(b"\n")
         for start in range(0, len(lines), _STRIDE):
             for line in lines[start : start + _STRIDE]:
                 if not line:
                     continue
-                if observers:
-                    observers.saw("in", line)
+                if observe is not None:
+                    observe("in", line)
                 step = accept(line) if is_clean or is_utf8(line) else self._reject_text()
                 if step is not None:
                     await step
@@ -165,8 +166,9 @@ class Dispatcher:
             self._cancel_request(given)
             return None
         try:
-            waiting = self._handler.on_notification(method, given)
-        except Exception as error:
+            waiting = self._on_notification(method, given)
+        except (Exception, asyncio.CancelledError) as error:
+            # Nothing was awaited, so a cancellation that comes out of it is not ours.
             self._notification_failed(method, error)
             return None
         return None if waiting is None else self._finish_notification(method, waiting)
@@ -213,7 +215,7 @@ class Dispatcher:
     async def _serve(self, id: RequestId, method: str, params: Raw | None) -> None:
         context = RequestContext(id=id, method=method, peer=self._peer)
         try:
-            line = encode_result(id, await self._handler.on_request(method, params, context))
+            line = encode_result(id, await self._on_request(method, params, context))
             if len(line) > self._limits.max_frame_bytes:
                 raise FrameTooLarge(len(line), self._limits.max_frame_bytes)
         except asyncio.CancelledError:

@@ -28,6 +28,7 @@ class Outbox:
         self._stream = stream
         self._limits = limits
         self._observers = observers
+        self._is_observed = bool(observers)
         self._lines: list[bytes] = []
         self._unsent = 0
         self._failure: LinkError | None = None
@@ -53,7 +54,7 @@ class Outbox:
             raise copy(self._failure)
         if len(line) > self._limits.max_frame_bytes:
             raise FrameTooLarge(len(line), self._limits.max_frame_bytes)
-        if self._observers:
+        if self._is_observed:
             self._observers.saw("out", line)
         if not self._lines:
             self._filled.set()

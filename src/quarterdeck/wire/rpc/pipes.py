@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
+import sys
 from typing import TYPE_CHECKING, cast
 
 from quarterdeck.wire.errors import Broken, Closed
@@ -202,29 +203,25 @@ async def stdio_stream() -> ByteStream:
     Raises:
         Broken: standard input or output is not open.
     """
-    try:
-        read_fd = os.dup(0)
-    except OSError as error:
-        raise Broken("standard input is not open; start this program with a pipe") from error
-    try:
-        write_fd = os.dup(1)
-    except OSError as error:
-        os.close(read_fd)
-        raise Broken("standard output is not open; start this program with a pipe") from error
+    # Python's own streams tell: a descriptor that was closed at the start may be the loop's now.
+    for name, stream in (("input", sys.__stdin__), ("output", sys.__stdout__)):
+        if stream is None:
+            raise Broken(f"standard {name} is not open; start this program with a pipe there")
+    read_fd, write_fd = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
-    try:
-        os.dup2(2, 1)
-    except OSError:  # no standard error either
-        os.dup2(nothing, 1)
+    os.dup2(nothing if sys.__stderr__ is None else 2, 1)
     os.close(nothing)
     return await pipe_stream(read_fd, write_fd)
 
 
 async def _open(fd: int, *, for_reading: bool) -> ByteStream:
     """Open one direction; closes the descriptor if it cannot."""
-    if not _can_be_waited_for(fd):
-        return _FileStream(fd)
+    try:
+        if not _can_be_waited_for(fd):
+            return _FileStream(fd)
+    except OSError as error:
+        raise Broken(f"cannot use descriptor {fd}: {error}") from error
     loop = asyncio.get_running_loop()
     stream = TransportStream()
     pipe = os.fdopen(fd, "rb" if for_reading else "wb", buffering=0)
