@@ -20,7 +20,17 @@ import signal
 import sys
 from collections.abc import Iterable
 
-__all__ = ["MARK_VARIABLE", "Running", "Tree", "find", "running", "send", "start_of"]
+__all__ = [
+    "MARK_VARIABLE",
+    "Running",
+    "Tree",
+    "find",
+    "marked_by_ps",
+    "running",
+    "send",
+    "start_of",
+    "table_of_ps",
+]
 
 MARK_VARIABLE = "QUARTERDECK_MARK"
 """Environment variable with the marks of the trees a process belongs to, ``:`` between them.
@@ -101,7 +111,7 @@ def send(one: Running, number: int) -> bool:
 def start_of(pid: int) -> str:
     """The start time of a process; empty when there is none of this id."""
     if sys.platform != "linux":
-        one = _table_of_ps(["-p", str(pid)]).get(pid)
+        one = table_of_ps(["-p", str(pid)]).get(pid)
     else:
         one = _status(pid)
     return one.start if one is not None else ""
@@ -110,7 +120,7 @@ def start_of(pid: int) -> str:
 def running() -> dict[int, Running]:
     """Every process of this machine that can be seen, by id."""
     if sys.platform != "linux":
-        return _table_of_ps(["-ax"])
+        return table_of_ps(["-ax"])
     found = (_status(int(name)) for name in os.listdir("/proc") if name.isdigit())
     return {one.pid: one for one in found if one is not None}
 
@@ -155,7 +165,7 @@ def _status(pid: int) -> Running | None:
 def _marked(marks: set[str], table: dict[int, Running]) -> set[int]:
     """The processes whose environment holds one of the marks."""
     if sys.platform != "linux":
-        return _marked_by_ps(marks)
+        return marked_by_ps(marks)
     wanted = {mark.encode() for mark in marks if mark}
     if not wanted:
         return set()
@@ -172,7 +182,7 @@ def _carries(pid: int, wanted: set[bytes]) -> bool:
     return bool(found) and not wanted.isdisjoint(value.partition(b"\0")[0].split(b":"))
 
 
-def _table_of_ps(which: list[str]) -> dict[int, Running]:
+def table_of_ps(which: list[str]) -> dict[int, Running]:
     """What ps says, for systems without /proc. Sessions are not to be had there: 0."""
     found: dict[int, Running] = {}
     for line in _ps([*which, "-o", "pid=,ppid=,pgid=,stat=,lstart="]):
@@ -185,7 +195,7 @@ def _table_of_ps(which: list[str]) -> dict[int, Running]:
     return found
 
 
-def _marked_by_ps(marks: set[str]) -> set[int]:
+def marked_by_ps(marks: set[str]) -> set[int]:
     """Ps appends the environment to the command; it shows that of our own processes only."""
     wanted = {mark for mark in marks if mark}
     if not wanted:

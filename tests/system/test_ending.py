@@ -1,0 +1,249 @@
+"""Nothing of a tree survives its ending, however it hides."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from quarterdeck.system.descendants import (
+    MARK_VARIABLE,
+    Running,
+    Tree,
+    find,
+    marked_by_ps,
+    running,
+    send,
+    start_of,
+    table_of_ps,
+)
+from quarterdeck.system.exits import ExitWatch, peek, reap
+from quarterdeck.system.port import Command, Ending, Exit
+from quarterdeck.system.process import LocalProcess, spawn
+
+QUICK = Ending(ask=0.1, terminate=0.3, kill=5)
+FOREVER = "import signal, time; {}; print('ready', flush=True); time.sleep(60)"
+IGNORES = "signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+
+
+def python(script: str) -> Command:
+    return Command(argv=[sys.executable, "-S", "-c", script])
+
+
+def alive(process: LocalProcess) -> list[Running]:
+    return find([process.tree])
+
+
+async def pids(tree: Tree) -> list[int]:
+    return [one.pid for one in await asyncio.to_thread(find, [tree])]
+
+
+async def ready(process: LocalProcess, count: int = 1) -> None:
+    """Wait until so many processes of the tree have said that they are ready."""
+    seen = b""
+    while seen.count(b"ready") < count:
+        data = await process.receive()
+        assert data, process.stderr()
+        seen += data
+
+
+async def ends(process: LocalProcess, ending: Ending = QUICK, within: float = 4) -> Exit:
+    begun = time.monotonic()
+    exit = await process.end(ending)
+    assert time.monotonic() - begun < within
+    assert await asyncio.to_thread(alive, process) == []
+    return exit
+
+
+async def test_a_child_that_leaves_when_asked_is_not_signalled():
+    process = await spawn(Command(argv=["cat"]))
+    assert await ends(process, Ending(ask=5)) == Exit(code=0)
+
+
+async def test_a_child_that_heeds_sigterm_can_clean_up():
+    process = await spawn(
+        python(
+            "import signal, sys, time\n"
+            "signal.signal(signal.SIGTERM, lambda *_: (print('bye', flush=True), sys.exit(5)))\n"
+            "print('ready', flush=True); time.sleep(60)"
+        )
+    )
+    await ready(process)
+    assert await ends(process, Ending(ask=0, terminate=5)) == Exit(code=5)
+    assert await process.receive() == b"bye\n"
+
+
+async def test_a_child_that_ignores_sigterm_is_killed():
+    process = await spawn(python(FOREVER.format(IGNORES)))
+    await ready(process)
+    assert await ends(process) == Exit(signal="SIGKILL")
+
+
+async def test_a_stopped_child_is_ended():
+    process = await spawn(python(FOREVER.format("pass")))
+    await ready(process)
+    os.kill(process.pid, signal.SIGSTOP)
+    assert await ends(process, Ending(ask=0, terminate=5)) == Exit(signal="SIGTERM")
+
+
+async def test_a_grandchild_that_ignores_sigterm_is_killed():
+    grandchild = FOREVER.format(IGNORES)
+    process = await spawn(
+        python(
+            f"import subprocess, sys; subprocess.run([sys.executable, '-S', '-c', {grandchild!r}])"
+        )
+    )
+    await ready(process)
+    await ends(process)
+
+
+DAEMON = (
+    "import os, signal, sys, time\n"
+    "if os.fork(): sys.exit(0)\n"
+    "os.setsid()\n"
+    "if os.fork(): os._exit(0)\n"
+    f"{IGNORES}\n"
+    "print('ready', flush=True)\n"
+    "time.sleep(60)"
+)
+
+
+async def test_a_daemon_of_its_own_session_is_found_by_its_mark():
+    process = await spawn(python(DAEMON), ends_with_child=False)
+    await ready(process)
+    await process.wait()
+    left = await asyncio.to_thread(alive, process)
+    assert [one.session == process.pid for one in left] == [False]
+    await ends(process)
+
+
+async def test_many_children_are_all_ended():
+    script = (
+        "import os, time\n"
+        "for _ in range(10):\n"
+        "    if os.fork() == 0:\n"
+        "        if _ % 2: os.setsid()\n"
+        "        print('ready', flush=True); time.sleep(60); os._exit(0)\n"
+        "time.sleep(60)"
+    )
+    process = await spawn(python(script))
+    await ready(process, 10)
+    assert len(await asyncio.to_thread(alive, process)) == 11
+    await ends(process)
+
+
+async def test_a_tree_that_keeps_forking_is_ended():
+    script = (
+        "import os, time\n"
+        "print('ready', flush=True)\n"
+        "while True:\n"
+        "    if os.fork(): os._exit(0)\n"  # a chain: each process lives for a moment only
+        "    time.sleep(0.002)"
+    )
+    process = await spawn(python(script), ends_with_child=False)
+    await ready(process)
+    await ends(process)
+
+
+async def test_descendants_are_ended_after_the_child_left_by_itself():
+    process = await spawn(Command(argv=["sh", "-c", "sleep 60 & (setsid sleep 60 &) ; exit 3"]))
+    assert await process.wait() == Exit(code=3)
+    assert await ends(process) == Exit(code=3)
+
+
+async def test_the_child_is_a_zombie_until_its_end_so_that_its_id_is_kept():
+    process = await spawn(Command(argv=["true"]))
+    await process.wait()
+    assert (await asyncio.to_thread(running))[process.pid].is_dead
+    await process.end()
+    assert process.pid not in await asyncio.to_thread(running)
+
+
+async def test_an_ending_goes_on_when_its_caller_is_cancelled():
+    process = await spawn(python(FOREVER.format(IGNORES)))
+    await ready(process)
+    ending = asyncio.create_task(process.end(Ending(ask=0, terminate=0.2)))
+    await asyncio.sleep(0.05)
+    ending.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await ending
+    assert await process.wait() == Exit(signal="SIGKILL")
+    assert await process.end() == Exit(signal="SIGKILL")
+    assert process.has_ended
+
+
+async def test_ending_twice_at_once_is_ending_once():
+    process = await spawn(Command(argv=["sleep", "60"]))
+    first, second = await asyncio.gather(process.end(QUICK), process.end(QUICK))
+    assert first == second == Exit(signal="SIGTERM")
+
+
+def test_a_loop_that_closes_kills_the_child_it_was_ending():
+    async def leave() -> int:
+        process = await spawn(python(FOREVER.format(IGNORES)))
+        await ready(process)
+        ending = asyncio.create_task(process.end(Ending(ask=60)))
+        await asyncio.sleep(0)
+        assert not ending.done()
+        return process.pid
+
+    pid = asyncio.run(leave())
+    assert os.waitpid(pid, 0)[1] == signal.SIGKILL
+
+
+async def test_a_reused_process_id_is_not_signalled():
+    process = await spawn(Command(argv=["sleep", "60"]))
+    one = (await asyncio.to_thread(running))[process.pid]
+    stranger = Running(one.pid, one.parent, one.group, one.session, "1", is_dead=False)
+    assert not send(stranger, signal.SIGKILL)
+    assert await pids(Tree("", one.pid, "1")) == []
+    assert await pids(Tree("", one.pid, one.start)) == [one.pid]
+    await ends(process)
+
+
+async def test_nested_marks_all_lead_to_the_process():
+    outer = os.environ[MARK_VARIABLE]
+    process = await spawn(Command(argv=["sleep", "60"]))
+    assert await pids(Tree(outer)) == [process.pid]
+    assert await pids(Tree(process.tree.mark)) == [process.pid]
+    assert await pids(Tree(process.tree.mark[:-1])) == []
+    await ends(process)
+
+
+def test_a_program_name_with_parentheses_is_read(tmp_path: Path):
+    program = tmp_path / "a) S 1 (b"
+    program.symlink_to("/bin/sleep")
+    child = subprocess.Popen([program, "60"])
+    try:
+        assert running()[child.pid].parent == os.getpid()
+        assert start_of(child.pid)
+    finally:
+        child.kill()
+        child.wait()
+    assert start_of(child.pid) == ""
+
+
+async def test_polling_learns_of_an_exit_too():
+    child = subprocess.Popen(["/bin/sh", "-c", "sleep 0.1; exit 9"])  # noqa: ASYNC220
+    left: asyncio.Future[Exit] = asyncio.get_running_loop().create_future()
+    watch = ExitWatch(child.pid, left.set_result, polls=True)
+    assert peek(child.pid) is None
+    assert await left == Exit(code=9)
+    watch.stop()
+    reap(child.pid)
+    child.returncode = 9
+    assert peek(child.pid) == Exit()
+
+
+async def test_ps_and_proc_agree():
+    process = await spawn(Command(argv=["sleep", "60"]))
+    table = await asyncio.to_thread(table_of_ps, ["-ax"])
+    here = (await asyncio.to_thread(running))[process.pid]
+    assert (table[process.pid].parent, table[process.pid].group) == (here.parent, here.group)
+    assert table[process.pid].start
+    assert await asyncio.to_thread(marked_by_ps, {process.tree.mark}) == {process.pid}
+    await ends(process)
