@@ -1,0 +1,168 @@
+"""A history made fit for a request; what is stored stays as it is.
+
+Vendors refuse a whole request for one call without a result, one result without a call, one empty
+text or two equal ids, and a session that was killed, cancelled, compacted or taken over from
+another vendor has such things. ``repair`` is pure: the same history gives the same messages, and
+a longer history gives them with more at the end, so that prompt caches keep hitting.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+
+from quarterdeck.wire.conversation import (
+    ImagePart,
+    Message,
+    OpaquePart,
+    Part,
+    TextPart,
+    ThinkingPart,
+    ToolResultPart,
+    ToolUsePart,
+)
+
+__all__ = ["repair", "seal"]
+
+_NO_RESULT = "No result: the call was interrupted before it finished."
+_LOST_CALL = "Result of a tool call that is no longer part of this conversation:"
+_BAD_IN_NAME = re.compile(r"[^a-zA-Z0-9_-]")
+_LONGEST_ID = 64
+
+
+def seal(owner: str, signature: str) -> str:
+    """Mark a vendor's signature with the model that gave it; ``repair`` gives it back to that one.
+
+    Text and tool calls carry a signature but no vendor, and a foreign signature is an error.
+    """
+    return f"{owner}|{signature}"
+
+
+def repair(
+    messages: Sequence[Message], *, owner: str, has_strict_ids: bool = False
+) -> list[Message]:
+    """Give messages that every vendor accepts.
+
+    Afterwards: there is at least one message; roles alternate, beginning and ending with the
+    user; no message and no text is empty; every call has a unique id and exactly one result in
+    the next message, results first; thinking, opaque parts and signatures are ``owner``'s own,
+    signatures without their seal. ``has_strict_ids``: ids hold only letters, digits, ``_``, ``-``.
+    """
+    kept = (replace(message, parts=tuple(_own(message.parts, owner))) for message in messages)
+    merged = _alternate(message for message in kept if message.parts)
+    return list(_paired(merged, _Calls(has_strict_ids)))
+
+
+def _own(parts: Iterable[Part], owner: str) -> Iterable[Part]:
+    for part in parts:
+        match part:
+            case ThinkingPart() | OpaquePart():
+                if part.vendor == owner:
+                    yield part
+            case TextPart():
+                signature = _unseal(part.signature, owner)
+                if part.text.strip() or signature:
+                    yield replace(part, signature=signature)
+            case ToolUsePart():
+                yield replace(part, signature=_unseal(part.signature, owner))
+            case _:
+                yield part
+
+
+def _unseal(signature: str | None, owner: str) -> str | None:
+    if signature is None or not signature.startswith(f"{owner}|"):
+        return None
+    return signature[len(owner) + 1 :]
+
+
+def _alternate(messages: Iterable[Message]) -> list[Message]:
+    """Join neighbours of one role; begin and end with the user."""
+    joined: list[Message] = []
+    for message in messages:
+        if joined and joined[-1].role == message.role:
+            joined[-1] = replace(message, parts=joined[-1].parts + message.parts)
+        else:
+            joined.append(message)
+    if not joined or joined[0].role == "assistant":
+        joined.insert(0, _said("(The conversation goes on.)"))
+    if joined[-1].role == "assistant":
+        joined.append(_said("(Continue.)"))
+    return joined
+
+
+def _said(text: str) -> Message:
+    return Message(role="user", parts=(TextPart(text=text),))
+
+
+class _Calls:
+    """Gives every call an id that no other call of the conversation has."""
+
+    def __init__(self, has_strict_ids: bool) -> None:
+        self._has_strict_ids = has_strict_ids
+        self._taken: set[str] = set()
+
+    def rename(self, wanted: str) -> str:
+        base = wanted
+        if self._has_strict_ids:
+            base = _BAD_IN_NAME.sub("_", wanted)[:_LONGEST_ID]
+        base = base or "call"
+        name, count = base, 1
+        while name in self._taken:
+            count += 1
+            name = f"{base[: _LONGEST_ID - 8]}-{count}"
+        self._taken.add(name)
+        return name
+
+
+def _paired(messages: Sequence[Message], calls: _Calls) -> Iterable[Message]:
+    waiting: list[tuple[str, str]] = []
+    for message in messages:
+        if message.role == "user":
+            yield Message(role="user", parts=_answered(message.parts, waiting))
+            waiting = []
+            continue
+        # A user message always follows, so every call written here is answered there.
+        waiting = []
+        parts: list[Part] = []
+        for part in message.parts:
+            if isinstance(part, ToolUsePart):
+                new = calls.rename(part.id)
+                waiting.append((part.id, new))
+                part = replace(part, id=new, name=_name(part.name))
+            if not isinstance(part, ToolResultPart):
+                parts.append(part)
+        yield Message(role="assistant", parts=tuple(parts) or (TextPart(text="(No answer.)"),))
+
+
+def _answered(parts: Sequence[Part], waiting: Sequence[tuple[str, str]]) -> tuple[Part, ...]:
+    results = [part for part in parts if isinstance(part, ToolResultPart)]
+    paired: list[Part] = []
+    for old, new in waiting:
+        found = next((result for result in results if result.id == old), None)
+        if found is None:
+            text = (TextPart(text=_NO_RESULT),)
+            paired.append(ToolResultPart(id=new, content=text, is_error=True))
+            continue
+        results.remove(found)
+        paired.append(replace(found, id=new, content=_content(found)))
+    orphans = [part for result in results for part in _told(result)]
+    said = [part for part in parts if isinstance(part, TextPart | ImagePart)]
+    # Opaque parts, thinking and calls are the model's: none of a user's message.
+    return tuple(paired + orphans + said) or (TextPart(text="(Nothing was said.)"),)
+
+
+def _content(result: ToolResultPart) -> tuple[TextPart | ImagePart, ...]:
+    kept = tuple(
+        replace(part, signature=None) if isinstance(part, TextPart) else part
+        for part in result.content
+        if isinstance(part, ImagePart) or part.text.strip()
+    )
+    return kept or (TextPart(text="(No output.)"),)
+
+
+def _told(result: ToolResultPart) -> list[Part]:
+    return [TextPart(text=_LOST_CALL), *_content(result)]
+
+
+def _name(name: str) -> str:
+    return _BAD_IN_NAME.sub("_", name)[:_LONGEST_ID] or "unknown"

@@ -1,0 +1,127 @@
+"""The vendors that we know: data for ``choosing``."""
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+__all__ = ["VENDORS", "Vendor", "WireName"]
+
+WireName: TypeAlias = Literal["anthropic", "openai", "openai-chat", "google"]
+"""The form in which a server is asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vendor:
+    """Where a vendor is, which variables are its own, and what to ask when nothing is said."""
+
+    name: str
+    wire: WireName
+    base_url: str
+    key_names: tuple[str, ...] = ()
+    """Variables that may hold its key, the first one set counts."""
+    token_name: str | None = None
+    """A variable whose value goes into ``Authorization`` where keys go elsewhere."""
+    url_names: tuple[str, ...] = ()
+    needs_key: bool = True
+    default_model: str | None = None
+    """What is asked when the user has a key and says no more."""
+    is_probed: bool = False
+    """Whether a server on this machine may be looked for, unasked."""
+
+
+_ALL = (
+    Vendor(
+        name="anthropic",
+        wire="anthropic",
+        base_url="https://api.anthropic.com",
+        key_names=("ANTHROPIC_API_KEY",),
+        token_name="ANTHROPIC_AUTH_TOKEN",
+        url_names=("ANTHROPIC_BASE_URL",),
+        default_model="claude-opus-5-5",
+    ),
+    Vendor(
+        name="openai",
+        wire="openai",
+        base_url="https://api.openai.com/v1",
+        key_names=("OPENAI_API_KEY",),
+        url_names=("OPENAI_BASE_URL",),
+        default_model="gpt-6.1-sol",
+    ),
+    Vendor(
+        name="google",
+        wire="google",
+        base_url="https://generativelanguage.googleapis.com",
+        key_names=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        url_names=("GEMINI_BASE_URL", "GOOGLE_GEMINI_BASE_URL"),
+        default_model="gemini-3.8-flash",
+    ),
+    Vendor(
+        name="deepseek",
+        wire="openai-chat",
+        base_url="https://api.deepseek.com/v1",
+        key_names=("DEEPSEEK_API_KEY",),
+        url_names=("DEEPSEEK_BASE_URL",),
+        default_model="deepseek-v4-pro",
+    ),
+    Vendor(
+        name="openrouter",
+        wire="openai-chat",
+        base_url="https://openrouter.ai/api/v1",
+        key_names=("OPENROUTER_API_KEY",),
+        url_names=("OPENROUTER_BASE_URL",),
+        default_model="openrouter/auto",
+    ),
+    Vendor(
+        name="openai-chat",
+        wire="openai-chat",
+        base_url="https://api.openai.com/v1",
+        key_names=("OPENAI_API_KEY",),
+        url_names=("OPENAI_BASE_URL",),
+    ),
+    Vendor(
+        name="ollama",
+        wire="openai-chat",
+        base_url="http://127.0.0.1:11434",
+        key_names=("OLLAMA_API_KEY",),
+        url_names=("OLLAMA_BASE_URL", "OLLAMA_HOST"),
+        needs_key=False,
+        is_probed=True,
+    ),
+    Vendor(
+        name="llamacpp",
+        wire="openai-chat",
+        base_url="http://127.0.0.1:8080",
+        key_names=("LLAMACPP_API_KEY",),
+        url_names=("LLAMACPP_BASE_URL",),
+        needs_key=False,
+        is_probed=True,
+    ),
+    Vendor(
+        name="vllm",
+        wire="openai-chat",
+        base_url="http://127.0.0.1:8000",
+        key_names=("VLLM_API_KEY",),
+        url_names=("VLLM_BASE_URL",),
+        needs_key=False,
+        is_probed=True,
+    ),
+    Vendor(
+        name="lmstudio",
+        wire="openai-chat",
+        base_url="http://127.0.0.1:1234",
+        key_names=("LMSTUDIO_API_KEY",),
+        url_names=("LMSTUDIO_BASE_URL",),
+        needs_key=False,
+        is_probed=True,
+    ),
+    Vendor(
+        name="litellm",
+        wire="openai-chat",
+        base_url="http://127.0.0.1:4000",
+        key_names=("LITELLM_API_KEY",),
+        url_names=("LITELLM_BASE_URL",),
+        needs_key=False,
+    ),
+)
+
+VENDORS: dict[str, Vendor] = {vendor.name: vendor for vendor in _ALL}
+"""In the order in which they are looked through for a key."""
