@@ -180,7 +180,8 @@ class Indexer:
         growing = slots.get(slot)
         if growing is not None and message is not None and growing.message != message:
             self._close(session, slot)
-            growing = None
+            # Closing its last passage lets go of the session's slots.
+            slots, growing = self._growing.setdefault(session, {}), None
         if growing is None:
             growing = slots[slot] = _Growing(seq=seq, type=kind, message=message, text="")
         growing.text += text
