@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from quarterdeck.cli.root import COMMANDS
+from quarterdeck.cli.testing import FAKES
 
 HEAVY = {
     "anthropic",
@@ -86,5 +87,5 @@ def test_the_version_costs_little_more_than_the_interpreter(name: str):
 
 
 def test_every_command_can_be_imported_and_tells_the_same_line():
-    for name, later in COMMANDS.items():
-        assert later.load().get_short_help_str(200) == later.help, name
+    for name, later in {**COMMANDS, **FAKES}.items():
+        assert later.load().get_short_help_str(200).startswith(later.help.rstrip(".")), name

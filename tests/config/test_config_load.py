@@ -13,6 +13,7 @@ from quarterdeck.config.schema import Settings
 from quarterdeck.config.shape import settings, spell
 from quarterdeck.config.workspace import find_workspace
 from quarterdeck.models import model
+from quarterdeck.policy import modes
 
 
 @pytest.fixture
@@ -181,8 +182,10 @@ def test_no_setting_takes_the_name_of_another_variable_of_ours():
     assert not environment.OTHERS & set(environment.variables())
 
 
-def test_efforts_are_those_of_the_models():
+def test_words_are_those_of_the_rooms_that_act_on_them():
     assert get_args(schema.Effort) == get_args(model.Effort)
+    assert get_args(schema.PermissionMode) == modes.MODES
+    assert Settings().mode == modes.DEFAULT_MODE
 
 
 def test_patterns_of_the_schema_name_settings_that_exist():

@@ -11,6 +11,10 @@ __all__ = ["COMMANDS", "root"]
 COMMANDS = {
     "doctor": Later("quarterdeck.cli.doctor:doctor", "Tell what is installed and what is missing."),
     "config": Later("quarterdeck.cli.config:config", "Show and check the settings."),
+    "journal": Later(
+        "quarterdeck.cli.journal:journal",
+        "Look after the log of every session.",
+    ),
     "testing": Later(
         "quarterdeck.cli.testing:testing", "Run the fakes that tests use.", hidden=True
     ),

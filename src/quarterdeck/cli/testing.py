@@ -4,12 +4,31 @@ import click
 
 from .lazy import Later, LazyGroup
 
-__all__ = ["FAKES", "testing"]
+__all__ = ["FAKES", "acp_agent", "testing"]
 
-FAKES: dict[str, Later] = {}
-"""One line for each fake."""
+FAKES = {
+    "acp-agent": Later(
+        "quarterdeck.cli.testing:acp_agent", "Run an ACP agent whose prompts are commands."
+    ),
+    "model-server": Later(
+        "quarterdeck.testing.model_server_cli:model_server_command",
+        "Serve a scripted model on loopback, in every vendor's form.",
+    ),
+}
 
 
 @click.group(cls=LazyGroup, later=FAKES)
 def testing() -> None:
     """Run the fakes that tests use."""
+
+
+@click.command(
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def acp_agent(arguments: tuple[str, ...]) -> None:
+    """Run an ACP agent whose prompts are commands."""
+    from quarterdeck.testing.acp_agent.program import main
+
+    main(arguments)

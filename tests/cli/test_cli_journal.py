@@ -1,0 +1,119 @@
+import asyncio
+import json
+import os
+import select
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from quarterdeck.journal import Journal
+from quarterdeck.wire.content import TextContent
+from quarterdeck.wire.events import MessageChunk
+from quarterdeck.wire.ids import MessageId, SessionId
+
+SCRIPT = Path(sys.executable).parent / "quarterdeck"
+
+
+@pytest.fixture
+def log(environ: dict[str, str]) -> Path:
+    """The user's own log, with two sessions."""
+    path = Path(environ["HOME"]) / ".local/state/quarterdeck/journal.db"
+
+    async def fill() -> None:
+        async with Journal.open(path) as journal:
+            for number, text in enumerate(("the quick fox", "the lazy dog", "an owl")):
+                event = MessageChunk(
+                    content=TextContent(text=text), message=MessageId(f"msg_{number}")
+                )
+                await journal.append(SessionId(f"ses_{number % 2}"), event)
+
+    asyncio.run(fill())
+    return path
+
+
+def test_a_healthy_log_passes(run, log: Path):
+    done = run("journal", "check")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"3 events in {log}\nAll is well.\n"
+    told = json.loads(run("journal", "check", "--json").stdout)
+    assert (told["healthy"], told["events"]) == (True, 3)
+
+
+def test_events_are_exported_as_lines(run, log: Path):
+    lines = [json.loads(line) for line in run("journal", "export").stdout.splitlines()]
+    assert [line["seq"] for line in lines] == [1, 2, 3]
+    assert len(run("journal", "export", "--session", "ses_0").stdout.splitlines()) == 2
+    assert len(run("journal", "export", "--after", "2").stdout.splitlines()) == 1
+
+
+def test_text_is_found(run, log: Path):
+    done = run("journal", "search", "lazy", "dog")
+    assert done.returncode == 0
+    assert "lazy dog" in done.stdout
+    hits = json.loads(run("journal", "search", "--json", "owl").stdout)["hits"]
+    assert [hit["session"] for hit in hits] == ["ses_0"]
+    assert run("journal", "search", "nowhere").stdout == ""
+
+
+def test_a_log_is_salvaged_into_a_new_one(run, log: Path, work: Path):
+    target = work / "saved.db"
+    done = run("journal", "salvage", str(target))
+    assert done.stdout.startswith("3 events of 2 sessions")
+    assert run("journal", "--file", str(target), "check").returncode == 0
+    again = run("journal", "salvage", str(target))
+    assert again.returncode == 1
+    assert "Traceback" not in again.stderr
+
+
+@pytest.mark.parametrize("command", [["check"], ["export"], ["search", "x"], ["salvage", "new"]])
+def test_a_log_that_is_not_there_or_no_log_is_told(run, work: Path, command: list[str]):
+    done = run("journal", *command)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("quarterdeck: ")
+    assert "journal.db" in done.stderr
+    (work / "text").write_text("no log" * 1000)
+    done = run("journal", "--file", "text", *command)
+    assert "Traceback" not in done.stderr
+    if command[0] != "salvage":
+        assert done.returncode == 1
+
+
+def test_an_export_that_nobody_reads_is_quiet(log: Path, environ: dict[str, str]):
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        done = subprocess.run(
+            [SCRIPT, "journal", "export"], stdout=write, stderr=subprocess.PIPE, env=environ
+        )
+    finally:
+        os.close(write)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_the_fakes_run_as_commands(environ: dict[str, str]):
+    process = subprocess.Popen(
+        [SCRIPT, "testing", "acp-agent"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environ,
+    )
+    with process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        question = {"jsonrpc": "2.0", "id": 1, "method": "initialize"}
+        question["params"] = {"protocolVersion": 1, "clientCapabilities": {}}
+        process.stdin.write(json.dumps(question).encode() + b"\n")
+        process.stdin.flush()
+        assert select.select([process.stdout], [], [], 15)[0]
+        assert json.loads(process.stdout.readline())["result"]["protocolVersion"] == 1
+        process.stdin.close()
+        process.wait(10)
+
+
+def test_the_fakes_have_help(run):
+    assert "acp-agent" in run("testing", "--help").stdout
+    assert run("testing", "acp-agent", "--help").returncode == 0
+    assert run("testing", "model-server", "--help").returncode == 0
