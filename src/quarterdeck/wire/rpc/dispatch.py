@@ -36,7 +36,7 @@ from quarterdeck.wire.rpc.frames import (
 from quarterdeck.wire.rpc.handler import RequestContext
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Iterator
 
     from quarterdeck.wire.rpc.handler import Counters, Handler, Limits, Observers
     from quarterdeck.wire.rpc.outbox import Outbox
@@ -132,46 +132,66 @@ class Dispatcher:
             log.warning("%s did not obey its cancellation and is left behind", task.get_name())
 
     async def _handle(self, block: bytes) -> None:
-        accept = self._accept
-        observe = self._observers.saw if self._observers else None
         is_clean = is_utf8(block)
         lines = block.split(b"\n")
         for start in range(0, len(lines), _STRIDE):
-            for line in lines[start : start + _STRIDE]:
-                if not line:
-                    continue
-                if observe is not None:
-                    observe("in", line)
-                step = accept(line) if is_clean or is_utf8(line) else self._reject_text()
-                if step is not None:
-                    await step
+            part = iter(lines[start : start + _STRIDE])
+            if self._observers or not is_clean:
+                part = self._screen(part)
+            while (step := self._advance(part)) is not None:
+                await step
             if monotonic() - self._turn_began > _TURN_SECONDS:
                 await asyncio.sleep(0)
                 self._turn_began = monotonic()
 
-    def _accept(self, line: bytes) -> Awaitable[None] | None:
-        """Handle one frame; what it returns is awaited before the next one."""
-        try:
-            frame = decode_frame(line)
-        except MALFORMED as error:
-            return self._reject(line, error)
-        method = frame.method
-        if method is None:
+    def _screen(self, lines: Iterator[bytes]) -> Iterator[bytes]:
+        """Show each line to the observers and take out those that are no text."""
+        for line in lines:
+            if line:
+                self._observers.saw("in", line)
+                if is_utf8(line):
+                    yield line
+                else:
+                    self._reject_text()
+
+    def _advance(self, lines: Iterator[bytes]) -> Awaitable[None] | None:
+        """Handle frames until one has to be awaited, and return that; None when all are done.
+
+        This is the hot path: one call for many frames, nothing else for a plain notification.
+        """
+        on_notification = self._on_notification
+        for line in lines:
+            try:
+                frame = decode_frame(line)
+            except MALFORMED as error:
+                step = self._reject(line, error)
+            else:
+                method = frame.method
+                if method is None or frame.id is not UNSET or method == CANCEL_REQUEST:
+                    step = self._accept(frame)
+                else:
+                    try:
+                        params = frame.params
+                        given = params if len(params) > 4 else _given(params)
+                        step = on_notification(method, given)
+                    except (Exception, asyncio.CancelledError) as error:
+                        # Nothing was awaited, so a cancellation that comes out is not ours.
+                        self._notification_failed(method, error)
+                        continue
+                    if step is not None:
+                        step = self._finish_notification(method, step)
+            if step is not None:
+                return step
+        return None
+
+    def _accept(self, frame: Frame) -> Awaitable[None] | None:
+        """Handle what is no plain notification."""
+        if frame.method is None:
             return self._accept_response(frame)
-        params = frame.params
-        given = None if len(params) < 5 and (not params or params == _NULL) else params
         if frame.id is not UNSET:
-            return self._start_request(frame.id, method, given)
-        if method == CANCEL_REQUEST:
-            self._cancel_request(given)
-            return None
-        try:
-            waiting = self._on_notification(method, given)
-        except (Exception, asyncio.CancelledError) as error:
-            # Nothing was awaited, so a cancellation that comes out of it is not ours.
-            self._notification_failed(method, error)
-            return None
-        return None if waiting is None else self._finish_notification(method, waiting)
+            return self._start_request(frame.id, frame.method, _given(frame.params))
+        self._cancel_request(frame.params)
+        return None
 
     async def _finish_notification(self, method: str, waiting: Awaitable[None]) -> None:
         try:
@@ -229,9 +249,9 @@ class Dispatcher:
             self._outbox.put(line)
             await self._outbox.room()
 
-    def _cancel_request(self, params: Raw | None) -> None:
+    def _cancel_request(self, params: Raw) -> None:
         try:
-            id = _decode_cancel(params or b"")
+            id = _decode_cancel(params)
         except MALFORMED:
             self._counters.malformed += 1
             return
@@ -255,7 +275,7 @@ class Dispatcher:
             return None
         mended = mend_surrogates(line)
         if mended is not None:
-            return self._accept(mended)
+            return self._advance(iter((mended,)))
         self._counters.malformed += 1
         try:
             id, is_response = identify(line)
@@ -283,6 +303,11 @@ class Dispatcher:
         self._counters.malformed += 1
         self._answer_error(None, INVALID_REQUEST, problem)
         raise Broken(problem)
+
+
+def _given(params: Raw) -> Raw | None:
+    """Return None for params that are absent or null."""
+    return params if params and params != _NULL else None
 
 
 def _error_answer(id: RequestId, method: str, error: Exception) -> bytes:

@@ -7,7 +7,6 @@ import logging
 import os
 import socket
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from quarterdeck.wire.errors import Broken, Busy
@@ -15,6 +14,7 @@ from quarterdeck.wire.rpc.pipes import TransportStream
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
+    from pathlib import Path
 
     from quarterdeck.wire.rpc.stream import ByteStream
 
@@ -52,6 +52,8 @@ async def serve_unix(
         Busy: another process listens there.
         Broken: the operating system refuses the path.
     """
+    from pathlib import Path  # late: an agent on a pipe starts without it
+
     place = Path(path)
     listener, inode = await asyncio.to_thread(_bind, place)
     tasks: set[asyncio.Task[None]] = set()
