@@ -70,7 +70,8 @@ class Question:
     @property
     def wants_title(self) -> bool:
         """Whether this is an agent's side request for a title or topic."""
-        return not self.tools and _TITLE.search(self.system) is not None
+        # Such requests have short system texts; searching long ones costs more than the reply.
+        return not self.tools and _TITLE.search(self.system, 0, 4000) is not None
 
     @property
     def cwd(self) -> str | None:

@@ -100,6 +100,7 @@ def _read_message(message: dict[str, Any], history: History) -> None:
     kinds = [block.get("type") for block in blocks]
     if message.get("role") == "assistant":
         history.add_answer(calls="tool_use" in kinds)
+    if message.get("role") != "user":  # Claude Code has system messages in between
         return
     for block in blocks:
         if block.get("type") == "tool_result":

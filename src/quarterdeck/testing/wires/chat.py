@@ -9,7 +9,7 @@ from quarterdeck.models.script.beats import Say, Think, ToolPiece, ToolStart
 from quarterdeck.models.script.question import History, Question
 from quarterdeck.models.script.tools import OfferedTool
 from quarterdeck.testing.wires.openai import CREATED, error_body
-from quarterdeck.testing.wires.wire import Voice, Wire, event, objects, table, text_of
+from quarterdeck.testing.wires.wire import Voice, Wire, event, media_type, objects, table, text_of
 from quarterdeck.wire.conversation import Part, TextPart, ThinkingPart, ToolUsePart
 from quarterdeck.wire.usage import TokenUsage
 
@@ -103,9 +103,12 @@ def _read_message(message: dict[str, Any], history: History) -> None:
             history.add_answer(calls=bool(message.get("tool_calls")))
         case "tool":
             history.add_result(str(message.get("tool_call_id")), text_of(content))
-        case _:
-            images = ["image" for b in objects(content) if b.get("type") == "image_url"]
+        case "user":
+            blocks = [b for b in objects(content) if b.get("type") == "image_url"]
+            images = [media_type(table(b.get("image_url")).get("url")) for b in blocks]
             history.add_prompt([text_of(content)], images)
+        case _:
+            pass
 
 
 def _usage(usage: TokenUsage) -> dict[str, Any]:

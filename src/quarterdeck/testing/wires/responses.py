@@ -11,7 +11,7 @@ from quarterdeck.models.script.question import History, Question
 from quarterdeck.models.script.told import SIGNATURE
 from quarterdeck.models.script.tools import OfferedTool
 from quarterdeck.testing.wires.openai import CREATED, error_body
-from quarterdeck.testing.wires.wire import Voice, Wire, event, objects, table, text_of
+from quarterdeck.testing.wires.wire import Voice, Wire, event, media_type, objects, table, text_of
 from quarterdeck.wire.conversation import Part, TextPart, ThinkingPart, ToolUsePart
 from quarterdeck.wire.usage import TokenUsage
 
@@ -109,7 +109,8 @@ def _read_item(item: dict[str, Any], history: History) -> None:
         history.add_answer(calls=False)
     elif kind == "message" and item.get("role") == "user":
         content = item.get("content")
-        images = ["image" for b in objects(content) if b.get("type") == "input_image"]
+        blocks = [b for b in objects(content) if b.get("type") == "input_image"]
+        images = [media_type(b.get("image_url")) for b in blocks]
         history.add_prompt([text_of(content)], images)
 
 

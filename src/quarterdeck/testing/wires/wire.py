@@ -12,7 +12,7 @@ from quarterdeck.models.script.question import Question
 from quarterdeck.wire.conversation import Part
 from quarterdeck.wire.usage import TokenUsage
 
-__all__ = ["Voice", "Wire", "event", "objects", "table", "text_of"]
+__all__ = ["Voice", "Wire", "event", "media_type", "objects", "table", "text_of"]
 
 
 class Voice(Protocol):
@@ -83,6 +83,11 @@ def objects(value: object) -> Iterable[dict[str, Any]]:
 def table(value: object) -> dict[str, Any]:
     """An object as it is; of anything else, an empty one."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def media_type(url: object) -> str:
+    """The media type that a ``data:`` address names; of any other, plainly an image."""
+    return url[5:].partition(";")[0] if isinstance(url, str) and url[:5] == "data:" else "image"
 
 
 def text_of(content: object) -> str:
