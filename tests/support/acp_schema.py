@@ -8,12 +8,11 @@ from typing import Any
 import jsonschema
 import pytest
 
-__all__ = ["SCHEMA_IS_THERE", "FrameJudge", "definition_of", "judge", "needs_schema"]
+__all__ = ["FrameJudge", "definition_of", "definitions", "judge", "needs_schema"]
 
 FOLDER = Path(__file__).parents[2] / "build/node/node_modules/@agentclientprotocol/sdk/schema/v1"
-SCHEMA_IS_THERE = FOLDER.is_dir()
 needs_schema = pytest.mark.skipif(
-    not SCHEMA_IS_THERE, reason="the official schema is not installed; run: make build/node/.done"
+    not FOLDER.is_dir(), reason="the official schema is not installed; run: make build/node/.done"
 )
 
 
@@ -53,48 +52,48 @@ def judge(name: str, value: Any, *, unstable: bool = False) -> str | None:
 
 
 class FrameJudge:
-    """An observer of a peer that judges each frame which we send, and remembers what we answer."""
+    """An observer of a peer that keeps its frames and then judges those which we sent."""
 
     def __init__(self, *, unstable: bool = False) -> None:
         self.unstable = unstable
-        self.faults: list[str] = []
-        self.sent: list[str] = []
-        """The methods of all frames we sent, in order; an answer as ``= method``."""
-        self._asked: dict[Any, str] = {}
+        self.frames: list[tuple[str, dict[str, Any]]] = []
+        """Direction and message of each frame, in order."""
 
     def __call__(self, direction: str, frame: bytes) -> None:
-        message = json.loads(frame)
-        if direction == "in":
-            if "method" in message and "id" in message:
-                self._asked[message["id"]] = message["method"]
-            return
-        if message.get("jsonrpc") != "2.0":
-            self.faults.append(f"no version: {frame[:200]!r}")
-        if "method" in message:
-            self._judge_question(message)
-        else:
-            self._judge_answer(message)
+        self.frames.append((direction, json.loads(frame)))
 
-    def _judge_question(self, message: dict[str, Any]) -> None:
-        method = message["method"]
-        self.sent.append(method)
-        ending = "Request" if "id" in message else "Notification"
-        name = definition_of(method, ending, unstable=self.unstable)
-        if name is None:
-            self.faults.append(f"no such method: {method!r}")
-            return
-        self._note(name, message.get("params", {}))
+    def sent(self) -> list[tuple[str, str, Any]]:
+        """Return method, ending of the definition, and content of every frame that we sent."""
+        asked = {m["id"]: m["method"] for way, m in self.frames if way == "in" and is_request(m)}
+        found: list[tuple[str, str, Any]] = []
+        for way, message in self.frames:
+            if way != "out":
+                continue
+            assert message["jsonrpc"] == "2.0"
+            if is_request(message):
+                found.append((message["method"], "Request", message.get("params", {})))
+            elif "method" in message:
+                found.append((message["method"], "Notification", message.get("params", {})))
+            elif "error" in message:
+                found.append((asked.get(message["id"], ""), "Error", message["error"]))
+            else:
+                found.append((asked[message["id"]], "Response", message["result"]))
+        return found
 
-    def _judge_answer(self, message: dict[str, Any]) -> None:
-        method = self._asked.get(message["id"], "")
-        self.sent.append(f"= {method}")
-        if "error" in message:
-            self._note("Error", message["error"])
-            return
-        name = definition_of(method, "Response", unstable=self.unstable)
-        self._note(name or "ExtResponse", message["result"])
+    def faults(self) -> list[str]:
+        """Return what the schema finds wrong in the frames that we sent; extensions are free."""
+        found: list[str] = []
+        for method, ending, value in self.sent():
+            if method.startswith("_"):
+                continue
+            name = definition_of(method, ending, unstable=self.unstable)
+            if ending == "Error":
+                name = "Error"
+            fault = judge(name, value, unstable=self.unstable) if name else "no such method"
+            if fault:
+                found.append(f"{method} {ending}: {fault}")
+        return found
 
-    def _note(self, name: str, value: Any) -> None:
-        fault = judge(name, value, unstable=self.unstable)
-        if fault:
-            self.faults.append(fault)
+
+def is_request(message: dict[str, Any]) -> bool:
+    return "method" in message and "id" in message
