@@ -70,7 +70,7 @@ def decode_update(raw: bytes | Raw | None) -> SessionNotification:
     """
     try:
         return decode(SessionNotification, raw)
-    except ValidationError:
+    except ValidationError:  # a new kind of update, or one that cannot be mended
         envelope = decode(_Envelope, raw)
     return SessionNotification(
         session_id=envelope.session_id,
