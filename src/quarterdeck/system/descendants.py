@@ -75,7 +75,7 @@ def find(trees: Iterable[Tree], table: dict[int, Running] | None = None) -> list
     """
     table = running() if table is None else table
     trees = list(trees)
-    marks = _marked({tree.mark for tree in trees}, table)
+    marks = _marked(trees, table)
     leaders = {tree.pid for tree in trees if tree.pid and not _is_reused(tree, table)}
     members = {
         one.pid
@@ -162,14 +162,21 @@ def _status(pid: int) -> Running | None:
     )
 
 
-def _marked(marks: set[str], table: dict[int, Running]) -> set[int]:
+def _marked(trees: list[Tree], table: dict[int, Running]) -> set[int]:
     """The processes whose environment holds one of the marks."""
+    marks = {tree.mark for tree in trees if tree.mark}
+    if not marks:
+        return set()
     if sys.platform != "linux":
         return marked_by_ps(marks)
-    wanted = {mark.encode() for mark in marks if mark}
-    if not wanted:
-        return set()
-    return {pid for pid, one in table.items() if not one.is_dead and _carries(pid, wanted)}
+    wanted = {mark.encode() for mark in marks}
+    # Nothing is older than its tree: most processes need not be looked at.
+    oldest = min(int(tree.start or 0) for tree in trees)
+    return {
+        pid
+        for pid, one in table.items()
+        if not one.is_dead and int(one.start) >= oldest and _carries(pid, wanted)
+    }
 
 
 def _carries(pid: int, wanted: set[bytes]) -> bool:
@@ -197,13 +204,10 @@ def table_of_ps(which: list[str]) -> dict[int, Running]:
 
 def marked_by_ps(marks: set[str]) -> set[int]:
     """Ps appends the environment to the command; it shows that of our own processes only."""
-    wanted = {mark for mark in marks if mark}
-    if not wanted:
-        return set()
     found: set[int] = set()
     for line in _ps(["axeww", "-o", "pid=,command="]):
         _, variable, value = line.partition(f" {MARK_VARIABLE}=")
-        if variable and not wanted.isdisjoint(value.partition(" ")[0].split(":")):
+        if variable and not marks.isdisjoint(value.partition(" ")[0].split(":")):
             found.add(int(line.split(None, 1)[0]))
     return found
 

@@ -105,4 +105,4 @@ def without_cut_start(data: bytes) -> bytes:
     for index, byte in enumerate(data[:4]):
         if byte & 0b1100_0000 != 0b1000_0000:
             return data[index:]
-    return data
+    return data if len(data) > 3 else b""
