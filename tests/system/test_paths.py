@@ -1,5 +1,5 @@
 """No spelling of a path, and no swap during a call, leads out of the roots."""
-# ruff: noqa: PTH102, PTH104, PTH116, PTH120, PTH211
+# ruff: noqa: PTH123, PTH102, PTH104, PTH116, PTH120, PTH211
 
 import asyncio
 import os
@@ -129,6 +129,21 @@ def test_names_that_are_no_utf8_work(root: Path):
 def test_roots_have_to_be_absolute(bad: list[str]):
     with pytest.raises(ValueError, match=r"Root"):
         Roots(bad)
+
+
+def test_a_place_is_not_left_by_what_happens_after_it_was_found(root: Path):
+    (root / "dir").mkdir()
+    (root / "dir" / "secret").write_text("inside")
+    roots = Roots([root])
+    with roots.place("dir/secret") as place:
+        (root / "dir").rename(root / "moved")
+        (root / "dir").symlink_to("../outside")
+        with open(place.open(os.O_RDONLY)) as file:
+            assert file.read() == "inside"
+        (root / "moved" / "secret").unlink()
+        (root / "moved" / "secret").symlink_to("../../outside/secret")
+        with pytest.raises(OSError, match=r"symbolic links"):
+            place.open(os.O_RDONLY)
 
 
 def test_no_descriptor_is_left_open(root: Path):
