@@ -194,10 +194,10 @@ LOCALES = (
 @pytest.mark.parametrize("locale", LOCALES)
 def test_a_locale_without_utf_8_is_no_error(run, environ: dict[str, str], locale):
     config_file(environ, "permissions.deny = ['Grüße – 世界']\n")
-    for arguments in ([], ["--help"], ["config", "show"], ["config", "reference"]):
-        done = run(*arguments, **locale)
-        assert (done.returncode, done.stderr) == (0, "")
-    assert "Gr" in run("config", "show", **locale).stdout
+    assert run(**locale).returncode == 0
+    done = run("config", "show", **locale)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert 'permissions.deny[] = "Gr' in done.stdout
 
 
 def test_a_path_that_is_no_text_can_be_shown(run):

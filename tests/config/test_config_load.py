@@ -12,8 +12,6 @@ from quarterdeck.config.places import Places
 from quarterdeck.config.schema import Settings
 from quarterdeck.config.shape import settings, spell
 from quarterdeck.config.workspace import find_workspace
-from quarterdeck.models import model
-from quarterdeck.policy import modes
 
 
 @pytest.fixture
@@ -183,7 +181,11 @@ def test_no_setting_takes_the_name_of_another_variable_of_ours():
 
 
 def test_words_are_those_of_the_rooms_that_act_on_them():
+    from quarterdeck.models import model, vendors
+    from quarterdeck.policy import modes
+
     assert get_args(schema.Effort) == get_args(model.Effort)
+    assert get_args(schema.VendorWire) == get_args(vendors.WireName)
     assert get_args(schema.PermissionMode) == modes.MODES
     assert Settings().mode == modes.DEFAULT_MODE
 
