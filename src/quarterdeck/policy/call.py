@@ -1,0 +1,84 @@
+"""A call as the policy sees it: what is to be decided, and nothing else.
+
+Whoever makes a call resolves symbolic links beforehand; nothing here touches a disk. ``doubts``
+holds what could not be read with certainty. A call with a doubt is asked about, unless a rule
+covers its whole tool (``bash``, ``edit``, ``*``).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal, TypeAlias
+
+from quarterdeck.wire.toolcalls import ToolKind
+
+from .paths import absolute
+
+__all__ = ["Access", "Call", "McpTool", "PathUse", "path_use"]
+
+Access: TypeAlias = Literal["read", "write"]
+
+
+def _no_links() -> Mapping[str, str]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathUse:
+    """A path that a call works on; absolute and without ``..``."""
+
+    path: str
+    """As the caller gave it, made absolute."""
+    resolved: str
+    """Where it leads after symbolic links; equal to ``path`` when there are none."""
+    access: Access
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpTool:
+    """A tool of an MCP server."""
+
+    server: str
+    tool: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A tool call that needs a decision."""
+
+    tool: str
+    """The tool's name as its agent knows it."""
+    kind: ToolKind = "other"
+    command: str | None = None
+    """The command line, where a shell will read it."""
+    cwd: str = "/"
+    """Where the command runs and relative paths begin; absolute."""
+    paths: tuple[PathUse, ...] = ()
+    urls: tuple[str, ...] = ()
+    mcp: McpTool | None = None
+    roots: tuple[str, ...] = ()
+    """The workspace: absolute directories. The first is the project's root."""
+    home: str = ""
+    """What ``~`` stands for; empty: unknown."""
+    project: str | None = None
+    """The project's identity; grants for a project hold for an equal one only."""
+    session: str | None = None
+    agent: str | None = None
+    doubts: tuple[str, ...] = ()
+    """What could not be read with certainty."""
+    links: Mapping[str, str] = field(default_factory=_no_links, compare=False)
+    """Real paths of those that ``mentioned_paths`` named, where they differ."""
+
+    @property
+    def project_root(self) -> str:
+        """The directory that relative path rules begin at."""
+        return self.roots[0] if self.roots else self.cwd
+
+
+def path_use(
+    path: str, access: Access, *, cwd: str, home: str = "", resolved: str | None = None
+) -> PathUse:
+    """Make a ``PathUse`` from a path as a tool gives it: relative to ``cwd``, or with ``~/``."""
+    given = absolute(path, cwd=cwd, home=home)
+    real = given if resolved is None else absolute(resolved, cwd=cwd)
+    return PathUse(path=given, resolved=real, access=access)

@@ -1,0 +1,329 @@
+"""The decision about a call: allow it, deny it, or ask a person.
+
+``decide`` is a pure function. It takes the call apart and decides each part:
+
+1. a deny rule that holds for it, from any scope, denies;
+2. what the mode denies is denied;
+3. an ask rule that holds, or a deny rule that may hold, asks;
+4. an allow rule that covers it, or the mode, allows;
+5. everything else asks.
+
+The call gets the strictest answer of its parts. Scopes choose which of several rules of the same
+effect is named as the one that decided: the most specific.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from quarterdeck.wire.permissions import Decider
+
+from .call import Call
+from .grammar import print_rule
+from .grants import Grant, applicable
+from .matching import Fit, covers, touches
+from .modes import NO_SANDBOX, Deed, Mode, Sandbox, answer_of
+from .parts import Hidden, Part, Run, Unclear, parts_of
+from .rules import SCOPES, Rule, Scope, Source
+from .trust import trusted_rules
+
+__all__ = [
+    "Allow",
+    "Ask",
+    "By",
+    "Decision",
+    "Deny",
+    "Explanation",
+    "Step",
+    "decide",
+    "decider_of",
+    "examine",
+    "explain",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class By:
+    """What decided."""
+
+    kind: Literal["rule", "mode", "doubt"]
+    text: str
+    """The rule's text, the mode's name, or the doubt."""
+    scope: Scope | None = None
+    source: Source | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allow:
+    """The call may run; ``by`` names each rule or mode that a part of it needed."""
+
+    by: tuple[By, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deny:
+    """The call may not run; ``reason`` is for the model and the person."""
+
+    reason: str
+    by: By
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """A person decides; ``reason`` says why nothing else did."""
+
+    reason: str
+    by: tuple[By, ...]
+    standing: bool = True
+    """A standing permission could answer it next time: no ask rule and no doubt is behind it."""
+
+
+Decision: TypeAlias = Allow | Deny | Ask
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One rule or mode held against one part."""
+
+    part: str
+    by: By
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """A decision, and everything that was considered for it."""
+
+    decision: Decision
+    steps: tuple[Step, ...]
+
+
+def decide(
+    call: Call,
+    mode: Mode,
+    rules: Iterable[Rule] = (),
+    grants: Iterable[Grant] = (),
+    *,
+    sandbox: Sandbox = NO_SANDBOX,
+    trusted: bool = True,
+    now: int = 0,
+) -> Decision:
+    """Decide about a call. Pure; never raises; in doubt it asks.
+
+    ``now`` is in microseconds since the epoch and ends grants. In a workspace that is not
+    ``trusted``, rules from its files do nothing.
+    """
+    return _Judge(call, mode, rules, grants, sandbox, trusted, now).decide()
+
+
+def explain(
+    call: Call,
+    mode: Mode,
+    rules: Iterable[Rule] = (),
+    grants: Iterable[Grant] = (),
+    *,
+    sandbox: Sandbox = NO_SANDBOX,
+    trusted: bool = True,
+    now: int = 0,
+) -> Explanation:
+    """Decide like ``decide`` and tell which rules were held against which part."""
+    judge = _Judge(call, mode, rules, grants, sandbox, trusted, now)
+    judge.steps = []
+    decision = judge.decide()
+    return Explanation(decision=decision, steps=tuple(judge.steps))
+
+
+def examine(
+    call: Call,
+    mode: Mode,
+    rules: Iterable[Rule] = (),
+    grants: Iterable[Grant] = (),
+    *,
+    sandbox: Sandbox = NO_SANDBOX,
+    trusted: bool = True,
+    now: int = 0,
+) -> tuple[Decision, tuple[Part, ...]]:
+    """Decide like ``decide``, and return the parts that nothing decided."""
+    judge = _Judge(call, mode, rules, grants, sandbox, trusted, now)
+    decision = judge.decide()
+    return decision, tuple(judge.undecided)
+
+
+def decider_of(decision: Allow | Deny) -> Decider:
+    """Return the decision's maker in the words of the log."""
+    by = decision.by[0] if isinstance(decision, Allow) else decision.by
+    return Decider(kind="rule" if by.kind == "rule" else "mode", name=by.text)
+
+
+@dataclass(slots=True)
+class _Findings:
+    """What the parts of a call came to."""
+
+    denied: list[Deny] = field(default_factory=list[Deny])
+    asked: list[Ask] = field(default_factory=list[Ask])
+    allowed: dict[By, None] = field(default_factory=dict["By", None])
+
+
+class _Judge:
+    """One decision in the making."""
+
+    def __init__(
+        self,
+        call: Call,
+        mode: Mode,
+        rules: Iterable[Rule],
+        grants: Iterable[Grant],
+        sandbox: Sandbox,
+        trusted: bool,
+        now: int,
+    ) -> None:
+        self.call = call
+        self.mode: Mode = mode
+        self.sandbox = sandbox
+        self.steps: list[Step] | None = None
+        given = applicable(
+            grants, project=call.project, session=call.session, now=now, trusted=trusted
+        )
+        ordered = sorted((*trusted_rules(rules, trusted), *given), key=_specificity)
+        self.denying = [rule for rule in ordered if rule.effect == "deny"]
+        self.asking = [rule for rule in ordered if rule.effect == "ask"]
+        self.allowing = [rule for rule in ordered if rule.effect == "allow"]
+        self.found = _Findings()
+        self.undecided: list[Part] = []
+
+    def decide(self) -> Decision:
+        for part in parts_of(self.call):
+            self._part(part)
+        found = self.found
+        if found.denied:
+            return found.denied[0]
+        if found.asked:
+            reasons = dict.fromkeys(ask.reason for ask in found.asked)
+            by = dict.fromkeys(by for ask in found.asked for by in ask.by)
+            return Ask(
+                reason="; ".join(reasons),
+                by=tuple(by),
+                standing=all(ask.standing for ask in found.asked),
+            )
+        return Allow(by=tuple(found.allowed))
+
+    def _part(self, part: Part) -> None:
+        restricted = self._restricted(part)
+        if not isinstance(part, Hidden):
+            self._permit(part, restricted)
+
+    def _restricted(self, part: Part) -> bool:
+        """Hold deny and ask rules against a part; True when one held."""
+        held = False
+        for rule in self.denying:
+            fit = touches(rule.pattern, part, self.call)
+            self._note(part, rule, fit)
+            if fit == "yes":
+                reason = f"{part.label!r} is denied by the rule {print_rule(rule)!r}"
+                self.found.denied.append(Deny(reason=reason, by=_by(rule)))
+                return True
+            if fit == "maybe":
+                held = True
+                reason = f"{part.label!r} may be what {print_rule(rule)!r} denies"
+                self.found.asked.append(Ask(reason=reason, by=(_by(rule),), standing=False))
+        for rule in self.asking:
+            fit = touches(rule.pattern, part, self.call)
+            self._note(part, rule, fit)
+            if fit != "no":
+                held = True
+                reason = f"the rule {print_rule(rule)!r} asks about {part.label!r}"
+                self.found.asked.append(Ask(reason=reason, by=(_by(rule),), standing=False))
+                break
+        return held
+
+    def _permit(self, part: Part, restricted: bool) -> None:
+        if isinstance(part, Run) and self._looked_through(part, restricted):
+            return
+        answer = answer_of(self.mode, part.deed, self.sandbox)
+        by_mode = By(kind="mode", text=self.mode)
+        if answer == "deny":
+            reason = f"the mode {self.mode!r} does not allow {part.label!r}"
+            self.found.denied.append(Deny(reason=reason, by=by_mode))
+        elif restricted:
+            return
+        elif (rule := self._allowing(part, insist=answer == "insist")) is not None:
+            self.found.allowed[_by(rule)] = None
+        elif answer == "allow":
+            self.found.allowed[by_mode] = None
+        else:
+            self._ask(part)
+        self._note_mode(part, by_mode, answer)
+
+    def _looked_through(self, run: Run, restricted: bool) -> bool:
+        """Decide a wrapper by what it runs; False when it is decided by itself."""
+        wrapping = run.command.wrapping
+        if not run.inner or wrapping not in ("transparent", "also"):
+            return False
+        if wrapping == "also":
+            for inner in run.inner:
+                self._permit(inner, restricted)
+            return False
+        answer = answer_of(self.mode, run.deed, self.sandbox)
+        if answer in ("allow", "ask") and self._allowing(run, insist=False) is not None:
+            return False
+        # Variables before a wrapper reach what it runs.
+        if run.command.assignments:
+            return False
+        for inner in run.inner:
+            self._permit(inner, restricted)
+        return True
+
+    def _allowing(self, part: Part, *, insist: bool) -> Rule | None:
+        for rule in self.allowing:
+            if insist and rule.scope != "call":
+                continue
+            fits = covers(rule.pattern, part, self.call)
+            self._note(part, rule, "yes" if fits else "no")
+            if fits:
+                return rule
+        return None
+
+    def _ask(self, part: Part) -> None:
+        self.undecided.append(part)
+        reason = _reason(part, self.mode, self.sandbox)
+        doubt = isinstance(part, Unclear)
+        by = By(kind="doubt", text=part.reason) if doubt else By(kind="mode", text=self.mode)
+        self.found.asked.append(Ask(reason=reason, by=(by,), standing=not doubt))
+
+    def _note(self, part: Part, rule: Rule, fit: Fit) -> None:
+        if self.steps is not None:
+            outcome = {"yes": "holds", "maybe": "may hold", "no": "does not hold"}[fit]
+            self.steps.append(Step(part=part.label, by=_by(rule), outcome=outcome))
+
+    def _note_mode(self, part: Part, by: By, answer: str) -> None:
+        if self.steps is not None:
+            text = f"{answer} ({part.deed})"
+            self.steps.append(Step(part=part.label, by=by, outcome=text))
+
+
+def _specificity(rule: Rule) -> int:
+    return SCOPES.index(rule.scope)
+
+
+def _by(rule: Rule) -> By:
+    return By(kind="rule", text=print_rule(rule), scope=rule.scope, source=rule.source)
+
+
+_REASONS: dict[Deed, str] = {
+    "read outside": "it reads outside the workspace",
+    "run reading outside": "it reads outside the workspace",
+    "write outside": "it writes outside the workspace",
+    "run write outside": "it writes outside the workspace",
+    "write protected": "it changes files that decide which programs run",
+    "run outside": "it runs outside the workspace, or it is not certain where",
+    "fetch inner": "the address is not a public one",
+}
+
+
+def _reason(part: Part, mode: Mode, sandbox: Sandbox) -> str:
+    if isinstance(part, Unclear):
+        return part.reason
+    if mode == "full-auto" and not sandbox.in_force and part.deed in ("run", "run write"):
+        return f"no sandbox is in force here, so {part.label!r} could change anything"
+    why = _REASONS.get(part.deed, "no rule covers it")
+    return f"{part.label!r}: {why}"

@@ -1,0 +1,231 @@
+"""Calls of agents that we did not write, read as well as they can be.
+
+Agents name the same tools differently and describe them more or less fully. What is known about
+a tool is in one table; a field that is not in it is a doubt, and so is a tool that is described
+by its title alone. A doubt is asked about, and deny rules see all that was found.
+"""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from quarterdeck.wire.toolcalls import ToolKind
+
+from .call import Access, Call, McpTool, PathUse, path_use
+from .shell.parse import MAX_LENGTH
+
+__all__ = ["Surroundings", "call_from_tool"]
+
+_COMMAND_FIELDS = ("command", "cmd")
+_CWD_FIELDS = ("cwd", "workdir", "directory", "dir_path")
+_PATH_FIELDS = (
+    *("file_path", "filePath", "filepath", "absolute_path", "path", "dir_path", "notebook_path"),
+    *("target_file", "relative_path"),
+)
+_PATHS_FIELDS = ("paths", "file_paths")
+_URL_FIELDS = ("url",)
+_SILENT_FIELDS = frozenset(
+    (
+        *("description", "timeout", "title", "explanation", "justification", "reason"),
+        *("content", "contents", "old_string", "new_string", "oldString", "newString"),
+        *("replace_all", "replaceAll", "expected_replacements", "instruction", "edits", "diff"),
+        *("new_source", "cell_id", "cell_type", "edit_mode", "offset", "limit", "line"),
+        *("start_line", "end_line", "pages", "pattern", "glob", "include", "exclude", "type"),
+        *("output_mode", "head_limit", "multiline", "-i", "-n", "-A", "-B", "-C", "query"),
+        *("case_sensitive", "respect_git_ignore", "prompt", "format", "ignore", "recursive"),
+        *("timeout_ms", "max_output_tokens", "yield_time_ms", "parsed_cmd", "commandActions"),
+        *("call_id", "callId", "run_in_background", "is_background", "background", "limitLines"),
+    )
+)
+"""Fields that say nothing about where a call reaches."""
+
+
+_TOOLS: dict[str, ToolKind] = {
+    "bash": "execute",
+    "shell": "execute",
+    "local_shell": "execute",
+    "exec_command": "execute",
+    "run_shell_command": "execute",
+    "run_terminal_cmd": "execute",
+    "execute": "execute",
+    "read": "read",
+    "read_file": "read",
+    "view": "read",
+    "read_many_files": "read",
+    "list_directory": "read",
+    "ls": "read",
+    "list": "read",
+    "glob": "search",
+    "grep": "search",
+    "grep_search": "search",
+    "search_file_content": "search",
+    "edit": "edit",
+    "multiedit": "edit",
+    "write": "edit",
+    "write_file": "edit",
+    "replace": "edit",
+    "notebookedit": "edit",
+    "delete": "delete",
+    "move": "move",
+    "webfetch": "fetch",
+    "web_fetch": "fetch",
+    "fetch": "fetch",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """Where a call comes from: what all calls of a session share."""
+
+    cwd: str
+    roots: tuple[str, ...] = ()
+    home: str = ""
+    project: str | None = None
+    session: str | None = None
+    agent: str | None = None
+
+
+@dataclass(slots=True)
+class _Findings:
+    command: str | None = None
+    cwd: str | None = None
+    paths: list[str] = field(default_factory=list[str])
+    urls: list[str] = field(default_factory=list[str])
+    doubts: list[str] = field(default_factory=list[str])
+
+
+def call_from_tool(
+    name: str | None,
+    kind: ToolKind,
+    raw_input: Any,
+    locations: Sequence[str] = (),
+    *,
+    title: str = "",
+    around: Surroundings,
+) -> Call:
+    """Make a call from what an agent says about it. Never raises.
+
+    ``locations`` are the paths that it announces; ``title`` is used when it says nothing else,
+    and is never certain.
+    """
+    mcp = _mcp_tool(name)
+    known = _TOOLS.get((name or "").lower())
+    found = _Findings()
+    if known is not None and kind not in (known, "other") and not _kin(known, kind):
+        found.doubts.append(f"the agent calls {name!r} a tool of the kind {kind!r}")
+    kind = known or kind
+    call = Call(
+        tool=name or title or kind,
+        kind=kind,
+        cwd=around.cwd,
+        roots=around.roots,
+        home=around.home,
+        project=around.project,
+        session=around.session,
+        agent=around.agent,
+        mcp=mcp,
+    )
+    if mcp is not None:
+        return call
+    _read_input(raw_input, kind, found)
+    _complete(kind, found, locations, title)
+    if kind == "other":
+        return _bare(call, found)
+    return _filled(call, found, locations)
+
+
+def _kin(one: ToolKind, other: ToolKind) -> bool:
+    return {one, other} <= {"read", "search"} or {one, other} <= {"edit", "delete", "move"}
+
+
+def _mcp_tool(name: str | None) -> McpTool | None:
+    prefix, _, rest = (name or "").partition("__")
+    server, separator, tool = rest.partition("__")
+    if prefix != "mcp" or not (separator and server and tool):
+        return None
+    return McpTool(server=server, tool=tool)
+
+
+def _read_input(raw_input: Any, kind: ToolKind, found: _Findings) -> None:
+    if not isinstance(raw_input, Mapping):
+        return
+    for key, value in cast("Mapping[Any, Any]", raw_input).items():
+        if value is not None:
+            _read_field(str(key), value, kind, found)
+
+
+def _read_field(key: str, value: Any, kind: ToolKind, found: _Findings) -> None:
+    if key in _COMMAND_FIELDS and kind == "execute":
+        _read_command(value, found)
+    elif key in _CWD_FIELDS and kind == "execute" and isinstance(value, str):
+        found.cwd = value
+    elif key in _PATH_FIELDS and isinstance(value, str):
+        found.paths.append(value)
+    elif key in _PATHS_FIELDS and _is_texts(value):
+        found.paths.extend(value)
+    elif key == "changes" and isinstance(value, Mapping):
+        found.paths.extend(str(path) for path in cast("Mapping[Any, Any]", value))
+    elif key in _URL_FIELDS and isinstance(value, str):
+        found.urls.append(value)
+    elif key not in _SILENT_FIELDS:
+        found.doubts.append(f"the meaning of {key!r} in its input is not known")
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(item, str) for item in cast("list[Any]", value)
+    )
+
+
+def _read_command(value: Any, found: _Findings) -> None:
+    if isinstance(value, str):
+        found.command = value
+    elif _is_texts(value) and value:
+        # A list is an argument vector: no shell splits it, so each word is quoted.
+        found.command = shlex.join(cast("list[str]", value))
+    else:
+        found.doubts.append("its command is not text")
+
+
+def _complete(kind: ToolKind, found: _Findings, locations: Sequence[str], title: str) -> None:
+    """Add what the agent left out of the input, with a doubt."""
+    if kind == "execute" and found.command is None:
+        found.command = title.strip().strip("`")[: MAX_LENGTH + 1]
+        found.doubts.append("the agent gives the command as a title only")
+    if kind in ("read", "edit", "delete", "move") and not (found.paths or locations):
+        found.doubts.append("the agent does not say which files")
+    if kind == "fetch" and not found.urls:
+        found.doubts.append("the agent does not say which address")
+
+
+def _bare(call: Call, found: _Findings) -> Call:
+    """Return a call of a tool that we know by its name only; what it reaches is unknown."""
+    paths = tuple(_use(path, "write", call) for path in found.paths)
+    if not paths and not found.urls:
+        return call
+    return replace(call, paths=paths, urls=tuple(found.urls), doubts=("its effect is not known",))
+
+
+def _filled(call: Call, found: _Findings, locations: Sequence[str]) -> Call:
+    cwd = path_use(found.cwd, "read", cwd=call.cwd).path if found.cwd else call.cwd
+    access: Access = "write" if call.kind in ("edit", "delete", "move") else "read"
+    named = list(found.paths)
+    if call.kind == "search" and not named:
+        named.append(cwd)
+    if call.kind in ("read", "search", "edit", "delete", "move"):
+        named.extend(locations)
+    call = replace(call, cwd=cwd)
+    uses = dict.fromkeys(_use(path, access, call) for path in named)
+    doubts = tuple(dict.fromkeys(found.doubts))
+    return replace(
+        call,
+        command=found.command if call.kind == "execute" else None,
+        paths=tuple(uses),
+        urls=tuple(found.urls),
+        doubts=doubts,
+    )
+
+
+def _use(path: str, access: Access, call: Call) -> PathUse:
+    return path_use(path, access, cwd=call.cwd, home=call.home)

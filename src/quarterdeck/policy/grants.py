@@ -1,0 +1,140 @@
+"""Grants: standing answers that a person gave, with where and for how long they hold.
+
+A grant is a value. Storing it is the caller's; ``grants_to_json`` and ``grants_from_json`` give
+the stored form, which has a version.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+import msgspec
+
+from quarterdeck.wire.errors import NewerVersion
+from quarterdeck.wire.values import Value
+
+from .errors import GrantsError, RuleError
+from .grammar import parse_pattern
+from .rules import Effect, Rule, Scope, Source
+
+__all__ = [
+    "GRANTS_VERSION",
+    "Grant",
+    "applicable",
+    "grants_from_json",
+    "grants_to_json",
+    "spend",
+]
+
+GRANTS_VERSION = 1
+
+
+class Grant(Value, frozen=True, kw_only=True):
+    """A standing answer."""
+
+    id: str
+    pattern: str
+    """The rule's pattern as text, such as ``bash(git log:*)``."""
+    effect: Effect = "allow"
+    scope: Scope
+    """``session`` needs ``session`` set, ``project`` needs ``project``."""
+    project: str | None = None
+    session: str | None = None
+    created: int
+    """Microseconds since the epoch."""
+    by: str
+    """Who gave it."""
+    request: str | None = None
+    """The permission request that it answered."""
+    reason: str | None = None
+    expires: int | None = None
+    """Microseconds since the epoch; None: it does not expire."""
+    uses: int | None = None
+    """How many more calls it may decide; None: any number."""
+    kept_in: Literal["user", "project"] = "user"
+    """Where it is stored: with the person's data, or in a file of the project."""
+
+
+class _Stored(Value, frozen=True, kw_only=True):
+    version: int
+    grants: tuple[Grant, ...] = ()
+
+
+class _Version(msgspec.Struct):
+    version: int
+
+
+def applicable(
+    grants: Iterable[Grant],
+    *,
+    project: str | None,
+    session: str | None,
+    now: int = 0,
+    trusted: bool = True,
+) -> Iterator[Rule]:
+    """Yield the rules of those grants that hold here and now.
+
+    A grant for a project or session holds for that one only. One whose pattern cannot be read
+    holds for nothing if it allows, and for everything if it denies or asks.
+    """
+    for grant in grants:
+        if not _holds(grant, project, session, now):
+            continue
+        if grant.kept_in == "project" and not trusted:
+            continue
+        try:
+            pattern = parse_pattern(grant.pattern)
+        except RuleError:
+            if grant.effect == "allow":
+                continue
+            pattern = parse_pattern("*")
+        source = Source(origin="grant", where=grant.id)
+        yield Rule(effect=grant.effect, pattern=pattern, scope=grant.scope, source=source)
+
+
+def _holds(grant: Grant, project: str | None, session: str | None, now: int) -> bool:
+    if grant.expires is not None and now >= grant.expires:
+        return False
+    if grant.uses is not None and grant.uses <= 0:
+        return False
+    # What names a project or a session never holds elsewhere, whatever its scope says.
+    if grant.project is not None and grant.project != project:
+        return False
+    if grant.session is not None and grant.session != session:
+        return False
+    needed = {"call": grant.session, "session": grant.session, "project": grant.project}
+    return needed.get(grant.scope, "") is not None
+
+
+def spend(grant: Grant) -> Grant:
+    """Return the grant after it decided a call."""
+    if grant.uses is None:
+        return grant
+    return msgspec.structs.replace(grant, uses=max(0, grant.uses - 1))
+
+
+def grants_to_json(grants: Iterable[Grant]) -> bytes:
+    """Return the stored form of grants."""
+    stored = _Stored(version=GRANTS_VERSION, grants=tuple(grants))
+    return msgspec.json.format(msgspec.json.encode(stored), indent=2)
+
+
+def grants_from_json(data: bytes) -> tuple[Grant, ...]:
+    """Read grants from their stored form.
+
+    Raises:
+        NewerVersion: a later version of this program wrote them.
+        GrantsError: it is no stored form of grants, or a pattern in it cannot be read.
+    """
+    try:
+        version = msgspec.json.decode(data, type=_Version).version
+        if version > GRANTS_VERSION:
+            raise NewerVersion("the file of grants", version, GRANTS_VERSION)
+        stored = msgspec.json.decode(data, type=_Stored)
+    except msgspec.MsgspecError as error:
+        raise GrantsError(f"cannot read the stored grants: {error}") from None
+    for grant in stored.grants:
+        try:
+            parse_pattern(grant.pattern)
+        except RuleError as error:
+            raise GrantsError(f"grant {grant.id!r}: {error}; correct or remove it") from None
+    return stored.grants

@@ -1,0 +1,356 @@
+"""Patterns held against the parts of a call.
+
+``covers`` is for allow rules and takes a pattern at its narrowest; ``touches`` is for deny and ask
+rules and takes it at its broadest, with ``maybe`` where only running the call would tell.
+"""
+
+import unicodedata
+from collections.abc import Iterable
+from typing import Literal, TypeAlias
+
+from .call import Call, PathUse
+from .domains import parse_host, parse_target
+from .parts import Fetch, Hidden, McpUse, Part, Run, Touch, Unclear, Use
+from .paths import absolute, fixed_part, is_below, is_protected, matches, matches_broadly
+from .rules import (
+    AnyCall,
+    FetchPattern,
+    McpPattern,
+    NamedTool,
+    PathPattern,
+    Pattern,
+    ShellPattern,
+)
+from .shell.hazards import runs_programs
+from .shell.line import Command
+
+__all__ = ["Fit", "covers", "touches"]
+
+Fit: TypeAlias = Literal["no", "maybe", "yes"]
+
+_FETCHERS = frozenset(("curl", "wget", "http", "https", "xh", "aria2c", "lynx", "w3m", "httpie"))
+
+
+# Allow
+
+
+def covers(pattern: Pattern, part: Part, call: Call) -> bool:
+    """Say whether an allow rule with this pattern gives leave for the part."""
+    match pattern:
+        case AnyCall():
+            return not (isinstance(part, Fetch) and part.deed == "fetch inner")
+        case ShellPattern():
+            return _shell_covers(pattern, part)
+        case PathPattern():
+            return _path_covers(pattern, part, call)
+        case FetchPattern(host=None):
+            wide = isinstance(part, Unclear) and part.family == "fetch"
+            searching = isinstance(part, Use) and call.kind == "fetch"
+            return wide or searching or (isinstance(part, Fetch) and part.deed == "fetch")
+        case FetchPattern(host=host):
+            return isinstance(part, Fetch) and host is not None and host.matches(part.target)
+        case McpPattern():
+            return isinstance(part, McpUse) and _mcp_fits(pattern, part)
+        case NamedTool(name=name):
+            return isinstance(part, Use) and part.name == name
+
+
+def _shell_covers(pattern: ShellPattern, part: Part) -> bool:
+    if not pattern.words:
+        by_shell = isinstance(part, Touch) and part.by_shell
+        unclear = isinstance(part, Unclear) and part.family == "bash"
+        return isinstance(part, Run) or by_shell or unclear
+    return isinstance(part, Run) and _words_cover(pattern, part.command)
+
+
+def _words_cover(pattern: ShellPattern, command: Command) -> bool:
+    words = (*command.assignments, *command.words)
+    count = len(pattern.words)
+    if len(words) < count or (len(words) > count and not pattern.open_ended):
+        return False
+    # An assignment stands for itself: its value is known to be plain text.
+    if any(word.exact != want for word, want in zip(words, pattern.words, strict=False)):
+        return False
+    named = count - len(command.assignments)
+    if named < 1:
+        return False
+    if len(words) == count and not pattern.open_ended:
+        return True
+    return _names_what_runs(command, named) and runs_programs(command, named) is None
+
+
+def _names_what_runs(command: Command, named: int) -> bool:
+    """Say whether the first words of a wrapper say what it runs, so that more may follow."""
+    if command.wrapping in ("none", "also"):
+        return True
+    if named <= command.inner_at:
+        return False
+    return not (command.words[command.inner_at].exact or "-").startswith("-")
+
+
+def _path_covers(pattern: PathPattern, part: Part, call: Call) -> bool:
+    if isinstance(part, Unclear):
+        wanted = "read" if pattern.access == "read" else "edit"
+        return pattern.glob is None and part.family == wanted
+    if isinstance(part, Touch):
+        return _use_covered(pattern, part.use, call)
+    if isinstance(part, Run) and part.deed == "run reading outside":
+        outside = [use for use in part.reads if not _inside(use, call)]
+        return all(_use_covered(pattern, use, call) for use in outside)
+    return False
+
+
+def _inside(use: PathUse, call: Call) -> bool:
+    return is_below(use.path, call.roots) and is_below(use.resolved, call.roots)
+
+
+def _use_covered(pattern: PathPattern, use: PathUse, call: Call) -> bool:
+    if use.access == "write" and pattern.access == "read":
+        return False
+    glob = pattern.glob
+    if use.access == "write" and not is_protected(glob or ""):
+        # A wide pattern is not meant for what decides which programs run.
+        root = call.project_root
+        for path in (use.path, use.resolved):
+            if is_protected(path.removeprefix(root)):
+                return False
+    if glob is None:
+        return True
+    root, home = call.project_root, call.home
+    return all(matches(glob, path, root=root, home=home) for path in (use.path, use.resolved))
+
+
+def _mcp_fits(pattern: McpPattern, part: McpUse) -> bool:
+    return pattern.server in (None, part.server) and pattern.tool in (None, part.tool)
+
+
+# Deny and ask
+
+
+def touches(pattern: Pattern, part: Part, call: Call) -> Fit:
+    """Say whether a deny or ask rule with this pattern holds for the part."""
+    match pattern:
+        case AnyCall():
+            return "yes"
+        case ShellPattern():
+            return _shell_touches(pattern, part)
+        case PathPattern():
+            return _path_touches(pattern, part, call)
+        case FetchPattern():
+            return _fetch_touches(pattern, part, call)
+        case McpPattern():
+            same = isinstance(part, McpUse) and _mcp_fits_broadly(pattern, part)
+            return "yes" if same else "no"
+        case NamedTool(name=name):
+            return "yes" if _folded(name) == _folded(call.tool) else "no"
+
+
+def _shell_touches(pattern: ShellPattern, part: Part) -> Fit:
+    if not pattern.words:
+        by_shell = isinstance(part, Touch) and part.by_shell
+        unclear = isinstance(part, Unclear) and part.family == "bash"
+        return "yes" if isinstance(part, Run | Hidden) or by_shell or unclear else "no"
+    if isinstance(part, Run):
+        return _worst(_command_fits(pattern.words, command) for command in _chain(part.command))
+    if isinstance(part, Hidden):
+        known = any(
+            _command_fits(pattern.words, command) == "yes"
+            for top in part.commands
+            for command in _chain(top)
+        )
+        return "yes" if known or _tokens_fit(pattern.words, part.tokens) else "no"
+    if isinstance(part, Unclear) and part.family == "bash":
+        return "maybe" if part.unread else "no"
+    return "no"
+
+
+def _chain(command: Command) -> Iterable[Command]:
+    yield command
+    for inner in command.inner:
+        yield from _chain(inner)
+
+
+def _worst(fits: Iterable[Fit]) -> Fit:
+    worst: Fit = "no"
+    for fit in fits:
+        if fit == "yes":
+            return "yes"
+        if fit == "maybe":
+            worst = "maybe"
+    return worst
+
+
+def _folded(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).casefold()
+
+
+def _program(text: str) -> str:
+    return _folded(text.rsplit("/", 1)[-1])
+
+
+def _command_fits(wanted: tuple[str, ...], command: Command) -> Fit:
+    first = next((index for index, word in enumerate(wanted) if "=" not in word), 0)
+    for assignment in wanted[:first]:
+        if not any(assignment == word.value for word in command.assignments):
+            return "no"
+    value = command.words[0].value
+    if value is None or command.words[0].glob:
+        return "maybe"
+    if _program(value) != _program(wanted[first]):
+        return "no"
+    rest = command.words[1:]
+    if _in_order(wanted[first + 1 :], [word.value for word in rest]):
+        return "yes"
+    return "maybe" if any(word.value is None or word.glob for word in rest) else "no"
+
+
+def _tokens_fit(wanted: tuple[str, ...], tokens: tuple[str, ...]) -> bool:
+    name = _program(wanted[0])
+    for index, token in enumerate(tokens):
+        if _program(token) == name and _in_order(wanted[1:], list(tokens[index + 1 :])):
+            return True
+    return False
+
+
+def _in_order(wanted: tuple[str, ...], words: list[str | None]) -> bool:
+    """Say whether all wanted words are there: options anywhere, the others in their order."""
+    at = 0
+    for want in wanted:
+        if want.startswith("-") and len(want) > 1:
+            if not _has_option(want, words):
+                return False
+            continue
+        while at < len(words) and words[at] != want:
+            at += 1
+        if at == len(words):
+            return False
+        at += 1
+    return True
+
+
+def _has_option(want: str, words: list[str | None]) -> bool:
+    if want.startswith("--"):
+        name = want.partition("=")[0]
+        for word in words:
+            given = (word or "").partition("=")[0]
+            # Programs take an unambiguous beginning for the whole option.
+            if given == name or (len(given) > 2 and given[:2] == "--" and name.startswith(given)):
+                return True
+        return False
+    letters = {sign for word in words if _is_cluster(word) for sign in word or ""}
+    return want in words or all(sign in letters for sign in want[1:])
+
+
+def _is_cluster(word: str | None) -> bool:
+    return word is not None and word.startswith("-") and not word.startswith("--")
+
+
+def _path_touches(pattern: PathPattern, part: Part, call: Call) -> Fit:
+    if isinstance(part, Touch):
+        if pattern.access == "write" and part.use.access == "read":
+            return "no"
+        return _use_touched(pattern, part.use, call, whole=part.whole)
+    if isinstance(part, Run):
+        outer = _run_touched(pattern, part, call)
+        return _worst((outer, *(_path_touches(pattern, inner, call) for inner in part.inner)))
+    if isinstance(part, Unclear):
+        meant = part.family == "edit" or (part.family == "read" and pattern.access == "read")
+        return ("yes" if pattern.glob is None else "maybe") if meant else "no"
+    return "no"
+
+
+def _use_touched(pattern: PathPattern, use: PathUse, call: Call, *, whole: bool) -> Fit:
+    if pattern.glob is None:
+        return "yes"
+    root, home = call.project_root, call.home
+    for path in (use.path, use.resolved):
+        if matches_broadly(pattern.glob, path, root=root, home=home):
+            return "yes"
+    if whole:
+        fixed = fixed_part(pattern.glob, root=root, home=home)
+        if is_below(fixed, (use.path, use.resolved)):
+            return "maybe"
+    return "no"
+
+
+def _run_touched(pattern: PathPattern, run: Run, call: Call) -> Fit:
+    reading = run.reading
+    if reading is not None:
+        if pattern.access == "write":
+            return "no"
+        whole = reading.recursive
+        return _worst(_use_touched(pattern, use, call, whole=whole) for use in run.reads)
+    if pattern.glob is None:
+        return "no"
+    named = _named_paths(run, call)
+    return _worst(_use_touched(pattern, use, call, whole=True) for use in named)
+
+
+def _named_paths(run: Run, call: Call) -> Iterable[PathUse]:
+    """Yield every path that a command's words may name."""
+    for word in run.command.words[1:]:
+        value = word.value
+        if not value or len(value) > 4096:
+            continue
+        # "--file=x", "-fx" and "if=x" name x as well.
+        texts = {value, value.partition("=")[2]}
+        if value.startswith("-"):
+            texts.update((value[2:], ""))
+            texts.discard(value)
+        for text in texts - {""}:
+            for cwd in run.cwds or (call.cwd,):
+                path = absolute(text, cwd=cwd, home=call.home)
+                yield PathUse(path=path, resolved=call.links.get(path, path), access="write")
+
+
+def _fetch_touches(pattern: FetchPattern, part: Part, call: Call) -> Fit:
+    if isinstance(part, Fetch):
+        meant = pattern.host is None or pattern.host.matches_broadly(part.target)
+        return "yes" if meant else "no"
+    if isinstance(part, Use):
+        return "yes" if call.kind == "fetch" and pattern.host is None else "no"
+    if isinstance(part, Unclear):
+        if part.family != "fetch":
+            return "no"
+        return "yes" if pattern.host is None else "maybe"
+    if isinstance(part, Run):
+        return _worst(_command_fetches(pattern, each) for each in _chain(part.command))
+    if isinstance(part, Hidden):
+        return _worst(
+            _command_fetches(pattern, each) for top in part.commands for each in _chain(top)
+        )
+    return "no"
+
+
+def _command_fetches(pattern: FetchPattern, command: Command) -> Fit:
+    fetcher = command.name in _FETCHERS
+    if pattern.host is None:
+        return "yes" if fetcher or any("://" in word.raw for word in command.words) else "no"
+    for word in command.words[1:]:
+        text = word.value or word.raw
+        if not (fetcher or "://" in text):
+            continue
+        host = _host_in(text)
+        if host is not None and _same_host(pattern, host):
+            return "yes"
+    unknown = fetcher and any(word.value is None for word in command.words)
+    return "maybe" if unknown else "no"
+
+
+def _host_in(text: str) -> str | None:
+    _, _, rest = text.rpartition("://")
+    authority = rest.split("/", 1)[0].split("?", 1)[0].split("#", 1)[0].rpartition("@")[2]
+    name = authority if authority.startswith("[") else authority.partition(":")[0]
+    return parse_host(name)
+
+
+def _same_host(pattern: FetchPattern, host: str) -> bool:
+    target = parse_target(f"http://{'[' + host + ']' if ':' in host else host}/")
+    return not isinstance(target, str) and bool(
+        pattern.host and pattern.host.matches_broadly(target)
+    )
+
+
+def _mcp_fits_broadly(pattern: McpPattern, part: McpUse) -> bool:
+    server = pattern.server is None or _folded(pattern.server) == _folded(part.server)
+    return server and (pattern.tool is None or _folded(pattern.tool) == _folded(part.tool))

@@ -1,0 +1,102 @@
+"""Rules: what a person allows, wants to be asked about, or forbids.
+
+A rule is an effect and a pattern. ``grammar`` reads and prints them, ``matching`` holds them
+against a call.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from .call import Access
+from .domains import HostPattern
+
+__all__ = [
+    "SCOPES",
+    "AnyCall",
+    "Effect",
+    "FetchPattern",
+    "McpPattern",
+    "NamedTool",
+    "Origin",
+    "PathPattern",
+    "Pattern",
+    "Rule",
+    "Scope",
+    "ShellPattern",
+    "Source",
+]
+
+Effect: TypeAlias = Literal["allow", "ask", "deny"]
+Scope: TypeAlias = Literal["call", "session", "project", "user"]
+SCOPES: tuple[Scope, ...] = ("call", "session", "project", "user")
+"""From the most specific to the least."""
+Origin: TypeAlias = Literal["flag", "user file", "project file", "grant", "built-in"]
+"""Where a rule was written. Only ``project file`` comes with a repository."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnyCall:
+    """``*``: every call."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShellPattern:
+    """``bash``, ``bash(git status)``, ``bash(git log:*)``: commands of a shell.
+
+    Without words every command line. An allow rule means exactly these words, and with
+    ``open_ended`` also more after them; a deny or ask rule is always open ended.
+    """
+
+    words: tuple[str, ...] = ()
+    open_ended: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathPattern:
+    """``read(…)`` and ``edit(…)``: files, by a pattern as in ``paths``; None is every file."""
+
+    access: Access
+    glob: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchPattern:
+    """``fetch(…)``: what is got from the network; without a host all of it."""
+
+    host: HostPattern | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpPattern:
+    """``mcp(server:tool)``: a tool of an MCP server, all of its tools, or all servers."""
+
+    server: str | None = None
+    tool: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedTool:
+    """``tool(TodoWrite)``: a tool of any other sort, by the name its agent gives it."""
+
+    name: str
+
+
+Pattern: TypeAlias = AnyCall | ShellPattern | PathPattern | FetchPattern | McpPattern | NamedTool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where a rule came from: a file's name, a flag, a grant's id."""
+
+    origin: Origin = "user file"
+    where: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """An effect on all that a pattern means, within a scope."""
+
+    effect: Effect
+    pattern: Pattern
+    scope: Scope = "user"
+    source: Source = field(default=Source(), compare=False)

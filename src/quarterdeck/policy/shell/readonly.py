@@ -1,0 +1,348 @@
+"""Which commands change nothing, and which files they read.
+
+``vet`` answers only for what it knows whole: the command, every option, every operand. Anything
+else is None, and that means the command is not known to be harmless.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .line import Command
+from .readonly_table import COMMANDS, GIT, VERSIONED, Spec
+from .variables import is_harmless_name
+from .words import Word
+
+__all__ = ["Reading", "vet"]
+
+_FIND_TESTS_VALUED = frozenset(
+    (
+        *("-name", "-iname", "-path", "-ipath", "-wholename", "-type", "-maxdepth", "-mindepth"),
+        *("-size", "-mtime", "-mmin", "-atime", "-amin", "-ctime", "-cmin", "-perm", "-user"),
+        *("-group", "-regex", "-iregex", "-regextype", "-printf", "-links", "-inum"),
+    )
+)
+_FIND_TESTS = frozenset(
+    (
+        *("-not", "!", "-a", "-and", "-o", "-or", "(", ")", ",", "-print", "-print0", "-prune"),
+        *("-empty", "-xdev", "-mount", "-depth", "-ls", "-quit", "-readable", "-writable"),
+        *("-executable", "-true", "-false", "-daystart"),
+    )
+)
+_SED_PRINT = re.compile(r"(?:(?:\d+|\$)(?:,(?:\d+|\$|\+\d+))?[pq]\s*;?\s*)+")
+_SED_SUBSTITUTE = re.compile(
+    r"s([/|#,:@])(?:\\.|(?!\1)[^\\\n])*\1(?:\\.|(?!\1)[^\\\n])*\1[gIip0-9]*", re.DOTALL
+)
+_SED_ADDRESS = re.compile(r"(?:/(?:\\.|[^/\\\n])*/|\d+|\$)(?:,(?:\d+|\$))?[pd]")
+_AWK_PRINT = re.compile(r"\{\s*print(?:\s+\$(?:\d+|NF)(?:\s*,\s*\$(?:\d+|NF))*)?\s*;?\s*\}")
+_SET_FLAGS = re.compile(r"[-+][euxo]+")
+_GIT_GLOBALS = frozenset(("--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs"))
+_SECRET = re.compile(r"\$\{?\w*(?:KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH)", re.IGNORECASE)
+_JQ_FILTER = re.compile(r"\.[\w.\[\]\"-]*(?:\s*\|\s*(?:keys|length|type|\.[\w.\[\]\"-]*))*")
+_PS_FORMS = frozenset(((), ("aux",), ("auxww",), ("ax",), ("axu",), ("-ef",), ("-e",), ("-A",)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """A command that changes nothing."""
+
+    paths: tuple[Word, ...] = ()
+    """Files and directories that it reads, as written."""
+    here: bool = False
+    """It reads the working directory."""
+    recursive: bool = False
+    """It reads all below them, too."""
+    at_root: bool = False
+    """It is harmless only at a workspace root: settings found below one can name programs."""
+
+
+_NOTHING = Reading()
+
+
+def vet(command: Command) -> Reading | None:
+    """Say what a command reads, if it is known to change nothing. Never raises."""
+    if command.assignments or command.wrapping != "none":
+        return None
+    # A path to a program is no known program: "./ls" is the project's own.
+    name = command.words[0].exact
+    if name is None:
+        return None
+    words = command.words[1:]
+    if (special := _SPECIAL.get(name)) is not None:
+        return special(words)
+    if name in VERSIONED and len(words) == 1 and words[0].exact in ("--version", "-V"):
+        return _NOTHING
+    spec = COMMANDS.get(name)
+    return None if spec is None else _read(spec, words)
+
+
+def _read(spec: Spec, words: tuple[Word, ...]) -> Reading | None:
+    if spec.unvetted:
+        return None if any(_shows_secret(word) for word in words) else _NOTHING
+    found = _Options(spec)
+    if not found.read(words):
+        return None
+    operands = found.operands
+    most = len(operands) if spec.most is None else spec.most
+    if not spec.least <= len(operands) <= most:
+        return None
+    match spec.operands:
+        case "none":
+            return None if operands else _NOTHING
+        case "text":
+            return _NOTHING
+        case "revisions":
+            return Reading(paths=tuple(filter(_names_path, operands)), at_root=True)
+        case "pattern":
+            operands = operands if found.has_pattern else operands[1:]
+        case "paths":
+            pass
+    recursive = spec.recursive == "*" or bool(found.letters & set(spec.recursive))
+    recursive = recursive or bool(found.long & {"--recursive", "--dereference-recursive"})
+    here = not operands and (spec.here or recursive)
+    return Reading(paths=tuple(operands), here=here, recursive=recursive)
+
+
+def _shows_secret(word: Word) -> bool:
+    return word.value is None and _SECRET.search(word.raw) is not None
+
+
+def _names_path(word: Word) -> bool:
+    """Say whether an operand of git names a file by itself, rather than a revision's."""
+    value = word.value or ""
+    return word.tilde or value.startswith(("/", "..")) or "/.." in value
+
+
+class _Options:
+    """The reading of a command's arguments by its spec."""
+
+    __slots__ = ("has_pattern", "letters", "long", "operands", "spec")
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+        self.operands: list[Word] = []
+        self.letters: set[str] = set()
+        self.long: set[str] = set()
+        self.has_pattern = False
+
+    def read(self, words: tuple[Word, ...]) -> bool:
+        """Sort the arguments; False when one is not known."""
+        at = 0
+        while at < len(words):
+            word = words[at]
+            if word.value is None:
+                return False
+            if word.exact == "--":
+                return self._rest(words[at + 1 :])
+            step = self._one(word, has_next=at + 1 < len(words))
+            if step == 0 or (step == 2 and words[at + 1].value is None):
+                return False
+            at += step
+        return True
+
+    def _rest(self, words: tuple[Word, ...]) -> bool:
+        self.operands.extend(words)
+        return all(word.value is not None for word in words)
+
+    def _one(self, word: Word, *, has_next: bool) -> int:
+        """Read one argument; how many words it took, 0 when it is not known."""
+        value = word.value or ""
+        if not value.startswith("-") or value == "-":
+            # A file's name may look like an option.
+            if word.glob and value[:1] in "*?[" and not self.spec.globs:
+                return 0
+            self.operands.append(word)
+            return 1
+        if word.glob:
+            return 0
+        if value.startswith("--"):
+            return self._long(value, has_next)
+        if self.spec.numbers and value[1:].isdigit():
+            return 1
+        return self._letters(value[1:], has_next)
+
+    def _long(self, value: str, has_next: bool) -> int:
+        name, equals, _ = value.partition("=")
+        self.long.add(name)
+        if name == "--regexp":
+            self.has_pattern = True
+        if equals:
+            return int(name in self.spec.long or name in self.spec.long_valued)
+        if name in self.spec.long_valued:
+            return 2 if has_next else 0
+        return int(name in self.spec.long)
+
+    def _letters(self, letters: str, has_next: bool) -> int:
+        for index, letter in enumerate(letters):
+            self.letters.add(letter)
+            if letter in self.spec.valued:
+                self.has_pattern = self.has_pattern or letter == "e"
+                if index + 1 < len(letters):
+                    return 1
+                return 2 if has_next else 0
+            if letter not in self.spec.flags:
+                return 0
+        return 1
+
+
+def _find(words: tuple[Word, ...]) -> Reading | None:
+    at = 0
+    while at < len(words) and words[at].exact in ("-P", "-H"):
+        at += 1
+    paths: list[Word] = []
+    while at < len(words) and words[at].value and words[at].exact not in _FIND_TESTS:
+        if (words[at].value or "").startswith("-"):
+            break
+        if words[at].glob and (words[at].value or "")[:1] in "*?[":
+            return None
+        paths.append(words[at])
+        at += 1
+    while at < len(words):
+        test = words[at].exact
+        if test in _FIND_TESTS_VALUED and at + 1 < len(words):
+            if words[at + 1].exact is None:
+                return None
+            at += 2
+        elif test in _FIND_TESTS:
+            at += 1
+        else:
+            return None
+    # It lists names and reads no file's content.
+    return Reading(paths=tuple(paths), here=not paths)
+
+
+def _sed(words: tuple[Word, ...]) -> Reading | None:
+    at = 0
+    while at < len(words) and words[at].exact in ("-n", "-E", "-r", "-e", "-ne", "-nE"):
+        at += 1
+        if words[at - 1].exact in ("-e", "-ne"):
+            break
+    if at >= len(words):
+        return None
+    script = words[at].exact
+    forms = (_SED_PRINT, _SED_SUBSTITUTE, _SED_ADDRESS)
+    if script is None or not any(form.fullmatch(script) for form in forms):
+        return None
+    return _only_paths(words[at + 1 :])
+
+
+def _awk(words: tuple[Word, ...]) -> Reading | None:
+    at = 0
+    if words and (words[0].exact or "").startswith("-F"):
+        at = 1 if len(words[0].exact or "") > 2 else 2
+    if at >= len(words) or not _AWK_PRINT.fullmatch(words[at].exact or ""):
+        return None
+    if any("=" in (word.value or "=") for word in words[at + 1 :]):
+        return None
+    return _only_paths(words[at + 1 :])
+
+
+def _only_paths(words: tuple[Word, ...]) -> Reading | None:
+    for word in words:
+        if word.value is None or word.value[:1] in ("-", "*", "?", "["):
+            return None
+    return Reading(paths=words)
+
+
+def _printf(words: tuple[Word, ...]) -> Reading | None:
+    if not words or (words[0].exact or "-").startswith("-"):
+        return None
+    return None if any(_shows_secret(word) for word in words) else _NOTHING
+
+
+def _jq(words: tuple[Word, ...]) -> Reading | None:
+    at = 0
+    while at < len(words) and re.fullmatch(r"-[rcsjSaeM]+", words[at].exact or ""):
+        at += 1
+    # A filter can print the environment or import files; paths into the input cannot.
+    if at >= len(words) or not _JQ_FILTER.fullmatch(words[at].exact or ""):
+        return None
+    return _only_paths(words[at + 1 :])
+
+
+def _ps(words: tuple[Word, ...]) -> Reading | None:
+    # "ps e" shows the environment of other programs.
+    return _NOTHING if tuple(word.exact for word in words) in _PS_FORMS else None
+
+
+def _test(words: tuple[Word, ...]) -> Reading | None:
+    if any(word.value is None and not word.raw.startswith('"') for word in words):
+        return None
+    return None if any(word.exact in ("-v", "-R") for word in words) else _NOTHING
+
+
+def _date(words: tuple[Word, ...]) -> Reading | None:
+    for word in words:
+        value = word.exact or ""
+        if not (value.startswith("+") or value in ("-u", "-R", "-I", "-Iseconds", "--utc")):
+            return None
+    return _NOTHING
+
+
+def _cd(words: tuple[Word, ...]) -> Reading | None:
+    paths = [word for word in words if word.exact not in ("--", "-P", "-L")]
+    if len(paths) != 1 or not paths[0].value or paths[0].glob or paths[0].value.startswith("-"):
+        return None
+    return Reading(paths=tuple(paths))
+
+
+def _set(words: tuple[Word, ...]) -> Reading | None:
+    known = all(
+        _SET_FLAGS.fullmatch(word.exact or "") or word.exact == "pipefail" for word in words
+    )
+    return _NOTHING if words and known else None
+
+
+def _readline(words: tuple[Word, ...]) -> Reading | None:
+    options = [word for word in words if word.exact == "-r"]
+    names = [word for word in words if word.exact != "-r"]
+    known = all(is_harmless_name(word.exact or "") for word in names)
+    return _NOTHING if known and len(options) <= 1 else None
+
+
+def _git(words: tuple[Word, ...]) -> Reading | None:
+    at = 0
+    while at < len(words) and words[at].exact in _GIT_GLOBALS:
+        at += 1
+    if at >= len(words):
+        return None
+    subcommand, rest = words[at].exact or "", words[at + 1 :]
+    if subcommand == "--version" and not rest:
+        return _NOTHING
+    if (form := tuple(word.exact for word in rest)) in _GIT_FORMS.get(subcommand, ()):
+        return Reading(at_root=True)
+    if subcommand == "stash" and form[:1] == ("show",):
+        return _read(GIT["show"], rest[1:])
+    if subcommand == "config" and form[:1] in (("--get",), ("--get-all",)) and len(rest) == 2:
+        return Reading(at_root=True) if rest[1].exact else None
+    if subcommand == "remote" and form[:1] == ("get-url",) and len(rest) == 2:
+        return Reading(at_root=True) if (rest[1].exact or "-")[0] != "-" else None
+    spec = GIT.get(subcommand)
+    return None if spec is None else _read(spec, rest)
+
+
+_GIT_FORMS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "remote": ((), ("-v",), ("--verbose",)),
+    "stash": (("list",),),
+    "worktree": (("list",), ("list", "--porcelain")),
+    "reflog": ((), ("show",)),
+    "submodule": (("status",),),
+    "notes": ((), ("list",)),
+}
+
+_SPECIAL: dict[str, Callable[[tuple[Word, ...]], Reading | None]] = {
+    "find": _find,
+    "sed": _sed,
+    "awk": _awk,
+    "gawk": _awk,
+    "jq": _jq,
+    "ps": _ps,
+    "printf": _printf,
+    "test": _test,
+    "[": _test,
+    "date": _date,
+    "cd": _cd,
+    "set": _set,
+    "read": _readline,
+    "git": _git,
+}
