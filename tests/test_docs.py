@@ -100,7 +100,12 @@ def test_commands_in_the_readme_exist():
 
 def test_every_dependency_has_its_entry():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    wanted = [*project["project"]["dependencies"], *project["dependency-groups"]["dev"]]
+    extras = project["project"].get("optional-dependencies", {}).values()
+    wanted = [
+        *project["project"]["dependencies"],
+        *project["dependency-groups"]["dev"],
+        *(line for extra in extras for line in extra),
+    ]
     page = (ROOT / "docs/dependencies.md").read_text()
     names = [re.split(r"[<>=\[ ]", line)[0] for line in wanted]
     assert [name for name in names if name not in page] == []
