@@ -48,6 +48,8 @@ _encoder = msgspec.json.Encoder()
 _record_decoder = msgspec.json.Decoder(Record)
 _event_decoder = msgspec.json.Decoder(Event)
 _any_decoder = msgspec.json.Decoder()
+# msgspec reports text that is no UTF-8 by Python's own error.
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
 
 
 def encode_record(record: Record) -> bytes:
@@ -64,7 +66,7 @@ def decode_record(data: bytes) -> Record:
     """
     try:
         record = _record_decoder.decode(data)
-    except msgspec.DecodeError:
+    except _UNREADABLE:
         return _decode_leniently(data)
     if record.v != VERSION:
         raise NewerVersion("the record", record.v, VERSION)
@@ -80,7 +82,7 @@ def decode_event(data: bytes) -> Event:
     """Read an event; what cannot be understood, or even parsed, becomes ``Unknown``."""
     try:
         return _event_decoder.decode(data)
-    except msgspec.DecodeError as error:
+    except _UNREADABLE as error:
         return Unknown(origin="log", raw=_salvage(data), reason=str(error))
 
 
@@ -92,7 +94,7 @@ def event_type(event: Event) -> str:
 def _salvage(data: bytes) -> Any:
     try:
         return _any_decoder.decode(data)
-    except msgspec.DecodeError:
+    except _UNREADABLE:
         return data.decode("utf-8", "replace")
 
 
@@ -101,12 +103,12 @@ def _decode_leniently(data: bytes) -> Record:
         raw = _any_decoder.decode(data)
         event = raw.pop("event")
         version = raw["v"]
-    except (msgspec.DecodeError, AttributeError, KeyError, TypeError) as error:
+    except (*_UNREADABLE, AttributeError, KeyError, TypeError) as error:
         raise MalformedRecord(f"no record: {data[:80]!r}") from error
     if isinstance(version, int) and version > VERSION:
         raise NewerVersion("the record", version, VERSION)
     kept = encode_event(Unknown(origin="log", raw=event, reason="not understood"))
     try:
         return _record_decoder.decode(_encoder.encode(raw | {"event": msgspec.Raw(kept)}))
-    except (msgspec.DecodeError, TypeError) as error:
+    except (*_UNREADABLE, TypeError) as error:
         raise MalformedRecord(f"no record: {data[:80]!r}: {error}") from error
