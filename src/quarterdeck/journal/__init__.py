@@ -18,6 +18,7 @@ from .errors import (
 from .journal import Journal
 from .limits import Limits
 from .projections import Projection
+from .salvage import Salvaged, salvage
 from .search import Hit
 from .sessions import SessionSummary
 
@@ -34,10 +35,12 @@ __all__ = [
     "Projection",
     "ReadOnly",
     "Report",
+    "Salvaged",
     "SessionSummary",
     "Stalled",
     "TooNew",
     "Unlockable",
     "Unreachable",
     "Unrecordable",
+    "salvage",
 ]

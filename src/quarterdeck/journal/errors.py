@@ -34,8 +34,19 @@ __all__ = [
     "Unlockable",
     "Unreachable",
     "Unrecordable",
+    "is_faulty_statement",
     "translate",
+    "translate_reading",
 ]
+
+_STATEMENT_FAULTS = (
+    "SQLITE_ERROR",
+    "SQLITE_CONSTRAINT",
+    "SQLITE_MISMATCH",
+    "SQLITE_MISUSE",
+    "SQLITE_RANGE",
+    "SQLITE_TOOBIG",
+)
 
 
 class JournalError(QuarterdeckError):
@@ -81,7 +92,7 @@ class Unreachable(JournalError):
     """The file is not there or cannot be opened."""
 
     def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(f"the log {str(path)!r} cannot be opened: {reason}")
+        super().__init__(f"the log {str(path)!r} cannot be read: {reason}")
         self.path = path
 
 
@@ -128,7 +139,7 @@ class Stalled(JournalError):
     """
 
     def __init__(self, path: Path, reason: str, *, kept: bool) -> None:
-        fate = "kept in memory until it can" if kept else "refused: no more can be kept in memory"
+        fate = "kept in memory until it can" if kept else "not kept"
         super().__init__(f"the log {str(path)!r} cannot be written ({reason}); {fate}")
         self.path = path
         self.reason = reason
@@ -165,3 +176,17 @@ def translate(error: sqlite3.Error, path: Path) -> JournalError:
     if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return Locked(path, None)
     return Stalled(path, f"{error}, {code}" if code else str(error), kept=True)
+
+
+def translate_reading(error: sqlite3.Error, path: Path) -> JournalError:
+    """Give an error of opening or reading its name in our words."""
+    found = translate(error, path)
+    return Unreachable(path, found.reason) if isinstance(found, Stalled) else found
+
+
+def is_faulty_statement(error: Exception) -> bool:
+    """Whether the fault is in what was asked of the database rather than in file or disk."""
+    if not isinstance(error, sqlite3.Error):
+        return True
+    code = getattr(error, "sqlite_errorname", None) or "SQLITE_ERROR"
+    return code.startswith(_STATEMENT_FAULTS)

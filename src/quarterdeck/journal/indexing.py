@@ -22,8 +22,8 @@ from quarterdeck.wire.events import (
     ToolCallEnded,
     ToolCallUpdated,
 )
-from quarterdeck.wire.record import decode_event
 
+from .records import event_of
 from .store import transaction
 from .text import block_text, cut, output_text, own_text
 
@@ -119,21 +119,21 @@ class Indexer:
             for seq, session, parent, kind, body in cursor:
                 through = seq
                 self._take(seq, session, parent or "", kind, body)
-                room -= len(body or b"")
+                room -= len(body) if isinstance(body, bytes) else 0
                 if room < 0:
                     break
         finally:
             cursor.close()
         return through
 
-    def _take(self, seq: int, session: str, parent: str, kind: str, body: bytes | None) -> None:
+    def _take(self, seq: int, session: str, parent: str, kind: str, body: Any) -> None:
         if kind not in _CHUNKS:
             self._close_unnamed(session)
         if kind in _CLOSERS or kind == "prompted":
             self._close_all(session)
         if body is None:
             return
-        event = decode_event(body)
+        event = event_of(body)
         match event:
             case MessageChunk():
                 slot = f"{event.role} {parent}"
@@ -170,7 +170,7 @@ class Indexer:
         if row is not None and not text:
             (seq,) = row
             found = self._log.execute("SELECT body FROM events WHERE seq = ?", row).fetchone()
-            text = output_text(decode_event(found[0])) if found else ""
+            text = output_text(event_of(found[0])) if found else ""
         self._add_pieces(seq, session, "tool_call_ended", text)
 
     def _grow(
@@ -189,17 +189,13 @@ class Indexer:
             *whole, rest = cut(growing.text, _PIECE)
             growing.text = "".join(whole)
             self._close(session, slot)
-            slots = self._growing.setdefault(session, {})
             slots[slot] = _Growing(seq=seq, type=kind, message=message, text=rest)
 
     def _close(self, session: str, slot: str) -> None:
-        slots = self._growing.get(session, {})
-        growing = slots.pop(slot, None)
+        growing = self._growing.get(session, {}).pop(slot, None)
         if growing is not None:
             self._forget_indexed(growing)
             self._add_pieces(growing.seq, session, growing.type, growing.text)
-        if not slots:
-            self._growing.pop(session, None)
 
     def _close_unnamed(self, session: str) -> None:
         for slot, growing in list(self._growing.get(session, {}).items()):
@@ -237,6 +233,7 @@ class Indexer:
 
     def _save(self) -> None:
         """Write the passages that are still growing as they are now."""
+        self._growing = {session: slots for session, slots in self._growing.items() if slots}
         for session, slots in self._growing.items():
             for slot, growing in slots.items():
                 if growing.text == growing.indexed:
@@ -274,7 +271,9 @@ class Indexer:
             "SELECT number, session, through FROM deletions WHERE number > ?", (number,)
         ).fetchall()
         for number, session, through in notes:
-            self._growing.pop(session, None)
+            slots = self._growing.get(session, {})
+            for slot in [name for name, growing in slots.items() if growing.seq <= through]:
+                del slots[slot]
             rows = self._index.execute(
                 "SELECT id, text FROM passages WHERE session = ? AND seq <= ?", (session, through)
             ).fetchall()

@@ -246,7 +246,12 @@ class Journal:
                 position = await recent.wait(position, session)
 
     async def query(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run ``work`` over a read-only connection in a reader's thread; for projections."""
+        """Run ``work`` over a read-only connection in a reader's thread; for projections.
+
+        Raises:
+            JournalError: the file could not be read.
+            sqlite3.Error: ``work`` asked something that the database does not understand.
+        """
         return await self._readers.run(lambda reader: work(reader.connection))
 
     async def sessions(

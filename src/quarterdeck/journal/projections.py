@@ -15,6 +15,7 @@ from typing import Protocol
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.record import Record
 
+from .errors import is_faulty_statement
 from .records import RecordReader
 from .store import last_seq, transaction
 
@@ -22,14 +23,6 @@ __all__ = ["Projection", "Projections"]
 
 _log = logging.getLogger(__name__)
 _SLICE = 2_000
-_OWN_FAULTS = (
-    "SQLITE_ERROR",
-    "SQLITE_CONSTRAINT",
-    "SQLITE_MISMATCH",
-    "SQLITE_MISUSE",
-    "SQLITE_RANGE",
-    "SQLITE_TOOBIG",
-)
 
 
 class Projection(Protocol):
@@ -123,7 +116,7 @@ class Projections:
                     (records[-1].seq if records else None, name),
                 )
         except Exception as error:
-            if not _is_own_fault(error):
+            if not is_faulty_statement(error):
                 raise
             self._set_aside(name, error)
             return True
@@ -180,7 +173,8 @@ class Projections:
         try:
             projection.apply(connection, records)
         except Exception as error:
-            if not _is_own_fault(error):
+            if not is_faulty_statement(error):
+                # The disk's fault: the whole commit is tried again.
                 raise
             connection.execute("ROLLBACK TO projection")
             connection.execute(
@@ -221,14 +215,6 @@ class Projections:
     def _note_wanted(self) -> None:
         kinds = [projection.types for projection in self._live.values()]
         self._wanted = frozenset().union(*kinds)
-
-
-def _is_own_fault(error: Exception) -> bool:
-    """Whether a projection is to blame; else it is the disk, and the commit is tried again."""
-    if not isinstance(error, sqlite3.Error):
-        return True
-    code = getattr(error, "sqlite_errorname", None) or "SQLITE_ERROR"
-    return code.startswith(_OWN_FAULTS)
 
 
 def _tables(connection: sqlite3.Connection) -> set[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TypeVar
 
-from .errors import JournalClosed, translate
+from .errors import JournalClosed, is_faulty_statement, translate_reading
 from .records import RecordReader
 from .store import connect_reader
 
@@ -33,7 +33,8 @@ class Readers:
         """Run ``work`` in a reader's thread.
 
         Raises:
-            JournalError: the database failed, or the readers are closed.
+            JournalError: the file failed, or the readers are closed.
+            sqlite3.Error: ``work`` asked something that the database does not understand.
         """
         if self._closed:
             raise JournalClosed(self._path)
@@ -52,7 +53,9 @@ class Readers:
                 reader = RecordReader(connect_reader(self._path), self._page_bytes)
             return work(reader)
         except sqlite3.Error as error:
-            raise translate(error, self._path) from error
+            if is_faulty_statement(error):
+                raise
+            raise translate_reading(error, self._path) from error
         finally:
             if reader is not None:
                 with self._guard:

@@ -4,11 +4,11 @@ import sqlite3
 from collections.abc import Iterable
 from typing import Any
 
-from quarterdeck.wire.events import Unknown
+from quarterdeck.wire.events import Event, Unknown
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.record import Record, decode_event
 
-__all__ = ["RecordReader"]
+__all__ = ["RecordReader", "event_of"]
 
 _COLUMNS = "seq, time, session, turn, parent, body"
 _MANY_IDS = 10_000
@@ -83,7 +83,7 @@ class RecordReader:
         try:
             for row in cursor:
                 records.append(self._record(row))
-                room -= len(row[-1])
+                room -= len(row[-1]) if isinstance(row[-1], bytes) else 0
                 if room < 0:
                     break
         finally:
@@ -92,10 +92,7 @@ class RecordReader:
 
     def _record(self, row: tuple[Any, ...]) -> Record:
         seq, time, key, turn, parent, body = row
-        try:
-            event = decode_event(body)
-        except TypeError as error:
-            event = Unknown(origin="log", raw=repr(body), reason=str(error))
+        event = event_of(body)
         session = self._ids.get(key) or self._id(key)
         return Record(seq=seq, time=time, session=session, turn=turn, parent=parent, event=event)
 
@@ -106,6 +103,13 @@ class RecordReader:
         if len(self._ids) >= _MANY_IDS:
             self._ids.clear()
         return self._ids.setdefault(key, SessionId(row[0]))
+
+
+def event_of(body: Any) -> Event:
+    """Read the body of a row; what it should not be, such as a number, becomes ``Unknown``."""
+    if isinstance(body, bytes | str):
+        return decode_event(body if isinstance(body, bytes) else body.encode())
+    return Unknown(origin="log", raw=body, reason="the body is not a blob")
 
 
 def _within(seq: int) -> int:

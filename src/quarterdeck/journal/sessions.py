@@ -87,7 +87,7 @@ def list_sessions(
 ) -> list[SessionSummary]:
     """The sessions opened last, newest first; ``before`` is an ``opened`` time to page on."""
     rows = connection.execute(
-        "SELECT s.id, agent, cwd, title, model, parent, forked_from, transport, agent_session,"
+        "SELECT s.id, agent, cwd, title, model, s.parent, forked_from, transport, agent_session,"
         " opened, ended, reason, e.time, e.seq FROM sessions s"
         " JOIN session_ids i ON i.id = s.id"
         " JOIN events e ON e.seq = (SELECT max(seq) FROM events WHERE session = i.key)"

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from quarterdeck.wire.record import Record, encode_event
 
-from .errors import JournalError, translate
+from .errors import JournalError, translate_reading
 from .limits import Limits
 from .recent import Recent
 from .records import RecordReader
@@ -72,7 +72,7 @@ class _Watcher:
                 self._seen = version
             return [(record, len(encode_event(record.event))) for record in records]
         except sqlite3.Error as error:
-            raise translate(error, self._path) from error
+            raise translate_reading(error, self._path) from error
 
     def close(self) -> None:
         if self._reader is not None:

@@ -20,7 +20,7 @@ from quarterdeck.wire.record import Record
 
 from . import lock
 from .deletion import finish_deletions
-from .errors import Full, JournalClosed, JournalError, Stalled, translate
+from .errors import Full, JournalClosed, JournalError, Stalled, is_faulty_statement, translate
 from .limits import Limits
 from .projections import Projection, Projections
 from .records import RecordReader
@@ -128,9 +128,9 @@ class Writer:
         def attempt(desk: Desk) -> None:
             try:
                 result = job(desk)
-            except sqlite3.Error as error:
-                self._tell(_settle, future, None, translate(error, self._path))
             except Exception as error:
+                if isinstance(error, sqlite3.Error) and not is_faulty_statement(error):
+                    error = translate(error, self._path)
                 self._tell(_settle, future, None, error)
             else:
                 self._tell(_settle, future, result, None)
@@ -188,7 +188,8 @@ class Writer:
                 if failure is not None:
                     self._tell(self._listener.stalled, failure)
                     if self._stopping:
-                        raise failure
+                        lost = f"{failure.reason}; {len(self._backlog)} events are lost"
+                        raise Stalled(self._path, lost, kept=False)
                     self._receive_until(time.monotonic() + delay)
                     delay = min(2 * delay, self._limits.retry_most)
                     continue

@@ -1,0 +1,304 @@
+"""Bad files, bad disks, two writers: each has a defined and clear outcome."""
+
+import asyncio
+import errno
+import fcntl
+import os
+import resource
+import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from quarterdeck.journal import (
+    Corrupt,
+    Journal,
+    JournalError,
+    Limits,
+    Locked,
+    NotAJournal,
+    Stalled,
+    TooNew,
+    Unlockable,
+    Unreachable,
+)
+from quarterdeck.journal.store import MIGRATIONS, VERSION, migrate
+from quarterdeck.wire.events import Unknown
+
+GOLDEN = Path(__file__).parent / "fixtures"
+QUICK = Limits(retry_first=0.01, retry_most=0.05, pending_events=50, linger=0)
+
+
+async def open_once(path: Path, **options) -> None:
+    async with Journal.open(path, **options):
+        pass
+
+
+def size_of(path: Path) -> int:
+    return path.stat().st_size
+
+
+def alter(path: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+        connection.commit()
+
+
+async def filled(path: Path, say, count: int = 2_000) -> None:
+    async with Journal.open(path) as journal:
+        await journal.append_many("a", [say(f"event {n} " + "x" * 100) for n in range(count)])
+
+
+async def test_a_second_writer_is_told_who_the_first_is(path: Path, say):
+    async with Journal.open(path) as journal:
+        with pytest.raises(Locked, match=f"process {os.getpid()}") as caught:
+            await open_once(path)
+        assert caught.value.pid == os.getpid()
+        await journal.commit("a", say("unharmed"))
+    await open_once(path)
+
+
+async def test_a_file_system_without_locks_is_refused(path: Path, monkeypatch):
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with pytest.raises(Unlockable, match="local disk"):
+        await open_once(path)
+
+
+async def test_a_newer_log_is_refused_and_unchanged(path: Path):
+    await open_once(path)
+    alter(path, f"PRAGMA user_version = {VERSION + 1}")
+    before = await asyncio.to_thread(path.read_bytes)
+    for write in (True, False):
+        with pytest.raises(TooNew, match="Upgrade"):
+            await open_once(path, write=write)
+    assert await asyncio.to_thread(path.read_bytes) == before
+
+
+async def test_a_foreign_database_is_refused_and_unchanged(path: Path):
+    alter(path, "CREATE TABLE bookmarks (url)")
+    before = await asyncio.to_thread(path.read_bytes)
+    for write in (True, False):
+        with pytest.raises(NotAJournal, match="another program"):
+            await open_once(path, write=write)
+    assert await asyncio.to_thread(path.read_bytes) == before
+
+
+async def test_a_file_that_is_no_database_is_damaged(path: Path):
+    await asyncio.to_thread(path.write_bytes, b"dear diary, " * 1_000)
+    for write in (True, False):
+        with pytest.raises(Corrupt, match="salvage"):
+            await open_once(path, write=write)
+
+
+async def test_a_truncated_log_is_damaged(path: Path, say):
+    await filled(path, say)
+    os.truncate(path, size_of(path) // 2)
+    for write in (True, False):
+        with pytest.raises(Corrupt, match="salvage"):
+            await open_once(path, write=write)
+
+
+async def test_damage_within_is_reported_by_reading_and_by_check(path: Path, say):
+    await filled(path, say)
+
+    def scribble() -> None:
+        with path.open("r+b") as file:
+            file.seek(4096 * 40)
+            file.write(b"\xff" * 4096 * 20)
+
+    await asyncio.to_thread(scribble)
+    async with Journal.open(path, write=False) as journal:
+        assert not (await journal.check()).healthy
+        with pytest.raises(Corrupt, match="salvage"):
+            assert [record async for record in journal.history()]
+
+
+async def test_a_missing_log_cannot_be_read(path: Path):
+    with pytest.raises(Unreachable, match="no such file"):
+        await open_once(path, write=False)
+
+
+async def test_an_empty_file_becomes_a_log(path: Path, say):
+    await asyncio.to_thread(path.touch)
+    with pytest.raises(Unreachable, match="empty"):
+        await open_once(path, write=False)
+    async with Journal.open(path) as journal:
+        assert (await journal.commit("a", say("x"))).seq == 1
+
+
+async def test_a_directory_in_the_way_is_named(path: Path):
+    await asyncio.to_thread(path.mkdir)
+    with pytest.raises(JournalError, match=str(path)):
+        await open_once(path)
+
+
+async def test_a_bad_record_costs_only_itself(path: Path, say):
+    await filled(path, say, 5)
+    alter(
+        path,
+        'UPDATE events SET body = \'{"type":"from_the_future"}\' WHERE seq = 2',
+        "UPDATE events SET body = X'ff00' WHERE seq = 3",
+        "UPDATE events SET body = 7 WHERE seq = 4",
+    )
+    async with Journal.open(path) as journal:
+        events = [record.event for record in await journal.read()]
+        assert [isinstance(event, Unknown) for event in events] == [False, True, True, True, False]
+        assert events[1].raw == {"type": "from_the_future"}
+        assert (await journal.check()).unreadable == (2, 3, 4)
+        assert len([line async for line in journal.export()]) == 5
+        assert await journal.search("event")
+
+
+async def test_a_torn_log_of_writes_leaves_a_prefix(path: Path, tmp_path: Path, say):
+    """What a power cut can leave: the end of the last writes missing or garbled."""
+    async with Journal.open(path) as journal:
+        for number in range(30):
+            await journal.commit("a", say(str(number)))
+        whole = await asyncio.to_thread(path.read_bytes)
+        wal = await asyncio.to_thread(path.with_name("log.db-wal").read_bytes)
+    for number, size in enumerate(range(0, len(wal), len(wal) // 25)):
+        torn = tmp_path / f"torn{number}.db"
+        await asyncio.to_thread(torn.write_bytes, whole)
+        garbled = wal[:size] + bytes(len(wal) - size if number % 2 else 0)
+        await asyncio.to_thread(torn.with_name(torn.name + "-wal").write_bytes, garbled)
+        async with Journal.open(torn) as journal:
+            texts = [record.event.content.text for record in await journal.read()]
+            assert texts == [str(n) for n in range(len(texts))]
+            assert (await journal.commit("a", say("on"))).seq == len(texts) + 1
+
+
+@contextmanager
+def full_disk(size: int):
+    """Let no file of this process grow beyond ``size`` bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+async def test_a_disk_that_fills_up_stalls_and_recovers_with_nothing_lost(path: Path, say):
+    big = "x" * 20_000
+    async with Journal.open(path, limits=QUICK) as journal:
+        await journal.append_many("a", [say(big) for _ in range(20)])
+        await journal.durable(20)
+        kept = 20
+        with full_disk(size_of(path.with_name("log.db-wal")) + 8_000):
+            with pytest.raises(Stalled) as caught:
+                await journal.commit("a", say(big))
+            assert caught.value.kept
+            assert journal.stalled is not None
+            kept += 1
+            with pytest.raises(Stalled) as refused:
+                while True:
+                    await journal.append("b", say(big))
+                    kept += 1
+            assert not refused.value.kept
+            assert kept == 20 + QUICK.pending_events
+            assert len(await journal.read()) == 20
+        async with asyncio.timeout(10):
+            while journal.last < kept:
+                await asyncio.sleep(0.01)
+        assert journal.stalled is None
+        await journal.commit("a", say("after"))
+        assert [record.seq async for record in journal.history()] == list(range(1, kept + 2))
+
+
+async def test_closing_a_stalled_journal_says_what_is_lost(path: Path, say):
+    with pytest.raises(Stalled, match="1 events are lost"), ExitStack() as stack:
+        async with Journal.open(path, limits=QUICK) as journal:
+            await journal.commit("a", say("safe"))
+            stack.enter_context(full_disk(size_of(path.with_name("log.db-wal"))))
+            await journal.append("a", say("x" * 50_000))
+            with pytest.raises(Stalled):
+                await journal.durable(2)
+    async with Journal.open(path) as journal:
+        assert [record.seq for record in await journal.read()] == [1]
+
+
+def forbid_writing(path: Path) -> None:
+    """Make the log and its folder readable by anyone and writable by nobody but root."""
+    for folder in path.parents:
+        if "pytest" in folder.name:
+            folder.chmod(0o755)
+    path.parent.chmod(0o555)
+    path.chmod(0o444)
+    path.with_name("log.db.lock").chmod(0o444)
+
+
+READ_ONLY = """
+import asyncio, os, sys
+from quarterdeck.journal import Journal, ReadOnly
+
+async def main():
+    try:
+        async with Journal.open(sys.argv[1]):
+            print("opened")
+    except ReadOnly as error:
+        print("refused:", error)
+    async with Journal.open(sys.argv[1], write=False) as journal:
+        print(len(await journal.read()), len(await journal.search("event")))
+
+os.getuid() or os.setuid(65534)
+asyncio.run(main())
+"""
+
+
+async def test_a_home_that_cannot_be_written_can_be_read(path: Path, say):
+    await filled(path, say, 3)
+    for folder in (path.parent, *path.parent.parents):
+        if folder.stat().st_uid == os.getuid() and folder != Path("/"):
+            folder.chmod(0o555)
+    path.chmod(0o444)  # noqa: ASYNC240
+    path.with_name("log.db.lock").chmod(0o444)
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-c", READ_ONLY, str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    path.parent.chmod(0o755)
+    assert done.stderr == ""
+    refused, read = done.stdout.splitlines()
+    assert refused.startswith("refused:")
+    assert "open it for reading" in refused
+    assert read == "3 1"
+
+
+async def test_a_log_of_each_old_version_opens(tmp_path: Path, say):
+    for golden in sorted(GOLDEN.glob("v*.db")):
+        copy = tmp_path / golden.name
+        await asyncio.to_thread(shutil.copy, golden, copy)
+        async with Journal.open(copy) as journal:
+            records = await journal.read()
+            assert [record.seq for record in records] == [1, 2, 3, 4, 6]
+            assert records[0].event.agent == "native"
+            assert [session.title for session in await journal.sessions()] == ["golden"]
+            assert [hit.seq for hit in await journal.search("quarterdeck")] == [3]
+            assert (await journal.commit("new", say("x"))).seq == 7
+            assert (await journal.check()).healthy
+    assert len(list(GOLDEN.glob("v*.db"))) == VERSION
+
+
+def test_a_migration_runs_once_and_whole(path: Path):
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        migrate(connection, MIGRATIONS)
+        later = (*MIGRATIONS, ("CREATE TABLE extra (x)", "NONSENSE"))
+        with pytest.raises(sqlite3.OperationalError):
+            migrate(connection, later)
+        assert connection.execute("PRAGMA user_version").fetchone() == (VERSION,)
+        later = (*MIGRATIONS, ("CREATE TABLE extra (x)",))
+        migrate(connection, later)
+        migrate(connection, later)
+        assert connection.execute("PRAGMA user_version").fetchone() == (VERSION + 1,)
+        assert connection.execute("SELECT * FROM extra").fetchall() == []
