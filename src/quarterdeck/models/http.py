@@ -82,6 +82,7 @@ class Client:
         self._kept: list[Connection] = []
         self._live: set[Connection] = set()
         self._proxies: dict[str, ProxyClient] = {}
+        self._lock = asyncio.Lock()
 
     def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes = b""
@@ -93,7 +94,7 @@ class Client:
             CallError: ``Unreachable`` or ``StreamBroken``; a status is not an error here.
         """
         if proxy := proxy_for(url, self._environment):
-            return self._via(proxy).send(method, url, headers, body)
+            return self._proxied(proxy, method, url, headers, body)
         return self._direct(method, url, headers, body)
 
     async def close(self) -> None:
@@ -105,6 +106,16 @@ class Client:
         for proxy in proxies:
             await proxy.close()
         await asyncio.sleep(0)  # the transports close in the loop's next round
+
+    @asynccontextmanager
+    async def _proxied(
+        self, proxy: str, method: str, url: str, headers: Mapping[str, str], body: bytes
+    ) -> AsyncGenerator[Answer, None]:
+        async with self._lock:
+            if proxy not in self._proxies:
+                self._proxies[proxy] = await asyncio.to_thread(_proxy_client, proxy, self._timeouts)
+        async with self._proxies[proxy].send(method, url, headers, body) as answer:
+            yield answer
 
     @asynccontextmanager
     async def _direct(
@@ -159,13 +170,11 @@ class Client:
         self._live.discard(connection)
         connection.abort()
 
-    def _via(self, proxy: str) -> "ProxyClient":
-        from .proxied import ProxyClient
 
-        if proxy not in self._proxies:
-            limits = self._timeouts
-            self._proxies[proxy] = ProxyClient(proxy, connect=limits.connect, idle=limits.idle)
-        return self._proxies[proxy]
+def _proxy_client(proxy: str, timeouts: Timeouts) -> "ProxyClient":
+    from .proxied import ProxyClient
+
+    return ProxyClient(proxy, connect=timeouts.connect, idle=timeouts.idle)
 
 
 def _request_head(
