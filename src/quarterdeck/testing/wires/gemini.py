@@ -19,6 +19,7 @@ from quarterdeck.wire.usage import TokenUsage
 
 __all__ = ["GeminiWire"]
 
+_HUMP = re.compile(r"[A-Z]")
 _MODEL = re.compile(r"models/([^:/]+):")
 _STOPS: dict[ModelStop, str] = {
     "end_turn": "STOP",
@@ -58,14 +59,14 @@ class GeminiWire:
         history = History()
         for content in objects(body.get("contents")):
             _read_content(content, history)
-        config = table(body.get("generationConfig"))
-        system = table(body.get("systemInstruction") or body.get("system_instruction"))
+        config = table(_get(body, "generationConfig"))
+        system = table(_get(body, "systemInstruction"))
         model = _MODEL.search(path)
         question = history.question(
             system=text_of(system.get("parts")),
             tools=tuple(_tools(body)),
-            schema=config.get("responseJsonSchema") or config.get("responseSchema"),
-            max_output=config.get("maxOutputTokens"),
+            schema=_get(config, "responseJsonSchema") or _get(config, "responseSchema"),
+            max_output=_get(config, "maxOutputTokens"),
             model=unquote(model[1]) if model else "scripted",
             source=body,
         )
@@ -94,31 +95,36 @@ class GeminiWire:
         return _error(failure)
 
 
-def _tools(body: dict[str, Any]) -> "list[OfferedTool]":
+def _get(fields: dict[str, Any], name: str) -> Any:
+    """A field by its name; Gemini takes names in camel case and in snake case."""
+    if name in fields:
+        return fields[name]
+    return fields.get(_HUMP.sub(lambda hump: "_" + hump[0].lower(), name))
+
+
+def _tools(body: dict[str, Any]) -> list[OfferedTool]:
     return [
         OfferedTool(
             name=str(function.get("name")),
-            parameters=table(function.get("parametersJsonSchema") or function.get("parameters")),
+            parameters=table(_get(function, "parametersJsonSchema") or function.get("parameters")),
         )
         for tool in objects(body.get("tools"))
-        for function in objects(
-            tool.get("functionDeclarations") or tool.get("function_declarations")
-        )
+        for function in objects(_get(tool, "functionDeclarations"))
     ]
 
 
 def _read_content(content: dict[str, Any], history: History) -> None:
     parts = list(objects(content.get("parts")))
     if content.get("role") == "model":
-        history.add_answer(calls=any("functionCall" in part for part in parts))
+        history.add_answer(calls=any(_get(part, "functionCall") for part in parts))
         return
     for part in parts:
-        if "functionResponse" in part:
-            answer = table(part["functionResponse"])
+        if answer := table(_get(part, "functionResponse")):
             history.add_result(str(answer.get("id")), _result(answer.get("response")))
+    images = [table(_get(part, "inlineData")) for part in parts]
     history.add_prompt(
         [str(part["text"]) for part in parts if "text" in part],
-        [str(table(p["inlineData"]).get("mimeType", "image")) for p in parts if "inlineData" in p],
+        [str(_get(image, "mimeType")) for image in images if image],
     )
 
 

@@ -245,21 +245,21 @@ class _ResponsesVoice:
         if self._open is None:
             return b""
         text = "".join(self._pieces)
-        item, key = self._item(), "text"
-        closing = b""
+        item, part, key = self._item(), "", "text"
         if self._open is Say:
-            item |= {"status": "completed", "content": [_text(text)]}
-            closing = self._event("response.content_part.done", **self._place(), part=_text(text))
+            part, ending = "response.content_part.done", _text(text)
+            item |= {"status": "completed", "content": [ending]}
         elif self._open is Think:
-            item |= {"summary": [_summary(text)]}
-            closing = self._event(
-                "response.reasoning_summary_part.done", **self._place(), part=_summary(text)
-            )
+            part, ending = "response.reasoning_summary_part.done", _summary(text)
+            item |= {"summary": [ending]}
         else:
+            ending = None
             key = "input" if "input" in item else "arguments"
             item |= {"status": "completed", key: text}
         done = self._event(f"{self._kind()}.done", **self._place(), **{key: text})
-        done += closing + self._event("response.output_item.done", **self._index(), item=item)
+        if ending is not None:
+            done += self._event(part, **self._place(), part=ending)
+        done += self._event("response.output_item.done", **self._index(), item=item)
         self._done.append(item)
         self._open = None
         self._pieces.clear()
