@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -163,3 +164,12 @@ def test_importing_the_format_is_cheap() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_examples_of_the_documentation_are_scripts() -> None:
+    page = Path(__file__).parents[2] / "docs" / "scripted-model.md"
+    blocks = re.findall(r"```toml\n(.*?)```", page.read_text("utf-8"), re.S)
+    examples = [block for block in blocks if "scenes" in block]
+    assert len(examples) == 3
+    for example in examples:
+        parse_script(example)
