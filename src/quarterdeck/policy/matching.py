@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 from .call import Call, PathUse
 from .domains import parse_host, parse_target
 from .parts import Fetch, Hidden, McpUse, Part, Run, Touch, Unclear, Use
-from .paths import absolute, fixed_part, is_below, is_protected, matches, matches_broadly
+from .paths import fixed_part, is_below, is_protected, matches, matches_broadly
 from .rules import (
     AnyCall,
     FetchPattern,
@@ -282,25 +282,7 @@ def _run_touched(pattern: PathPattern, run: Run, call: Call) -> Fit:
         return _worst(_use_touched(pattern, use, call, whole=whole) for use in run.reads)
     if pattern.glob is None:
         return "no"
-    named = _named_paths(run, call)
-    return _worst(_use_touched(pattern, use, call, whole=True) for use in named)
-
-
-def _named_paths(run: Run, call: Call) -> Iterable[PathUse]:
-    """Yield every path that a command's words may name."""
-    for word in run.command.words[1:]:
-        value = word.value
-        if not value or len(value) > 4096:
-            continue
-        # "--file=x", "-fx" and "if=x" name x as well.
-        texts = {value, value.partition("=")[2]}
-        if value.startswith("-"):
-            texts.update((value[2:], ""))
-            texts.discard(value)
-        for text in texts - {""}:
-            for cwd in run.cwds or (call.cwd,):
-                path = absolute(text, cwd=cwd, home=call.home)
-                yield PathUse(path=path, resolved=call.links.get(path, path), access="write")
+    return _worst(_use_touched(pattern, use, call, whole=True) for use in run.named)
 
 
 def _fetch_touches(pattern: FetchPattern, part: Part, call: Call) -> Fit:

@@ -14,7 +14,7 @@ from .paths import absolute, is_below, is_protected
 from .shell.line import Command, Line
 from .shell.parse import read_line
 from .shell.readonly import Reading, vet
-from .shell.words import Word
+from .shell.words import FED_FILE, Word
 
 __all__ = [
     "Fetch",
@@ -31,7 +31,8 @@ __all__ = [
 
 Family: TypeAlias = Literal["bash", "read", "edit", "fetch", "mcp", "other"]
 
-_HARMLESS_DEVICES = frozenset(("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin"))
+_HARMLESS_DEVICES = frozenset(("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", FED_FILE))
+_LONGEST_PATH = 4096
 _READING_KINDS = frozenset(("read", "search"))
 _WRITING_KINDS = frozenset(("edit", "delete", "move"))
 
@@ -48,6 +49,8 @@ class Run:
     """Set when it is known to change nothing."""
     reads: tuple[PathUse, ...] = ()
     """With ``reading``: all that it names and reads."""
+    named: tuple[PathUse, ...] = ()
+    """Without ``reading``: every path that its words may name."""
     inner: tuple["Run", ...] = ()
 
     @property
@@ -176,7 +179,7 @@ def mentioned_paths(call: Call) -> tuple[str, ...]:
     for part in _shell_parts(call, call.command):
         if isinstance(part, Run):
             for run in _flat(part):
-                found.update(dict.fromkeys(use.path for use in run.reads))
+                found.update(dict.fromkeys(use.path for use in (*run.reads, *run.named)))
         elif isinstance(part, Touch):
             found[part.use.path] = None
     return tuple(found)
@@ -316,13 +319,32 @@ def _run(call: Call, line: Line, command: Command) -> Run:
     if reading is None:
         inside = cwds is not None and all(is_below(cwd, call.roots) for cwd in cwds)
         deed: Deed = "run" if inside else "run outside"
-        return Run(command=command, deed=deed, cwds=cwds, inner=inner)
+        named = _named(call, command, cwds)
+        return Run(command=command, deed=deed, cwds=cwds, named=named, inner=inner)
     reads = _reads(call, reading, cwds)
     if reads is None or not _git_is_safe(call, reading, cwds):
-        return Run(command=command, deed="run", cwds=cwds, inner=inner)
+        named = _named(call, command, cwds)
+        return Run(command=command, deed="run", cwds=cwds, named=named, inner=inner)
     inside = all(_touch_deed(call, use) == "read" for use in reads)
     deed = "run reading" if inside else "run reading outside"
     return Run(command=command, deed=deed, cwds=cwds, reading=reading, reads=reads, inner=inner)
+
+
+def _named(call: Call, command: Command, cwds: tuple[str, ...] | None) -> tuple[PathUse, ...]:
+    found: dict[str, None] = {}
+    for word in command.words[1:]:
+        value = word.value
+        if not value or len(value) > _LONGEST_PATH:
+            continue
+        # "--file=x", "-fx" and "if=x" name x as well.
+        texts = [value[2:]] if value.startswith("-") else [value]
+        texts.append(value.partition("=")[2])
+        for text in filter(None, texts):
+            for cwd in cwds or (call.cwd,):
+                found[absolute(text, cwd=cwd, home=call.home)] = None
+    return tuple(
+        PathUse(path=path, resolved=call.links.get(path, path), access="write") for path in found
+    )
 
 
 def _git_is_safe(call: Call, reading: Reading, cwds: tuple[str, ...] | None) -> bool:

@@ -75,21 +75,16 @@ def is_protected(path: str) -> bool:
 
 def matches(pattern: str, path: str, *, root: str, home: str) -> bool:
     """Say whether a pattern holds for an absolute path, exactly; what an allow rule needs."""
-    return _compiled(_anchored(pattern, root, home)).fullmatch(path) is not None
+    return _exact(pattern, root, home).fullmatch(path) is not None
 
 
 def matches_broadly(pattern: str, path: str, *, root: str, home: str) -> bool:
     """Say whether a pattern may be meant for an absolute path; what a deny rule needs."""
-    anchored = _folded(_anchored(pattern, root, home))
     folded = _folded(path)
-    if _compiled(anchored, below=True).fullmatch(folded):
-        return True
-    if "/" in pattern.rstrip("/"):
-        return False
-    anywhere = _folded(_anchored("**/" + pattern, root, home))
-    return _compiled(anywhere, below=True).fullmatch(folded) is not None
+    return any(form.fullmatch(folded) for form in _broad(pattern, root, home))
 
 
+@lru_cache(maxsize=1024)
 def fixed_part(pattern: str, *, root: str, home: str) -> str:
     """Return the directory or file below which all matches of a pattern are."""
     fixed: list[str] = []
@@ -98,6 +93,18 @@ def fixed_part(pattern: str, *, root: str, home: str) -> str:
             break
         fixed.append(part)
     return "/".join(fixed) or "/"
+
+
+@lru_cache(maxsize=1024)
+def _exact(pattern: str, root: str, home: str) -> re.Pattern[str]:
+    return _compiled(_anchored(pattern, root, home))
+
+
+@lru_cache(maxsize=1024)
+def _broad(pattern: str, root: str, home: str) -> tuple[re.Pattern[str], ...]:
+    forms = [pattern] if "/" in pattern.rstrip("/") else [pattern, "**/" + pattern]
+    anchored = [_folded(_anchored(form, root, home)) for form in forms]
+    return tuple(_compiled(form, below=True) for form in anchored)
 
 
 def _anchored(pattern: str, root: str, home: str) -> str:
@@ -121,7 +128,6 @@ def _folded(text: str) -> str:
     return unicodedata.normalize("NFC", text).casefold() if not text.isascii() else text.lower()
 
 
-@lru_cache(maxsize=1024)
 def _compiled(pattern: str, below: bool = False) -> re.Pattern[str]:
     """Make a regular expression of an anchored pattern; linear, since ``**`` is a whole part."""
     out: list[str] = []

@@ -8,7 +8,7 @@ from .collector import Collector, split_roughly
 from .line import Line, Redirect
 from .nodes import LEAVES, TOKENS, TRANSPARENT
 from .variables import is_harmless_assignment, is_harmless_name
-from .words import Word, read_word, unknown
+from .words import FED_FILE, Word, read_word, unknown
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -97,12 +97,14 @@ class Reader(Collector):
 
     def _argument(self, node: "Node", words: list[Word], later: list["Node"]) -> None:
         word = read_word(self._text(node))
+        if node.type == "process_substitution" and word.raw.startswith("<("):
+            word = Word(word.raw, FED_FILE)
         words.append(word)
         if node.type == "subshell":
             self.doubts.append(_ODD)
         if node.child_count:
             later.append(node.children[0] if node.type == "command_name" else node)
-        if word.value is not None and (word.raw != word.value or " " in word.value):
+        if word.value is not None and word.value != word.raw:
             self.texts.append(word.value)
 
     def _prefix_assignment(self, node: "Node", assignments: list[Word]) -> None:

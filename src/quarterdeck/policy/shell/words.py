@@ -7,7 +7,10 @@ where the two disagree, the word is not known.
 import re
 from dataclasses import dataclass
 
-__all__ = ["Word", "literal", "read_word", "unknown"]
+__all__ = ["FED_FILE", "Word", "literal", "read_word", "unknown"]
+
+FED_FILE = "/dev/fd/63"
+"""The name that a command gets for ``<(…)``: what other commands of the line print."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./:@%+,\-][A-Za-z0-9_./:=@%+,\-]*")
 _EXPANDS_AFTER_DOLLAR = re.compile(r"[A-Za-z0-9_{(\[@*#?$!'\"-]")

@@ -1,0 +1,52 @@
+"""The table of commands, each with the decision that it must get."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quarterdeck.policy import Allow, Ask, Call, Decision, Sandbox, decide, parse_mode, parse_rule
+
+TABLE = tomllib.loads((Path(__file__).parent / "commands.toml").read_text())["group"]
+EXPECTED = ("allow", "ask", "deny")
+
+
+def cases() -> list[Any]:
+    return [
+        pytest.param(group, expected, id=f"{number}-{expected}")
+        for number, group in enumerate(TABLE)
+        for expected in EXPECTED
+        if expected in group
+    ]
+
+
+def word_of(decision: Decision) -> str:
+    if isinstance(decision, Allow):
+        return "allow"
+    return "ask" if isinstance(decision, Ask) else "deny"
+
+
+@pytest.mark.parametrize(("group", "expected"), cases())
+def test_commands_get_their_decision(group: dict[str, Any], expected: str):
+    rules = [parse_rule(text) for text in group.get("rules", ())]
+    mode = parse_mode(group.get("mode", "ask"))
+    sandbox = Sandbox(in_force=group.get("sandbox", False))
+    wrong: list[str] = []
+    for command in group[expected]:
+        call = Call(
+            tool="bash",
+            kind="execute",
+            command=command,
+            cwd="/home/dev/app",
+            roots=("/home/dev/app",),
+            home="/home/dev",
+        )
+        decision = decide(call, mode, rules, sandbox=sandbox)
+        if word_of(decision) != expected:
+            wrong.append(f"{command!r} got {decision}")
+    assert wrong == [], group["why"]
+
+
+def test_the_table_is_long_enough_to_mean_something():
+    assert sum(len(group.get(word, ())) for group in TABLE for word in EXPECTED) >= 300
