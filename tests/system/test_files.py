@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import tracemalloc
 from pathlib import Path
@@ -103,12 +104,9 @@ async def test_a_window_ends_with_a_line_and_a_long_line_at_a_character(
     max_bytes=st.integers(1, 40),
 )
 def test_windows_agree_with_splitting(content: bytes, line: int, limit: int | None, max_bytes: int):
-    descriptor = os.memfd_create("content")
-    try:
-        os.write(descriptor, content)
-        window = read_window(descriptor, line, limit, max_bytes)
-    finally:
-        os.close(descriptor)
+    with tempfile.TemporaryFile(buffering=0) as file:
+        file.write(content)
+        window = read_window(file.fileno(), line, limit, max_bytes)
     lines = content.split(b"\n")
     lines = [part + b"\n" for part in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
     wanted = lines[line - 1 :][:limit]

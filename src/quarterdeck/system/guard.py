@@ -15,6 +15,7 @@ _PROGRAM = (
     "import sys; sys.path.insert(0, sys.argv[2]); "
     "from quarterdeck.system.watchdog import main; main(int(sys.argv[1]))"
 )
+_SOURCE = str(Path(__file__).parents[2])
 
 
 class Guard:
@@ -42,10 +43,17 @@ class Guard:
             self._trees[tree.mark] = tree
             self._tell(f"={tree.mark} {tree.pid} {tree.start}\n")
 
+    def settle(self, mark: str) -> None:
+        """The start of a tree is over; one that has no process was not to be."""
+        with self._lock:
+            tree = self._trees.get(mark)
+        if tree is not None and not tree.pid:
+            self.gone(mark)
+
     def gone(self, mark: str) -> None:
         """Nothing of the tree is left."""
         with self._lock:
-            if self._trees.pop(mark, None) is not None:
+            if self._trees.pop(mark, None) is not None and self._pipe >= 0:
                 self._tell(f"-{mark}\n")
 
     def close(self) -> None:
@@ -75,11 +83,10 @@ class Guard:
         os.write(self._pipe, "".join(lines).encode())
 
     def _start(self) -> None:
-        theirs, self._pipe = os.pipe()
+        theirs, ours = os.pipe()
         try:
-            source = Path(__file__).parents[2]
             child = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-E", "-c", _PROGRAM, str(os.getpid()), str(source)],
+                [sys.executable, "-I", "-S", "-E", "-c", _PROGRAM, str(os.getpid()), _SOURCE],
                 stdin=theirs,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -87,8 +94,12 @@ class Guard:
                 env={},
                 start_new_session=True,
             )
+        except BaseException:
+            os.close(ours)
+            raise
         finally:
             os.close(theirs)
+        self._pipe = ours
         self._pid = child.pid
         # It outlives us on purpose: Popen must not complain that nobody waited for it.
         child.returncode = 0

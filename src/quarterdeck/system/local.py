@@ -39,7 +39,7 @@ class LocalSystem:
         await self.close()
 
     async def close(self) -> None:
-        """End every process and terminal; may be called again. Raises as ``Process.end``."""
+        """End every process and terminal; may be called again. Raises StillRunning."""
         try:
             await self.terminals.close()
         finally:

@@ -2,11 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING
 
 from quarterdeck.system.descendants import Tree
 from quarterdeck.system.ending import end_tree, kill_group
+from quarterdeck.system.errors import StillRunning
 from quarterdeck.system.exits import ExitWatch, reap
 from quarterdeck.system.guard import Guard, shared_guard
 from quarterdeck.system.paths import Roots
@@ -16,7 +17,7 @@ from quarterdeck.system.ring import Decoder, Ring
 from quarterdeck.system.spawn import Input, Started, start
 from quarterdeck.wire.errors import Broken, Closed
 
-__all__ = ["LocalProcess", "LocalProcesses", "spawn"]
+__all__ = ["LocalProcess", "LocalProcesses", "all_ended", "spawn"]
 
 _log = logging.getLogger(__name__)
 _STDERR_KEPT = 65_536
@@ -220,6 +221,22 @@ async def _undo(starting: asyncio.Future[Started], guard: Guard) -> None:
         await LocalProcess(starting.result(), guard).end(Ending(ask=0, terminate=0))
 
 
+async def all_ended(endings: Iterable[Awaitable[object]]) -> None:
+    """Wait for every ending, whatever happens to the others; then raise what survived.
+
+    Raises:
+        StillRunning: With the ids of all processes that are left.
+    """
+    results = await asyncio.gather(*endings, return_exceptions=True)
+    failed = [result for result in results if isinstance(result, BaseException)]
+    survivors = [pid for error in failed if isinstance(error, StillRunning) for pid in error.pids]
+    for error in failed:
+        if not isinstance(error, StillRunning):
+            raise error
+    if survivors:
+        raise StillRunning(survivors)
+
+
 class LocalProcesses:
     """The ``Processes`` port on this machine; knows its processes and can end them all."""
 
@@ -236,10 +253,8 @@ class LocalProcesses:
         return process
 
     async def close(self) -> None:
-        """End every process that was started here and is not ended."""
-        async with asyncio.TaskGroup() as group:
-            for process in self._started:
-                group.create_task(process.end())
+        """End every process that was started here, all at once. Raises StillRunning."""
+        await all_ended([process.end() for process in self._started])
         self._started.clear()
 
 

@@ -7,6 +7,7 @@ its three streams, and a mark in its environment that its descendants inherit.
 import errno
 import os
 import secrets
+import signal
 import subprocess
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -19,6 +20,8 @@ from quarterdeck.system.paths import Roots
 from quarterdeck.system.port import Command
 
 __all__ = ["Input", "Started", "start"]
+
+_SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
 
 Input: TypeAlias = Literal["pipe", "nothing"]
 
@@ -53,12 +56,13 @@ def start(
         raise SpawnFault(name, f"Command {name!r} has a NUL byte in its arguments. Remove it.")
     cwd = _directory(command, roots)
     program = find_program(name, environment, cwd)
-    guard.begin(mark)
     try:
+        guard.begin(mark)
         return _run(command, program, cwd, environment, mark, guard, stdin, merged)
-    except BaseException:
-        guard.gone(mark)
-        raise
+    except OSError as error:  # no descriptors, no processes left
+        raise SpawnFault(name, f"Command {name!r} cannot be started: {error}.") from error
+    finally:
+        guard.settle(mark)
 
 
 def _run(
@@ -90,20 +94,31 @@ def _run(
         pipes.close_theirs()
     child.returncode = 0  # we watch and reap it ourselves; Popen only started it
     tree = Tree(mark, child.pid, start_of(child.pid))
-    guard.started(tree)
+    try:
+        guard.started(tree)
+    except OSError:  # nobody would end it after our death: not started then
+        os.killpg(child.pid, signal.SIGKILL)
+        os.waitpid(child.pid, 0)
+        pipes.close_ours()
+        raise
     return Started(tree=tree, stdin=pipes.stdin, stdout=pipes.stdout, stderr=pipes.stderr)
 
 
 class _Pipes:
     def __init__(self, *, stdin: Input, merged: bool) -> None:
-        self.stdin = self.stderr = -1
-        self.child_stdin = subprocess.DEVNULL
+        self.stdin = self.stdout = self.stderr = -1
+        self.child_stdin, self.child_stdout = subprocess.DEVNULL, subprocess.DEVNULL
         self.child_stderr = subprocess.STDOUT
-        if stdin == "pipe":
-            self.child_stdin, self.stdin = os.pipe()
-        self.stdout, self.child_stdout = os.pipe()
-        if not merged:
-            self.stderr, self.child_stderr = os.pipe()
+        try:
+            if stdin == "pipe":
+                self.child_stdin, self.stdin = os.pipe()
+            self.stdout, self.child_stdout = os.pipe()
+            if not merged:
+                self.stderr, self.child_stderr = os.pipe()
+        except OSError:
+            self.close_theirs()
+            self.close_ours()
+            raise
 
     def close_theirs(self) -> None:
         _close(self.child_stdin, self.child_stdout, self.child_stderr)
@@ -126,7 +141,7 @@ def _directory(command: Command, roots: Roots | None) -> str:
 
 def _fault_of(name: str, program: str, error: OSError | ValueError) -> SpawnFault:
     """What the operating system said, in our words."""
-    if isinstance(error, ValueError):
+    if isinstance(error, ValueError) or error.errno in _SHORTAGES:
         return SpawnFault(name, f"Command {name!r} cannot be started: {error}.")
     if error.errno != errno.ENOENT:
         return NotExecutable(name, program, (error.strerror or str(error)).lower())

@@ -20,7 +20,7 @@ from quarterdeck.system.port import (
     Terminal,
     Terminals,
 )
-from quarterdeck.system.process import LocalProcess, spawn
+from quarterdeck.system.process import LocalProcess, all_ended, spawn
 from quarterdeck.system.ring import Decoder, Ring
 from quarterdeck.system.spill import Spill
 
@@ -181,10 +181,8 @@ class LocalTerminals:
         self._open.pop(terminal.id, None)
 
     async def close(self) -> None:
-        """Release every terminal."""
-        async with asyncio.TaskGroup() as group:
-            for terminal in list(self._open.values()):
-                group.create_task(terminal.release())
+        """Release every terminal, all at once. Raises StillRunning."""
+        await all_ended([terminal.release() for terminal in self._open.values()])
 
 
 def _text(data: bytes) -> str:
