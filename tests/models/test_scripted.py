@@ -20,7 +20,6 @@ from quarterdeck.models.errors import (
     Rejected,
     StreamBroken,
     Unauthorized,
-    Unreachable,
 )
 from quarterdeck.models.model import (
     Delta,
@@ -280,7 +279,7 @@ async def test_limited_trouble_in_a_sequence_comes_before_its_reply() -> None:
         ("e529", Overloaded, 529),
         ("overflow", ContextOverflow, 400),
         ("quota", QuotaExceeded, 429),
-        ("hangup", Unreachable, None),
+        ("hangup", StreamBroken, None),
     ],
 )
 async def test_refusals_are_errors_of_the_tree(

@@ -20,7 +20,6 @@ from quarterdeck.models.errors import (
     Rejected,
     StreamBroken,
     Unauthorized,
-    Unreachable,
 )
 from quarterdeck.models.model import (
     Delta,
@@ -226,7 +225,7 @@ def _call_error(failure: Failure, *, partial: Message | None = None) -> CallErro
         (float(v) for k, v in failure.headers.items() if k.lower() == "retry-after"), None
     )
     if failure.kind == "hangup":
-        return Unreachable("The connection was closed without an answer.", partial=partial)
+        return StreamBroken("The connection was closed without an answer.", partial=partial)
     kind = _kind_of(failure)
     return kind(message, status=status, retry_after=retry_after, partial=partial)
 
