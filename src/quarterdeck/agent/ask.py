@@ -1,0 +1,156 @@
+"""Asking the model once: the request, its stream as events, and retries."""
+
+import asyncio
+from contextlib import aclosing
+from typing import TYPE_CHECKING, assert_never, cast
+
+from quarterdeck.models.errors import CallError
+from quarterdeck.models.model import (
+    Delta,
+    Finished,
+    ModelInfo,
+    Request,
+    TextDelta,
+    ThinkingDelta,
+    ToolUseDelta,
+    ToolUseStarted,
+)
+from quarterdeck.models.retry import backoff
+from quarterdeck.wire.content import text
+from quarterdeck.wire.conversation import Message, TextPart
+from quarterdeck.wire.events import (
+    MessageChunk,
+    ModelCallFinished,
+    ModelCallStarted,
+    RateLimited,
+    RetryScheduled,
+    ThoughtChunk,
+    UsageReported,
+)
+from quarterdeck.wire.ids import MessageId, new_message_id
+from quarterdeck.wire.usage import ContextUsage, Cost, TokenUsage
+
+from .turn import Turn
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+__all__ = ["ask_model", "cost_of"]
+
+
+async def ask_model(turn: Turn) -> Finished:
+    """Make one model call, again if it fails in a way that may pass.
+
+    Raises:
+        CallError: it failed for good; what had arrived of the text is kept in the log.
+    """
+    request = Request(
+        system=turn.system_prompt,
+        messages=turn.conversation.messages(),
+        tools=turn.toolbox.specs,
+        effort=turn.effort,
+    )
+    attempt = 1
+    while True:
+        try:
+            return await _attempt(turn, request, attempt)
+        except CallError as error:
+            delay = backoff(attempt, error, retries=turn.limits.retries, random=turn.random)
+            await turn.emit(_failed(turn.model.info, error, keep=delay is None))
+            if delay is None:
+                raise
+            await _announce(turn, error, attempt + 1, delay)
+            await turn.sleep(delay)
+            attempt += 1
+
+
+async def _attempt(turn: Turn, request: Request, attempt: int) -> Finished:
+    await turn.emit(ModelCallStarted(model=turn.model.info.name, attempt=attempt))
+    shown = _Shown(turn)
+    stream = cast("AsyncGenerator[Delta, None]", turn.model.stream(request))
+    try:
+        async with aclosing(stream):
+            async for delta in stream:
+                await shown.show(delta)
+    except asyncio.CancelledError:
+        await turn.emit(
+            ModelCallFinished(model=turn.model.info.name, reply=shown.partial, stop="cancelled")
+        )
+        raise
+    assert shown.finished is not None, "a stream ends with Finished or raises"
+    finished = shown.finished
+    cost = cost_of(turn.model.info, finished.usage)
+    turn.spending.add(finished.usage, cost)
+    await turn.emit(
+        ModelCallFinished(
+            model=turn.model.info.name,
+            reply=finished.reply,
+            stop=finished.raw_stop or finished.stop,
+            usage=finished.usage,
+            cost=cost,
+        )
+    )
+    context = ContextUsage(used=finished.usage.total, size=turn.model.info.window)
+    await turn.emit(UsageReported(context=context))
+    return finished
+
+
+def _failed(info: ModelInfo, error: CallError, *, keep: bool) -> ModelCallFinished:
+    texts: tuple[TextPart, ...] = ()
+    if keep and error.partial is not None:
+        texts = tuple(part for part in error.partial.parts if isinstance(part, TextPart))
+    reply = Message(role="assistant", parts=texts) if texts else None
+    return ModelCallFinished(model=info.name, reply=reply, error=str(error))
+
+
+async def _announce(turn: Turn, error: CallError, attempt: int, delay: float) -> None:
+    if error.status == 429:
+        await turn.emit(RateLimited(reason=str(error), retry_after=error.retry_after))
+    await turn.emit(RetryScheduled(attempt=attempt, delay=delay, reason=str(error)))
+
+
+class _Shown:
+    """Turns a model's stream into events, and remembers what has been shown."""
+
+    def __init__(self, turn: Turn) -> None:
+        self._turn = turn
+        self._text = ""
+        self._message: MessageId = new_message_id()
+        self._thought: MessageId = new_message_id()
+        self.finished: Finished | None = None
+
+    @property
+    def partial(self) -> Message | None:
+        """The text so far, as a reply that a later request can carry."""
+        if not self._text:
+            return None
+        return Message(role="assistant", parts=(TextPart(text=self._text),))
+
+    async def show(self, delta: Delta) -> None:
+        match delta:
+            case TextDelta():
+                self._text += delta.text
+                await self._turn.emit(MessageChunk(content=text(delta.text), message=self._message))
+            case ThinkingDelta():
+                await self._turn.emit(ThoughtChunk(content=text(delta.text), message=self._thought))
+            case ToolUseStarted() | ToolUseDelta():
+                pass
+            case Finished():
+                self.finished = delta
+            case _:
+                assert_never(delta)
+
+
+def cost_of(info: ModelInfo, usage: TokenUsage) -> Cost | None:
+    """What a call cost, or None when the model's prices are not known."""
+    prices = info.prices
+    if prices is None:
+        return None
+    fresh = usage.input - usage.cached - usage.cache_written
+    dollars = (
+        fresh * prices.input
+        + usage.cached * prices.cached
+        + usage.cache_written * prices.cache_written
+        + usage.output * prices.output
+    )
+    return Cost(amount=dollars / 1_000_000, currency="USD")

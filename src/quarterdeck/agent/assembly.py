@@ -1,0 +1,195 @@
+"""What a session works with, put together from the configuration of its directory."""
+
+import asyncio
+import datetime
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from quarterdeck.config.load import Config, load
+from quarterdeck.config.places import Places
+from quarterdeck.config.schema import Settings
+from quarterdeck.config.trust import TrustStore
+from quarterdeck.config.workspace import find_workspace
+from quarterdeck.models.catalogue import known_models
+from quarterdeck.models.choosing import ModelOptions, VendorOptions, endpoint_of
+from quarterdeck.models.errors import ModelSetupError
+from quarterdeck.policy.grammar import parse_pattern
+from quarterdeck.policy.rules import Effect, Rule, Scope, Source
+
+from .limits import Limits
+from .prompt import Environment, Instructions, system_prompt
+from .tools.workspace import ToolOptions
+
+__all__ = [
+    "Ground",
+    "limits_of",
+    "model_options",
+    "offered_models",
+    "prepare_ground",
+    "rules_of",
+    "tool_options",
+]
+
+_INSTRUCTIONS = ("AGENTS.md", "CLAUDE.md")
+_MOST_INSTRUCTIONS = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """What is known of the directory a session works in."""
+
+    cwd: str
+    project: str
+    """The top of the repository, or the directory itself."""
+    trusted: bool
+    config: Config
+    system_prompt: str
+
+    @property
+    def settings(self) -> Settings:
+        """The settings that count here."""
+        return self.config.settings
+
+
+async def prepare_ground(
+    places: Places,
+    environment: Mapping[str, str],
+    cwd: str,
+    roots: tuple[str, ...] = (),
+    flags: Mapping[str, Any] | None = None,
+) -> Ground:
+    """Look at a directory: its project, whether it is trusted, its settings, its instructions.
+
+    Raises:
+        ConfigError: a settings file is wrong; the message names file and key.
+    """
+    return await asyncio.to_thread(_prepare, places, environment, cwd, roots, flags)
+
+
+def _prepare(
+    places: Places,
+    environment: Mapping[str, str],
+    cwd: str,
+    roots: tuple[str, ...],
+    flags: Mapping[str, Any] | None,
+) -> Ground:
+    workspace = find_workspace(Path(cwd))
+    trusted = TrustStore(places.trust_file).is_trusted(workspace.root)
+    config = load(places, directory=Path(cwd), environ=environment, flags=flags, trusted=trusted)
+    instructions = _instructions(workspace.root, config.settings) if trusted else ()
+    surroundings = Environment(
+        cwd=cwd,
+        roots=roots,
+        platform=sys.platform,
+        is_git=(workspace.root / ".git").exists(),
+        date=datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
+    )
+    return Ground(
+        cwd=cwd,
+        project=str(workspace.root),
+        trusted=trusted,
+        config=config,
+        system_prompt=system_prompt(surroundings, instructions),
+    )
+
+
+def _instructions(root: Path, settings: Settings) -> tuple[Instructions, ...]:
+    names = dict.fromkeys((*_INSTRUCTIONS, *settings.instructions.files))
+    found: list[Instructions] = []
+    for name in names:
+        path = root / Path(name).expanduser()
+        try:
+            text = path.read_text("utf-8", "replace")[:_MOST_INSTRUCTIONS]
+        except OSError:
+            continue
+        if text.strip() and all(text != earlier.text for earlier in found):
+            found.append(Instructions(path=name, text=text))
+    return tuple(found)
+
+
+def model_options(settings: Settings) -> ModelOptions:
+    """The settings about models, in that room's words."""
+    return ModelOptions(
+        default=settings.model,
+        vendors={
+            name: VendorOptions(
+                base_url=vendor.base_url,
+                wire=vendor.wire,
+                api_key_env=vendor.api_key_env,
+                headers=vendor.headers,
+            )
+            for name, vendor in settings.vendors.items()
+        },
+        models={name: msgspec.to_builtins(model) for name, model in settings.models.items()},
+    )
+
+
+def offered_models(environment: Mapping[str, str], options: ModelOptions) -> tuple[str, ...]:
+    """The models of the catalogue whose vendor has a key here; reads a file, so use a thread."""
+    usable: dict[str, bool] = {}
+    for name in known_models():
+        vendor = name.partition("/")[0]
+        if vendor not in usable:
+            usable[vendor] = _has_key(vendor, environment, options)
+    return tuple(name for name in known_models() if usable[name.partition("/")[0]])
+
+
+def _has_key(vendor: str, environment: Mapping[str, str], options: ModelOptions) -> bool:
+    try:
+        return endpoint_of(vendor, environment, options).key_name is not None
+    except ModelSetupError:
+        return False
+
+
+def limits_of(settings: Settings) -> Limits:
+    """The settings about limits."""
+    given = settings.limits
+    return Limits(
+        model_calls=given.model_calls,
+        tokens=given.tokens,
+        seconds=given.seconds,
+        cost=given.cost,
+        max_concurrent_tools=given.max_concurrent_tools,
+        retries=given.retries,
+    )
+
+
+def tool_options(settings: Settings) -> ToolOptions:
+    """The settings about tools."""
+    return ToolOptions(
+        bash_timeout=settings.tools.bash.timeout,
+        output_bytes=settings.tools.output_bytes,
+        fetch_timeout=settings.tools.fetch.timeout,
+        fetch_allow_private=settings.tools.fetch.allow_private,
+    )
+
+
+def rules_of(config: Config) -> tuple[Rule, ...]:
+    """The permission rules of every layer, each with where it came from.
+
+    Raises:
+        RuleError: one cannot be read; it says where and what was expected.
+    """
+    permissions = config.settings.permissions
+    lists: tuple[tuple[Effect, tuple[str, ...]], ...] = (
+        ("allow", permissions.allow),
+        ("ask", permissions.ask),
+        ("deny", permissions.deny),
+    )
+    return tuple(_rule(config, effect, text) for effect, texts in lists for text in texts)
+
+
+def _rule(config: Config, effect: Effect, text: str) -> Rule:
+    source = config.source("permissions", effect, text)
+    scope: Scope = "user"
+    origin = Source(origin="user file", where=source.place or "")
+    if source.layer in ("project", "local"):
+        scope, origin = "project", Source(origin="project file", where=source.place or "")
+    elif source.layer in ("flag", "environment"):
+        scope, origin = "session", Source(origin="flag", where=source.place or "")
+    return Rule(effect=effect, pattern=parse_pattern(text), scope=scope, source=origin)

@@ -1,0 +1,76 @@
+"""The grants that people gave: those of this session in memory, lasting ones in a file."""
+
+import asyncio
+import fcntl
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from quarterdeck.policy.grants import Grant, grants_from_json, grants_to_json
+
+__all__ = ["GrantBook"]
+
+
+class GrantBook:
+    """Every grant that may hold for a session.
+
+    Lasting grants (project, user) are kept in ``path``; several processes may add to it. A file
+    that cannot be read raises ``RuleError`` from ``load``, and nothing is overwritten.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path
+        self._lasting: tuple[Grant, ...] = ()
+        self._session: tuple[Grant, ...] = ()
+
+    @property
+    def all(self) -> tuple[Grant, ...]:
+        """All of them, as they were when last loaded or added to."""
+        return (*self._session, *self._lasting)
+
+    async def load(self) -> None:
+        """Read the file anew; there need not be one."""
+        if self._path is not None:
+            self._lasting = await asyncio.to_thread(_read, self._path)
+
+    async def add(self, grants: Iterable[Grant]) -> None:
+        """Remember grants, each as long as its scope says; durable when this returns."""
+        new = tuple(grants)
+        self._session += tuple(grant for grant in new if grant.scope == "session")
+        lasting = tuple(grant for grant in new if grant.scope in ("project", "user"))
+        if lasting and self._path is not None:
+            self._lasting = await asyncio.to_thread(_change, self._path, lasting, frozenset[str]())
+        else:
+            self._lasting += lasting
+
+    async def revoke(self, id_: str) -> bool:
+        """Take a grant back; False if there is none of that id."""
+        known = any(grant.id == id_ for grant in self.all)
+        self._session = tuple(grant for grant in self._session if grant.id != id_)
+        if self._path is not None:
+            self._lasting = await asyncio.to_thread(_change, self._path, (), frozenset({id_}))
+        else:
+            self._lasting = tuple(grant for grant in self._lasting if grant.id != id_)
+        return known
+
+
+def _read(path: Path) -> tuple[Grant, ...]:
+    try:
+        return grants_from_json(path.read_bytes())
+    except FileNotFoundError:
+        return ()
+
+
+def _change(path: Path, added: tuple[Grant, ...], revoked: frozenset[str]) -> tuple[Grant, ...]:
+    """Rewrite the file in one step, under a lock that other processes respect."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        kept = tuple(grant for grant in _read(path) if grant.id not in revoked) + added
+        fresh = path.with_suffix(".new")
+        with fresh.open("wb") as file:
+            file.write(grants_to_json(kept))
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    return kept

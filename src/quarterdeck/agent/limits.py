@@ -1,0 +1,88 @@
+"""What a turn may spend, and how far it has got."""
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from quarterdeck.wire.events import TurnEnd
+from quarterdeck.wire.usage import Cost, TokenUsage
+
+__all__ = ["CallLimit", "Limits", "Spending", "TurnStopped"]
+
+CallLimit: TypeAlias = int | Literal["adaptive", "unbounded"]
+"""Model calls a turn may make: a number; ``adaptive``, which grows with each step that made
+progress; or ``unbounded``."""
+
+_ADAPTIVE_START = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Bounds of one turn; None means no bound."""
+
+    model_calls: CallLimit = "adaptive"
+    tokens: int | None = None
+    """Tokens of all calls of the turn together, input and output."""
+    seconds: float | None = None
+    cost: float | None = None
+    """US dollars; needs a model with known prices."""
+    max_concurrent_tools: int = 8
+    retries: int = 5
+    """How often one model call is made again after a failure that may pass."""
+
+
+class TurnStopped(Exception):
+    """Ends a turn from anywhere within it; not a failure of the program."""
+
+    def __init__(self, stop: TurnEnd, reason: str) -> None:
+        super().__init__(reason)
+        self.stop: TurnEnd = stop
+        self.reason = reason
+
+
+@dataclass(slots=True)
+class Spending:
+    """What a turn has spent so far, checked before every model call."""
+
+    limits: Limits
+    started: float
+    """The clock's reading when the turn began."""
+    calls: int = 0
+    progress: int = 0
+    """Steps in which at least one tool call did its work."""
+    usage: TokenUsage = field(default_factory=TokenUsage)
+    cost: float = 0.0
+    priced: bool = False
+    """Whether any call had a known price."""
+
+    def check(self, now: float) -> None:
+        """Raise ``TurnStopped`` if a limit is reached; says which."""
+        limits = self.limits
+        if self.calls >= (allowed := self._allowed_calls()):
+            raise TurnStopped("max_turn_requests", f"{int(allowed)} model calls in one turn")
+        if limits.tokens is not None and self.usage.total >= limits.tokens:
+            raise TurnStopped("max_tokens", f"{limits.tokens} tokens in one turn")
+        if limits.seconds is not None and now - self.started >= limits.seconds:
+            raise TurnStopped("max_turn_requests", f"{limits.seconds:g} seconds in one turn")
+        if limits.cost is not None and self.cost >= limits.cost:
+            raise TurnStopped("max_turn_requests", f"a cost of {limits.cost:g} USD in one turn")
+
+    def add(self, usage: TokenUsage, cost: Cost | None) -> None:
+        """Count a call's figures."""
+        self.usage += usage
+        if cost is not None:
+            self.cost += cost.amount
+            self.priced = True
+
+    def _allowed_calls(self) -> float:
+        match self.limits.model_calls:
+            case "adaptive":
+                return _ADAPTIVE_START + self.progress
+            case "unbounded":
+                return float("inf")
+            case number:
+                return number
+
+    @property
+    def total_cost(self) -> Cost | None:
+        """The money spent, or None when no price is known."""
+        return Cost(amount=self.cost, currency="USD") if self.priced else None

@@ -1,0 +1,261 @@
+"""The native agent: makes, loads, forks, lists and deletes sessions."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Self, TypeAlias
+
+from quarterdeck.config.places import Places
+from quarterdeck.journal import Journal, SessionSummary
+from quarterdeck.models.choosing import choose, make_model
+from quarterdeck.models.model import Effort
+from quarterdeck.policy.modes import Mode, parse_mode
+from quarterdeck.policy.rules import Rule
+from quarterdeck.wire.events import Event, Notice, SessionOpened, SessionResumed
+from quarterdeck.wire.ids import SessionId, TurnId, new_session_id
+
+from .assembly import (
+    Ground,
+    limits_of,
+    model_options,
+    offered_models,
+    prepare_ground,
+    rules_of,
+    tool_options,
+)
+from .cage import Cage, local_cage
+from .gate import Gate
+from .grants import GrantBook
+from .past import Past, recall, shared_events
+from .session import Session, Setup
+from .store import SessionStore
+from .tools.all import all_tools
+from .tools.toolbox import Toolbox
+from .tools.workspace import Workspace
+
+__all__ = ["MakeCage", "NativeAgent", "Wishes"]
+
+MakeCage: TypeAlias = Callable[[tuple[str, ...], Ground], Cage]
+"""Makes the system a session works on, from its directories."""
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """How a session shall be; what is left out comes from the configuration."""
+
+    model: str | None = None
+    mode: Mode | None = None
+    effort: Effort | None = None
+    rules: tuple[Rule, ...] = ()
+    tools: tuple[str, ...] | None = None
+    """Only these tools; None for all."""
+    flags: Mapping[str, Any] = field(default=_NOTHING)
+    """Settings that outrank every file, as nested tables."""
+    attended: bool = True
+    """Whether anybody can answer a question."""
+    make_cage: MakeCage = local_cage
+
+
+_DEFAULTS = Wishes()
+
+
+class NativeAgent:
+    """Our own agent. An async context manager; leaving it closes every session.
+
+    Args:
+        places: where configuration and sessions are.
+        environment: variables for the configuration and the vendors' keys; nothing else is read
+            from the process's own environment.
+    """
+
+    def __init__(self, places: Places, environment: Mapping[str, str]) -> None:
+        self._places = places
+        self._environment = environment
+        self._store = SessionStore(places.state / "sessions")
+        self._open: dict[SessionId, tuple[Session, AsyncExitStack]] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        for id_ in tuple(self._open):
+            await self.close(id_)
+
+    def get(self, id_: str) -> Session | None:
+        """The open session of that id."""
+        found = self._open.get(SessionId(id_))
+        return found[0] if found else None
+
+    async def new(
+        self, cwd: str, *, roots: tuple[str, ...] = (), wishes: Wishes = _DEFAULTS
+    ) -> Session:
+        """Begin a session in a directory.
+
+        Raises:
+            QuarterdeckError: the configuration, the model or the directory is not usable; the
+                message says what to do. Nothing is left behind.
+        """
+        return await self._begin(new_session_id(), Past(cwd=cwd, roots=roots), wishes, ())
+
+    async def load(
+        self, id_: str, *, cwd: str | None = None, wishes: Wishes = _DEFAULTS
+    ) -> Session:
+        """Go on with a session, open or stored.
+
+        Raises:
+            NoSuchSession: there is none of that id.
+            Locked: another process has it open.
+            QuarterdeckError: as ``new``.
+        """
+        if (session := self.get(id_)) is not None:
+            return session
+        stack = AsyncExitStack()
+        try:
+            journal = await stack.enter_async_context(await self._store.open(id_))
+            session_id = SessionId(id_)
+            past = recall([record async for record in journal.history(session=session_id)])
+            past.cwd = cwd or past.cwd
+            session = await self._assemble(session_id, journal, past, wishes, stack)
+            for turn, event in past.closing:
+                await journal.append(session_id, event, turn=turn)
+            await session.begin(SessionResumed())
+        except BaseException:
+            await stack.aclose()
+            raise
+        self._open[session_id] = (session, stack)
+        return session
+
+    async def fork(
+        self,
+        id_: str,
+        *,
+        cwd: str | None = None,
+        until: int | None = None,
+        wishes: Wishes = _DEFAULTS,
+    ) -> Session:
+        """Begin a session that shares the past of another, whole or up to a sequence number.
+
+        Raises:
+            NoSuchSession, Locked, QuarterdeckError: as ``load``.
+        """
+        source = SessionId(id_)
+        if (entry := self._open.get(source)) is not None:
+            records = [record async for record in entry[0].journal.history(session=source)]
+        else:
+            async with await self._store.open(id_) as journal:
+                records = [record async for record in journal.history(session=source)]
+        shared = shared_events(records, until)
+        kept = [record for record in records if until is None or record.seq <= until]
+        past = recall(kept)
+        past.cwd, past.closing = cwd or past.cwd, ()
+        last = kept[-1].seq if kept else 0
+        return await self._begin(new_session_id(), past, wishes, shared, forked=(source, last))
+
+    async def sessions(
+        self, *, cwd: str | None = None, limit: int = 50, before: int | None = None
+    ) -> list[SessionSummary]:
+        """The sessions that changed last, newest first; ``before`` is an ``updated`` time."""
+        return await self._store.sessions(cwd=cwd, limit=limit, before=before)
+
+    async def close(self, id_: str) -> None:
+        """Close a session; one that is not open is no error."""
+        entry = self._open.pop(SessionId(id_), None)
+        if entry is not None:
+            session, stack = entry
+            async with stack:
+                await session.close()
+
+    async def delete(self, id_: str) -> bool:
+        """Close a session and delete it for good; False if there was none."""
+        await self.close(id_)
+        return await self._store.delete(id_)
+
+    async def _begin(
+        self,
+        id_: SessionId,
+        past: Past,
+        wishes: Wishes,
+        shared: tuple[tuple[TurnId | None, Event], ...],
+        forked: tuple[SessionId, int] | None = None,
+    ) -> Session:
+        stack = AsyncExitStack()
+        try:
+            journal = await stack.enter_async_context(self._store.create(id_))
+            session = await self._assemble(id_, journal, past, wishes, stack)
+            opened = SessionOpened(
+                agent="native",
+                cwd=past.cwd,
+                roots=past.roots,
+                title=past.title,
+                model=session.model.name,
+                mode=session.gate.mode,
+                forked_from=forked[0] if forked else None,
+                forked_at=forked[1] if forked else None,
+            )
+            await journal.append(id_, opened)
+            for turn, event in shared:
+                await journal.append(id_, event, turn=turn)
+            await session.begin()
+        except BaseException:
+            await stack.aclose()
+            await self._store.delete(id_)
+            raise
+        self._open[id_] = (session, stack)
+        return session
+
+    async def _assemble(
+        self, id_: SessionId, journal: Journal, past: Past, wishes: Wishes, stack: AsyncExitStack
+    ) -> Session:
+        ground = await prepare_ground(
+            self._places, self._environment, past.cwd, past.roots, wishes.flags
+        )
+        cage = wishes.make_cage((past.cwd, *past.roots), ground)
+        stack.push_async_callback(cage.close)
+        gate = await self._gate(ground, past, wishes, cage)
+        cage.follow(gate)
+        setup = await self._setup(id_, ground, past, wishes, cage)
+        notices = tuple(
+            Notice(title=str(notice), severity="warning") for notice in ground.config.notices
+        )
+        return Session(
+            id_, journal, setup, gate, past.conversation, title=past.title, notices=notices
+        )
+
+    async def _gate(self, ground: Ground, past: Past, wishes: Wishes, cage: Cage) -> Gate:
+        grants = GrantBook(self._places.state / "grants.json")
+        await grants.load()
+        mode = wishes.mode or (parse_mode(past.mode) if past.mode else ground.settings.mode)
+        return Gate(
+            mode=mode,
+            rules=(*rules_of(ground.config), *wishes.rules),
+            grants=grants,
+            sandbox=await cage.sandbox(),
+            trusted=ground.trusted,
+            attended=wishes.attended,
+        )
+
+    async def _setup(
+        self, id_: SessionId, ground: Ground, past: Past, wishes: Wishes, cage: Cage
+    ) -> Setup:
+        options = model_options(ground.settings)
+        name = wishes.model or past.model or await choose(self._environment, options)
+        toolbox = Toolbox(all_tools())
+        return Setup(
+            model=await asyncio.to_thread(make_model, name, self._environment, options),
+            make_model=lambda other: make_model(other, self._environment, options),
+            models=await asyncio.to_thread(offered_models, self._environment, options),
+            effort=wishes.effort or past.effort or ground.settings.effort,
+            system_prompt=ground.system_prompt,
+            toolbox=toolbox if wishes.tools is None else toolbox.only(wishes.tools),
+            workspace=Workspace(
+                system=cage,
+                home=self._environment.get("HOME", ""),
+                project=ground.project,
+                session=id_,
+                options=tool_options(ground.settings),
+            ),
+            limits=limits_of(ground.settings),
+        )

@@ -1,0 +1,87 @@
+"""A session's settings as people see and change them: mode, model, effort."""
+
+from typing import get_args
+
+from quarterdeck.models.model import Effort, ModelInfo
+from quarterdeck.policy.modes import MODES
+from quarterdeck.policy.modes import Mode as ModeName
+from quarterdeck.wire.settings import ConfigChoice, ConfigOption, Mode
+
+__all__ = ["EFFORTS", "effort_in", "modes_of", "options_of"]
+
+EFFORTS: tuple[Effort, ...] = get_args(Effort)
+_EFFORT_NAMES: dict[Effort, str] = {
+    "off": "Off",
+    "low": "Low",
+    "medium": "Medium",
+    "high": "High",
+}
+
+
+_MODE_TEXTS: dict[ModeName, tuple[str, str]] = {
+    "ask": ("Ask", "Reads freely; asks before it changes or runs anything."),
+    "accept-edits": ("Accept edits", "Edits files in the workspace; asks before it runs anything."),
+    "plan": ("Plan", "Looks and plans; changes nothing."),
+    "read-only": ("Read only", "Changes nothing and runs only what reads."),
+    "full-auto": ("Full auto", "Does not ask for what the sandbox contains."),
+    "deny-all": ("Deny all", "Uses no tool at all."),
+}
+
+
+def modes_of() -> tuple[Mode, ...]:
+    """The permission modes, in the order in which they are offered."""
+    assert set(_MODE_TEXTS) == set(MODES)
+    return tuple(
+        Mode(id=mode, name=name, description=description)
+        for mode, (name, description) in _MODE_TEXTS.items()
+    )
+
+
+def options_of(
+    mode: ModeName, model: ModelInfo, models: tuple[str, ...], effort: Effort
+) -> tuple[ConfigOption, ...]:
+    """The settings, complete, the most important first."""
+    names = models if model.name in models else (model.name, *models)
+    options = [
+        ConfigOption(
+            id="mode",
+            name="Permissions",
+            type="select",
+            category="mode",
+            current_value=mode,
+            options=tuple(
+                ConfigChoice(value=each.id, name=each.name, description=each.description)
+                for each in modes_of()
+            ),
+        ),
+        ConfigOption(
+            id="model",
+            name="Model",
+            type="select",
+            category="model",
+            current_value=model.name,
+            options=tuple(ConfigChoice(value=name, name=name) for name in names),
+        ),
+    ]
+    if model.thinking:
+        options.append(
+            ConfigOption(
+                id="effort",
+                name="Thinking",
+                type="select",
+                category="thought_level",
+                current_value=effort,
+                options=tuple(
+                    ConfigChoice(value=value, name=_EFFORT_NAMES[value]) for value in EFFORTS
+                ),
+            )
+        )
+    return tuple(options)
+
+
+def effort_in(options: tuple[ConfigOption, ...]) -> Effort | None:
+    """The effort that a list of options says, if it does."""
+    for option in options:
+        if option.id == "effort":
+            return next((effort for effort in EFFORTS if effort == option.current_value), None)
+    return None

@@ -1,0 +1,80 @@
+"""What a session's log says of its past: enough to go on from where it stopped."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from msgspec import UNSET
+
+from quarterdeck.models.model import Effort
+from quarterdeck.wire.events import (
+    Event,
+    ModeChanged,
+    OptionsChanged,
+    SessionChanged,
+    SessionEnded,
+    SessionOpened,
+    SessionResumed,
+)
+from quarterdeck.wire.ids import TurnId
+from quarterdeck.wire.record import Record
+
+from .conversation import Conversation
+from .options import effort_in
+from .recovery import closing_events
+
+__all__ = ["Past", "recall", "shared_events"]
+
+
+@dataclass(slots=True)
+class Past:
+    """A session as its log tells it."""
+
+    conversation: Conversation = field(default_factory=Conversation)
+    cwd: str = ""
+    roots: tuple[str, ...] = ()
+    title: str | None = None
+    model: str | None = None
+    mode: str | None = None
+    effort: Effort | None = None
+    closing: tuple[tuple[TurnId | None, Event], ...] = ()
+    """What must be appended first, because the process that ran it died."""
+
+    def apply(self, event: Event) -> None:
+        """Take one event."""
+        self.conversation.apply(event)
+        match event:
+            case SessionOpened():
+                self.cwd, self.roots, self.title = event.cwd, event.roots, event.title
+                self.model, self.mode = event.model, event.mode
+            case SessionChanged(title=title, model=model):
+                self.title = self.title if title is UNSET else title
+                self.model = self.model if model is UNSET else model
+            case ModeChanged(mode=mode):
+                self.mode = mode
+            case OptionsChanged(options=options):
+                self.effort = effort_in(options) or self.effort
+            case _:
+                pass
+
+
+def recall(records: Iterable[Record]) -> Past:
+    """Read a session's records, oldest first."""
+    kept = list(records)
+    past = Past()
+    for record in kept:
+        past.apply(record.event)
+    past.closing = closing_events(kept)
+    for _, event in past.closing:
+        past.apply(event)
+    return past
+
+
+def shared_events(
+    records: Iterable[Record], until: int | None
+) -> tuple[tuple[TurnId | None, Event], ...]:
+    """What a fork takes over: everything up to a sequence number but the runs' begin and end."""
+    lifecycle = (SessionOpened, SessionResumed, SessionEnded)
+    kept = [record for record in records if until is None or record.seq <= until]
+    taken = [(r.turn, r.event) for r in kept if not isinstance(r.event, lifecycle)]
+    left_open = closing_events(kept)
+    return (*taken, *(pair for pair in left_open if not isinstance(pair[1], SessionEnded)))

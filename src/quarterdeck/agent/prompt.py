@@ -1,0 +1,56 @@
+"""The system prompt: who the agent is, where it works, what the project wants.
+
+It is made once for a session and stays the same to the byte, so that vendors can cache it.
+"""
+
+from dataclasses import dataclass
+from importlib.resources import files
+
+__all__ = ["Environment", "Instructions", "system_prompt"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """Where the session works; nothing in it may change while the session lives."""
+
+    cwd: str
+    roots: tuple[str, ...] = ()
+    platform: str = "linux"
+    is_git: bool = False
+    date: str = ""
+    """The day the session began."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instructions:
+    """An instructions file of the person or the project."""
+
+    path: str
+    text: str
+
+
+def system_prompt(environment: Environment, instructions: tuple[Instructions, ...] = ()) -> str:
+    """Compose the prompt from our own text, the environment and the instructions files."""
+    base = files("quarterdeck.agent").joinpath("prompt.md").read_text(encoding="utf-8").rstrip()
+    return "\n\n".join([base, _environment(environment), *map(_instructions, instructions)]) + "\n"
+
+
+def _environment(environment: Environment) -> str:
+    lines = [
+        "# Environment",
+        f"- Working directory: {environment.cwd}",
+        *(f"- Also allowed: {root}" for root in environment.roots),
+        f"- Git repository: {'yes' if environment.is_git else 'no'}",
+        f"- Platform: {environment.platform}",
+    ]
+    if environment.date:
+        lines.append(f"- Today: {environment.date}")
+    return "\n".join(lines)
+
+
+def _instructions(instructions: Instructions) -> str:
+    return (
+        f"# Instructions from {instructions.path}\n"
+        "The person or the project wrote these; follow them where they do not conflict with what "
+        f"the person asks now.\n\n{instructions.text.strip()}"
+    )

@@ -1,0 +1,269 @@
+"""A session of the native agent: the thin object that holds state around the loop.
+
+It owns no rule: what a turn does is in ``loop``, what may run is in ``gate``, what was said is
+in ``conversation``. Here turns are queued, steered, cancelled and written to the log.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+import msgspec
+
+from quarterdeck.journal import Journal
+from quarterdeck.models.model import Effort, Model, ModelInfo
+from quarterdeck.policy.modes import Mode
+from quarterdeck.wire.content import ContentBlock, TextContent
+from quarterdeck.wire.errors import Busy, Closed
+from quarterdeck.wire.events import (
+    Event,
+    ModeChanged,
+    Notice,
+    OptionsChanged,
+    Origin,
+    Prompted,
+    SessionChanged,
+    SessionEnded,
+    SessionResumed,
+    TurnEnded,
+)
+from quarterdeck.wire.ids import SessionId, TurnId, new_message_id, new_turn_id
+from quarterdeck.wire.settings import ConfigOption
+
+from .conversation import Conversation
+from .gate import Gate
+from .limits import Limits, Spending
+from .loop import run_turn
+from .options import options_of
+from .tools.toolbox import Toolbox
+from .tools.workspace import Workspace
+from .turn import Turn
+
+__all__ = ["Session", "Setup"]
+
+_TITLE_LENGTH = 60
+
+
+@dataclass(slots=True, kw_only=True)
+class Setup:
+    """What a session works with; model, effort and mode may be changed while it lives."""
+
+    model: Model
+    make_model: Callable[[str], Model]
+    """Makes another model by name, with this session's configuration.
+
+    Raises ``ModelSetupError`` when there is none.
+    """
+    models: tuple[str, ...]
+    """Names of models to offer."""
+    effort: Effort
+    system_prompt: str
+    toolbox: Toolbox
+    workspace: Workspace
+    limits: Limits
+
+
+class Session:
+    """One conversation. Made by ``NativeAgent``; use it from one event loop."""
+
+    def __init__(
+        self,
+        id_: SessionId,
+        journal: Journal,
+        setup: Setup,
+        gate: Gate,
+        conversation: Conversation,
+        *,
+        title: str | None = None,
+        notices: tuple[Notice, ...] = (),
+    ) -> None:
+        self.id = id_
+        self.title = title
+        self.gate = gate
+        self.journal = journal
+        self._notices = notices
+        self._setup = setup
+        self._conversation = conversation
+        self._turns = asyncio.Lock()
+        self._running: asyncio.Task[TurnEnded] | None = None
+        self._steering: list[Prompted] = []
+        self._closed = False
+        self.last_seq = 0
+        """The last record of this session that was appended here."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a turn is under way or waits for its start."""
+        return self._turns.locked()
+
+    @property
+    def cwd(self) -> str:
+        """The directory the session works in."""
+        return self._setup.workspace.cwd
+
+    @property
+    def model(self) -> ModelInfo:
+        """The model that the next turn asks."""
+        return self._setup.model.info
+
+    @property
+    def options(self) -> tuple[ConfigOption, ...]:
+        """The session's settings as people see them: mode, model, effort."""
+        setup = self._setup
+        return options_of(self.gate.mode, setup.model.info, setup.models, setup.effort)
+
+    async def begin(self, resumed: SessionResumed | None = None) -> None:
+        """Write down that the session runs, and what is worth telling; once, by its maker."""
+        if resumed is not None:
+            await self._emit(resumed, None)
+        for notice in self._notices:
+            await self._emit(notice, None)
+        await self._options_changed()
+        await self.journal.durable(self.last_seq)
+
+    async def prompt(
+        self,
+        content: tuple[ContentBlock, ...],
+        *,
+        origin: Origin = "person",
+        sender: SessionId | None = None,
+    ) -> TurnEnded:
+        """Run a turn for a prompt, after those that were asked for earlier.
+
+        Returns when the turn has ended and its events are durable. Cancelling the caller cancels
+        the turn.
+
+        Raises:
+            Closed: the session is closed.
+        """
+        async with self._turns:
+            if self._closed:
+                raise Closed(f"session {self.id!r} is closed; load it again to go on")
+            message = new_message_id()
+            prompted = Prompted(content=content, message=message, origin=origin, sender=sender)
+            turn = new_turn_id()
+            await self._title_from(content)
+            await self._emit(prompted, turn)
+            await self.journal.durable(self.last_seq)
+            return await self._run(self._turn(turn), prompted)
+
+    def steer(self, content: tuple[ContentBlock, ...]) -> None:
+        """Give the running turn a message, to be told to the model at its next step.
+
+        If the turn ends before that, the model hears it with the next prompt.
+
+        Raises:
+            Busy: no turn is running; ``prompt`` starts one.
+        """
+        if self._running is None:
+            raise Busy("no turn is running that could be steered; send a prompt instead")
+        self._steering.append(Prompted(content=content, message=new_message_id(), steers=True))
+
+    async def cancel(self) -> None:
+        """End the running turn as cancelled, if there is one; returns when it has ended."""
+        running = self._running
+        if running is None:
+            return
+        running.cancel()
+        await asyncio.wait([running])
+
+    async def set_mode(self, mode: Mode) -> None:
+        """Change the permission mode; holds for every later call, also of a running turn."""
+        self.gate.mode = mode
+        await self._emit(ModeChanged(mode=mode), None)
+        await self._options_changed()
+
+    async def set_model(self, name: str) -> None:
+        """Change the model from the next turn on.
+
+        Raises:
+            ModelSetupError: there is no such model, or its key is missing.
+        """
+        made = await asyncio.to_thread(self._setup.make_model, name)
+        old, self._setup.model = self._setup.model, made
+        if not self.is_running:
+            await old.close()
+        await self._emit(SessionChanged(model=self._setup.model.info.name), None)
+        await self._options_changed()
+
+    async def set_effort(self, effort: Effort) -> None:
+        """Change how much the model may think, from the next turn on."""
+        self._setup.effort = effort
+        await self._options_changed()
+
+    async def close(self) -> None:
+        """Cancel what runs, write the end, free everything; safe to call twice."""
+        if self._closed:
+            return
+        self._closed = True
+        await self.cancel()
+        await self._setup.workspace.close()
+        await self._setup.model.close()
+        await self._emit(SessionEnded(how="closed"), None)
+        await self.journal.durable(self.last_seq)
+
+    async def _options_changed(self) -> None:
+        await self._emit(OptionsChanged(options=self.options), None)
+
+    async def _title_from(self, content: tuple[ContentBlock, ...]) -> None:
+        if self.title is not None:
+            return
+        words = " ".join(block.text for block in content if isinstance(block, TextContent)).split()
+        if title := " ".join(words)[:_TITLE_LENGTH]:
+            self.title = title
+            await self._emit(SessionChanged(title=title), None)
+
+    async def _run(self, turn: Turn, prompted: Prompted) -> TurnEnded:
+        self._running = asyncio.create_task(run_turn(turn, prompted.message))
+        try:
+            ended = await self._settled(self._running)
+        finally:
+            self._running = None
+        for late in self._take_steering():
+            await self._emit(msgspec.structs.replace(late, steers=False), None)
+        await self.journal.durable(self.last_seq)
+        return ended
+
+    async def _settled(self, running: asyncio.Task[TurnEnded]) -> TurnEnded:
+        """The turn's end, also when it was cancelled; a cancelled caller cancels the turn."""
+        try:
+            await asyncio.wait([running])
+        except asyncio.CancelledError:
+            running.cancel()
+            await asyncio.wait([running])
+            raise
+        return TurnEnded(stop="cancelled") if running.cancelled() else running.result()
+
+    def _turn(self, turn: TurnId) -> Turn:
+        setup = self._setup
+
+        async def emit(event: Event) -> None:
+            await self._emit(event, turn)
+
+        return Turn(
+            model=setup.model,
+            effort=setup.effort,
+            system_prompt=setup.system_prompt,
+            conversation=self._conversation,
+            toolbox=setup.toolbox,
+            workspace=setup.workspace,
+            gate=self.gate,
+            limits=setup.limits,
+            spending=Spending(limits=setup.limits, started=time.monotonic()),
+            emit=emit,
+            steering=self._take_steering,
+            clock=time.monotonic,
+            sleep=asyncio.sleep,
+            random=Random(),
+        )
+
+    def _take_steering(self) -> tuple[Prompted, ...]:
+        taken, self._steering = tuple(self._steering), []
+        return taken
+
+    async def _emit(self, event: Event, turn: TurnId | None) -> None:
+        self._conversation.apply(event)
+        record = await self.journal.append(self.id, event, turn=turn)
+        self.last_seq = record.seq

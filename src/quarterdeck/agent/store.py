@@ -1,0 +1,122 @@
+"""Where the sessions of standalone agents live: one log for each, in one directory.
+
+A host owns one log for all of its sessions. A process without a host (a script, an editor's
+child) keeps each session in a log of its own, so that any number of such processes can run side
+by side; the log's lock makes sure that no session is open twice.
+"""
+
+import asyncio
+import re
+import sqlite3
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+from quarterdeck.journal import Journal, SessionSummary
+from quarterdeck.journal.sessions import list_sessions
+from quarterdeck.wire.errors import QuarterdeckError
+from quarterdeck.wire.ids import SessionId
+
+__all__ = ["NoSuchSession", "SessionStore"]
+
+_ID = re.compile(r"ses_[0-9a-z]{26}")
+
+
+class NoSuchSession(QuarterdeckError):
+    """There is no session of that id."""
+
+    def __init__(self, id_: str) -> None:
+        super().__init__(f"no session {id_!r}; `quarterdeck sessions list` shows those there are")
+        self.id = id_
+
+
+class SessionStore:
+    """The sessions in one directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def create(self, id_: SessionId) -> AbstractAsyncContextManager[Journal]:
+        """Open the log of a new session."""
+        return Journal.open(self._path(id_))
+
+    async def open(self, id_: str) -> AbstractAsyncContextManager[Journal]:
+        """Open the log of a session that exists.
+
+        Raises:
+            NoSuchSession: there is none.
+            Locked: when it is entered: another process has the session open.
+        """
+        path = self._path(id_)
+        if not await asyncio.to_thread(path.is_file):
+            raise NoSuchSession(id_)
+        return Journal.open(path)
+
+    async def sessions(
+        self, *, cwd: str | None = None, limit: int = 50, before: int | None = None
+    ) -> list[SessionSummary]:
+        """The sessions that changed last, newest first; ``before`` is an ``updated`` time."""
+        return await asyncio.to_thread(self._list, cwd, limit, before)
+
+    async def delete(self, id_: str) -> bool:
+        """Delete a session for good; False if there was none.
+
+        Raises:
+            Locked: it is open.
+        """
+        path = self._path(id_)
+        if not await asyncio.to_thread(path.is_file):
+            return False
+        async with Journal.open(path):  # nobody else may have it open
+            pass
+        await asyncio.to_thread(_remove, path)
+        return True
+
+    def _path(self, id_: str) -> Path:
+        if not _ID.fullmatch(id_):
+            raise NoSuchSession(id_)
+        return self._directory / f"{id_}.db"
+
+    def _list(self, cwd: str | None, limit: int, before: int | None) -> list[SessionSummary]:
+        found: list[SessionSummary] = []
+        for path in self._newest_first():
+            summary = _summary(path)
+            if summary is None or (cwd is not None and summary.cwd != cwd):
+                continue
+            if before is None or summary.updated < before:
+                found.append(summary)
+            if len(found) >= limit:
+                break
+        return sorted(found, key=lambda summary: summary.updated, reverse=True)
+
+    def _newest_first(self) -> list[Path]:
+        paths = [path for path in self._directory.glob("ses_*.db") if _ID.fullmatch(path.stem)]
+        return sorted(paths, key=_changed, reverse=True)
+
+
+def _changed(path: Path) -> float:
+    """When a log was last written to: its latest commits may be in the write-ahead log alone."""
+    times = [path.stat().st_mtime]
+    ahead = path.with_name(path.name + "-wal")
+    if ahead.exists():
+        times.append(ahead.stat().st_mtime)
+    return max(times)
+
+
+def _summary(path: Path) -> SessionSummary | None:
+    """A session's row in its own log; None for a log that cannot be read or says nothing yet."""
+    try:
+        connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+    except sqlite3.Error:
+        return None
+    try:
+        rows = list_sessions(connection, limit=1, before=None)
+    except sqlite3.Error:
+        return None
+    finally:
+        connection.close()
+    return rows[0] if rows else None
+
+
+def _remove(path: Path) -> None:
+    for suffix in ("", "-wal", "-shm", ".lock"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)

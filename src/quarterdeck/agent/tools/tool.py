@@ -1,0 +1,110 @@
+"""What a tool is: the contract between the turn loop and everything an agent can do.
+
+A call walks through prepare → permit → execute → finish. ``Tool.prepare`` looks at the arguments
+and the world and says what would happen (what a person sees, what policy judges) without
+changing anything; ``Prepared.run`` then does exactly that.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from quarterdeck.policy.call import Call
+from quarterdeck.wire.conversation import ResultPart, TextPart
+from quarterdeck.wire.errors import QuarterdeckError
+from quarterdeck.wire.events import Event, QuestionAnswered
+from quarterdeck.wire.toolcalls import ToolCallContent, ToolCallLocation, ToolKind
+
+from .workspace import Workspace
+
+__all__ = ["Arguments", "Live", "Outcome", "Prepared", "Tool", "ToolError", "said"]
+
+
+class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of every tool's arguments; what the model writes is decoded into a subclass."""
+
+
+class ToolError(QuarterdeckError):
+    """A tool cannot do what it was asked; the text goes to the model and says what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a call came to."""
+
+    result: tuple[ResultPart, ...]
+    """What the model is told."""
+    content: tuple[ToolCallContent, ...] | None = None
+    """What people see instead, where it differs; None keeps what was shown before."""
+    locations: tuple[ToolCallLocation, ...] | None = None
+    raw_output: Any = None
+    is_error: bool = False
+
+
+def said(text: str, *, is_error: bool = False) -> Outcome:
+    """Make an outcome of plain text."""
+    return Outcome(result=(TextPart(text=text),), is_error=is_error)
+
+
+class Live(Protocol):
+    """What a running call can do towards the session."""
+
+    async def emit(self, event: Event) -> None:
+        """Append an event of this turn: live output, a plan, progress of the call."""
+        ...
+
+    async def ask(self, text: str, form: dict[str, Any]) -> QuestionAnswered:
+        """Ask the person; returns when it is answered, declined or cancelled."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A call that could run now."""
+
+    title: str
+    call: Call
+    """What policy judges."""
+    run: Callable[[Live], Awaitable[Outcome]]
+    """Does what was shown. May raise ``ToolError``; cancellation must end it within a second,
+    leaving no process behind."""
+    content: tuple[ToolCallContent, ...] = ()
+    locations: tuple[ToolCallLocation, ...] = ()
+    timeout: float | None = None
+    """Seconds after which the loop cancels ``run``; None where the tool keeps time itself."""
+    shows: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Further facts for the permission request, such as the directory a command runs in."""
+
+
+class Tool(Protocol):
+    """Something the model can call. Holds no state: that is the workspace's."""
+
+    @property
+    def name(self) -> str:
+        """The name the model uses."""
+        ...
+
+    @property
+    def kind(self) -> ToolKind:
+        """What sort of thing it does, for people and policy."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """The text that the model reads; kept in a file beside the code."""
+        ...
+
+    @property
+    def arguments(self) -> type[Arguments]:
+        """What a call's arguments are decoded into; its JSON schema is shown to the model."""
+        ...
+
+    async def prepare(self, arguments: Any, workspace: Workspace) -> Prepared:
+        """Look, and say what would happen; changes nothing.
+
+        Raises:
+            ToolError: it cannot work; nobody is asked, the model is told.
+        """
+        ...

@@ -1,0 +1,94 @@
+"""The tools of a session, as the model sees them and as the loop finds them."""
+
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any, cast
+
+import msgspec
+
+from quarterdeck.models.model import ToolSpec
+
+from .tool import Arguments, Tool, ToolError
+
+__all__ = ["Toolbox"]
+
+
+class Toolbox:
+    """A fixed set of tools, in a fixed order: what the model is shown never changes by itself."""
+
+    def __init__(self, tools: Iterable[Tool]) -> None:
+        self._tools = {tool.name: tool for tool in tools}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The tools' names, in order."""
+        return tuple(self._tools)
+
+    @cached_property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """The tools as the model sees them."""
+        return tuple(
+            ToolSpec(
+                name=tool.name,
+                description=tool.description,
+                parameters=_schema(tool.arguments),
+            )
+            for tool in self._tools.values()
+        )
+
+    def find(self, name: str) -> Tool | None:
+        """The tool of that name, or None."""
+        return self._tools.get(name)
+
+    def only(self, names: Iterable[str]) -> "Toolbox":
+        """A toolbox with just these of the tools.
+
+        Raises:
+            ToolError: one of the names is no tool here.
+        """
+        wanted = set(names)
+        if missing := wanted - set(self._tools):
+            raise ToolError(f"no such tool: {', '.join(sorted(missing))}; there are {self.names}")
+        return Toolbox(tool for name, tool in self._tools.items() if name in wanted)
+
+    def decode(self, tool: Tool, arguments: str) -> Arguments:
+        """Read a call's arguments.
+
+        Raises:
+            ToolError: they are no JSON or do not fit; the text tells the model what to mend.
+        """
+        try:
+            return msgspec.json.decode(arguments or "{}", type=tool.arguments, strict=False)
+        except msgspec.ValidationError as error:
+            raise ToolError(
+                f"The arguments of {tool.name!r} do not fit its schema: {error}."
+            ) from error
+        except msgspec.DecodeError as error:
+            raise ToolError(
+                f"The arguments of {tool.name!r} are not valid JSON ({error}); nothing was run. "
+                "Send the call again with complete JSON."
+            ) from error
+
+
+def _schema(arguments: type[Arguments]) -> dict[str, Any]:
+    """The JSON schema of the arguments, flat: no references, no titles."""
+    (reference,), components = msgspec.json.schema_components([arguments])
+    root = components[str(reference["$ref"]).rsplit("/", 1)[-1]]
+    schema = _inlined(root, components)
+    schema.pop("description", None)
+    return schema
+
+
+def _inlined(node: Any, components: dict[str, Any]) -> Any:
+    if isinstance(node, list):
+        return [_inlined(item, components) for item in cast("list[Any]", node)]
+    if not isinstance(node, dict):
+        return node
+    mapping = cast("dict[str, Any]", node)
+    if "$ref" in mapping:
+        return _inlined(components[str(mapping["$ref"]).rsplit("/", 1)[-1]], components)
+    return {
+        key: _inlined(value, components)
+        for key, value in mapping.items()
+        if not (key == "title" and isinstance(value, str))
+    }

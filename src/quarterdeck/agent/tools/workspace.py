@@ -1,0 +1,109 @@
+"""What the tools of one session share: the system, the files they have seen, their options."""
+
+import asyncio
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+from quarterdeck.policy.call import Access, Call, PathUse, path_use
+from quarterdeck.system.port import Identity, System
+from quarterdeck.wire.toolcalls import ToolKind
+
+__all__ = ["SeenFiles", "ToolOptions", "Workspace"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolOptions:
+    """The limits of the tools; from the configuration."""
+
+    bash_timeout: float = 120.0
+    """Seconds a command may run when the model names no time."""
+    bash_max_timeout: float = 600.0
+    """The longest time that the model may name."""
+    output_bytes: int = 30_000
+    """What the model is told of one command's output: head and tail together."""
+    fetch_timeout: float = 30.0
+    fetch_bytes: int = 5_000_000
+    fetch_allow_private: bool = False
+    """Let ``fetch`` reach loopback and private addresses."""
+
+
+class SeenFiles:
+    """Which content of which file the model has seen, and one lock for each file.
+
+    A file may be changed only as it was seen; calls of one step that change the same file take
+    turns.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[str, Identity] = {}
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    def note(self, real_path: str, identity: Identity) -> None:
+        """Remember what was read or written."""
+        self._seen[real_path] = identity
+
+    def get(self, real_path: str) -> Identity | None:
+        """What was seen last, or None."""
+        return self._seen.get(real_path)
+
+    def lock(self, real_path: str) -> asyncio.Lock:
+        """The lock of a file."""
+        return self._locks[real_path]
+
+
+@dataclass(slots=True, kw_only=True)
+class Workspace:
+    """Where a session's tools work."""
+
+    system: System
+    home: str = ""
+    """What ``~`` stands for."""
+    project: str | None = None
+    session: str = ""
+    options: ToolOptions = field(default_factory=ToolOptions)
+    seen: SeenFiles = field(default_factory=SeenFiles)
+    resources: dict[str, Any] = field(default_factory=dict[str, Any])
+    """What a tool keeps between calls, under the tool's name; closed with the session if it has
+    an async ``close``."""
+
+    @property
+    def cwd(self) -> str:
+        """The working directory."""
+        return self.system.roots[0]
+
+    def call(
+        self,
+        tool: str,
+        kind: ToolKind,
+        *,
+        paths: tuple[PathUse, ...] = (),
+        command: str | None = None,
+        cwd: str | None = None,
+        urls: tuple[str, ...] = (),
+    ) -> Call:
+        """Describe a call to the policy, with this workspace's facts."""
+        return Call(
+            tool=tool,
+            kind=kind,
+            paths=paths,
+            command=command,
+            cwd=cwd or self.cwd,
+            urls=urls,
+            roots=self.system.roots,
+            home=self.home,
+            project=self.project,
+            session=self.session,
+            agent="native",
+        )
+
+    def path(self, path: str, access: Access, resolved: str | None = None) -> PathUse:
+        """Describe a path to the policy; ``resolved`` is where symlinks lead."""
+        return path_use(path, access, cwd=self.cwd, home=self.home, resolved=resolved)
+
+    async def close(self) -> None:
+        """Free what tools keep."""
+        for resource in self.resources.values():
+            if (close := getattr(resource, "close", None)) is not None:
+                await close()
+        self.resources.clear()

@@ -1,0 +1,40 @@
+"""Everything one turn works with, as one value."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from random import Random
+
+from quarterdeck.models.model import Effort, Model
+from quarterdeck.wire.events import Event, Prompted
+
+from .conversation import Conversation
+from .gate import Gate
+from .limits import Limits, Spending
+from .tools.toolbox import Toolbox
+from .tools.workspace import Workspace
+
+__all__ = ["Turn"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """What the loop needs for one turn; every seam is a field."""
+
+    model: Model
+    effort: Effort
+    system_prompt: str
+    conversation: Conversation
+    toolbox: Toolbox
+    workspace: Workspace
+    gate: Gate
+    limits: Limits
+    spending: Spending
+    emit: Callable[[Event], Awaitable[None]]
+    """Appends an event of this turn to the log and folds it into the conversation. Waits when
+    the log is behind; never raises for a slow reader."""
+    steering: Callable[[], tuple[Prompted, ...]]
+    """Takes the messages that wait to be injected at the next step boundary."""
+    clock: Callable[[], float]
+    """Seconds that only grow."""
+    sleep: Callable[[float], Awaitable[None]]
+    random: Random
