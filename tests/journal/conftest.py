@@ -1,12 +1,25 @@
 """What the journal's tests share."""
 
-from collections.abc import Callable
+import os
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import MessageChunk
+
+
+@pytest.fixture
+def tmp_path(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory where there is one: what is tested here is not the disk's speed."""
+    memory = Path("/dev/shm")
+    if not os.access(memory, os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(prefix="pytest-", dir=memory) as folder:
+        yield Path(folder)
 
 
 @pytest.fixture

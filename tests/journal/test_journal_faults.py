@@ -213,6 +213,18 @@ async def test_a_disk_that_fills_up_stalls_and_recovers_with_nothing_lost(path: 
         assert [record.seq async for record in journal.history()] == list(range(1, kept + 2))
 
 
+async def test_jobs_that_wait_behind_a_stall_are_told_of_the_end(path: Path, say):
+    with pytest.raises(Stalled), ExitStack() as stack:
+        async with Journal.open(path, limits=QUICK) as journal:
+            await journal.commit("a", say("safe"))
+            stack.enter_context(full_disk(size_of(path.with_name("log.db-wal"))))
+            await journal.append("a", say("x" * 50_000))
+            rebuilding = asyncio.create_task(journal.rebuild("sessions"))
+            await asyncio.sleep(0)
+    with pytest.raises(Stalled):
+        await rebuilding
+
+
 async def test_closing_a_stalled_journal_says_what_is_lost(path: Path, say):
     with pytest.raises(Stalled, match="1 events are lost"), ExitStack() as stack:
         async with Journal.open(path, limits=QUICK) as journal:

@@ -5,7 +5,7 @@ import tempfile
 from contextlib import aclosing
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from quarterdeck.journal import Journal, Limits
@@ -111,7 +111,11 @@ async def play(path: Path, steps: list[tuple]) -> None:
 
 
 @given(STEPS)
-@settings(deadline=None, max_examples=40)
-def test_any_order_of_calls_matches_a_list(steps: list[tuple]):
-    with tempfile.TemporaryDirectory() as folder:
+@settings(
+    deadline=None,
+    max_examples=40,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+def test_any_order_of_calls_matches_a_list(tmp_path: Path, steps: list[tuple]):
+    with tempfile.TemporaryDirectory(dir=tmp_path) as folder:
         asyncio.run(play(Path(folder) / "log.db", steps))

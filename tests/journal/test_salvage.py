@@ -49,6 +49,9 @@ async def test_what_only_the_log_of_writes_holds_is_found(path: Path, tmp_path: 
             await asyncio.to_thread(shutil.copy, f"{path}{end}", tmp_path / f"crashed.db{end}")
     found = await salvage(tmp_path / "crashed.db", tmp_path / "new.db")
     assert found.events == 10
+    async with Journal.open(tmp_path / "new.db", write=False) as journal:
+        assert await journal.sessions() == []
+        assert await journal.search("0123456789")
 
 
 async def test_half_a_file_gives_half_its_events(log: Path, tmp_path: Path):

@@ -18,6 +18,7 @@ from .errors import (
 from .journal import Journal
 from .limits import Limits
 from .projections import Projection
+from .reading import ReadableJournal
 from .salvage import Salvaged, salvage
 from .search import Hit
 from .sessions import SessionSummary
@@ -34,6 +35,7 @@ __all__ = [
     "NotAJournal",
     "Projection",
     "ReadOnly",
+    "ReadableJournal",
     "Report",
     "Salvaged",
     "SessionSummary",

@@ -1,8 +1,9 @@
 """Turning the log into searchable passages, a slice at a time. Everything here blocks.
 
 A message arrives in chunks; they are joined into one passage so that a word split over two of
-them is found. The passage that is still growing is indexed too, and indexed anew when it has
-grown. Passages are cut at ``_PIECE`` characters, so no step depends on how long a message gets.
+them is found. What is still growing is kept apart; its text so far becomes a passage each time
+the end of the log is reached. Passages are cut at ``_PIECE`` characters, so no step depends on
+how long a message gets.
 A tool call's output is indexed when the call ends, since each report repeats the one before.
 """
 
@@ -31,11 +32,12 @@ __all__ = ["SCHEMA", "Indexer"]
 
 SCHEMA = (
     "CREATE TABLE state (log TEXT NOT NULL, through INTEGER NOT NULL, deletion INTEGER NOT NULL)",
-    # slot is set while the passage may still grow: which of its session's streams it is.
     "CREATE TABLE passages (id INTEGER PRIMARY KEY, session TEXT NOT NULL, seq INTEGER NOT NULL,"
-    " type TEXT NOT NULL, slot TEXT, message TEXT, text TEXT NOT NULL)",
+    " type TEXT NOT NULL, text TEXT NOT NULL)",
     "CREATE INDEX passages_by_session ON passages (session)",
-    "CREATE INDEX passages_growing ON passages (slot) WHERE slot IS NOT NULL",
+    # slot: which of its session's streams it is; passage: where its text so far is indexed.
+    "CREATE TABLE growing (session TEXT, slot TEXT, seq INTEGER NOT NULL, type TEXT NOT NULL,"
+    " message TEXT, text TEXT NOT NULL, passage INTEGER, PRIMARY KEY (session, slot))",
     "CREATE TABLE outputs (session TEXT, call TEXT, seq INTEGER NOT NULL,"
     " PRIMARY KEY (session, call)) WITHOUT ROWID",
     "CREATE VIRTUAL TABLE words USING fts5(text, content='passages', content_rowid='id',"
@@ -76,8 +78,9 @@ class _Growing:
     type: str
     message: str | None
     text: str
-    id: int | None = None
-    indexed: str | None = None
+    passage: int | None = None
+    is_saved: bool = False
+    is_indexed: bool = False
 
 
 class Indexer:
@@ -103,28 +106,30 @@ class Indexer:
                 if through != self._through:
                     self._load()
                 self._drop_deleted(deletion)
-                seq = self._take_slice(through)
-                self._save()
+                seq, is_end = self._take_slice(through)
+                if is_end:
+                    self._index_growing()
+                self._save_growing()
                 self._index.execute("UPDATE state SET through = ?", (seq,))
         except BaseException:
             self._through = -1
             raise
         self._through = seq
-        return seq > through
+        return not is_end
 
-    def _take_slice(self, through: int) -> int:
-        room = _BYTES
+    def _take_slice(self, through: int) -> tuple[int, bool]:
+        room, rows = _BYTES, 0
         cursor = self._log.execute(_READ, (through, _ROWS))
         try:
             for seq, session, parent, kind, body in cursor:
-                through = seq
+                through, rows = seq, rows + 1
                 self._take(seq, session, parent or "", kind, body)
                 room -= len(body) if isinstance(body, bytes) else 0
                 if room < 0:
                     break
         finally:
             cursor.close()
-        return through
+        return through, room >= 0 and rows < _ROWS
 
     def _take(self, seq: int, session: str, parent: str, kind: str, body: Any) -> None:
         if kind not in _CHUNKS:
@@ -185,6 +190,7 @@ class Indexer:
         if growing is None:
             growing = slots[slot] = _Growing(seq=seq, type=kind, message=message, text="")
         growing.text += text
+        growing.is_saved = growing.is_indexed = False
         if len(growing.text) > _PIECE:
             *whole, rest = cut(growing.text, _PIECE)
             growing.text = "".join(whole)
@@ -194,8 +200,12 @@ class Indexer:
     def _close(self, session: str, slot: str) -> None:
         growing = self._growing.get(session, {}).pop(slot, None)
         if growing is not None:
-            self._forget_indexed(growing)
-            self._add_pieces(growing.seq, session, growing.type, growing.text)
+            self._index.execute(
+                "DELETE FROM growing WHERE session = ? AND slot = ?", (session, slot)
+            )
+            if not growing.is_indexed:
+                self._remove(growing.passage)
+                self._add_pieces(growing.seq, session, growing.type, growing.text)
 
     def _close_unnamed(self, session: str) -> None:
         for slot, growing in list(self._growing.get(session, {}).items()):
@@ -210,60 +220,70 @@ class Indexer:
         for piece in cut(text, _PIECE):
             self._add(seq, session, kind, piece)
 
-    def _add(
-        self,
-        seq: int,
-        session: str,
-        kind: str,
-        text: str,
-        slot: str | None = None,
-        message: str | None = None,
-    ) -> int | None:
-        if slot is None and not text.strip():
+    def _add(self, seq: int, session: str, kind: str, text: str) -> int | None:
+        if not text.strip():
             return None
-        cursor = self._index.execute(
-            "INSERT INTO passages (session, seq, type, slot, message, text)"
-            " VALUES (?, ?, ?, ?, ?, ?)",
-            (session, seq, kind, slot, message, text),
-        )
-        self._index.execute(
-            "INSERT INTO words (rowid, text) VALUES (?, ?)", (cursor.lastrowid, text)
-        )
-        return cursor.lastrowid
+        passage = self._index.execute(
+            "INSERT INTO passages (session, seq, type, text) VALUES (?, ?, ?, ?)",
+            (session, seq, kind, text),
+        ).lastrowid
+        self._index.execute("INSERT INTO words (rowid, text) VALUES (?, ?)", (passage, text))
+        return passage
 
-    def _save(self) -> None:
-        """Write the passages that are still growing as they are now."""
-        self._growing = {session: slots for session, slots in self._growing.items() if slots}
+    def _remove(self, passage: int | None) -> None:
+        row = self._index.execute(
+            "DELETE FROM passages WHERE id = ? RETURNING id, text", (passage,)
+        ).fetchone()
+        if row is not None:
+            self._index.execute(
+                "INSERT INTO words (words, rowid, text) VALUES ('delete', ?, ?)", row
+            )
+
+    def _index_growing(self) -> None:
         for session, slots in self._growing.items():
-            for slot, growing in slots.items():
-                if growing.text == growing.indexed:
-                    continue
-                self._forget_indexed(growing)
-                growing.id = self._add(
-                    growing.seq, session, growing.type, growing.text, slot, growing.message
-                )
-                growing.indexed = growing.text
+            for growing in slots.values():
+                if not growing.is_indexed:
+                    self._remove(growing.passage)
+                    growing.passage = self._add(growing.seq, session, growing.type, growing.text)
+                    growing.is_indexed, growing.is_saved = True, False
 
-    def _forget_indexed(self, growing: _Growing) -> None:
-        if growing.id is not None:
-            self._remove(growing.id, growing.indexed)
-            growing.id = growing.indexed = None
-
-    def _remove(self, id_: int, text: Any) -> None:
-        self._index.execute(
-            "INSERT INTO words (words, rowid, text) VALUES ('delete', ?, ?)", (id_, text)
-        )
-        self._index.execute("DELETE FROM passages WHERE id = ?", (id_,))
+    def _save_growing(self) -> None:
+        self._growing = {session: slots for session, slots in self._growing.items() if slots}
+        rows = [
+            (
+                session,
+                slot,
+                growing.seq,
+                growing.type,
+                growing.message,
+                growing.text,
+                growing.passage,
+            )
+            for session, slots in self._growing.items()
+            for slot, growing in slots.items()
+            if not growing.is_saved
+        ]
+        self._index.executemany("INSERT OR REPLACE INTO growing VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+        for slots in self._growing.values():
+            for growing in slots.values():
+                growing.is_saved = True
 
     def _load(self) -> None:
         self._growing = {}
         rows = self._index.execute(
-            "SELECT session, slot, id, seq, type, message, text FROM passages"
-            " WHERE slot IS NOT NULL"
+            "SELECT growing.session, slot, growing.seq, growing.type, message, growing.text,"
+            " passage, passages.text IS growing.text"
+            " FROM growing LEFT JOIN passages ON passages.id = passage"
         )
-        for session, slot, id_, seq, kind, message, text in rows:
+        for session, slot, seq, kind, message, text, passage, is_indexed in rows:
             self._growing.setdefault(session, {})[slot] = _Growing(
-                id=id_, seq=seq, type=kind, message=message, text=text, indexed=text
+                seq=seq,
+                type=kind,
+                message=message,
+                text=text,
+                passage=passage,
+                is_saved=True,
+                is_indexed=bool(is_indexed),
             )
 
     def _drop_deleted(self, number: int) -> None:
@@ -275,13 +295,14 @@ class Indexer:
             for slot in [name for name, growing in slots.items() if growing.seq <= through]:
                 del slots[slot]
             rows = self._index.execute(
-                "SELECT id, text FROM passages WHERE session = ? AND seq <= ?", (session, through)
+                "SELECT id FROM passages WHERE session = ? AND seq <= ?", (session, through)
             ).fetchall()
-            for row in rows:
-                self._remove(*row)
-            self._index.execute(
-                "DELETE FROM outputs WHERE session = ? AND seq <= ?", (session, through)
-            )
+            for (passage,) in rows:
+                self._remove(passage)
+            for table in ("growing", "outputs"):
+                self._index.execute(
+                    f"DELETE FROM {table} WHERE session = ? AND seq <= ?", (session, through)
+                )
             self._index.execute("UPDATE state SET deletion = ?", (number,))
 
 

@@ -3,27 +3,24 @@
 import asyncio
 import errno
 import logging
-import sqlite3
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from quarterdeck.wire.events import Event
 from quarterdeck.wire.ids import SessionId, ToolCallId, TurnId
-from quarterdeck.wire.record import Record, encode_record
+from quarterdeck.wire.record import Record
 
 from .appender import Appender
-from .check import Report, examine
 from .deletion import delete_slice, note_deletion
-from .errors import JournalClosed, JournalError, ReadOnly, Stalled, Unreachable
+from .errors import JournalError, ReadOnly, Stalled, Unreachable
 from .limits import Limits
 from .projections import Projection
-from .readers import Readers
+from .reading import ReadableJournal
 from .recent import Recent
-from .search import Hit, SearchIndex
-from .sessions import Sessions, SessionSummary, list_sessions
+from .sessions import Sessions
 from .store import last_seq, transaction
 from .watch import watch
 from .writer import Desk, Writer
@@ -31,8 +28,6 @@ from .writer import Desk, Writer
 __all__ = ["Journal", "now"]
 
 _log = logging.getLogger(__name__)
-T = TypeVar("T")
-_PAGE = 1_000
 
 
 def now() -> int:
@@ -40,7 +35,7 @@ def now() -> int:
     return time.time_ns() // 1_000
 
 
-class Journal:
+class Journal(ReadableJournal):
     """The append-only log of every event of every session.
 
     One process writes, any number read. An event has its place from the moment ``append``
@@ -50,11 +45,7 @@ class Journal:
 
     def __init__(self, path: Path, limits: Limits, recent: Recent) -> None:
         """Only ``open`` makes journals."""
-        self.path = path
-        self._limits = limits
-        self._recent = recent
-        self._readers = Readers(path, limits.page_bytes)
-        self._search = SearchIndex(path)
+        super().__init__(path, limits, recent)
         self._appender: Appender | None = None
         self._writer: Writer | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -87,7 +78,13 @@ class Journal:
         try:
             yield journal
         finally:
-            await journal._close()
+            closing = asyncio.ensure_future(journal._close())
+            try:
+                await asyncio.shield(closing)
+            except asyncio.CancelledError:
+                # Cancelled while closing: the lock must still be released before we go.
+                await closing
+                raise
 
     @classmethod
     async def _open_to_write(
@@ -119,11 +116,6 @@ class Journal:
         journal._recent = recent = Recent(last, limits)
         journal._keep_running(watch(path, recent, limits))
         return journal
-
-    @property
-    def last(self) -> int:
-        """The newest sequence number that readers and followers can see."""
-        return self._recent.last
 
     @property
     def stalled(self) -> Stalled | None:
@@ -189,92 +181,6 @@ class Journal:
         await appender.durable(record.seq)
         return record
 
-    async def read(
-        self, after: int = 0, session: SessionId | None = None, limit: int = _PAGE
-    ) -> list[Record]:
-        """The durable records that follow ``after``, in order.
-
-        A page may be shorter than ``limit`` when its records are large; only an empty page
-        means the end.
-        """
-        return await self._readers.run(lambda r: r.after(after, session=session, limit=limit))
-
-    async def tail(
-        self, session: SessionId | None = None, before: int | None = None, limit: int = 100
-    ) -> list[Record]:
-        """The last records, or the last of those before ``before``, in ascending order.
-
-        Page backwards with ``before=page[0].seq``; only an empty page means the beginning.
-        """
-        end = 1 << 62 if before is None else before
-        return await self._readers.run(lambda r: r.before(end, session=session, limit=limit))
-
-    async def history(
-        self, after: int = 0, session: SessionId | None = None
-    ) -> AsyncGenerator[Record, None]:
-        """All durable records that follow ``after``, to the end of the log, page by page."""
-        while records := await self.read(after, session):
-            for record in records:
-                yield record
-            after = records[-1].seq
-
-    async def follow(
-        self, after: int = 0, session: SessionId | None = None
-    ) -> AsyncGenerator[Record, None]:
-        """All records that follow ``after``, then each new one; ends when the journal closes.
-
-        Every record comes once, in order, and only when it is durable. However slow, a follower
-        holds up nobody and costs no memory: what it has missed it reads from disk.
-        """
-        recent, position = self._recent, after
-        while True:
-            found = recent.since(position, session)
-            if found is None:
-                published = recent.last
-                try:
-                    records = await self.read(position, session)
-                except JournalClosed:
-                    return
-                position = records[-1].seq if records else max(position, published)
-            else:
-                records, position = found
-            for record in records:
-                yield record
-            if position >= recent.last:
-                if recent.closed:
-                    return
-                position = await recent.wait(position, session)
-
-    async def query(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run ``work`` over a read-only connection in a reader's thread; for projections.
-
-        Raises:
-            JournalError: the file could not be read.
-            sqlite3.Error: ``work`` asked something that the database does not understand.
-        """
-        return await self._readers.run(lambda reader: work(reader.connection))
-
-    async def sessions(
-        self, *, limit: int = _PAGE, before: int | None = None
-    ) -> list[SessionSummary]:
-        """The sessions opened last, newest first; ``before`` is an ``opened`` time to page on."""
-        return await self.query(lambda c: list_sessions(c, limit=limit, before=before))
-
-    async def count(self, session: SessionId | None = None) -> int:
-        """How many events the log or a session has; takes time in proportion."""
-        return await self._readers.run(lambda reader: reader.count(session))
-
-    async def search(
-        self, query: str, session: SessionId | None = None, limit: int = 50
-    ) -> list[Hit]:
-        """Find text in all that was said, newest first; brings the index up to date before.
-
-        All words must occur in one passage; ``"several words"`` is a phrase, ``word*`` a
-        beginning. No query is an error.
-        """
-        await self._search.catch_up()
-        return await self._search.find(query, session, limit)
-
     async def delete(self, session: SessionId) -> int:
         """Delete a session's events so far, from the log, projections and search.
 
@@ -319,24 +225,15 @@ class Journal:
         ):
             pass
 
-    async def check(self) -> Report:
-        """Examine the whole file and every record; takes time in proportion to its size."""
-        return await self._readers.run(examine)
-
-    async def export(
-        self, session: SessionId | None = None, after: int = 0
-    ) -> AsyncGenerator[bytes, None]:
-        """The records as JSON lines (``wire.record``'s form), each with its newline."""
-        async for record in self.history(after, session):
-            yield encode_record(record) + b"\n"
-
     def _writing(self) -> Appender:
         if self._appender is None:
             raise ReadOnly(self.path, "it was opened for reading")
         return self._appender
 
     def _keep_running(self, work: Coroutine[Any, Any, None]) -> None:
-        self._tasks.append(asyncio.create_task(work))
+        task = asyncio.create_task(work)
+        task.add_done_callback(_report)
+        self._tasks.append(task)
 
     async def _index_now_and_then(self) -> None:
         seen = -1
@@ -353,9 +250,7 @@ class Journal:
     async def _close(self) -> None:
         for task in self._tasks:
             task.cancel()
-        for result in await asyncio.gather(*self._tasks, return_exceptions=True):
-            if isinstance(result, Exception):
-                _log.error("a background task of the journal failed", exc_info=result)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._appender is not None:
             self._appender.finish()
         # Readers first: the last connection to close tidies the file, and only a writer can.
@@ -368,6 +263,11 @@ class Journal:
             if self._appender is not None:
                 self._appender.abandon()
             self._recent.close()
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("a background task of the journal failed", exc_info=error)
 
 
 def _make_directory(path: Path) -> None:

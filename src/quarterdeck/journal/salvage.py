@@ -11,7 +11,11 @@ from quarterdeck.wire.events import Unknown
 from quarterdeck.wire.record import decode_event
 
 from .errors import Unreachable, translate
+from .limits import Limits
 from .pages import rows_of
+from .projections import Projections
+from .records import RecordReader
+from .sessions import Sessions
 from .store import connect_writer, transaction
 
 __all__ = ["Salvaged", "salvage"]
@@ -37,7 +41,7 @@ async def salvage(source: str | Path, target: str | Path) -> Salvaged:
     """Copy every readable event of ``source``, however damaged, into a new log at ``target``.
 
     The source is not changed and must not be in use. Sessions whose name is lost are called
-    ``lost_<number>``. Projections and search are made anew when the target is opened.
+    ``lost_<number>``. Other projections and search are made when the target is opened.
 
     Raises:
         Unreachable: the source cannot be read, or the target exists.
@@ -53,7 +57,9 @@ def _salvage(source: Path, target: Path) -> Salvaged:
         raise Unreachable(source, "there is no such file")
     connection = connect_writer(target)
     try:
-        return _copy(source, connection)
+        salvaged = _copy(source, connection)
+        _project(connection)
+        return salvaged
     except OSError as error:
         raise Unreachable(source, str(error)) from error
     except sqlite3.Error as error:
@@ -84,6 +90,15 @@ def _copy(source: Path, connection: sqlite3.Connection) -> Salvaged:
         connection.execute("DELETE FROM session_ids WHERE key NOT IN (SELECT session FROM events)")
     count = connection.execute("SELECT count(*), count(DISTINCT session) FROM events").fetchone()
     return Salvaged(events=count[0], sessions=count[1], lost_rows=lost, unreadable=unreadable)
+
+
+def _project(connection: sqlite3.Connection) -> None:
+    """List the sessions, so that the new log can be read before anyone has written to it."""
+    projections = Projections((Sessions(),))
+    projections.prepare(connection)
+    reader = RecordReader(connection, Limits().page_bytes)
+    while not projections.advance(connection, reader, Sessions.name):
+        pass
 
 
 def _is_event(columns: list[Any]) -> bool:

@@ -71,13 +71,12 @@ class SearchIndex:
         self._closed = False
 
     async def catch_up(self) -> None:
-        """Index what the log holds by now, in short slices.
+        """Index what the log holds, in short slices.
 
         Raises:
             JournalError: the log could not be read, or the index not be written.
         """
-        target = await self._run(self._last)
-        while await self._run(lambda: self._advance(target)):
+        while await self._run(self._advance):
             pass
 
     async def find(self, query: str, session: SessionId | None, limit: int) -> list[Hit]:
@@ -153,16 +152,9 @@ class SearchIndex:
         connection.execute("PRAGMA secure_delete = ON")
         return connection
 
-    def _last(self) -> int:
-        self._connected()
-        assert self._log is not None
-        return last_seq(self._log)
-
-    def _advance(self, target: int) -> bool:
-        index, indexer = self._connected()
-        moved = indexer.advance()
-        (through,) = index.execute("SELECT through FROM state").fetchone()
-        return moved and through < target
+    def _advance(self) -> bool:
+        _, indexer = self._connected()
+        return indexer.advance()
 
     def _find(self, expression: str, session: SessionId | None, limit: int) -> list[Hit]:
         index, _ = self._connected()

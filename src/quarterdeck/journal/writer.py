@@ -11,6 +11,7 @@ import sqlite3
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -60,6 +61,12 @@ class Desk:
         self.keys: dict[str, int] = {}
 
 
+@dataclass(frozen=True, slots=True)
+class _Job:
+    work: Callable[[Desk], Any]
+    future: asyncio.Future[Any]
+
+
 class Writer:
     """Owns the log's lock and its one writing connection, in a thread of its own."""
 
@@ -73,7 +80,7 @@ class Writer:
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[Any] = SimpleQueue()
         self._backlog: deque[Entry] = deque()
-        self._jobs: deque[Callable[[Desk], object]] = deque()
+        self._jobs: deque[_Job] = deque()
         self._hurried = self._stopping = False
         self._opened: asyncio.Future[int] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
@@ -124,18 +131,7 @@ class Writer:
         if self._ended.done():
             raise JournalClosed(self._path)
         future: asyncio.Future[T] = self._loop.create_future()
-
-        def attempt(desk: Desk) -> None:
-            try:
-                result = job(desk)
-            except Exception as error:
-                if isinstance(error, sqlite3.Error) and not is_faulty_statement(error):
-                    error = translate(error, self._path)
-                self._tell(_settle, future, None, error)
-            else:
-                self._tell(_settle, future, result, None)
-
-        self._queue.put(attempt)
+        self._queue.put(_Job(job, future))
         return await future
 
     # From here on: the writer's own thread.
@@ -160,6 +156,10 @@ class Writer:
     def _settle_end(self, failure: JournalError | None) -> None:
         _settle(self._opened, 0, failure)
         _settle(self._ended, None, failure)
+        while not self._queue.empty():
+            self._take(self._queue.get_nowait())
+        for job in self._jobs:
+            _settle(job.future, None, failure or JournalClosed(self._path))
         for future in (self._opened, self._ended):
             # Whoever did not get as far as waiting for it has nothing to miss.
             if not future.cancelled():
@@ -195,7 +195,7 @@ class Writer:
                     continue
                 delay = self._limits.retry_first
             while self._jobs:
-                self._jobs.popleft()(desk)
+                self._run_job(self._jobs.popleft(), desk)
             if self._stopping and not self._backlog:
                 return
 
@@ -227,10 +227,20 @@ class Writer:
             self._hurried = True
         elif message is _STOP:
             self._stopping = True
-        elif callable(message):
+        elif isinstance(message, _Job):
             self._jobs.append(message)
         else:
             self._backlog.extend(message)
+
+    def _run_job(self, job: _Job, desk: Desk) -> None:
+        try:
+            result = job.work(desk)
+        except Exception as error:
+            if isinstance(error, sqlite3.Error) and not is_faulty_statement(error):
+                error = translate(error, self._path)
+            self._tell(_settle, job.future, None, error)
+        else:
+            self._tell(_settle, job.future, result, None)
 
     def _commit(self, desk: Desk) -> Stalled | None:
         batch = self._next_batch()

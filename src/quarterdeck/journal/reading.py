@@ -1,0 +1,140 @@
+"""The half of the journal that reads: pages, followers, queries, search."""
+
+import sqlite3
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+from typing import TypeVar
+
+from quarterdeck.wire.ids import SessionId
+from quarterdeck.wire.record import Record, encode_record
+
+from .check import Report, examine
+from .errors import JournalClosed
+from .limits import Limits
+from .readers import Readers
+from .recent import Recent
+from .search import Hit, SearchIndex
+from .sessions import SessionSummary, list_sessions
+
+__all__ = ["ReadableJournal"]
+
+T = TypeVar("T")
+_PAGE = 1_000
+
+
+class ReadableJournal:
+    """What can be done with a log without writing to it.
+
+    Only durable records are seen. Everything works alike in the process that writes and in any
+    other.
+    """
+
+    def __init__(self, path: Path, limits: Limits, recent: Recent) -> None:
+        """Only ``Journal.open`` makes journals."""
+        self.path = path
+        self._limits = limits
+        self._recent = recent
+        self._readers = Readers(path, limits.page_bytes)
+        self._search = SearchIndex(path)
+
+    @property
+    def last(self) -> int:
+        """The newest sequence number that readers and followers can see."""
+        return self._recent.last
+
+    async def read(
+        self, after: int = 0, session: SessionId | None = None, limit: int = _PAGE
+    ) -> list[Record]:
+        """The durable records that follow ``after``, in order.
+
+        A page may be shorter than ``limit`` when its records are large; only an empty page
+        means the end.
+        """
+        return await self._readers.run(lambda r: r.after(after, session=session, limit=limit))
+
+    async def tail(
+        self, session: SessionId | None = None, before: int | None = None, limit: int = 100
+    ) -> list[Record]:
+        """The last records, or the last of those before ``before``, in ascending order.
+
+        Page backwards with ``before=page[0].seq``; only an empty page means the beginning.
+        """
+        end = 1 << 62 if before is None else before
+        return await self._readers.run(lambda r: r.before(end, session=session, limit=limit))
+
+    async def history(
+        self, after: int = 0, session: SessionId | None = None
+    ) -> AsyncGenerator[Record, None]:
+        """All durable records that follow ``after``, to the end of the log, page by page."""
+        while records := await self.read(after, session):
+            for record in records:
+                yield record
+            after = records[-1].seq
+
+    async def follow(
+        self, after: int = 0, session: SessionId | None = None
+    ) -> AsyncGenerator[Record, None]:
+        """All records that follow ``after``, then each new one; ends when the journal closes.
+
+        Every record comes once, in order, and only when it is durable. However slow, a follower
+        holds up nobody and costs no memory: what it has missed it reads from disk.
+        """
+        recent, position = self._recent, after
+        while True:
+            found = recent.since(position, session)
+            if found is None:
+                published = recent.last
+                try:
+                    records = await self.read(position, session)
+                except JournalClosed:
+                    return
+                position = records[-1].seq if records else max(position, published)
+            else:
+                records, position = found
+            for record in records:
+                yield record
+            if position >= recent.last:
+                if recent.closed:
+                    return
+                position = await recent.wait(position, session)
+
+    async def query(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run ``work`` over a read-only connection in a reader's thread; for projections.
+
+        Raises:
+            JournalError: the file could not be read.
+            sqlite3.Error: ``work`` asked something that the database does not understand.
+        """
+        return await self._readers.run(lambda reader: work(reader.connection))
+
+    async def sessions(
+        self, *, limit: int = _PAGE, before: int | None = None
+    ) -> list[SessionSummary]:
+        """The sessions opened last, newest first; ``before`` is an ``opened`` time to page on."""
+        return await self.query(lambda c: list_sessions(c, limit=limit, before=before))
+
+    async def count(self, session: SessionId | None = None) -> int:
+        """How many events the log or a session has; takes time in proportion."""
+        return await self._readers.run(lambda reader: reader.count(session))
+
+    async def search(
+        self, query: str, session: SessionId | None = None, limit: int = 50
+    ) -> list[Hit]:
+        """Find text in all that was said, newest first; brings the index up to date before.
+
+        All words must occur in one passage; ``"several words"`` is a phrase, ``word*`` a
+        beginning. No query is an error.
+        """
+        await self._search.catch_up()
+        return await self._search.find(query, session, limit)
+
+    async def check(self) -> Report:
+        """Examine the whole file and every record; takes time in proportion to its size."""
+        return await self._readers.run(examine)
+
+    async def export(
+        self, session: SessionId | None = None, after: int = 0
+    ) -> AsyncGenerator[bytes, None]:
+        """The records as JSON lines (``wire.record``'s form), each with its newline."""
+        async for record in self.history(after, session):
+            yield encode_record(record) + b"\n"
