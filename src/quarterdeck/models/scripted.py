@@ -5,6 +5,7 @@ other. Nothing is asked of any vendor, nothing is random, and time is an argumen
 """
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
@@ -72,8 +73,8 @@ class ScriptedModel:
         self._info = ModelInfo(
             vendor=VENDOR, id=name, window=window, max_output=max_output, thinking=True
         )
-        self.requests: list[Request] = []
-        """Every request, in order, for tests to look at."""
+        self.requests: deque[Request] = deque(maxlen=1000)
+        """The last requests, in order, for tests to look at."""
 
     @classmethod
     def load(cls, name: str, *, sleep: Sleep = asyncio.sleep) -> "ScriptedModel":
