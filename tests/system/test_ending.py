@@ -199,7 +199,7 @@ async def test_a_reused_process_id_is_not_signalled():
     process = await spawn(Command(argv=["sleep", "60"]))
     one = (await asyncio.to_thread(running))[process.pid]
     stranger = Running(one.pid, one.parent, one.group, one.session, "1", is_dead=False)
-    assert not send(stranger, signal.SIGKILL)
+    assert not await asyncio.to_thread(send, stranger, signal.SIGKILL)
     assert await pids(Tree("", one.pid, "1")) == []
     assert await pids(Tree("", one.pid, one.start)) == [one.pid]
     await ends(process)

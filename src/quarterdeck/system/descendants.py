@@ -145,13 +145,11 @@ def _below(members: set[int], table: dict[int, Running]) -> set[int]:
 
 
 def _status(pid: int) -> Running | None:
-    try:
-        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
-            text = file.read(4096)
-    except OSError:
+    text = _content(f"/proc/{pid}/stat", 1024)
+    if not text:
         return None
     # The name of the program stands in parentheses and may hold anything, also parentheses.
-    fields = text[text.rindex(b")") + 2 :].split()
+    fields = text[text.rindex(b")") + 2 :].split(b" ", 20)
     return Running(
         pid,
         parent=int(fields[1]),
@@ -160,6 +158,20 @@ def _status(pid: int) -> Running | None:
         start=fields[19].decode(),
         is_dead=fields[0] in b"ZX",
     )
+
+
+def _content(path: str, size: int) -> bytes:
+    """The beginning of a file of the kernel; nothing when there is no such process."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return os.read(descriptor, size)
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
 
 
 def _marked(trees: list[Tree], table: dict[int, Running]) -> set[int]:
@@ -180,13 +192,17 @@ def _marked(trees: list[Tree], table: dict[int, Running]) -> set[int]:
 
 
 def _carries(pid: int, wanted: set[bytes]) -> bool:
-    try:
-        with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:
-            environment = b"\0" + file.readall()
-    except OSError:
-        return False
+    environment = b"\0" + _whole(f"/proc/{pid}/environ")
     _, found, value = environment.partition(b"\0" + MARK_VARIABLE.encode() + b"=")
     return bool(found) and not wanted.isdisjoint(value.partition(b"\0")[0].split(b":"))
+
+
+def _whole(path: str) -> bytes:
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return file.readall()
+    except OSError:
+        return b""
 
 
 def table_of_ps(which: list[str]) -> dict[int, Running]:

@@ -74,10 +74,12 @@ class LocalTerminal:
             exit=self._process.exit if self._has_settled else None,
         )
 
-    async def follow(self) -> AsyncIterator[str]:
+    def follow(self) -> AsyncIterator[str]:
         """The text from now on, until the command has left."""
+        return self._follow(self._ring.total)  # "now" is the call, not the first step
+
+    async def _follow(self, seen: int) -> AsyncIterator[str]:
         decoder = Decoder()
-        seen = self._ring.total
         while True:
             changed = self._changed
             missing, data = self._ring.since(seen)
