@@ -1,0 +1,108 @@
+"""ACP against the official SDKs and against the least that could work."""
+
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from .table import Row, show
+
+PEERS = Path(__file__).parent / "peers"
+NODE = Path(__file__).parent.parent / "build" / "node" / "bench"
+PYTHON = sys.executable
+COUNT = 20_000
+ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), "LANG": "C.UTF-8"}
+
+
+def peer(name: str) -> list[str]:
+    if name.endswith(".mjs"):
+        NODE.mkdir(parents=True, exist_ok=True)
+        shutil.copy(PEERS / name, NODE / name)
+        return ["node", str(NODE / name)]
+    return [PYTHON, str(PEERS / name)]
+
+
+def measure_client(name: str) -> float:
+    """CPU seconds of one client for the whole flood."""
+    command = [*peer(name), *peer("agent_raw.py"), str(COUNT)]
+    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, timeout=120)
+    if done.returncode:
+        raise RuntimeError(f"{name} failed: {done.stderr[-500:]}")
+    answer = json.loads(done.stdout)
+    assert answer["received"] == COUNT, answer
+    return answer["cpu"]
+
+
+def throughput(rounds: int) -> None:
+    names = {
+        "bare asyncio + msgspec": "client_bare.py",
+        "quarterdeck": "client_ours.py",
+        "Python SDK": "client_python_sdk.py",
+        "TypeScript SDK": "client_ts_sdk.mjs",
+    }
+    best = {
+        who: min(measure_client(name) for _ in range(rounds)) / COUNT * 1e6
+        for who, name in names.items()
+    }
+    ours, bare = best["quarterdeck"], best["bare asyncio + msgspec"]
+    rows = [Row(who, f"{cpu:.2f} µs/message") for who, cpu in best.items()]
+    rows.append(Row("ours / bare", "", f"{ours / bare:.2f}×", "≤ 2×", ours / bare <= 2))
+    for who in ("Python SDK", "TypeScript SDK"):
+        times = best[who] / ours
+        rows.append(Row(f"{who} / ours", "", f"{times:.1f}×", "≥ 10×", times >= 10))
+    show(f"(a) client CPU for {COUNT} chunks of one turn", rows)
+
+
+def handshake(name: str) -> float:
+    """Seconds from spawn to the answer to session/new."""
+    begin = time.perf_counter()
+    agent = subprocess.Popen(
+        peer(name), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=ENVIRONMENT
+    )
+    assert agent.stdin is not None
+    assert agent.stdout is not None
+    for number, (method, params) in enumerate(
+        (
+            ("initialize", {"protocolVersion": 1}),
+            ("session/new", {"cwd": "/", "mcpServers": []}),
+        )
+    ):
+        frame = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+        agent.stdin.write(json.dumps(frame).encode() + b"\n")
+        agent.stdin.flush()
+        assert b"result" in agent.stdout.readline()
+    taken = time.perf_counter() - begin
+    agent.kill()
+    agent.wait()
+    agent.stdin.close()
+    agent.stdout.close()
+    return taken
+
+
+def handshakes(rounds: int) -> None:
+    names = {
+        "bare asyncio + msgspec": "agent_bare.py",
+        "quarterdeck": "agent_ours.py",
+        "Python SDK": "agent_python_sdk.py",
+        "TypeScript SDK": "agent_ts_sdk.mjs",
+    }
+    taken: dict[str, list[float]] = {who: [] for who in names}
+    for _ in range(rounds):
+        for who, name in names.items():
+            taken[who].append(handshake(name) * 1000)
+    rows = [
+        Row(who, f"min {min(times):.0f} ms, median {statistics.median(times):.0f} ms")
+        for who, times in taken.items()
+    ]
+    ratio = min(taken["quarterdeck"]) / min(taken["bare asyncio + msgspec"])
+    rows.append(Row("ours / bare", "", f"{ratio:.2f}×", "≤ 1.3×", ratio <= 1.3))
+    show("(b) spawn → initialize → session/new of a minimal agent", rows)
+
+
+def run(quick: bool = False) -> None:
+    throughput(2 if quick else 5)
+    handshakes(4 if quick else 15)
