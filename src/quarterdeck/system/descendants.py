@@ -69,7 +69,9 @@ class Tree:
 
 
 def find(trees: Iterable[Tree], table: dict[int, Running] | None = None) -> list[Running]:
-    """Every living process of these trees, never ourselves.
+    """Every living process of these trees, never ourselves; oldest first where start times sort.
+
+    A parent is signalled before its children then, and does not react to their death.
 
     A process that forks while we look may be missed once; look again until nothing is found.
     """
@@ -84,7 +86,8 @@ def find(trees: Iterable[Tree], table: dict[int, Running] | None = None) -> list
     }
     members |= _below(members, table)
     members.discard(os.getpid())
-    return [table[pid] for pid in members if not table[pid].is_dead]
+    found = [table[pid] for pid in members if not table[pid].is_dead]
+    return sorted(found, key=lambda one: (len(one.start), one.start, one.pid))
 
 
 def send(one: Running, number: int) -> bool:
