@@ -1,0 +1,28 @@
+"""Exit codes of a headless run; documented in docs/headless.md."""
+
+from quarterdeck.wire.events import TurnEnd, TurnEnded
+
+__all__ = ["CANCELLED", "DENIED", "ERROR", "LIMIT", "OK", "REFUSAL", "TOKENS", "exit_code"]
+
+OK = 0
+ERROR = 1
+TOKENS = 2
+REFUSAL = 3
+DENIED = 4
+CANCELLED = 5
+LIMIT = 7
+
+_CODES: dict[TurnEnd, int] = {
+    "end_turn": OK,
+    "max_tokens": TOKENS,
+    "max_turn_requests": LIMIT,
+    "refusal": REFUSAL,
+    "cancelled": CANCELLED,
+    "failed": ERROR,
+}
+
+
+def exit_code(ended: TurnEnded, *, was_denied: bool) -> int:
+    """The code for how a turn ended; a call refused because nobody was there is not success."""
+    code = _CODES[ended.stop]
+    return DENIED if code == OK and was_denied else code

@@ -1,0 +1,143 @@
+"""A small validator for JSON schemas: the words that people use to describe an answer.
+
+Known are ``type``, ``enum``, ``const``, ``properties``, ``required``, ``additionalProperties``,
+``items``, ``minItems``/``maxItems``, ``minLength``/``maxLength``, ``pattern``,
+``minimum``/``maximum``, ``anyOf``/``oneOf``/``allOf``, ``$ref`` within the schema. Other words say
+nothing, as the standard has it.
+"""
+
+import re
+from typing import Any, cast
+
+__all__ = ["first_problem"]
+
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    "object": dict,
+    "array": list,
+    "string": str,
+    "boolean": bool,
+    "null": type(None),
+    "integer": int,
+    "number": (int, float),
+}
+
+
+def first_problem(value: Any, schema: Any) -> str | None:
+    """Where and how a value does not fit, in one line; None if it does."""
+    return _check(value, schema, schema, "the answer")
+
+
+def _check(value: Any, schema: Any, root: Any, at: str) -> str | None:
+    if schema is True or not isinstance(schema, dict):
+        return f"{at} is not allowed" if schema is False else None
+    rules = cast("dict[str, Any]", schema)
+    if "$ref" in rules:
+        return _check(value, _resolve(root, str(rules["$ref"])), root, at)
+    for check in (_kind, _choice, _text, _number, _members, _elements, _combined):
+        if problem := check(value, rules, root, at):
+            return problem
+    return None
+
+
+def _resolve(root: Any, reference: str) -> Any:
+    node = root
+    for name in reference.removeprefix("#").strip("/").split("/"):
+        if name:
+            node = cast("dict[str, Any]", node).get(
+                name.replace("~1", "/").replace("~0", "~"), True
+            )
+    return node
+
+
+def _kind(value: Any, rules: dict[str, Any], root: Any, at: str) -> str | None:
+    wanted = rules.get("type")
+    if wanted is None:
+        return None
+    names = cast("list[str]", wanted if isinstance(wanted, list) else [wanted])
+    if any(_is(value, name) for name in names):
+        return None
+    return f"{at} must be {' or '.join(names)}"
+
+
+def _is(value: Any, name: str) -> bool:
+    if isinstance(value, bool) and name in ("integer", "number"):
+        return False
+    if name == "integer" and isinstance(value, float):
+        return value.is_integer()
+    return isinstance(value, _TYPES.get(name, object))
+
+
+def _choice(value: Any, rules: dict[str, Any], root: Any, at: str) -> str | None:
+    if "const" in rules and not _same(value, rules["const"]):
+        return f"{at} must be {rules['const']!r}"
+    if "enum" in rules and not any(_same(value, each) for each in rules["enum"]):
+        return f"{at} must be one of {rules['enum']!r}"
+    return None
+
+
+def _same(one: Any, other: Any) -> bool:
+    # In Python True == 1; in JSON it is not.
+    return one == other and isinstance(one, bool) == isinstance(other, bool)
+
+
+def _text(value: Any, rules: dict[str, Any], root: Any, at: str) -> str | None:
+    if not isinstance(value, str):
+        return None
+    if len(value) < rules.get("minLength", 0):
+        return f"{at} must have at least {rules['minLength']} characters"
+    if len(value) > rules.get("maxLength", len(value)):
+        return f"{at} must have at most {rules['maxLength']} characters"
+    if "pattern" in rules and not re.search(str(rules["pattern"]), value):
+        return f"{at} must match {rules['pattern']!r}"
+    return None
+
+
+def _number(value: Any, rules: dict[str, Any], root: Any, at: str) -> str | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    if value < rules.get("minimum", value):
+        return f"{at} must be at least {rules['minimum']}"
+    if value > rules.get("maximum", value):
+        return f"{at} must be at most {rules['maximum']}"
+    return None
+
+
+def _members(value: Any, rules: dict[str, Any], root: Any, at: str) -> str | None:
+    if not isinstance(value, dict):
+        return None
+    members = cast("dict[str, Any]", value)
+    for name in rules.get("required", ()):
+        if name not in members:
+            return f"{at} must have {name!r}"
+    known = rules.get("properties", {})
+    for name, member in members.items():
+        rule = known.get(name, rules.get("additionalProperties", True))
+        if problem := _check(member, rule, root, f"{at}.{name}"):
+            return problem
+    return None
+
+
+def _elements(value: Any, rules: dict[str, Any], root: Any, at: str) -> str | None:
+    if not isinstance(value, list):
+        return None
+    elements = cast("list[Any]", value)
+    if len(elements) < rules.get("minItems", 0):
+        return f"{at} must have at least {rules['minItems']} items"
+    if len(elements) > rules.get("maxItems", len(elements)):
+        return f"{at} must have at most {rules['maxItems']} items"
+    for number, element in enumerate(elements):
+        if problem := _check(element, rules.get("items", True), root, f"{at}[{number}]"):
+            return problem
+    return None
+
+
+def _combined(value: Any, rules: dict[str, Any], root: Any, at: str) -> str | None:
+    for part in rules.get("allOf", ()):
+        if problem := _check(value, part, root, at):
+            return problem
+    for word, most in (("anyOf", float("inf")), ("oneOf", 1)):
+        if word in rules:
+            fitting = sum(_check(value, part, root, at) is None for part in rules[word])
+            if not 1 <= fitting <= most:
+                return f"{at} fits {fitting} of the {word} alternatives"
+    return None
