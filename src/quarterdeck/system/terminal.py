@@ -26,7 +26,7 @@ from quarterdeck.system.spill import Spill
 
 __all__ = ["LocalTerminal", "LocalTerminals"]
 
-_ENDING = Ending(ask=0, terminate=0.5, kill=5)
+_ENDING = Ending(ask=0, terminate=0.3, kill=5)
 
 
 class LocalTerminal:
