@@ -79,6 +79,8 @@ class _Growing:
     message: str | None
     text: str
     passage: int | None = None
+    is_known: bool = False
+    """It has a row, perhaps an old one."""
     is_saved: bool = False
     is_indexed: bool = False
 
@@ -200,9 +202,10 @@ class Indexer:
     def _close(self, session: str, slot: str) -> None:
         growing = self._growing.get(session, {}).pop(slot, None)
         if growing is not None:
-            self._index.execute(
-                "DELETE FROM growing WHERE session = ? AND slot = ?", (session, slot)
-            )
+            if growing.is_known:
+                self._index.execute(
+                    "DELETE FROM growing WHERE session = ? AND slot = ?", (session, slot)
+                )
             if not growing.is_indexed:
                 self._remove(growing.passage)
                 self._add_pieces(growing.seq, session, growing.type, growing.text)
@@ -231,6 +234,8 @@ class Indexer:
         return passage
 
     def _remove(self, passage: int | None) -> None:
+        if passage is None:
+            return
         row = self._index.execute(
             "DELETE FROM passages WHERE id = ? RETURNING id, text", (passage,)
         ).fetchone()
@@ -266,7 +271,7 @@ class Indexer:
         self._index.executemany("INSERT OR REPLACE INTO growing VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
         for slots in self._growing.values():
             for growing in slots.values():
-                growing.is_saved = True
+                growing.is_known = growing.is_saved = True
 
     def _load(self) -> None:
         self._growing = {}
@@ -282,6 +287,7 @@ class Indexer:
                 message=message,
                 text=text,
                 passage=passage,
+                is_known=True,
                 is_saved=True,
                 is_indexed=bool(is_indexed),
             )
