@@ -1,0 +1,78 @@
+"""Keeping the plan that the person sees."""
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from msgspec import Meta
+
+from quarterdeck.wire.events import PlanChanged
+from quarterdeck.wire.settings import PlanEntry, PlanPriority, PlanStatus
+from quarterdeck.wire.toolcalls import ToolKind
+
+from ..tool import Arguments, Live, Outcome, Prepared, Tool, ToolError, said
+from ..workspace import Workspace
+
+__all__ = ["PlanArguments", "PlanStep", "PlanTool"]
+
+_MOST = 100
+
+
+class PlanStep(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A step as the model writes it."""
+
+    content: Annotated[str, Meta(description="What is to be done.")]
+    status: PlanStatus = "pending"
+    priority: PlanPriority = "medium"
+
+
+class PlanArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The arguments of ``plan``."""
+
+    entries: Annotated[tuple[PlanStep, ...], Meta(description="All steps, in order.")]
+
+
+class PlanTool:
+    """Replaces the plan."""
+
+    name = "plan"
+    kind: ToolKind = "think"
+    arguments = PlanArguments
+
+    def __init__(self) -> None:
+        self.description = Path(__file__).with_name("plan.md").read_text(encoding="utf-8")
+
+    async def prepare(self, arguments: PlanArguments, workspace: Workspace) -> Prepared:
+        """Check the steps; the plan stays as it is."""
+        if len(arguments.entries) > _MOST:
+            raise ToolError(
+                f"A plan of {len(arguments.entries)} steps is too long to watch; "
+                f"give at most {_MOST}."
+            )
+        if not all(step.content.strip() for step in arguments.entries):
+            raise ToolError("A step of the plan is empty; say what is to be done.")
+        return Prepared(
+            title="Update the plan",
+            call=workspace.call(self.name, self.kind),
+            run=partial(_replace, arguments.entries),
+        )
+
+
+async def _replace(steps: tuple[PlanStep, ...], live: Live) -> Outcome:
+    entries = tuple(
+        PlanEntry(content=step.content.strip(), priority=step.priority, status=step.status)
+        for step in steps
+    )
+    await live.emit(PlanChanged(entries=entries))
+    if not entries:
+        return said("The plan is empty now.")
+    done = sum(entry.status == "completed" for entry in entries)
+    active = [entry.content for entry in entries if entry.status == "in_progress"]
+    told = f"The plan is shown: {done} of {len(entries)} steps are completed."
+    if len(active) > 1:
+        told += f" {len(active)} steps are in progress; better have one at a time."
+    return said(told)
+
+
+if TYPE_CHECKING:
+    _tool: Tool = PlanTool()
