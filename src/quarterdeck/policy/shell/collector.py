@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from .line import Command, Line, Redirect
+from .nodes import RESERVED
 from .words import Word
 from .wrappers import INTERPRETERS, runs_text, unwrap
 
@@ -96,6 +97,11 @@ class Collector:
     def _follow(self, command: Command) -> None:
         """Note what a command means for those after it and for deny rules."""
         name = command.name
+        if command.words[0].raw in RESERVED:
+            # The grammar takes "! { rm x; }" for a program named "{".
+            self.unread = True
+            self.doubts.append("what a keyword begins is not certain")
+            self.tokens.extend(split_roughly(command.text))
         if not name or not name.isascii():
             self.doubts.append(f"which program {command.words[0].raw!r} names is not certain")
         elif name in ("cd", "pushd", "popd", "chdir"):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from .collector import Collector, split_roughly
 from .line import Line, Redirect
-from .nodes import LEAVES, TOKENS, TRANSPARENT
+from .nodes import LEAVES, TOKENS, TRANSPARENT, holds
 from .variables import is_harmless_assignment, is_harmless_name
 from .words import FED_FILE, Word, read_word, unknown
 
@@ -25,6 +25,8 @@ _SAFE_EXPANSION = re.compile(
 _HEREDOC_MARK = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|'[A-Za-z_][A-Za-z0-9_]*'")
 _CALCULATING_TEST = re.compile(r"\s-(?:eq|ne|lt|le|gt|ge)\s")
 _REDIRECTIONS = frozenset(("<", ">", ">>", ">|", "&>", "&>>", ">&", "<&"))
+
+_LINE_END = re.compile(rb"(?<!\\)\n")
 
 _ODD = "the command has a construct that cannot be judged"
 _LATER = "which may change what later parts do"
@@ -48,7 +50,7 @@ class Reader(Collector):
         if not node.is_named:
             self._token(node, kind)
         elif kind in LEAVES:
-            return
+            self._leaf(kind, self._text(node))
         elif (handler := _HANDLERS.get(kind)) is not None:
             handler(self, node, depth)
         else:
@@ -68,6 +70,16 @@ class Reader(Collector):
             if not (kind in (";;", ";&", ";;&") and parent and parent.type == "case_item"):
                 self.doubts.append(f"the command has {kind!r} where it cannot be judged")
 
+    def _leaf(self, kind: str, text: str) -> None:
+        if not holds(kind, text):
+            self._misread(text)
+
+    def _misread(self, text: str) -> None:
+        """Note that the grammar's view of some text is not a shell's."""
+        self.unread = True
+        self.doubts.append("where its words end is not certain")
+        self.tokens.extend(split_roughly(text))
+
     def _text(self, node: "Node") -> str:
         return self.source[node.start_byte : node.end_byte].decode(errors="replace")
 
@@ -78,6 +90,8 @@ class Reader(Collector):
         words: list[Word] = []
         assignments: list[Word] = []
         later: list[Node] = []
+        if self._has_line_end(node):
+            self._misread(self._text(node))
         for child in node.children:
             kind = child.type
             if kind == "variable_assignment":
@@ -104,8 +118,19 @@ class Reader(Collector):
             self.doubts.append(_ODD)
         if node.child_count:
             later.append(node.children[0] if node.type == "command_name" else node)
+        else:
+            self._leaf(node.type, word.raw)
         if word.value is not None and word.value != word.raw:
             self.texts.append(word.value)
+
+    def _has_line_end(self, node: "Node") -> bool:
+        """Say whether a line ends between the words of a command, where every shell ends it."""
+        before = node.start_byte
+        for child in node.children:
+            if _LINE_END.search(self.source[before : child.start_byte + 1]):
+                return True
+            before = child.end_byte
+        return False
 
     def _prefix_assignment(self, node: "Node", assignments: list[Word]) -> None:
         raw = self._text(node)
