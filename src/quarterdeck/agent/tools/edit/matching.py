@@ -1,0 +1,150 @@
+"""Where a text to be replaced is in a file: exactly, or as near as leaves no doubt.
+
+Four ways are tried, from strict to tolerant: the exact text; the text with the file's line ends;
+whole lines but for blanks at their ends; whole lines but for their indentation. The first way
+that finds anything decides. A tolerant way has to find exactly one place.
+
+All functions are pure; they take time for large files and belong in a thread.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from .indentation import Indents, indents_of
+
+__all__ = ["Found", "Span", "find"]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A piece of the file and what comes in its place."""
+
+    start: int
+    end: int
+    new: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Where the text is; no spans: nowhere."""
+
+    spans: tuple[Span, ...] = ()
+    """In order, without overlaps."""
+    ignoring: str = ""
+    """What was not compared, for the model; empty for an exact match."""
+    is_exact: bool = True
+    """Whether several places may be replaced together."""
+
+
+_Way: TypeAlias = Callable[[str, str, str], Found]
+
+
+def find(text: str, old: str, new: str) -> Found:
+    """Find every place of ``old`` in ``text``; what comes in its place has the file's form."""
+    ways: tuple[_Way, ...] = (_exact, _other_line_ends, _trailing_blanks, _indentation)
+    return next((found for way in ways if (found := way(text, old, new)).spans), Found())
+
+
+def _exact(text: str, old: str, new: str) -> Found:
+    if "\n" not in old and "\r\n" not in new and _is_crlf_at(text, text.find(old)):
+        new = new.replace("\n", "\r\n")
+    return Found(spans=tuple(_places(text, old, new)))
+
+
+def _other_line_ends(text: str, old: str, new: str) -> Found:
+    bare = old.replace("\r\n", "\n")
+    for end in ("\r\n", "\n"):
+        wanted = bare.replace("\n", end)
+        if wanted != old:
+            told = new.replace("\r\n", "\n").replace("\n", end)
+            spans = tuple(_places(text, wanted, told))
+            if spans:
+                return Found(spans=spans)
+    return Found()
+
+
+def _places(text: str, old: str, new: str) -> Iterator[Span]:
+    """Every place, also those that overlap: two that do are ambiguous too."""
+    start = text.find(old)
+    while start >= 0:
+        yield Span(start, start + len(old), new)
+        start = text.find(old, start + 1)
+
+
+def _is_crlf_at(text: str, position: int) -> bool:
+    """Whether the line of this position ends in CR LF, or the one before, if it is the last."""
+    end = text.find("\n", position)
+    if end < 0:
+        end = text.rfind("\n")
+    return end > 0 and text[end - 1] == "\r"
+
+
+def _trailing_blanks(text: str, old: str, new: str) -> Found:
+    lines = _Lines(text)
+    wanted = _split(old)
+    spans = [
+        lines.span(first, len(wanted), old, new)
+        for first in lines.windows([line.rstrip() for line in wanted], str.rstrip)
+    ]
+    return Found(spans=tuple(spans), ignoring="blanks at line ends", is_exact=False)
+
+
+def _indentation(text: str, old: str, new: str) -> Found:
+    lines = _Lines(text)
+    wanted = _split(old)
+    spans: list[Span] = []
+    for first in lines.windows([line.strip() for line in wanted], str.strip):
+        there = lines.contents[first : first + len(wanted)]
+        indents = indents_of(wanted, there)
+        if indents is not None:
+            spans.append(lines.span(first, len(wanted), old, _moved(new, indents)))
+    return Found(spans=tuple(spans), ignoring="indentation", is_exact=False)
+
+
+def _moved(new: str, indents: Indents) -> str:
+    return "\n".join(map(indents.move, new.split("\n")))
+
+
+def _split(text: str) -> list[str]:
+    """The lines of a text to look for, without line ends."""
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    return lines[:-1] if len(lines) > 1 and not lines[-1] else lines
+
+
+class _Lines:
+    """The lines of a file and where they are."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        parts = text.split("\n")
+        self.contents = [part.removesuffix("\r") for part in parts]
+        self._starts = [0]
+        for part in parts:
+            self._starts.append(self._starts[-1] + len(part) + 1)
+
+    def windows(self, wanted: list[str], form: Callable[[str], str]) -> list[int]:
+        """The first line of each window whose lines, brought into ``form``, are the wanted ones."""
+        if not any(wanted):
+            return []
+        anchor = next(index for index, line in enumerate(wanted) if line)
+        formed = [form(line) for line in self.contents]
+        count = len(wanted)
+        return [
+            index - anchor
+            for index, line in enumerate(formed)
+            if line == wanted[anchor]
+            and index >= anchor
+            and formed[index - anchor : index - anchor + count] == wanted
+        ]
+
+    def span(self, first: int, count: int, old: str, new: str) -> Span:
+        """The text of these lines; with the last line's end only if ``old`` has one."""
+        start, last = self._starts[first], first + count - 1
+        end = self._starts[last] + len(self.contents[last])
+        if old.endswith("\n") and count > 0 and self._starts[last + 1] <= len(self._text):
+            end = self._starts[last + 1]
+        new = new.replace("\r\n", "\n")
+        if _is_crlf_at(self._text, start):
+            new = new.replace("\n", "\r\n")
+        return Span(start, end, new)

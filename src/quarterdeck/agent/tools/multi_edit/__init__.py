@@ -1,0 +1,53 @@
+"""``multi_edit``: several replacements in one file, all or nothing."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from quarterdeck.wire.toolcalls import ToolKind
+
+from ..describe import describe
+from ..edit.changing import prepare_change
+from ..tool import Arguments, Prepared
+from ..workspace import Workspace
+
+__all__ = ["MultiEdit", "MultiEditArguments", "OneEdit"]
+
+
+class OneEdit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One of the replacements."""
+
+    old: Annotated[str, Meta(description="The text to replace, as it is in the file by then.")]
+    new: Annotated[str, Meta(description="The text that comes in its place.")]
+    replace_all: Annotated[bool, Meta(description="Replace every place, not just one.")] = False
+
+
+class MultiEditArguments(Arguments, frozen=True, kw_only=True):
+    """What to replace, in order."""
+
+    path: Annotated[
+        str, Meta(description="The file, relative to the working directory or absolute.")
+    ]
+    edits: Annotated[
+        tuple[OneEdit, ...],
+        Meta(min_length=1, description="The replacements, made one after the other."),
+    ]
+
+
+class MultiEdit:
+    """Replaces several texts in a file, one after the other, in one step."""
+
+    name = "multi_edit"
+    kind: ToolKind = "edit"
+    arguments = MultiEditArguments
+
+    @property
+    def description(self) -> str:
+        """The text that the model reads."""
+        return describe(__name__)
+
+    async def prepare(self, arguments: MultiEditArguments, workspace: Workspace) -> Prepared:
+        """Find the texts and show the change. Raises NoSuchPath, OutsideRoots, ToolError."""
+        return await prepare_change(
+            self.name, self.kind, arguments.path, arguments.edits, workspace
+        )
