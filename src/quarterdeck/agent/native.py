@@ -101,9 +101,14 @@ class NativeAgent:
         return await self._begin(new_session_id(), Past(cwd=cwd, roots=roots), wishes, ())
 
     async def load(
-        self, id_: str, *, cwd: str | None = None, wishes: Wishes = _DEFAULTS
+        self,
+        id_: str,
+        *,
+        cwd: str | None = None,
+        roots: tuple[str, ...] | None = None,
+        wishes: Wishes = _DEFAULTS,
     ) -> Session:
-        """Go on with a session, open or stored.
+        """Go on with a session, open or stored; where it works may be another place now.
 
         Raises:
             NoSuchSession: there is none of that id.
@@ -118,6 +123,7 @@ class NativeAgent:
             session_id = SessionId(id_)
             past = recall([record async for record in journal.history(session=session_id)])
             past.cwd = cwd or past.cwd
+            past.roots = past.roots if roots is None else roots
             session = await self._assemble(session_id, journal, past, wishes, stack)
             for turn, event in past.closing:
                 await journal.append(session_id, event, turn=turn)
@@ -133,6 +139,7 @@ class NativeAgent:
         id_: str,
         *,
         cwd: str | None = None,
+        roots: tuple[str, ...] | None = None,
         until: int | None = None,
         wishes: Wishes = _DEFAULTS,
     ) -> Session:
@@ -151,6 +158,7 @@ class NativeAgent:
         kept = [record for record in records if until is None or record.seq <= until]
         past = recall(kept)
         past.cwd, past.closing = cwd or past.cwd, ()
+        past.roots = past.roots if roots is None else roots
         last = kept[-1].seq if kept else 0
         return await self._begin(new_session_id(), past, wishes, shared, forked=(source, last))
 
@@ -242,7 +250,7 @@ class NativeAgent:
     ) -> Setup:
         options = model_options(ground.settings)
         name = wishes.model or past.model or await choose(self._environment, options)
-        toolbox = Toolbox(all_tools())
+        toolbox = await asyncio.to_thread(lambda: Toolbox(all_tools()))
         return Setup(
             model=await asyncio.to_thread(make_model, name, self._environment, options),
             make_model=lambda other: make_model(other, self._environment, options),

@@ -7,6 +7,7 @@ in ``conversation``. Here turns are queued, steered, cancelled and written to th
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 
@@ -143,11 +144,7 @@ class Session:
                 raise Closed(f"session {self.id!r} is closed; load it again to go on")
             message = new_message_id()
             prompted = Prompted(content=content, message=message, origin=origin, sender=sender)
-            turn = new_turn_id()
-            await self._title_from(content)
-            await self._emit(prompted, turn)
-            await self.journal.durable(self.last_seq)
-            return await self._run(self._turn(turn), prompted)
+            return await self._run(new_turn_id(), prompted)
 
     def steer(self, content: tuple[ContentBlock, ...]) -> None:
         """Give the running turn a message, to be told to the model at its next step.
@@ -166,7 +163,8 @@ class Session:
         running = self._running
         if running is None:
             return
-        running.cancel()
+        if not running.cancelling():  # a second request must not disturb what the first ends
+            running.cancel()
         await asyncio.wait([running])
 
     async def set_mode(self, mode: Mode) -> None:
@@ -193,6 +191,11 @@ class Session:
         self._setup.effort = effort
         await self._options_changed()
 
+    async def set_title(self, title: str) -> None:
+        """Name the session; an empty title takes the name away."""
+        self.title = title or None
+        await self._emit(SessionChanged(title=self.title), None)
+
     async def close(self) -> None:
         """Cancel what runs, write the end, free everything; safe to call twice."""
         if self._closed:
@@ -215,8 +218,9 @@ class Session:
             self.title = title
             await self._emit(SessionChanged(title=title), None)
 
-    async def _run(self, turn: Turn, prompted: Prompted) -> TurnEnded:
-        self._running = asyncio.create_task(run_turn(turn, prompted.message))
+    async def _run(self, turn: TurnId, prompted: Prompted) -> TurnEnded:
+        # Nothing is awaited before this: from its first moment on a prompt can be cancelled.
+        self._running = asyncio.create_task(self._open_turn(turn, prompted))
         try:
             ended = await self._settled(self._running)
         finally:
@@ -226,13 +230,21 @@ class Session:
         await self.journal.durable(self.last_seq)
         return ended
 
+    async def _open_turn(self, turn: TurnId, prompted: Prompted) -> TurnEnded:
+        await self._title_from(prompted.content)
+        await self._emit(prompted, turn)
+        await self.journal.durable(self.last_seq)
+        return await run_turn(self._turn(turn), prompted.message)
+
     async def _settled(self, running: asyncio.Task[TurnEnded]) -> TurnEnded:
         """The turn's end, also when it was cancelled; a cancelled caller cancels the turn."""
         try:
             await asyncio.wait([running])
         except asyncio.CancelledError:
             running.cancel()
-            await asyncio.wait([running])
+            while not running.done():  # whoever is impatient: the turn ends before we go
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([running])
             raise
         return TurnEnded(stop="cancelled") if running.cancelled() else running.result()
 
