@@ -1,0 +1,58 @@
+"""``quarterdeck acp``: our own agent for editors, over standard input and output."""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import click
+
+__all__ = ["acp"]
+
+
+@click.command()
+@click.option("--setup", is_flag=True, help="Say which model would be used, or what is missing.")
+@click.option("--verbose", is_flag=True, help="Write more to standard error.")
+def acp(setup: bool, verbose: bool) -> None:
+    """Serve the agent to an editor over the Agent Client Protocol.
+
+    An editor starts this and talks with it over standard input and output; it ends when its
+    input ends. What is worth knowing besides goes to standard error.
+    """
+    if setup:
+        asyncio.run(_tell_setup())
+        return
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=logging.DEBUG if verbose else logging.WARNING,
+        format="quarterdeck: %(levelname)s: %(message)s",
+    )
+    with suppress(asyncio.CancelledError):
+        asyncio.run(_serve())
+
+
+async def _serve() -> None:
+    from quarterdeck.config.places import Places
+    from quarterdeck.serve.server import serve
+    from quarterdeck.wire.rpc.pipes import stdio_stream
+
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    environment = dict(os.environ)
+    await serve(await stdio_stream(), Places.find(environment), environment)
+
+
+async def _tell_setup() -> None:
+    """Say what a session would use. Raises ModelSetupError with what to do."""
+    from quarterdeck.agent.assembly import model_options, prepare_ground
+    from quarterdeck.config.places import Places
+    from quarterdeck.models.choosing import choose
+
+    environment = dict(os.environ)
+    ground = await prepare_ground(Places.find(environment), environment, str(Path.cwd()))
+    name = await choose(environment, model_options(ground.settings))
+    click.echo(f"A session here uses the model {name}.")

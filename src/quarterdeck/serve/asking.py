@@ -1,0 +1,136 @@
+"""What the agent asks, put to the client: leave for tool calls, and questions to the person."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+import msgspec
+
+from quarterdeck.agent.gate import Answer, QuestionReply
+from quarterdeck.agent.session import Session
+from quarterdeck.wire.acp import schema as acp
+from quarterdeck.wire.acp.connection import AcpConnection
+from quarterdeck.wire.errors import QuarterdeckError
+from quarterdeck.wire.events import (
+    PermissionAnswered,
+    PermissionAsked,
+    QuestionAnswered,
+    QuestionAsked,
+)
+from quarterdeck.wire.ids import RequestId
+from quarterdeck.wire.permissions import Cancelled, Decider, PermissionOption
+from quarterdeck.wire.record import Record
+
+from .client import Client
+
+__all__ = ["Asker"]
+
+_log = logging.getLogger(__name__)
+
+
+class Asker:
+    """Asks the client what the log says is asked, each in a task of its own.
+
+    The session's gate alone knows what is still open: an answer that comes too late changes
+    nothing. A client that fails to answer counts as one that cancelled.
+    """
+
+    def __init__(self, connection: AcpConnection, client: Client, session: Session) -> None:
+        self._connection = connection
+        self._client = client
+        self._session = session
+        self._asking: dict[RequestId, asyncio.Task[None]] = {}
+
+    def notice(self, record: Record) -> None:
+        """Take a new record: ask what it asks, and let go of what it answers."""
+        match record.event:
+            case PermissionAsked() as asked:
+                self._start(asked.request, self._ask_leave(asked))
+            case QuestionAsked() as asked:
+                self._start(asked.request, self._ask_person(asked))
+            case PermissionAnswered(request=request) | QuestionAnswered(request=request):
+                if (task := self._asking.get(request)) is not None:
+                    task.cancel()  # the client is told that nobody waits any more
+            case _:
+                pass
+
+    async def close(self) -> None:
+        """Let go of everything that is asked."""
+        tasks = tuple(self._asking.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _start(self, request: RequestId, work: Coroutine[Any, Any, None]) -> None:
+        if request in self._asking:
+            work.close()
+            return
+        task = self._asking[request] = asyncio.create_task(work, name=f"ask {request}")
+        task.add_done_callback(lambda _: self._asking.pop(request, None))
+
+    async def _ask_leave(self, asked: PermissionAsked) -> None:
+        question = acp.RequestPermissionRequest(
+            session_id=self._session.id,
+            tool_call=acp.ToolCallDetails(
+                tool_call_id=asked.call,
+                title=asked.title,
+                name=asked.name,
+                kind=asked.kind,
+                status="pending",
+                content=asked.content or None,
+                locations=asked.locations or None,
+                raw_input=asked.raw_input,
+                meta=None if asked.reason is None else {"quarterdeck": {"reason": asked.reason}},
+            ),
+            options=tuple(_plain(option) for option in asked.options),
+        )
+        try:
+            answer = await self._connection.call(acp.SESSION_REQUEST_PERMISSION, question)
+        except QuarterdeckError as error:
+            self._session.gate.answer(
+                asked.request, Answer(outcome=Cancelled(), by=self._failed(error))
+            )
+        else:
+            self._session.gate.answer(
+                asked.request, Answer(outcome=answer.outcome, by=self._person())
+            )
+
+    async def _ask_person(self, asked: QuestionAsked) -> None:
+        self._session.gate.reply(asked.request, await self._reply(asked))
+
+    async def _reply(self, asked: QuestionAsked) -> QuestionReply:
+        if asked.form is None or not self._client.has_forms:
+            nobody = Decider(kind="mode", name=f"{self._client.name} cannot show a form")
+            return QuestionReply(action="decline", by=nobody)
+        try:
+            question = acp.CreateElicitationRequest(
+                message=asked.text,
+                mode="form",
+                requested_schema=msgspec.convert(asked.form, acp.ElicitationSchema),
+                session_id=self._session.id,
+                tool_call_id=asked.call,
+            )
+            answer = await self._connection.call(acp.ELICITATION_CREATE, question)
+        except (QuarterdeckError, msgspec.ValidationError) as error:
+            return QuestionReply(action="cancel", by=self._failed(error))
+        match answer.action:
+            case "accept":
+                content = msgspec.to_builtins(answer.content or {})
+                return QuestionReply(action="accept", by=self._person(), content=content)
+            case "decline":
+                return QuestionReply(action="decline", by=self._person())
+            case _:
+                return QuestionReply(action="cancel", by=self._person())
+
+    def _person(self) -> Decider:
+        return Decider(kind="person", name=self._client.name)
+
+    def _failed(self, error: Exception) -> Decider:
+        _log.warning("session %s: the client did not answer: %s", self._session.id, error)
+        return Decider(kind="cancel", name=f"{self._client.name} did not answer: {error}")
+
+
+def _plain(option: PermissionOption) -> PermissionOption:
+    """An option as a client needs it; what it means to us stays with us."""
+    return PermissionOption(option_id=option.option_id, name=option.name, kind=option.kind)

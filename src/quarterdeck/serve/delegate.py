@@ -1,0 +1,126 @@
+"""The client's files and terminals as the system that tools work on.
+
+Files are the client's when it both reads and writes them, so that what stands unsaved in an
+editor counts; commands are the client's when it has terminals. Everything else is this machine.
+The tools do not know which.
+"""
+
+from typing import TYPE_CHECKING, TypeVar
+
+from quarterdeck.agent.assembly import Ground
+from quarterdeck.agent.cage import Cage, local_cage
+from quarterdeck.agent.gate import Gate
+from quarterdeck.policy.modes import NO_SANDBOX, Sandbox
+from quarterdeck.system.errors import SystemFault
+from quarterdeck.system.port import Command, Files, PathLike, Terminal, Terminals
+from quarterdeck.wire.acp.connection import AcpConnection
+from quarterdeck.wire.acp.methods import Method
+from quarterdeck.wire.errors import LinkError
+
+from .client import Client
+from .delegate_files import DelegatedFiles
+from .delegate_terminals import DelegatedTerminals
+
+__all__ = ["DelegatedCage", "Delegation"]
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+
+class Delegation:
+    """The way to one client for one session; ``session_id`` is set once it is known."""
+
+    def __init__(self, connection: AcpConnection, client: Client) -> None:
+        self.session_id = ""
+        self._connection = connection
+        self._client = client
+        self._cage: DelegatedCage | None = None
+
+    def make_cage(self, roots: tuple[str, ...], ground: Ground) -> Cage:
+        """Make the system of the session; this machine's for a client that offers nothing."""
+        inner = local_cage(roots, ground)
+        if not (self._client.edits_files or self._client.has_terminals):
+            return inner
+        self._cage = DelegatedCage(self, inner, self._client)
+        return self._cage
+
+    def runs(self, terminal_id: str) -> bool:
+        """Whether this is a terminal of the client."""
+        return self._cage is not None and self._cage.runs(terminal_id)
+
+    async def call(self, method: Method[P, R], params: P, *, timeout: float | None = None) -> R:
+        """Ask the client.
+
+        Raises:
+            SystemFault: it is gone.
+            RpcError: it answered with an error.
+            TimeoutError: it did not answer in time.
+        """
+        try:
+            return await self._connection.call(method, params, timeout=timeout)
+        except LinkError as error:
+            raise SystemFault(f"{self._client.name!r} is gone: {error}") from error
+
+
+class DelegatedCage:
+    """A system whose files, terminals or both are the client's.
+
+    A sandbox cannot hold what the client runs: in the mode that relies on one, commands run
+    here.
+    """
+
+    def __init__(self, link: Delegation, inner: Cage, client: Client) -> None:
+        self.roots = inner.roots
+        self.processes = inner.processes
+        self._inner = inner
+        self._gate: Gate | None = None
+        self._sandbox: Sandbox = NO_SANDBOX
+        self._theirs = DelegatedTerminals(link, inner.files) if client.has_terminals else None
+        self.files: Files = DelegatedFiles(link, inner) if client.edits_files else inner.files
+
+    @property
+    def terminals(self) -> Terminals:
+        """Where commands run now."""
+        if self._theirs is None or self._is_sandboxed:
+            return self._inner.terminals
+        return self._theirs
+
+    def runs(self, terminal_id: str) -> bool:
+        """Whether this is a terminal of the client."""
+        return self._theirs is not None and self._theirs.has_given(terminal_id)
+
+    async def sandbox(self) -> Sandbox:
+        """What can hold the commands that run here."""
+        self._sandbox = await self._inner.sandbox()
+        return self._sandbox
+
+    def follow(self, gate: Gate) -> None:
+        """Let the gate's mode decide where a command runs."""
+        self._gate = gate
+        self._inner.follow(gate)
+
+    async def close(self) -> None:
+        """End everything that runs, there and here."""
+        try:
+            if self._theirs is not None:
+                await self._theirs.close()
+        finally:
+            await self._inner.close()
+
+    @property
+    def _is_sandboxed(self) -> bool:
+        has_sandbox = self._sandbox != NO_SANDBOX
+        return has_sandbox and self._gate is not None and self._gate.mode == "full-auto"
+
+
+if TYPE_CHECKING:
+
+    def _check(cage: DelegatedCage, terminals: DelegatedTerminals) -> tuple[Cage, Terminals]:
+        return cage, terminals
+
+    async def _check_terminal(
+        terminals: DelegatedTerminals, command: Command, spill: PathLike
+    ) -> Terminal:
+        return await terminals.create(command, spill=spill)
+
+    _checked = (_check, _check_terminal)

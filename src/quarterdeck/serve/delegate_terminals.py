@@ -1,0 +1,279 @@
+"""Commands in the client's terminals, where the person sees them run."""
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any
+
+from quarterdeck.system.errors import (
+    NoSuchDirectory,
+    NoSuchPath,
+    NoSuchTerminal,
+    SpawnFault,
+    SystemFault,
+)
+from quarterdeck.system.port import Command, Exit, Files, OutputView, PathLike
+from quarterdeck.system.ring import Decoder, Ring
+from quarterdeck.system.spill import Spill
+from quarterdeck.wire.acp import schema as acp
+from quarterdeck.wire.acp.errors import MalformedAnswer
+from quarterdeck.wire.acp.methods import Method
+from quarterdeck.wire.errors import QuarterdeckError, RpcError
+
+from .link import Link
+
+__all__ = ["DelegatedTerminal", "DelegatedTerminals"]
+
+_log = logging.getLogger(__name__)
+_KEPT = 1_048_576
+"""Bytes of output that the client is asked to keep; what is printed between two looks."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 1.0
+"""Seconds between two looks at the output: few at the beginning, more for long commands."""
+_PATIENCE = 0.4
+"""Seconds to wait for a client that is told to end a command."""
+_OVERLAP = 4096
+_GAP = "\n[… some output is missing here …]\n"
+
+
+class DelegatedTerminal:
+    """The ``Terminal`` port on a terminal of the client. Made by ``DelegatedTerminals.create``.
+
+    The client has no way to stream output: it is looked at now and then, and kept here.
+    """
+
+    def __init__(self, link: Link, id_: str, ring: Ring, spill: Spill | None) -> None:
+        self.id = id_
+        self._link = link
+        self._ring = ring
+        self._spill = spill
+        self._seen = ""
+        self._exit: Exit | None = None
+        self._fault: SystemFault | None = None
+        self._is_released = False
+        self._is_over = False
+        self._changed = asyncio.Event()
+        self._watching = asyncio.create_task(self._watch(), name=f"terminal {id_}")
+
+    async def output(self) -> OutputView:
+        """What was printed so far."""
+        if not self._is_over:
+            with suppress(SystemFault):
+                await self._look()
+        if self._spill is not None:
+            await self._spill.flush()
+        kept = self._ring.kept().at_characters()
+        head, tail = kept.head, kept.tail
+        if not kept.dropped:  # decoded as one: a character may lie across the border
+            head, tail = head + tail, b""
+        return OutputView(
+            head=head.decode("utf-8", "replace"),
+            dropped=kept.dropped,
+            tail=tail.decode("utf-8", "replace"),
+            total=self._ring.total,
+            exit=self._exit,
+        )
+
+    def follow(self) -> AsyncIterator[str]:
+        """The text from now on, until the command has left."""
+        return self._follow(self._ring.total)
+
+    async def wait(self) -> Exit:
+        """Wait until the command has left and its output is here.
+
+        Raises:
+            SystemFault: the client cannot tell.
+        """
+        await asyncio.wait([self._watching])
+        if self._exit is None:
+            raise self._fault or SystemFault(f"nobody knows how terminal {self.id!r} ended")
+        return self._exit
+
+    async def kill(self) -> None:
+        """End the command; its output stays readable."""
+        if self._is_over:
+            return
+        await self._tell(acp.TERMINAL_KILL, acp.KillTerminalRequest(**self._address))
+        await asyncio.wait([self._watching], timeout=_PATIENCE)
+        if not self._watching.done():
+            self._exit = Exit(signal="SIGKILL")
+            await self._stop_watching()
+
+    async def release(self) -> None:
+        """End the command and let the client forget the terminal; may be called again."""
+        if not self._is_released:
+            self._is_released = True
+            await self._stop_watching()
+            await self._tell(acp.TERMINAL_RELEASE, acp.ReleaseTerminalRequest(**self._address))
+        if self._spill is not None:
+            await self._spill.close()
+
+    @property
+    def _address(self) -> dict[str, Any]:
+        return {"session_id": self._link.session_id, "terminal_id": self.id}
+
+    async def _follow(self, seen: int) -> AsyncIterator[str]:
+        decoder = Decoder()
+        while True:
+            changed, is_last = self._changed, self._is_over
+            missing, data = self._ring.since(seen)
+            seen = self._ring.total
+            mark = f"[… {missing} bytes …]" if missing else ""
+            if text := mark + decoder.decode(data, final=is_last):
+                yield text
+            if is_last:
+                return
+            await changed.wait()
+
+    async def _watch(self) -> None:
+        ended = asyncio.create_task(
+            self._link.call(
+                acp.TERMINAL_WAIT_FOR_EXIT, acp.WaitForTerminalExitRequest(**self._address)
+            )
+        )
+        try:
+            pause = _FIRST_PAUSE
+            while not ended.done():
+                await self._look()
+                await asyncio.wait([ended], timeout=pause)
+                pause = min(pause * 1.5, _LONGEST_PAUSE)
+            exit_ = _exit_of(ended.result())
+            await self._look()
+            self._exit = exit_
+        except SystemFault as error:
+            self._fault = error
+        except (RpcError, MalformedAnswer) as error:
+            self._fault = SystemFault(f"the editor cannot tell how {self.id!r} ended: {error}")
+        finally:
+            ended.cancel()
+            await asyncio.gather(ended, return_exceptions=True)
+            self._is_over = True
+            self._announce()
+
+    async def _look(self) -> None:
+        """Take in what is new of the output. Raises SystemFault."""
+        request = acp.TerminalOutputRequest(**self._address)
+        try:
+            answer = await self._link.call(acp.TERMINAL_OUTPUT, request)
+        except (RpcError, MalformedAnswer) as error:
+            raise SystemFault(f"the editor does not show terminal {self.id!r}: {error}") from error
+        fresh = _fresh(self._seen, answer.output)
+        self._seen = answer.output
+        if fresh:
+            data = fresh.encode("utf-8", "replace")
+            self._ring.write(data)
+            if self._spill is not None:
+                self._spill.append(data)
+            self._announce()
+
+    async def _stop_watching(self) -> None:
+        self._watching.cancel()
+        await asyncio.wait([self._watching])
+        self._is_over = True  # also if it was cancelled before it had begun
+        self._announce()
+
+    async def _tell(self, method: Method[Any, Any], params: Any) -> None:
+        """Tell the client to end something; one that does not obey is let be."""
+        try:
+            await self._link.call(method, params, timeout=_PATIENCE)
+        except (QuarterdeckError, TimeoutError) as error:
+            _log.warning("terminal %s: %s failed: %s", self.id, method.name, error)
+
+    def _announce(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+
+class DelegatedTerminals:
+    """The ``Terminals`` port on the client's terminals; ``files`` decides where one may run."""
+
+    def __init__(self, link: Link, files: Files) -> None:
+        self._link = link
+        self._files = files
+        self._open: dict[str, DelegatedTerminal] = {}
+        self._given: set[str] = set()
+
+    def has_given(self, terminal_id: str) -> bool:
+        """Whether the client made a terminal of this id, released or not."""
+        return terminal_id in self._given
+
+    async def create(
+        self,
+        command: Command,
+        *,
+        head: int = 0,
+        tail: int = 1_048_576,
+        spill: PathLike | None = None,
+    ) -> DelegatedTerminal:
+        """Start a command in a terminal of the client."""
+        program, *arguments = command.argv
+        cwd = await self._directory(command)
+        environment = {name: os.environ[name] for name in command.inherit if name in os.environ}
+        request = acp.CreateTerminalRequest(
+            session_id=self._link.session_id,
+            command=program,
+            args=tuple(arguments),
+            env=tuple(
+                acp.EnvVariable(name=name, value=value)
+                for name, value in (environment | dict(command.env)).items()
+            ),
+            cwd=cwd,
+            output_byte_limit=max(_KEPT, head + tail),
+        )
+        file = await Spill.open(spill) if spill is not None else None
+        try:
+            answer = await self._link.call(acp.TERMINAL_CREATE, request)
+        except BaseException as error:
+            if file is not None:
+                await file.close()
+            if isinstance(error, (RpcError, MalformedAnswer)):
+                raise SpawnFault(
+                    program, f"The editor could not start {program!r}: {error}"
+                ) from error
+            raise
+        ring = Ring(head=head, tail=tail)
+        terminal = DelegatedTerminal(self._link, answer.terminal_id, ring, file)
+        self._open[terminal.id] = terminal
+        self._given.add(terminal.id)
+        return terminal
+
+    def get(self, terminal_id: str) -> DelegatedTerminal:
+        """The terminal of this id."""
+        try:
+            return self._open[terminal_id]
+        except KeyError:
+            raise NoSuchTerminal(terminal_id) from None
+
+    async def close(self) -> None:
+        """Release every terminal, all at once."""
+        terminals, self._open = self._open, {}
+        await asyncio.gather(*(terminal.release() for terminal in terminals.values()))
+
+    async def _directory(self, command: Command) -> str:
+        """Where the command runs. Raises OutsideRoots, NoSuchDirectory."""
+        place = "." if command.cwd is None else os.fspath(command.cwd)
+        try:
+            found = await self._files.stat(place)
+        except NoSuchPath as error:
+            raise NoSuchDirectory(command.argv[0], place) from error
+        if found.kind != "directory":
+            raise NoSuchDirectory(command.argv[0], place)
+        return found.path
+
+
+def _fresh(seen: str, output: str) -> str:
+    """What was printed after ``seen``; the client drops the beginning of a long output."""
+    if output.startswith(seen):
+        return output[len(seen) :]
+    end = seen[-_OVERLAP:]
+    at = output.find(end)
+    return output[at + len(end) :] if at >= 0 else _GAP + output
+
+
+def _exit_of(answer: acp.WaitForTerminalExitResponse) -> Exit:
+    if answer.signal is not None:
+        return Exit(signal=answer.signal)
+    if answer.exit_code is not None:
+        return Exit(code=answer.exit_code)
+    return Exit(signal="SIGTERM")  # a client that names neither has ended it

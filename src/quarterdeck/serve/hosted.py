@@ -1,0 +1,144 @@
+"""A session that is open on a connection: its turns, its updates, its questions."""
+
+import asyncio
+from collections.abc import Callable
+
+from quarterdeck.agent.options import modes_of
+from quarterdeck.agent.session import Session
+from quarterdeck.wire.acp import schema as acp
+from quarterdeck.wire.acp.connection import AcpConnection
+from quarterdeck.wire.content import ContentBlock, text
+from quarterdeck.wire.errors import RpcError
+from quarterdeck.wire.events import TurnEnded
+from quarterdeck.wire.ids import new_message_id
+from quarterdeck.wire.rpc.codes import INTERNAL_ERROR, INVALID_REQUEST
+from quarterdeck.wire.usage import TokenUsage
+
+from .asking import Asker
+from .client import Client
+from .commands import COMMANDS, command_in, run_command
+from .pump import Pump
+from .refusals import refused
+from .updates import Translator
+
+__all__ = ["Hosted"]
+
+_COMMANDS = acp.AvailableCommandsUpdate(available_commands=COMMANDS)
+
+
+class Hosted:
+    """One session for one client. Made and closed by the ``Desk``."""
+
+    def __init__(
+        self,
+        connection: AcpConnection,
+        client: Client,
+        session: Session,
+        is_clients_terminal: Callable[[str], bool],
+    ) -> None:
+        self.session = session
+        self._connection = connection
+        self._asker = Asker(connection, client, session)
+
+        def translator(knows_cost: bool) -> Translator:
+            return Translator(client, is_clients_terminal, knows_cost=knows_cost)
+
+        self._pump = Pump(session, translator, self._send, self._asker.notice)
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._cancelling: set[asyncio.Task[None]] = set()
+
+    @property
+    def modes(self) -> acp.SessionModeState:
+        """The permission modes, for clients that do not know options."""
+        return acp.SessionModeState(
+            current_mode_id=self.session.gate.mode, available_modes=modes_of()
+        )
+
+    async def begin(self, *, after: int) -> None:
+        """Tell what follows a sequence number, once the caller's answer is on its way.
+
+        An answer is written in the same step in which its handler returns, and the pump begins
+        in a later one: no client sees an update of a session that it does not know.
+        """
+        await self._pump.start(after=after, first=(_COMMANDS,))
+
+    async def replay(self) -> None:
+        """Tell the whole past; returns when it was sent. What comes later follows it."""
+        until = self.session.last_seq
+        await self._pump.start(after=0, replay_until=until)
+        await self._pump.caught_up(until)
+        await self._send(_COMMANDS)
+
+    async def prompt(self, content: tuple[ContentBlock, ...]) -> acp.PromptResponse:
+        """Run a turn; every update of it was sent when this returns.
+
+        Raises:
+            RpcError: a turn is running already, or this one failed.
+        """
+        if not self._idle.is_set():
+            raise refused(
+                INVALID_REQUEST,
+                "a turn is running in this session; wait for its end or cancel it first",
+                "turn_in_progress",
+            )
+        self._idle.clear()
+        try:
+            if (command := command_in(content)) is not None:
+                return await self._run_command(*command)
+            ended = await self.session.prompt(content)
+            await self.flush()
+            return _response(ended)
+        finally:
+            self._idle.set()
+
+    def cancel(self) -> None:
+        """Cancel the turn that runs, if one does; its prompt is answered when it has ended."""
+        task = asyncio.create_task(self.session.cancel(), name=f"cancel {self.session.id}")
+        self._cancelling.add(task)
+        task.add_done_callback(self._cancelling.discard)
+
+    async def flush(self) -> None:
+        """Wait until the client was sent everything that is in the log."""
+        await self._pump.caught_up(self.session.last_seq)
+
+    async def close(self) -> None:
+        """Cancel what runs, let its prompt be answered, and end."""
+        await self.session.cancel()
+        await self._idle.wait()
+        await self._pump.close()
+        await self._asker.close()
+        if self._cancelling:
+            await asyncio.wait(self._cancelling)
+
+    async def _run_command(self, name: str, rest: str) -> acp.PromptResponse:
+        said = await run_command(self.session, name, rest)
+        await self.flush()
+        await self._send(acp.AgentMessageChunk(content=text(said), message_id=new_message_id()))
+        return acp.PromptResponse(stop_reason="end_turn")
+
+    async def _send(self, update: acp.SessionUpdate) -> None:
+        note = acp.SessionNotification(session_id=self.session.id, update=update)
+        await self._connection.send(acp.SESSION_UPDATE, note)
+
+
+def _response(ended: TurnEnded) -> acp.PromptResponse:
+    if ended.stop == "failed":
+        raise _failure(ended)
+    usage = None if ended.usage is None else _usage(ended.usage)
+    return acp.PromptResponse(stop_reason=ended.stop, usage=usage)
+
+
+def _failure(ended: TurnEnded) -> RpcError:
+    return refused(INTERNAL_ERROR, ended.reason or "the turn failed", "turn_failed")
+
+
+def _usage(usage: TokenUsage) -> acp.Usage:
+    return acp.Usage(
+        total_tokens=usage.total,
+        input_tokens=usage.input,
+        output_tokens=usage.output,
+        thought_tokens=usage.thought or None,
+        cached_read_tokens=usage.cached or None,
+        cached_write_tokens=usage.cache_written or None,
+    )
