@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from quarterdeck.models.choosing import ModelOptions, make_model
+from quarterdeck.models.choosing import ModelOptions, open_model
 from quarterdeck.models.errors import (
     CallError,
     ContextOverflow,
@@ -39,13 +39,14 @@ VENDORS = {
 }
 
 
-def model_at(url: str, name: str = "anthropic/claude-opus-5-5", idle: float = 5.0) -> Model:
+async def model_at(url: str, name: str = "anthropic/claude-opus-5-5", idle: float = 5.0) -> Model:
     environment = {
         variable: value
         for vendor in ("ANTHROPIC", "OPENAI", "GEMINI")
         for variable, value in ((f"{vendor}_API_KEY", KEY), (f"{vendor}_BASE_URL", url))
     }
-    return make_model(name, environment, ModelOptions(timeouts=Timeouts(connect=2, idle=idle)))
+    options = ModelOptions(timeouts=Timeouts(connect=2, idle=idle))
+    return await open_model(name, environment, options)
 
 
 def asked(model: Model, request: Request = ASK) -> AsyncGenerator[Delta, None]:
@@ -54,7 +55,7 @@ def asked(model: Model, request: Request = ASK) -> AsyncGenerator[Delta, None]:
 
 async def failing(handler: Handler, idle: float = 5.0) -> CallError:
     async with serving(handler, is_keeping=False) as server:
-        model = model_at(server.url, idle=idle)
+        model = await model_at(server.url, idle=idle)
         with pytest.raises(CallError) as caught:
             async for _ in asked(model):
                 pass
@@ -72,7 +73,7 @@ async def test_every_wire_streams_and_counts_the_same_prompt(name: str):
         await exchange.stream(*(raw[at : at + 97] for at in range(0, len(raw), 97)))
 
     async with serving(handler) as server:
-        model = model_at(server.url, name)
+        model = await model_at(server.url, name)
         for _ in range(2):
             deltas = [delta async for delta in asked(model)]
         await model.close()
@@ -102,7 +103,7 @@ async def test_a_delta_is_passed_on_as_soon_as_it_arrives():
         await exchange.send(b"%x\r\n%s\r\n0\r\n\r\n" % (len(raw) - half, raw[half:]))
 
     async with serving(handler) as server:
-        model = model_at(server.url)
+        model = await model_at(server.url)
         texts: list[str] = []
         async for delta in asked(model):
             if isinstance(delta, TextDelta):
@@ -168,7 +169,7 @@ async def test_a_stream_that_ends_early_keeps_what_had_come():
         await exchange.stream(raw[: raw.index(b'"tool_calls"')].rpartition(b"data: ")[0])
 
     async with serving(handler) as server:
-        model = model_at(server.url, "openai-chat/gpt-6-sol")
+        model = await model_at(server.url, "openai-chat/gpt-6-sol")
         with pytest.raises(StreamBroken) as caught:
             async for _ in asked(model):
                 pass
@@ -223,7 +224,7 @@ async def test_an_error_that_calls_itself_a_success_is_an_error():
 
 
 async def test_nobody_there_is_unreachable():
-    model = model_at("http://127.0.0.1:9")
+    model = await model_at("http://127.0.0.1:9")
     with pytest.raises(Unreachable):
         async for _ in asked(model):
             pass
@@ -235,7 +236,7 @@ async def test_closing_the_iterator_frees_the_connection_at_once():
         await exchange.gone()
 
     async with serving(handler) as server:
-        model = model_at(server.url)
+        model = await model_at(server.url)
         async with aclosing(asked(model)) as deltas:
             await anext(deltas)
         async with asyncio.timeout(2):
@@ -258,7 +259,7 @@ async def test_cancelling_ends_the_call_as_cancelled(has_headers: bool):
             pass
 
     async with serving(handler) as server:
-        model = model_at(server.url)
+        model = await model_at(server.url)
         task = asyncio.ensure_future(consume(model))
         await arrived.wait()
         task.cancel()
@@ -277,7 +278,7 @@ async def test_closing_the_model_ends_calls_under_way():
         await exchange.gone()
 
     async with serving(handler) as server:
-        model = model_at(server.url)
+        model = await model_at(server.url)
 
         async def consume() -> None:
             async for _ in asked(model):
@@ -295,7 +296,7 @@ async def test_two_calls_at_once_do_not_disturb_each_other():
         await exchange.stream(recorded("anthropic_tools"))
 
     async with serving(handler) as server:
-        model = model_at(server.url)
+        model = await model_at(server.url)
 
         async def count() -> int:
             return len([delta async for delta in asked(model)])

@@ -1,6 +1,7 @@
 """A loopback HTTP server whose answers a test writes byte by byte."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -93,7 +94,9 @@ async def _read(reader: asyncio.StreamReader, number: int) -> Seen | None:
 
 
 @asynccontextmanager
-async def serving(handler: Handler, *, is_keeping: bool = True) -> AsyncIterator[Server]:
+async def serving(
+    handler: Handler, *, is_keeping: bool = True, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[Server]:
     """Serve on loopback; every connection is closed at the end."""
     server = Server(handler, is_keeping=is_keeping)
     tasks: set[asyncio.Task[None]] = set()
@@ -109,9 +112,9 @@ async def serving(handler: Handler, *, is_keeping: bool = True) -> AsyncIterator
         finally:
             tasks.discard(task)
 
-    listener = await asyncio.start_server(accept, "127.0.0.1", 0)
+    listener = await asyncio.start_server(accept, "127.0.0.1", 0, ssl=tls)
     host, port = listener.sockets[0].getsockname()[:2]
-    server.url = f"http://{host}:{port}"
+    server.url = f"{'https' if tls else 'http'}://{host}:{port}"
     try:
         yield server
     finally:

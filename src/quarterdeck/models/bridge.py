@@ -271,7 +271,9 @@ def _draft(part: Any) -> Draft | None:
         case "thinking":
             return Draft("thinking", [part.content], signature=sealed or "{}")
         case "tool-call":
-            arguments = part.args_as_json_str() if part.args else ""
+            arguments = part.args or ""
+            if not isinstance(arguments, str):
+                arguments = msgspec.json.encode(arguments).decode()
             draft = Draft("tool", [arguments], name=part.tool_name, signature=sealed)
             draft.id = part.tool_call_id
             return draft

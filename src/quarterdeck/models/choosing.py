@@ -30,6 +30,7 @@ __all__ = [
     "endpoint_of",
     "local_models",
     "make_model",
+    "open_model",
     "parse_name",
 ]
 
@@ -272,7 +273,7 @@ def make_model(
 ) -> Model:
     """The model of that name, ready to be asked; nothing is sent yet.
 
-    Imports its wire and reads files, so call it in a thread from a coroutine.
+    Imports its wire and reads files: a coroutine uses ``open_model``.
 
     Raises:
         ModelSetupError: the name, the key or the address is wrong or missing.
@@ -293,6 +294,13 @@ def make_model(
     wire: Wire = import_module(f"{__package__}.{_MODULES[facts.wire]}").WIRE
     client = Client(_timeouts(endpoint, options.timeouts), environment)
     return RemoteModel(wire, profile, endpoint, client)
+
+
+async def open_model(
+    name: str, environment: Mapping[str, str], options: ModelOptions | None = None
+) -> Model:
+    """``make_model`` without blocking the loop."""
+    return await asyncio.to_thread(make_model, name, environment, options)
 
 
 def _timeouts(endpoint: Endpoint, wanted: Timeouts) -> Timeouts:

@@ -3,7 +3,6 @@
 import re
 import time
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 import msgspec
@@ -122,6 +121,8 @@ def retry_after(headers: Mapping[str, str], error: Any = None) -> float | None:
     if value := headers.get("retry-after"):
         if (seconds := _number(value)) is not None:
             return seconds
+        from email.utils import parsedate_to_datetime  # takes 15 ms to load
+
         try:
             return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
         except ValueError:

@@ -5,9 +5,9 @@ loaded and does the same. Redirects are never followed: a key must not travel to
 """
 
 import asyncio
-import ipaddress
+import re
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
@@ -23,6 +23,7 @@ __all__ = ["Answer", "Client", "Timeouts", "is_loopback", "proxy_for", "read_all
 _KEEP_SECONDS = 50.0
 """Less than the idle limit of the vendors' front ends, which is a minute or more."""
 _KEEP_MOST = 4
+_LOOPBACK = re.compile(r"127(?:\.\d{1,3}){3}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,9 +199,7 @@ def is_loopback(host: str) -> bool:
     """Whether a host name or address is this machine's loopback."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
-    with suppress(ValueError):
-        return ipaddress.ip_address(host).is_loopback
-    return False
+    return host == "::1" or _LOOPBACK.fullmatch(host) is not None
 
 
 def proxy_for(url: str, environment: Mapping[str, str]) -> str | None:

@@ -1,6 +1,6 @@
 """A reply while it arrives, the same for every wire."""
 
-import secrets
+import os
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
@@ -115,7 +115,7 @@ class Reply:
 
 def new_call_id() -> str:
     """An id for a tool call whose server gave it none."""
-    return f"call_{secrets.token_hex(8)}"
+    return f"call_{os.urandom(8).hex()}"
 
 
 def json_object(text: str) -> msgspec.Raw:

@@ -1,8 +1,11 @@
 """When a failed call is tried again. Pure: the waiting is the caller's."""
 
-from random import Random
+from typing import TYPE_CHECKING
 
 from .errors import CallError, ModelError
+
+if TYPE_CHECKING:
+    from random import Random
 
 __all__ = ["CAP", "FIRST", "JITTER", "backoff"]
 
@@ -14,7 +17,7 @@ JITTER = 0.25
 """The share by which a delay of ours may be longer or shorter."""
 
 
-def backoff(attempt: int, error: ModelError, *, retries: int, random: Random) -> float | None:
+def backoff(attempt: int, error: ModelError, *, retries: int, random: "Random") -> float | None:
     """Seconds to wait after attempt number ``attempt`` (from 1) failed; None: give up.
 
     What the vendor asks for is waited exactly; else the delay doubles up to ``CAP``, moved by
