@@ -315,18 +315,15 @@ def _cwds(call: Call, line: Line, moves: tuple[str | None, ...]) -> tuple[str, .
 def _run(call: Call, line: Line, command: Command) -> Run:
     cwds = _cwds(call, line, command.moves)
     inner = tuple(_run(call, line, each) for each in command.inner)
+    inside = cwds is not None and all(is_below(cwd, call.roots) for cwd in cwds)
     reading = vet(command)
-    if reading is None:
-        inside = cwds is not None and all(is_below(cwd, call.roots) for cwd in cwds)
+    reads = None if reading is None else _reads(call, reading, cwds)
+    if reading is None or reads is None or not _git_is_safe(call, reading, cwds):
         deed: Deed = "run" if inside else "run outside"
         named = _named(call, command, cwds)
         return Run(command=command, deed=deed, cwds=cwds, named=named, inner=inner)
-    reads = _reads(call, reading, cwds)
-    if reads is None or not _git_is_safe(call, reading, cwds):
-        named = _named(call, command, cwds)
-        return Run(command=command, deed="run", cwds=cwds, named=named, inner=inner)
-    inside = all(_touch_deed(call, use) == "read" for use in reads)
-    deed = "run reading" if inside else "run reading outside"
+    near = all(_touch_deed(call, use) == "read" for use in reads)
+    deed = "run reading" if near else "run reading outside"
     return Run(command=command, deed=deed, cwds=cwds, reading=reading, reads=reads, inner=inner)
 
 
