@@ -2,9 +2,10 @@
 
 import asyncio
 from contextlib import aclosing
+from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never, cast
 
-from quarterdeck.models.errors import CallError
+from quarterdeck.models.errors import CallError, ModelError
 from quarterdeck.models.model import (
     Delta,
     Finished,
@@ -42,7 +43,7 @@ async def ask_model(turn: Turn) -> Finished:
     """Make one model call, again if it fails in a way that may pass.
 
     Raises:
-        CallError: it failed for good; what had arrived of the text is kept in the log.
+        ModelError: it failed for good; what had arrived of the text is kept in the log.
     """
     request = Request(
         system=turn.system_prompt,
@@ -54,13 +55,13 @@ async def ask_model(turn: Turn) -> Finished:
     while True:
         try:
             return await _attempt(turn, request, attempt)
-        except CallError as error:
-            delay = backoff(attempt, error, retries=turn.limits.retries, random=turn.random)
+        except ModelError as error:
+            delay = backoff(attempt, error, retries=turn.limits.retries, random=turn.pace.random)
             await turn.emit(_failed(turn.model.info, error, keep=delay is None))
             if delay is None:
                 raise
             await _announce(turn, error, attempt + 1, delay)
-            await turn.sleep(delay)
+            await turn.pace.sleep(delay)
             attempt += 1
 
 
@@ -77,8 +78,18 @@ async def _attempt(turn: Turn, request: Request, attempt: int) -> Finished:
             ModelCallFinished(model=turn.model.info.name, reply=shown.partial, stop="cancelled")
         )
         raise
+    except ModelError:
+        raise  # the caller knows whether there is another attempt, and writes the end
+    except Exception as error:
+        await turn.emit(
+            ModelCallFinished(
+                model=turn.model.info.name, reply=shown.partial, error=f"unexpected: {error!r}"
+            )
+        )
+        raise
     assert shown.finished is not None, "a stream ends with Finished or raises"
-    finished = shown.finished
+    reply = turn.conversation.with_own_ids(shown.finished.reply)
+    finished = replace(shown.finished, reply=reply)
     cost = cost_of(turn.model.info, finished.usage)
     turn.spending.add(finished.usage, cost)
     await turn.emit(
@@ -95,16 +106,16 @@ async def _attempt(turn: Turn, request: Request, attempt: int) -> Finished:
     return finished
 
 
-def _failed(info: ModelInfo, error: CallError, *, keep: bool) -> ModelCallFinished:
+def _failed(info: ModelInfo, error: ModelError, *, keep: bool) -> ModelCallFinished:
     texts: tuple[TextPart, ...] = ()
-    if keep and error.partial is not None:
+    if keep and isinstance(error, CallError) and error.partial is not None:
         texts = tuple(part for part in error.partial.parts if isinstance(part, TextPart))
     reply = Message(role="assistant", parts=texts) if texts else None
     return ModelCallFinished(model=info.name, reply=reply, error=str(error))
 
 
-async def _announce(turn: Turn, error: CallError, attempt: int, delay: float) -> None:
-    if error.status == 429:
+async def _announce(turn: Turn, error: ModelError, attempt: int, delay: float) -> None:
+    if isinstance(error, CallError) and error.status == 429:
         await turn.emit(RateLimited(reason=str(error), retry_after=error.retry_after))
     await turn.emit(RetryScheduled(attempt=attempt, delay=delay, reason=str(error)))
 

@@ -3,6 +3,7 @@
 import asyncio
 import datetime
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,13 +63,17 @@ async def prepare_ground(
     cwd: str,
     roots: tuple[str, ...] = (),
     flags: Mapping[str, Any] | None = None,
+    began: int | None = None,
 ) -> Ground:
     """Look at a directory: its project, whether it is trusted, its settings, its instructions.
+
+    ``began`` is when the session began, in microseconds since the epoch; None: now. A session
+    that goes on another day is told the same day, so that what it sends stays the same.
 
     Raises:
         ConfigError: a settings file is wrong; the message names file and key.
     """
-    return await asyncio.to_thread(_prepare, places, environment, cwd, roots, flags)
+    return await asyncio.to_thread(_prepare, places, environment, cwd, roots, flags, began)
 
 
 def _prepare(
@@ -77,6 +82,7 @@ def _prepare(
     cwd: str,
     roots: tuple[str, ...],
     flags: Mapping[str, Any] | None,
+    began: int | None,
 ) -> Ground:
     workspace = find_workspace(Path(cwd))
     trusted = TrustStore(places.trust_file).is_trusted(workspace.root)
@@ -87,7 +93,7 @@ def _prepare(
         roots=roots,
         platform=sys.platform,
         is_git=(workspace.root / ".git").exists(),
-        date=datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
+        date=_day(began),
     )
     return Ground(
         cwd=cwd,
@@ -96,6 +102,11 @@ def _prepare(
         config=config,
         system_prompt=system_prompt(surroundings, instructions),
     )
+
+
+def _day(began: int | None) -> str:
+    seconds = time.time() if began is None else began / 1_000_000
+    return datetime.datetime.fromtimestamp(seconds, tz=datetime.UTC).date().isoformat()
 
 
 def _instructions(root: Path, settings: Settings) -> tuple[Instructions, ...]:

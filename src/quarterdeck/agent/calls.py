@@ -24,7 +24,7 @@ from quarterdeck.wire.events import (
     ToolCallUpdated,
 )
 from quarterdeck.wire.ids import ToolCallId
-from quarterdeck.wire.toolcalls import ToolCallEnd
+from quarterdeck.wire.toolcalls import ToolCallEnd, ToolKind
 
 from .gate import Refused
 from .tools.tool import Outcome, Prepared, Tool, said
@@ -33,6 +33,10 @@ from .turn import Turn
 __all__ = ["run_calls"]
 
 _log = logging.getLogger(__name__)
+_CUT_SHORT = (
+    "The answer reached the model's limit before this call was written; nothing was run. "
+    "Send it again, in smaller pieces if it is long."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,30 +49,61 @@ class _Ready:
     arguments: Any
 
 
-async def run_calls(turn: Turn, uses: tuple[ToolUsePart, ...]) -> bool:
-    """Run the calls of one step; True if at least one of them did its work."""
-    ready = [await _prepare(turn, use) for use in uses]
+async def run_calls(turn: Turn, uses: tuple[ToolUsePart, ...], *, cut_short: bool = False) -> bool:
+    """Run the calls of one step; True if at least one of them did its work.
+
+    ``cut_short``: the model ran out of room, so that the last call may be a half. However this
+    ends, by cancellation too, each call has been announced and has ended.
+    """
     room = asyncio.Semaphore(turn.limits.max_concurrent_tools)
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_run(turn, call, room)) for call in ready if call is not None]
+    announced: set[str] = set()
+    try:
+        ready: list[_Ready] = []
+        for use in uses:
+            if cut_short and use is uses[-1] and not use.arguments.strip():
+                await _refuse(turn, use, announced, _CUT_SHORT)
+            elif (call := await _prepare(turn, use, announced)) is not None:
+                ready.append(call)
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(_run(turn, call, room)) for call in ready]
+    except BaseException:
+        await _end_the_rest(turn, uses, announced)
+        raise
     return any(task.result() for task in tasks)
 
 
-async def _prepare(turn: Turn, use: ToolUsePart) -> _Ready | None:
+async def _end_the_rest(turn: Turn, uses: tuple[ToolUsePart, ...], announced: set[str]) -> None:
+    """End the calls that have not even begun, so that the conversation stays whole."""
+    left = turn.conversation.unanswered
+    try:
+        for use in uses:
+            if use.id not in left:
+                continue
+            if use.id not in announced:
+                await _announce(turn, use, announced, _decoded(use.arguments))
+            told = said("The call was cancelled before it began.", is_error=True)
+            await _finish(turn, use, "cancelled", told, "cancelled")
+    except QuarterdeckError:
+        _log.exception("the ends of the calls could not be written down")
+
+
+async def _prepare(turn: Turn, use: ToolUsePart, announced: set[str]) -> _Ready | None:
     """Understand and announce a call; one that cannot run ends here, told to the model."""
     raw = _decoded(use.arguments)
     tool = turn.toolbox.find(use.name)
     if tool is None:
         known = ", ".join(turn.toolbox.names)
-        return await _refuse(turn, use, raw, f"There is no tool {use.name!r}. Tools: {known}.")
+        reason = f"There is no tool {use.name!r}. Tools: {known}."
+        return await _refuse(turn, use, announced, reason)
     try:
         arguments = turn.toolbox.decode(tool, use.arguments)
         prepared = await tool.prepare(arguments, turn.workspace)
     except QuarterdeckError as error:
-        return await _refuse(turn, use, raw, str(error), tool)
+        return await _refuse(turn, use, announced, str(error), tool)
     except Exception as error:
         _log.exception("tool %s failed while preparing", use.name)
-        return await _refuse(turn, use, raw, f"The tool failed: {error!r}.", tool)
+        return await _refuse(turn, use, announced, f"The tool failed: {error!r}.", tool)
+    announced.add(use.id)
     await turn.emit(
         ToolCallStarted(
             call=ToolCallId(use.id),
@@ -83,14 +118,22 @@ async def _prepare(turn: Turn, use: ToolUsePart) -> _Ready | None:
     return _Ready(use, tool, prepared, raw)
 
 
-async def _refuse(
-    turn: Turn, use: ToolUsePart, raw: Any, reason: str, tool: Tool | None = None
+async def _announce(
+    turn: Turn, use: ToolUsePart, announced: set[str], raw: Any, kind: ToolKind = "other"
 ) -> None:
+    """Announce a call of which no more is known than what the model wrote."""
+    announced.add(use.id)
     call = ToolCallId(use.id)
-    kind = tool.kind if tool else "other"
     await turn.emit(
         ToolCallStarted(call=call, title=use.name, name=use.name, kind=kind, raw_input=raw)
     )
+
+
+async def _refuse(
+    turn: Turn, use: ToolUsePart, announced: set[str], reason: str, tool: Tool | None = None
+) -> None:
+    kind = tool.kind if tool else "other"
+    await _announce(turn, use, announced, _decoded(use.arguments), kind)
     await _finish(turn, use, "failed", said(reason, is_error=True), reason)
 
 
@@ -98,10 +141,8 @@ async def _run(turn: Turn, ready: _Ready, room: asyncio.Semaphore) -> bool:
     """Permit, execute and finish one call; True if it did its work."""
     use = ready.use
     try:
-        refused = await turn.gate.permit(
-            turn.emit, ToolCallId(use.id), ready.tool, ready.prepared, ready.arguments
-        )
-        if isinstance(refused, Refused):
+        refused = await _permit(turn, ready)
+        if refused is not None:
             await _finish(turn, use, "failed", said(refused.told, is_error=True), refused.reason)
             return False
         async with room:
@@ -115,16 +156,34 @@ async def _run(turn: Turn, ready: _Ready, room: asyncio.Semaphore) -> bool:
     return not outcome.is_error
 
 
+async def _permit(turn: Turn, ready: _Ready) -> Refused | None:
+    """Ask the gate; what cannot be decided is refused."""
+    try:
+        return await turn.gate.permit(
+            turn.emit, ToolCallId(ready.use.id), ready.tool, ready.prepared, ready.arguments
+        )
+    except Exception as error:
+        _log.exception("no decision about a call of %s", ready.tool.name)
+        reason = f"it could not be decided whether this may run: {error!r}"
+        return Refused(reason, f"This was not run: {reason}.")
+
+
 async def _execute(turn: Turn, ready: _Ready) -> Outcome:
     live = _Live(turn, ToolCallId(ready.use.id))
+    bound = asyncio.timeout(ready.prepared.timeout)
     try:
-        async with asyncio.timeout(ready.prepared.timeout):
+        async with bound:
             return await ready.prepared.run(live)
-    except TimeoutError:
-        return said(f"The tool did not finish within {ready.prepared.timeout:g} s.", is_error=True)
+    except asyncio.CancelledError:
+        if (task := asyncio.current_task()) is not None and task.cancelling():
+            raise
+        return said("The tool failed: it cancelled its own work.", is_error=True)
     except QuarterdeckError as error:
         return said(str(error), is_error=True)
     except Exception as error:
+        if isinstance(error, TimeoutError) and bound.expired():
+            seconds = f"{ready.prepared.timeout:g} s"
+            return said(f"The tool did not finish within {seconds}.", is_error=True)
         _log.exception("tool %s failed", ready.tool.name)
         return said(f"The tool failed: {error!r}.", is_error=True)
 

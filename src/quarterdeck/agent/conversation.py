@@ -6,7 +6,9 @@ a resumed session sends is what the running one would have sent, byte for byte.
 
 from collections.abc import Iterable
 
-from quarterdeck.wire.conversation import Message, ToolResultPart, ToolUsePart
+from msgspec.structs import replace
+
+from quarterdeck.wire.conversation import Message, Part, ToolResultPart, ToolUsePart
 from quarterdeck.wire.events import Event, ModelCallFinished, Prompted, ToolCallEnded
 
 from .parts import parts_of
@@ -25,6 +27,7 @@ class Conversation:
         self._messages: list[Message] = []
         self._awaited: tuple[str, ...] = ()
         self._results: dict[str, ToolResultPart] = {}
+        self._ids: set[str] = set()
         for event in events:
             self.apply(event)
 
@@ -39,6 +42,7 @@ class Conversation:
                 self._add(reply)
                 uses = (part for part in reply.parts if isinstance(part, ToolUsePart))
                 self._awaited = tuple(use.id for use in uses)
+                self._ids.update(self._awaited)
             case ToolCallEnded(result=ToolResultPart() as result):
                 self._results.setdefault(result.id, result)
             case _:
@@ -48,6 +52,25 @@ class Conversation:
         """All messages so far; the results of one step stand together, in the calls' order."""
         self._settle_if_complete()
         return (*self._messages, *self._results_message())
+
+    @property
+    def unanswered(self) -> tuple[str, ...]:
+        """The calls of the last reply that have no result yet, in order."""
+        return tuple(id_ for id_ in self._awaited if id_ not in self._results)
+
+    def with_own_ids(self, reply: Message) -> Message:
+        """The reply, with another id for each call whose own is empty or was used before.
+
+        Some servers number the calls of each reply from one; here a call is known by its id.
+        """
+        taken = set(self._ids)
+        parts: list[Part] = []
+        for part in reply.parts:
+            if isinstance(part, ToolUsePart):
+                part = replace(part, id=_free(part.id or "call", taken))
+                taken.add(part.id)
+            parts.append(part)
+        return replace(reply, parts=tuple(parts))
 
     def _add(self, message: Message) -> None:
         if message.parts:
@@ -65,3 +88,11 @@ class Conversation:
     def _results_message(self) -> tuple[Message, ...]:
         found = tuple(self._results[id_] for id_ in self._awaited if id_ in self._results)
         return (Message(role="user", parts=found),) if found else ()
+
+
+def _free(wanted: str, taken: set[str]) -> str:
+    id_, count = wanted, 1
+    while id_ in taken:
+        count += 1
+        id_ = f"{wanted}-{count}"
+    return id_

@@ -8,16 +8,18 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from quarterdeck.policy.call import Call
 from quarterdeck.policy.decide import Allow, Ask, Deny, decide, decider_of
 from quarterdeck.policy.modes import NO_SANDBOX, Mode, Sandbox
-from quarterdeck.policy.options import choice_of, grants_of, options_for
+from quarterdeck.policy.options import Choice, choice_of, grants_of, options_for
 from quarterdeck.policy.rules import Rule
 from quarterdeck.policy.suggest import refusal, suggest
+from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import (
     Event,
+    Notice,
     PermissionAnswered,
     PermissionAsked,
     QuestionAnswered,
@@ -34,6 +36,7 @@ from quarterdeck.wire.permissions import (
 )
 
 from .grants import GrantBook
+from .pace import Pauses
 from .tools.tool import Prepared, Tool
 
 __all__ = ["Answer", "Emit", "Gate", "QuestionReply", "Refused"]
@@ -87,6 +90,8 @@ class Gate:
     """Whether anybody can answer; if not, what would be asked is refused."""
     refused_unattended: int = 0
     """How many calls were refused because nobody was there."""
+    pauses: Pauses = field(default_factory=Pauses)
+    """How long people were waited for."""
     _permissions: dict[RequestId, asyncio.Future[Answer]] = field(
         default_factory=dict["RequestId", "asyncio.Future[Answer]"]
     )
@@ -99,6 +104,7 @@ class Gate:
     ) -> Refused | None:
         """Decide about a call, asking if need be; None means that it may run."""
         call = prepared.call
+        await self.grants.refresh()
         match self._decide(call):
             case Allow() as allowed:
                 chosen = Selected(option_id="allow")
@@ -119,7 +125,7 @@ class Gate:
                     name=tool.name,
                     content=prepared.content,
                     locations=prepared.locations,
-                    raw_input=raw_input,
+                    raw_input=_shown(raw_input, prepared.shows),
                     reason=asked.reason,
                 )
                 return await self._ask_person(emit, question, call)
@@ -142,7 +148,8 @@ class Gate:
             await emit(QuestionAsked(request=request, text=text, form=form, call=call))
             if not self.attended:
                 _resolve(waiting, QuestionReply(action="decline", by=_NOBODY))
-            reply = await waiting
+            with self.pauses:
+                reply = await waiting
         except asyncio.CancelledError:
             by = Decider(kind="cancel")
             await emit(QuestionAnswered(request=request, action="cancel", by=by))
@@ -165,39 +172,44 @@ class Gate:
             if not self.attended:
                 self.refused_unattended += 1
                 _resolve(waiting, Answer(outcome=Cancelled(), by=_NOBODY))
-            answer = await waiting
+            with self.pauses:
+                answer = await waiting
         except asyncio.CancelledError:
             await emit(_answered(question, Answer(outcome=Cancelled(), by=Decider(kind="cancel"))))
             raise
         finally:
             del self._permissions[request]
         await emit(_answered(question, answer))
-        return await self._settle(question, answer, call)
-
-    async def _settle(
-        self, question: PermissionAsked, answer: Answer, call: Call
-    ) -> Refused | None:
         if isinstance(answer.outcome, Cancelled):
             why = answer.by.name or "the request was cancelled"
             return Refused(why, f"This needs a person's leave, and {why}.")
         choice = choice_of(question.options, answer.outcome.option_id)
-        await self.grants.add(
-            grants_of(
-                choice,
-                call,
-                new_id=new_request_id,
-                by=answer.by.name or answer.by.kind,
-                now=_now(),
-                request=question.request,
-                reason=answer.feedback,
-            )
-        )
+        await self._remember(emit, choice, call, question, answer)
         if choice.effect == "allow":
             return None
         told = "The person refused this call."
         if answer.feedback:
             told += f" They said: {answer.feedback}"
         return Refused(answer.feedback or "refused by the person", told)
+
+    async def _remember(
+        self, emit: Emit, choice: Choice, call: Call, question: PermissionAsked, answer: Answer
+    ) -> None:
+        """Keep a standing answer; one that cannot be kept holds for this call, and is told."""
+        grants = grants_of(
+            choice,
+            call,
+            new_id=new_request_id,
+            by=answer.by.name or answer.by.kind,
+            now=_now(),
+            request=question.request,
+            reason=answer.feedback,
+        )
+        try:
+            await self.grants.add(grants)
+        except (OSError, QuarterdeckError) as error:
+            title = "The answer holds for this call only: it could not be kept."
+            await emit(Notice(title=title, severity="warning", description=str(error)))
 
     def _decide(self, call: Call) -> Allow | Deny | Ask:
         return decide(
@@ -223,6 +235,13 @@ class Gate:
         )
         never = refusal(call, self.mode, self.rules, grants)
         return options_for(offers, refusal=never, project=call.project is not None)
+
+
+def _shown(arguments: Any, facts: dict[str, Any]) -> Any:
+    """The whole input as the model wrote it, with what else a person should know."""
+    if not isinstance(arguments, dict):
+        return arguments
+    return {**facts, **cast("dict[str, Any]", arguments)}
 
 
 def _resolve(waiting: "asyncio.Future[Any] | None", value: object) -> bool:

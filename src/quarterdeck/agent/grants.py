@@ -5,6 +5,7 @@ import fcntl
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TypeAlias
 
 from quarterdeck.policy.grants import Grant, grants_from_json, grants_to_json
 
@@ -15,23 +16,30 @@ class GrantBook:
     """Every grant that may hold for a session.
 
     Lasting grants (project, user) are kept in ``path``; several processes may add to it. A file
-    that cannot be read raises ``RuleError`` from ``load``, and nothing is overwritten.
+    that cannot be read raises ``GrantsError`` from ``load`` and ``refresh``, and nothing is
+    overwritten.
     """
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
         self._lasting: tuple[Grant, ...] = ()
         self._session: tuple[Grant, ...] = ()
+        self._state: _State = None
 
     @property
     def all(self) -> tuple[Grant, ...]:
-        """All of them, as they were when last loaded or added to."""
+        """All of them, as they were when last loaded, refreshed or changed here."""
         return (*self._session, *self._lasting)
 
     async def load(self) -> None:
         """Read the file anew; there need not be one."""
         if self._path is not None:
-            self._lasting = await asyncio.to_thread(_read, self._path)
+            self._lasting, self._state = await asyncio.to_thread(_load, self._path)
+
+    async def refresh(self) -> None:
+        """Read the file if it has changed, so that what was taken back elsewhere ends here."""
+        if self._path is not None and await asyncio.to_thread(_state, self._path) != self._state:
+            await self.load()
 
     async def add(self, grants: Iterable[Grant]) -> None:
         """Remember grants, each as long as its scope says; durable when this returns."""
@@ -52,6 +60,24 @@ class GrantBook:
         else:
             self._lasting = tuple(grant for grant in self._lasting if grant.id != id_)
         return known
+
+
+_State: TypeAlias = tuple[int, int, int] | None
+"""What tells one content of a file from another; None where there is no file."""
+
+
+def _state(path: Path) -> _State:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _load(path: Path) -> tuple[tuple[Grant, ...], _State]:
+    # The state first: a change in between is then seen at the next look.
+    state = _state(path)
+    return _read(path), state
 
 
 def _read(path: Path) -> tuple[Grant, ...]:

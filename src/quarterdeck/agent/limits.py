@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 from quarterdeck.wire.events import TurnEnd
 from quarterdeck.wire.usage import Cost, TokenUsage
 
-__all__ = ["CallLimit", "Limits", "Spending", "TurnStopped"]
+__all__ = ["CallLimit", "Limits", "Spending", "TurnStopped", "out_of_time"]
 
 CallLimit: TypeAlias = int | Literal["adaptive", "unbounded"]
 """Model calls a turn may make: a number; ``adaptive``, which grows with each step that made
@@ -23,6 +23,7 @@ class Limits:
     tokens: int | None = None
     """Tokens of all calls of the turn together, input and output."""
     seconds: float | None = None
+    """Time of one turn, waiting for people not counted."""
     cost: float | None = None
     """US dollars; needs a model with known prices."""
     max_concurrent_tools: int = 8
@@ -39,13 +40,18 @@ class TurnStopped(Exception):
         self.reason = reason
 
 
+def out_of_time(seconds: float) -> TurnStopped:
+    """Make the end of a turn that took too long."""
+    return TurnStopped("max_turn_requests", f"{seconds:g} seconds in one turn")
+
+
 @dataclass(slots=True)
 class Spending:
     """What a turn has spent so far, checked before every model call."""
 
     limits: Limits
     started: float
-    """The clock's reading when the turn began."""
+    """The clock's reading when the turn began, less the time of earlier pauses."""
     calls: int = 0
     progress: int = 0
     """Steps in which at least one tool call did its work."""
@@ -54,15 +60,15 @@ class Spending:
     priced: bool = False
     """Whether any call had a known price."""
 
-    def check(self, now: float) -> None:
+    def check(self, elapsed: float) -> None:
         """Raise ``TurnStopped`` if a limit is reached; says which."""
         limits = self.limits
         if self.calls >= (allowed := self._allowed_calls()):
             raise TurnStopped("max_turn_requests", f"{int(allowed)} model calls in one turn")
         if limits.tokens is not None and self.usage.total >= limits.tokens:
             raise TurnStopped("max_tokens", f"{limits.tokens} tokens in one turn")
-        if limits.seconds is not None and now - self.started >= limits.seconds:
-            raise TurnStopped("max_turn_requests", f"{limits.seconds:g} seconds in one turn")
+        if limits.seconds is not None and elapsed >= limits.seconds:
+            raise out_of_time(limits.seconds)
         if limits.cost is not None and self.cost >= limits.cost:
             raise TurnStopped("max_turn_requests", f"a cost of {limits.cost:g} USD in one turn")
 

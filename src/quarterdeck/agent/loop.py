@@ -5,30 +5,43 @@ and no completed step is lost: its events are in the log before the next step be
 """
 
 import asyncio
+import logging
+from typing import cast
 
 from quarterdeck.models.errors import ModelError
 from quarterdeck.models.model import Finished
 from quarterdeck.wire.conversation import ToolUsePart
-from quarterdeck.wire.events import TurnEnd, TurnEnded, TurnStarted
-from quarterdeck.wire.ids import MessageId
+from quarterdeck.wire.errors import QuarterdeckError
+from quarterdeck.wire.events import Prompted, TurnEnd, TurnEnded, TurnStarted
 
 from .ask import ask_model
 from .calls import run_calls
-from .limits import TurnStopped
+from .limits import TurnStopped, out_of_time
 from .turn import Turn
 
 __all__ = ["run_turn"]
 
+_log = logging.getLogger(__name__)
+_SHORTEST_LOOK = 0.05
+"""Seconds between two looks at the time, while a person is waited for."""
 
-async def run_turn(turn: Turn, prompt: MessageId) -> TurnEnded:
-    """Run one turn for a prompt that is already in the log; returns how it ended.
 
-    Cancelling the task ends the turn as ``cancelled``: the event is emitted, then the
-    cancellation goes on its way.
+async def run_turn(turn: Turn, prompted: Prompted) -> TurnEnded:
+    """Run one turn for a prompt; returns how it ended.
+
+    The prompt is safe from a crash before the model is asked. Cancelling the task ends the turn
+    as ``cancelled``: the event is emitted, then the cancellation goes on its way. An error that
+    nobody expected ends it as ``failed``.
+
+    Raises:
+        JournalError: the log takes no more events, not even the turn's end.
     """
-    await turn.emit(TurnStarted(prompt=prompt))
+    # Neither of these is a place to be cancelled at, so the log has both or none.
+    await turn.emit(prompted)
+    await turn.emit(TurnStarted(prompt=prompted.message))
     try:
-        await _steps(turn)
+        await turn.durable()
+        await _steps_in_time(turn)
     except TurnStopped as stopped:
         return await _end(turn, stopped.stop, stopped.reason)
     except ModelError as error:
@@ -36,16 +49,46 @@ async def run_turn(turn: Turn, prompt: MessageId) -> TurnEnded:
     except asyncio.CancelledError:
         await _end(turn, "cancelled", None)
         raise
+    except Exception as error:
+        _log.exception("the turn failed")
+        return await _end(turn, "failed", _reason(error))
     return await _end(turn, "end_turn", None)
+
+
+async def _steps_in_time(turn: Turn) -> None:
+    """Run the steps, and stop them wherever they are when the turn's time is over."""
+    seconds = turn.limits.seconds
+    if seconds is None:
+        await _steps(turn)
+        return
+    bound = asyncio.timeout(None)
+    try:
+        async with bound:
+            watcher = asyncio.create_task(_watch(turn, seconds, bound))
+            try:
+                await _steps(turn)
+            finally:
+                watcher.cancel()
+                await asyncio.wait([watcher])
+    except TimeoutError as error:
+        if bound.expired():
+            raise out_of_time(seconds) from error
+        raise
+
+
+async def _watch(turn: Turn, seconds: float, bound: asyncio.Timeout) -> None:
+    while (left := seconds - turn.elapsed()) > 0:  # noqa: ASYNC110 - only the clock can tell
+        await asyncio.sleep(max(left, _SHORTEST_LOOK))
+    bound.reschedule(asyncio.get_running_loop().time())
 
 
 async def _steps(turn: Turn) -> None:
     while True:
-        turn.spending.check(turn.clock())
+        turn.spending.check(turn.elapsed())
         turn.spending.calls += 1
         finished = await ask_model(turn)
         uses = tuple(part for part in finished.reply.parts if isinstance(part, ToolUsePart))
-        if uses and await run_calls(turn, uses):
+        if uses and await run_calls(turn, uses, cut_short=finished.stop == "max_tokens"):
             turn.spending.progress += 1
         steered = turn.steering()
         if not uses and not steered:
@@ -69,3 +112,12 @@ async def _end(turn: Turn, stop: TurnEnd, reason: str | None) -> TurnEnded:
     ended = TurnEnded(stop=stop, reason=reason, usage=spending.usage, cost=spending.total_cost)
     await turn.emit(ended)
     return ended
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong, in one line; of a group the first."""
+    while isinstance(error, ExceptionGroup):
+        error = cast("ExceptionGroup[Exception]", error).exceptions[0]
+    if isinstance(error, QuarterdeckError):
+        return str(error)
+    return f"an error in the program: {type(error).__name__}: {error}"

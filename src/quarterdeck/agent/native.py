@@ -1,16 +1,15 @@
 """The native agent: makes, loads, forks, lists and deletes sessions."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, Self, TypeAlias
 
 from quarterdeck.config.places import Places
 from quarterdeck.journal import Journal, SessionSummary
 from quarterdeck.models.choosing import choose, make_model
-from quarterdeck.models.model import Effort
+from quarterdeck.models.model import Effort, Model
 from quarterdeck.policy.modes import Mode, parse_mode
 from quarterdeck.policy.rules import Rule
 from quarterdeck.wire.events import Event, Notice, SessionOpened, SessionResumed
@@ -28,10 +27,13 @@ from .assembly import (
 from .cage import Cage, local_cage
 from .gate import Gate
 from .grants import GrantBook
+from .pace import Pace, Pauses
 from .past import Past, recall, shared_events
+from .recovery import FORKED
 from .session import Session, Setup
 from .store import SessionStore
 from .tools.all import all_tools
+from .tools.tool import Tool
 from .tools.toolbox import Toolbox
 from .tools.workspace import Workspace
 
@@ -39,7 +41,6 @@ __all__ = ["MakeCage", "NativeAgent", "Wishes"]
 
 MakeCage: TypeAlias = Callable[[tuple[str, ...], Ground], Cage]
 """Makes the system a session works on, from its directories."""
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,11 +53,16 @@ class Wishes:
     rules: tuple[Rule, ...] = ()
     tools: tuple[str, ...] | None = None
     """Only these tools; None for all."""
-    flags: Mapping[str, Any] = field(default=_NOTHING)
+    flags: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Settings that outrank every file, as nested tables."""
     attended: bool = True
     """Whether anybody can answer a question."""
     make_cage: MakeCage = local_cage
+    make_tools: Callable[[], Iterable[Tool]] = all_tools
+    """Makes the tools; give your own, or ours and your own."""
+    make_model: Callable[[str], Model] | None = None
+    """Makes a model from its name, in a thread; None for those of the known vendors."""
+    pace: Pace = field(default_factory=Pace)
 
 
 _DEFAULTS = Wishes()
@@ -81,8 +87,9 @@ class NativeAgent:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        for id_ in tuple(self._open):
-            await self.close(id_)
+        async with AsyncExitStack() as closing:  # one that fails does not keep others open
+            for id_ in tuple(self._open):
+                closing.push_async_callback(self.close, id_)
 
     def get(self, id_: str) -> Session | None:
         """The open session of that id."""
@@ -127,7 +134,7 @@ class NativeAgent:
             session = await self._assemble(session_id, journal, past, wishes, stack)
             for turn, event in past.closing:
                 await journal.append(session_id, event, turn=turn)
-            await session.begin(SessionResumed())
+            await session.begin(past, SessionResumed())
         except BaseException:
             await stack.aclose()
             raise
@@ -149,15 +156,16 @@ class NativeAgent:
             NoSuchSession, Locked, QuarterdeckError: as ``load``.
         """
         source = SessionId(id_)
-        if (entry := self._open.get(source)) is not None:
-            records = [record async for record in entry[0].journal.history(session=source)]
+        if (session := self.get(id_)) is not None:
+            await session.journal.durable(session.last_seq)
+            records = [record async for record in session.journal.history(session=source)]
         else:
             async with await self._store.open(id_) as journal:
                 records = [record async for record in journal.history(session=source)]
         shared = shared_events(records, until)
         kept = [record for record in records if until is None or record.seq <= until]
-        past = recall(kept)
-        past.cwd, past.closing = cwd or past.cwd, ()
+        past = recall(kept, FORKED)
+        past.cwd, past.closing, past.began = cwd or past.cwd, (), None
         past.roots = past.roots if roots is None else roots
         last = kept[-1].seq if kept else 0
         return await self._begin(new_session_id(), past, wishes, shared, forked=(source, last))
@@ -206,7 +214,7 @@ class NativeAgent:
             await journal.append(id_, opened)
             for turn, event in shared:
                 await journal.append(id_, event, turn=turn)
-            await session.begin()
+            await session.begin(past)
         except BaseException:
             await stack.aclose()
             await self._store.delete(id_)
@@ -218,7 +226,7 @@ class NativeAgent:
         self, id_: SessionId, journal: Journal, past: Past, wishes: Wishes, stack: AsyncExitStack
     ) -> Session:
         ground = await prepare_ground(
-            self._places, self._environment, past.cwd, past.roots, wishes.flags
+            self._places, self._environment, past.cwd, past.roots, wishes.flags, past.began
         )
         cage = wishes.make_cage((past.cwd, *past.roots), ground)
         stack.push_async_callback(cage.close)
@@ -243,6 +251,7 @@ class NativeAgent:
             sandbox=await cage.sandbox(),
             trusted=ground.trusted,
             attended=wishes.attended,
+            pauses=Pauses(wishes.pace.clock),
         )
 
     async def _setup(
@@ -250,14 +259,15 @@ class NativeAgent:
     ) -> Setup:
         options = model_options(ground.settings)
         name = wishes.model or past.model or await choose(self._environment, options)
-        toolbox = await asyncio.to_thread(lambda: Toolbox(all_tools()))
+        toolbox = await asyncio.to_thread(_toolbox, wishes)
+        make = wishes.make_model or (lambda other: make_model(other, self._environment, options))
         return Setup(
-            model=await asyncio.to_thread(make_model, name, self._environment, options),
-            make_model=lambda other: make_model(other, self._environment, options),
+            model=await asyncio.to_thread(make, name),
+            make_model=make,
             models=await asyncio.to_thread(offered_models, self._environment, options),
             effort=wishes.effort or past.effort or ground.settings.effort,
             system_prompt=ground.system_prompt,
-            toolbox=toolbox if wishes.tools is None else toolbox.only(wishes.tools),
+            toolbox=toolbox,
             workspace=Workspace(
                 system=cage,
                 home=self._environment.get("HOME", ""),
@@ -266,4 +276,14 @@ class NativeAgent:
                 options=tool_options(ground.settings),
             ),
             limits=limits_of(ground.settings),
+            pace=wishes.pace,
         )
+
+
+def _toolbox(wishes: Wishes) -> Toolbox:
+    """The tools of a session; their texts are read here, in a thread."""
+    toolbox = Toolbox(wishes.make_tools())
+    if wishes.tools is not None:
+        toolbox = toolbox.only(wishes.tools)
+    assert toolbox.specs is not None
+    return toolbox

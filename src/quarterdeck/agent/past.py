@@ -20,7 +20,7 @@ from quarterdeck.wire.record import Record
 
 from .conversation import Conversation
 from .options import effort_in
-from .recovery import closing_events
+from .recovery import DIED, FORKED, Cut, closing_events
 
 __all__ = ["Past", "recall", "shared_events"]
 
@@ -36,6 +36,8 @@ class Past:
     model: str | None = None
     mode: str | None = None
     effort: Effort | None = None
+    began: int | None = None
+    """When the session was opened, in microseconds since the epoch."""
     closing: tuple[tuple[TurnId | None, Event], ...] = ()
     """What must be appended first, because the process that ran it died."""
 
@@ -57,13 +59,13 @@ class Past:
                 pass
 
 
-def recall(records: Iterable[Record]) -> Past:
-    """Read a session's records, oldest first."""
+def recall(records: Iterable[Record], cut: Cut = DIED) -> Past:
+    """Read a session's records, oldest first; ``cut`` says why they may end in the middle."""
     kept = list(records)
-    past = Past()
+    past = Past(began=kept[0].time if kept else None)
     for record in kept:
         past.apply(record.event)
-    past.closing = closing_events(kept)
+    past.closing = closing_events(kept, cut)
     for _, event in past.closing:
         past.apply(event)
     return past
@@ -76,5 +78,5 @@ def shared_events(
     lifecycle = (SessionOpened, SessionResumed, SessionEnded)
     kept = [record for record in records if until is None or record.seq <= until]
     taken = [(r.turn, r.event) for r in kept if not isinstance(r.event, lifecycle)]
-    left_open = closing_events(kept)
+    left_open = closing_events(kept, FORKED)
     return (*taken, *(pair for pair in left_open if not isinstance(pair[1], SessionEnded)))

@@ -5,15 +5,14 @@ in ``conversation``. Here turns are queued, steered, cancelled and written to th
 """
 
 import asyncio
-import time
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from random import Random
 
 import msgspec
 
-from quarterdeck.journal import Journal
+from quarterdeck.journal import Journal, Unrecordable
 from quarterdeck.models.model import Effort, Model, ModelInfo
 from quarterdeck.policy.modes import Mode
 from quarterdeck.wire.content import ContentBlock, TextContent
@@ -38,6 +37,9 @@ from .gate import Gate
 from .limits import Limits, Spending
 from .loop import run_turn
 from .options import options_of
+from .pace import Pace
+from .past import Past
+from .recordable import recordable
 from .tools.toolbox import Toolbox
 from .tools.workspace import Workspace
 from .turn import Turn
@@ -45,6 +47,7 @@ from .turn import Turn
 __all__ = ["Session", "Setup"]
 
 _TITLE_LENGTH = 60
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,6 +67,7 @@ class Setup:
     toolbox: Toolbox
     workspace: Workspace
     limits: Limits
+    pace: Pace
 
 
 class Session:
@@ -89,7 +93,9 @@ class Session:
         self._conversation = conversation
         self._turns = asyncio.Lock()
         self._running: asyncio.Task[TurnEnded] | None = None
+        self._ended: TurnEnded | None = None
         self._steering: list[Prompted] = []
+        self._retired: list[Model] = []
         self._closed = False
         self.last_seq = 0
         """The last record of this session that was appended here."""
@@ -115,10 +121,17 @@ class Session:
         setup = self._setup
         return options_of(self.gate.mode, setup.model.info, setup.models, setup.effort)
 
-    async def begin(self, resumed: SessionResumed | None = None) -> None:
-        """Write down that the session runs, and what is worth telling; once, by its maker."""
+    async def begin(self, past: Past, resumed: SessionResumed | None = None) -> None:
+        """Write down that the session runs, and what is worth telling; once, by its maker.
+
+        ``past`` is what the log says so far; where the session differs, the log is told.
+        """
         if resumed is not None:
             await self._emit(resumed, None)
+        if past.model not in (None, self.model.name):
+            await self._emit(SessionChanged(model=self.model.name), None)
+        if past.mode not in (None, self.gate.mode):
+            await self._emit(ModeChanged(mode=self.gate.mode), None)
         for notice in self._notices:
             await self._emit(notice, None)
         await self._options_changed()
@@ -138,6 +151,7 @@ class Session:
 
         Raises:
             Closed: the session is closed.
+            JournalError: the log cannot be written; the session can be prompted again.
         """
         async with self._turns:
             if self._closed:
@@ -180,9 +194,10 @@ class Session:
             ModelSetupError: there is no such model, or its key is missing.
         """
         made = await asyncio.to_thread(self._setup.make_model, name)
-        old, self._setup.model = self._setup.model, made
-        if not self.is_running:
-            await old.close()
+        self._retired.append(self._setup.model)
+        self._setup.model = made
+        if self._running is None:
+            await self._close_retired()
         await self._emit(SessionChanged(model=self._setup.model.info.name), None)
         await self._options_changed()
 
@@ -202,10 +217,20 @@ class Session:
             return
         self._closed = True
         await self.cancel()
-        await self._setup.workspace.close()
-        await self._setup.model.close()
-        await self._emit(SessionEnded(how="closed"), None)
-        await self.journal.durable(self.last_seq)
+        async with self._turns:  # what the last prompt still writes comes before the end
+            try:
+                await self._setup.workspace.close()
+            finally:
+                self._retired.append(self._setup.model)
+                await self._close_retired()
+                await self._emit(SessionEnded(how="closed"), None)
+                await self.journal.durable(self.last_seq)
+
+    async def _close_retired(self) -> None:
+        """Close the models that no turn asks any more."""
+        retired, self._retired = self._retired, []
+        for model in retired:
+            await model.close()
 
     async def _options_changed(self) -> None:
         await self._emit(OptionsChanged(options=self.options), None)
@@ -220,11 +245,13 @@ class Session:
 
     async def _run(self, turn: TurnId, prompted: Prompted) -> TurnEnded:
         # Nothing is awaited before this: from its first moment on a prompt can be cancelled.
+        self._ended = None
         self._running = asyncio.create_task(self._open_turn(turn, prompted))
         try:
             ended = await self._settled(self._running)
         finally:
             self._running = None
+            await self._close_retired()
         for late in self._take_steering():
             await self._emit(msgspec.structs.replace(late, steers=False), None)
         await self.journal.durable(self.last_seq)
@@ -232,9 +259,7 @@ class Session:
 
     async def _open_turn(self, turn: TurnId, prompted: Prompted) -> TurnEnded:
         await self._title_from(prompted.content)
-        await self._emit(prompted, turn)
-        await self.journal.durable(self.last_seq)
-        return await run_turn(self._turn(turn), prompted.message)
+        return await run_turn(self._turn(turn), prompted)
 
     async def _settled(self, running: asyncio.Task[TurnEnded]) -> TurnEnded:
         """The turn's end, also when it was cancelled; a cancelled caller cancels the turn."""
@@ -245,14 +270,23 @@ class Session:
             while not running.done():  # whoever is impatient: the turn ends before we go
                 with suppress(asyncio.CancelledError):
                     await asyncio.wait([running])
+            if not running.cancelled() and (error := running.exception()) is not None:
+                _log.error("a turn whose caller left has failed", exc_info=error)
             raise
-        return TurnEnded(stop="cancelled") if running.cancelled() else running.result()
+        if running.cancelled():
+            return self._ended or TurnEnded(stop="cancelled")
+        return running.result()
 
     def _turn(self, turn: TurnId) -> Turn:
         setup = self._setup
 
         async def emit(event: Event) -> None:
             await self._emit(event, turn)
+            if isinstance(event, TurnEnded):
+                self._ended = event
+
+        async def durable() -> None:
+            await self.journal.durable(self.last_seq)
 
         return Turn(
             model=setup.model,
@@ -263,12 +297,13 @@ class Session:
             workspace=setup.workspace,
             gate=self.gate,
             limits=setup.limits,
-            spending=Spending(limits=setup.limits, started=time.monotonic()),
+            spending=Spending(
+                limits=setup.limits, started=setup.pace.clock() - self.gate.pauses.seconds
+            ),
             emit=emit,
+            durable=durable,
             steering=self._take_steering,
-            clock=time.monotonic,
-            sleep=asyncio.sleep,
-            random=Random(),
+            pace=setup.pace,
         )
 
     def _take_steering(self) -> tuple[Prompted, ...]:
@@ -276,6 +311,10 @@ class Session:
         return taken
 
     async def _emit(self, event: Event, turn: TurnId | None) -> None:
-        self._conversation.apply(event)
-        record = await self.journal.append(self.id, event, turn=turn)
+        """Append an event, then fold it in: the conversation is never ahead of the log."""
+        try:
+            record = await self.journal.append(self.id, event, turn=turn)
+        except Unrecordable:
+            record = await self.journal.append(self.id, recordable(event), turn=turn)
         self.last_seq = record.seq
+        self._conversation.apply(record.event)

@@ -8,8 +8,9 @@ by side; the log's lock makes sure that no session is open twice.
 import asyncio
 import re
 import sqlite3
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
+from urllib.parse import quote
 
 from quarterdeck.journal import Journal, SessionSummary
 from quarterdeck.journal.sessions import list_sessions
@@ -95,17 +96,18 @@ class SessionStore:
 
 def _changed(path: Path) -> float:
     """When a log was last written to: its latest commits may be in the write-ahead log alone."""
-    times = [path.stat().st_mtime]
-    ahead = path.with_name(path.name + "-wal")
-    if ahead.exists():
-        times.append(ahead.stat().st_mtime)
+    times = [0.0]
+    for suffix in ("", "-wal"):
+        # Another process may delete it meanwhile.
+        with suppress(FileNotFoundError):
+            times.append(path.with_name(path.name + suffix).stat().st_mtime)
     return max(times)
 
 
 def _summary(path: Path) -> SessionSummary | None:
     """A session's row in its own log; None for a log that cannot be read or says nothing yet."""
     try:
-        connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+        connection = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)
     except sqlite3.Error:
         return None
     try:

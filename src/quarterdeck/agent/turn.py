@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from random import Random
 
 from quarterdeck.models.model import Effort, Model
 from quarterdeck.wire.events import Event, Prompted
@@ -10,6 +9,7 @@ from quarterdeck.wire.events import Event, Prompted
 from .conversation import Conversation
 from .gate import Gate
 from .limits import Limits, Spending
+from .pace import Pace
 from .tools.toolbox import Toolbox
 from .tools.workspace import Workspace
 
@@ -32,9 +32,12 @@ class Turn:
     emit: Callable[[Event], Awaitable[None]]
     """Appends an event of this turn to the log and folds it into the conversation. Waits when
     the log is behind; never raises for a slow reader."""
+    durable: Callable[[], Awaitable[None]]
+    """Waits until what was emitted so far is safe from a crash."""
     steering: Callable[[], tuple[Prompted, ...]]
     """Takes the messages that wait to be injected at the next step boundary."""
-    clock: Callable[[], float]
-    """Seconds that only grow."""
-    sleep: Callable[[float], Awaitable[None]]
-    random: Random
+    pace: Pace
+
+    def elapsed(self) -> float:
+        """Seconds of this turn so far, those in which it waited for a person not counted."""
+        return self.pace.clock() - self.gate.pauses.seconds - self.spending.started
