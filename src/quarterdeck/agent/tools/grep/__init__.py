@@ -41,7 +41,8 @@ class GrepArguments(Arguments, frozen=True, kw_only=True):
     context: Annotated[int, Meta(ge=0, le=50, description="Lines around each match.")] = 0
     mode: Mode = "content"
     limit: Annotated[
-        int | None, Meta(ge=1, description="Matches (or files) to show; default 200 (500).")
+        Annotated[int, Meta(ge=1)] | None,
+        Meta(description="Matches (or files) to show; default 200 (500)."),
     ] = None
     multiline: Annotated[bool, Meta(description="Let a match go over several lines.")] = False
 
