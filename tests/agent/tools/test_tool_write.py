@@ -1,6 +1,5 @@
 """``write``: whole files, and only over what was seen."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -63,7 +62,7 @@ async def test_written_file_may_be_written_again(call, root: Path):
 
 async def test_mode_and_symlink_stay(call, root: Path):
     (root / "run.sh").write_text("#!/bin/sh\n")
-    os.chmod(root / "run.sh", 0o755)
+    (root / "run.sh").chmod(0o755)
     (root / "link").symlink_to("run.sh")
     await call("read", path="link")
     await call("write", path="link", content="#!/bin/bash\n")

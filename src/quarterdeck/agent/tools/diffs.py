@@ -1,5 +1,7 @@
 """Changes of a text, for people (whole, or its hunks) and for the model (unified, short)."""
 
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -91,19 +93,82 @@ def _changes(before: list[str], after: list[str]) -> list[_Change]:
     head = _common(before, after)
     most = min(len(before), len(after)) - head
     tail = _common(before[head:][::-1], after[head:][::-1], most)
+    a, b = head, head
+    changes: list[_Change] = [("equal", 0, head, 0, head)]
+    for a2, b2 in _anchors(before, after, head, tail):
+        changes += _compared(before, after, (a, a2, b, b2))
+        a, b = a2 + 1, b2 + 1
+        changes.append(("equal", a2, a, b2, b))
+    end, new_end = len(before) - tail, len(after) - tail
+    changes += _compared(before, after, (a, end, b, new_end))
+    changes.append(("equal", end, len(before), new_end, len(after)))
+    return _joined(changes)
+
+
+def _compared(
+    before: list[str], after: list[str], region: tuple[int, int, int, int]
+) -> Iterator[_Change]:
+    """The changes within a region; a region that would take too long is one change."""
+    a1, a2, b1, b2 = region
+    if a1 == a2 and b1 == b2:
+        return
+    if (a2 - a1) * (b2 - b1) > _COMPARED:
+        yield "replace", a1, a2, b1, b2
+        return
+    matcher = SequenceMatcher(None, before[a1:a2], after[b1:b2], autojunk=False)
+    for tag, a, b, c, d in matcher.get_opcodes():
+        yield tag, a + a1, b + a1, c + b1, d + b1
+
+
+def _anchors(
+    before: list[str], after: list[str], head: int, tail: int
+) -> Iterator[tuple[int, int]]:
+    """Lines of a large region that are there once on both sides, in the same order.
+
+    They cut the region into pieces that can be compared (as in the "patience" diff).
+    """
     a2, b2 = len(before) - tail, len(after) - tail
-    changes: list[_Change] = [("equal", 0, head, 0, head)] if head else []
-    if (a2 - head) * (b2 - head) > _COMPARED:
-        changes.append(("replace", head, a2, head, b2))
-    else:
-        matcher = SequenceMatcher(None, before[head:a2], after[head:b2], autojunk=False)
-        changes += (
-            (tag, a + head, b + head, c + head, d + head)
-            for tag, a, b, c, d in matcher.get_opcodes()
-        )
-    if tail:
-        changes.append(("equal", a2, len(before), b2, len(after)))
-    return changes
+    if (a2 - head) * (b2 - head) <= _COMPARED:
+        return
+    ours, theirs = Counter(before[head:a2]), Counter(after[head:b2])
+    places = {line: index for index, line in enumerate(after[head:b2], head)}
+    pairs = [
+        (index, places[line])
+        for index, line in enumerate(before[head:a2], head)
+        if ours[line] == 1 and theirs[line] == 1
+    ]
+    yield from _longest_rising(pairs)
+
+
+def _longest_rising(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The longest part of ``pairs`` (which rise in the first) that rises in the second too."""
+    ends: list[int] = []
+    last: list[int] = []
+    previous: list[int] = []
+    for index, (_, value) in enumerate(pairs):
+        place = bisect_left(ends, value)
+        previous.append(last[place - 1] if place else -1)
+        ends[place : place + 1] = [value]
+        last[place : place + 1] = [index]
+    rising: list[tuple[int, int]] = []
+    index = last[-1] if last else -1
+    while index >= 0:
+        rising.append(pairs[index])
+        index = previous[index]
+    return rising[::-1]
+
+
+def _joined(changes: list[_Change]) -> list[_Change]:
+    """Without empty changes, and with equal neighbours as one."""
+    joined: list[_Change] = []
+    for tag, a1, a2, b1, b2 in changes:
+        if a1 == a2 and b1 == b2:
+            continue
+        if tag == "equal" and joined and joined[-1][0] == "equal":
+            _, a0, _, b0, _ = joined.pop()
+            a1, b1 = a0, b0
+        joined.append((tag, a1, a2, b1, b2))
+    return joined
 
 
 def _groups(changes: list[_Change]) -> Iterator[list[_Change]]:

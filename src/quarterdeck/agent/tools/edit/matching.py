@@ -1,13 +1,14 @@
 """Where a text to be replaced is in a file: exactly, or as near as leaves no doubt.
 
-Four ways are tried, from strict to tolerant: the exact text; the text with the file's line ends;
+Four ways are tried, from strict to tolerant: the exact text; the text whatever its line ends;
 whole lines but for blanks at their ends; whole lines but for their indentation. The first way
 that finds anything decides. A tolerant way has to find exactly one place.
 
 All functions are pure; they take time for large files and belong in a thread.
 """
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -37,39 +38,46 @@ class Found:
     """Whether several places may be replaced together."""
 
 
+_LINE_END = r"(?:\r\n|(?<!\r)\n)"
 _Way: TypeAlias = Callable[[str, str, str], Found]
 
 
 def find(text: str, old: str, new: str) -> Found:
     """Find every place of ``old`` in ``text``; what comes in its place has the file's form."""
-    ways: tuple[_Way, ...] = (_exact, _other_line_ends, _trailing_blanks, _indentation)
+    ways: tuple[_Way, ...] = (_exact, _any_line_ends, _trailing_blanks, _indentation)
     return next((found for way in ways if (found := way(text, old, new)).spans), Found())
 
 
 def _exact(text: str, old: str, new: str) -> Found:
-    if "\n" not in old and "\r\n" not in new and _is_crlf_at(text, text.find(old)):
-        new = new.replace("\n", "\r\n")
-    return Found(spans=tuple(_places(text, old, new)))
+    """Exactly as written, where line ends were written as CR LF: then they are meant."""
+    if "\r\n" not in old:
+        return Found()
+    places = re.finditer(f"(?={re.escape(old)})", text)
+    spans = (Span(place.start(), place.start() + len(old), new) for place in places)
+    return Found(spans=tuple(spans))
 
 
-def _other_line_ends(text: str, old: str, new: str) -> Found:
-    bare = old.replace("\r\n", "\n")
-    for end in ("\r\n", "\n"):
-        wanted = bare.replace("\n", end)
-        if wanted != old:
-            told = new.replace("\r\n", "\n").replace("\n", end)
-            spans = tuple(_places(text, wanted, told))
-            if spans:
-                return Found(spans=spans)
-    return Found()
+def _any_line_ends(text: str, old: str, new: str) -> Found:
+    """Exactly, but for line ends, which are those of the file; places that overlap count too."""
+    lines = old.replace("\r\n", "\n").split("\n")
+    wanted = _LINE_END.join(map(re.escape, lines))
+    as_written = "\r\n" in new and "\r\n" not in old
+    spans: list[Span] = []
+    for place in re.finditer(f"(?=({wanted}))", text):
+        start, end = place.span(1)
+        told = new if as_written else _with_ends(new, _is_crlf(text, start, end))
+        spans.append(Span(start, end, told))
+    return Found(spans=tuple(spans))
 
 
-def _places(text: str, old: str, new: str) -> Iterator[Span]:
-    """Every place, also those that overlap: two that do are ambiguous too."""
-    start = text.find(old)
-    while start >= 0:
-        yield Span(start, start + len(old), new)
-        start = text.find(old, start + 1)
+def _is_crlf(text: str, start: int, end: int) -> bool:
+    """Whether the first line end within the place, or else after it, is CR LF."""
+    first = text.find("\n", start, end)
+    return text[first - 1 : first] == "\r" if first > 0 else _is_crlf_at(text, start)
+
+
+def _with_ends(text: str, crlf: bool) -> str:
+    return text.replace("\r\n", "\n").replace("\n", "\r\n" if crlf else "\n")
 
 
 def _is_crlf_at(text: str, position: int) -> bool:
@@ -144,7 +152,4 @@ class _Lines:
         end = self._starts[last] + len(self.contents[last])
         if old.endswith("\n") and count > 0 and self._starts[last + 1] <= len(self._text):
             end = self._starts[last + 1]
-        new = new.replace("\r\n", "\n")
-        if _is_crlf_at(self._text, start):
-            new = new.replace("\n", "\r\n")
-        return Span(start, end, new)
+        return Span(start, end, _with_ends(new, _is_crlf_at(self._text, start)))

@@ -83,7 +83,7 @@ def _told(target: Target, tree: Tree, regex: re.Pattern[str], pattern: str) -> s
     paths = [prefix + entry.path for entry in tree.files if regex.fullmatch(entry.path)]
     notes = list(tree.notes)
     if not paths:
-        return "\n".join([f"No file matches {pattern!r} in {target.shown}.", *notes])
+        return "\n".join([f"No file in {target.shown} matches {pattern!r}.", *notes])
     kept = keep_head(paths, max_lines=_LIMIT)
     if not kept.is_whole:
         notes.insert(0, f"({kept.lines} of {len(paths)} files; give a narrower pattern or path)")

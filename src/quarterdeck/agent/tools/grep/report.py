@@ -52,7 +52,7 @@ class Report:
         """The result, and what is missing from it."""
         after = [*self._skips(), *notes]
         if not self._files:
-            return "\n".join([f"Nothing matches {pattern!r} in {where}.", *after])
+            return "\n".join([f"Nothing in {where} matches {pattern!r}.", *after])
         kept = keep_head(self._rows, max_lines=len(self._rows))
         found = f"{self._matches} {self._unit} in {self._files} files"
         shown_all = self._shown == (self._matches if self._mode == "content" else self._files)
