@@ -260,7 +260,9 @@ class NativeAgent:
         options = model_options(ground.settings)
         name = wishes.model or past.model or await choose(self._environment, options)
         toolbox = await asyncio.to_thread(_toolbox, wishes)
-        make = wishes.make_model or (lambda other: make_model(other, self._environment, options))
+        make: Callable[[str], Model] = wishes.make_model or (
+            lambda other: make_model(other, self._environment, options)
+        )
         return Setup(
             model=await asyncio.to_thread(make, name),
             make_model=make,

@@ -1,0 +1,103 @@
+"""Tools that do nothing but what a test wants of them."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from quarterdeck.agent.tools.tool import Arguments, Live, Outcome, Prepared, said
+from quarterdeck.agent.tools.workspace import Workspace
+from quarterdeck.policy.call import PathUse
+from quarterdeck.wire.toolcalls import ToolCallContent, ToolKind
+
+__all__ = ["FakeTool", "Gathering", "NumberArguments", "returns"]
+
+
+class NumberArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    n: int = 0
+    word: str = ""
+
+
+Run = Callable[[NumberArguments, Live], Awaitable[Outcome]]
+
+
+class FakeTool:
+    """A tool that runs a function; of kind ``think`` it needs no leave, of ``edit`` it does."""
+
+    arguments = NumberArguments
+    description = "Does what a test wants."
+
+    def __init__(
+        self,
+        run: Run,
+        *,
+        name: str = "fake",
+        kind: ToolKind = "think",
+        timeout: float | None = None,
+        prepare: Callable[[NumberArguments], Awaitable[None]] | None = None,
+        writes: str | None = None,
+        content: tuple[ToolCallContent, ...] = (),
+    ) -> None:
+        self.name = name
+        self.kind: ToolKind = kind
+        self.ran: list[NumberArguments] = []
+        self._run = run
+        self._timeout = timeout
+        self._prepare = prepare
+        self._writes = writes
+        self._content = content
+
+    async def prepare(self, arguments: NumberArguments, workspace: Workspace) -> Prepared:
+        if self._prepare is not None:
+            await self._prepare(arguments)
+        paths: tuple[PathUse, ...] = ()
+        if self._writes is not None:
+            path = f"{workspace.cwd}/{self._writes}"
+            paths = (workspace.path(path, "write", path),)
+
+        async def run(live: Live) -> Outcome:
+            self.ran.append(arguments)
+            return await self._run(arguments, live)
+
+        return Prepared(
+            title=f"{self.name} {arguments.n}",
+            call=workspace.call(self.name, self.kind, paths=paths),
+            run=run,
+            content=self._content,
+            timeout=self._timeout,
+            shows={"cwd": workspace.cwd},
+        )
+
+
+def returns(words: str) -> Run:
+    async def run(arguments: NumberArguments, live: Live) -> Outcome:
+        return said(f"{words} {arguments.n}")
+
+    return run
+
+
+class Gathering:
+    """Counts who is inside; nobody leaves before the door is opened."""
+
+    def __init__(self) -> None:
+        self.inside = 0
+        self.most = 0
+        self.entered: list[int] = []
+        self.door = asyncio.Event()
+        self._changed = asyncio.Condition()
+
+    async def run(self, arguments: NumberArguments, live: Any) -> Outcome:
+        self.inside += 1
+        self.most = max(self.most, self.inside)
+        self.entered.append(arguments.n)
+        async with self._changed:
+            self._changed.notify_all()
+        try:
+            await self.door.wait()
+        finally:
+            self.inside -= 1
+        return said(f"done {arguments.n}")
+
+    async def wait_for(self, count: int) -> None:
+        """Wait until so many have entered."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: len(self.entered) >= count)
