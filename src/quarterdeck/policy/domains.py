@@ -30,6 +30,8 @@ AddressClass: TypeAlias = Literal[
 """Where an address leads. ``metadata``: where clouds hand out credentials."""
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+_LONGEST_URL = 8192
+_LONGEST_HOST = 253
 _METADATA = frozenset(
     ("169.254.169.254", "169.254.170.2", "169.254.170.23", "100.100.100.200", "fd00:ec2::254")
 )
@@ -95,6 +97,8 @@ def parse_target(url: str) -> Target | str:
     Names a person could misread are not certain: user information before the host
     (``https://good.com@evil.com``), escapes, backslashes, control characters.
     """
+    if len(url) > _LONGEST_URL:
+        return "the address is too long"
     if _FORBIDDEN.search(url):
         return "the address has characters that programs read differently"
     try:
@@ -124,7 +128,7 @@ def parse_host(text: str) -> str | None:
     None when it is no host.
     """
     host = text.strip("[]").lower()
-    if not host or "%" in host:
+    if not 0 < len(host) <= _LONGEST_HOST or "%" in host:
         return None
     if ":" in host:
         return _ip_literal(host)
@@ -137,7 +141,7 @@ def parse_host(text: str) -> str | None:
     labels = host.split(".")
     if _NUMERIC_LABEL.fullmatch(labels[-1]):
         return _old_ipv4(labels)
-    if len(host) > 253 or not all(len(x) < 64 and _LABEL.fullmatch(x) for x in labels):
+    if not all(len(x) < 64 and _LABEL.fullmatch(x) for x in labels):
         return None
     return host
 

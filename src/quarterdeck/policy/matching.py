@@ -38,21 +38,28 @@ def covers(pattern: Pattern, part: Part, call: Call) -> bool:
     """Say whether an allow rule with this pattern gives leave for the part."""
     match pattern:
         case AnyCall():
-            return not (isinstance(part, Fetch) and part.deed == "fetch inner")
+            return not _is_inner(part)
         case ShellPattern():
             return _shell_covers(pattern, part)
         case PathPattern():
             return _path_covers(pattern, part, call)
         case FetchPattern(host=None):
-            wide = isinstance(part, Unclear) and part.family == "fetch"
+            unclear = isinstance(part, Unclear) and part.family == "fetch"
             searching = isinstance(part, Use) and call.kind == "fetch"
-            return wide or searching or (isinstance(part, Fetch) and part.deed == "fetch")
+            return (unclear or searching or isinstance(part, Fetch)) and not _is_inner(part)
         case FetchPattern(host=host):
             return isinstance(part, Fetch) and host is not None and host.matches(part.target)
         case McpPattern():
             return isinstance(part, McpUse) and _mcp_fits(pattern, part)
         case NamedTool(name=name):
             return isinstance(part, Use) and part.name == name
+
+
+def _is_inner(part: Part) -> bool:
+    """Say whether a part reaches, or may reach, an address that a rule must name."""
+    if isinstance(part, Fetch):
+        return part.deed == "fetch inner"
+    return isinstance(part, Unclear) and part.family == "fetch" and part.unread
 
 
 def _shell_covers(pattern: ShellPattern, part: Part) -> bool:

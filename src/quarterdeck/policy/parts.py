@@ -159,7 +159,7 @@ def parts_of(call: Call) -> tuple[Part, ...]:
     for url in call.urls:
         target = parse_target(url)
         if isinstance(target, str):
-            parts.append(_unclear(target, "fetch", call))
+            parts.append(_unclear(target, "fetch", call, unread=True))
         else:
             public = target.address_class == "public"
             parts.append(Fetch(target=target, deed="fetch" if public else "fetch inner"))

@@ -11,6 +11,7 @@ from .wrappers import INTERPRETERS, runs_text, unwrap
 
 __all__ = ["Collector", "split_roughly"]
 
+_MAX_COMMANDS = 200
 _MAX_WRAPPERS = 8
 _TOKEN = re.compile(r"[^\s;&|()<>{}$`\"'=!,]+")
 
@@ -61,6 +62,11 @@ class Collector:
 
     def add(self, words: tuple[Word, ...], assignments: tuple[Word, ...]) -> None:
         """Add a command, looked through, and note what it means for the rest."""
+        if len(self.commands) >= _MAX_COMMANDS:
+            self.unread = True
+            self.doubts.append("it has too many commands to be judged")
+            self.tokens.extend(split_roughly(" ".join(word.raw for word in words)))
+            return
         command = self._build(words, assignments, 0)
         self.commands.append(command)
         self._follow(command)

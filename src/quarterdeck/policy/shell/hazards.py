@@ -110,6 +110,7 @@ _PROGRAM_OPTIONS: dict[str, re.Pattern[str]] = {
     ),
     "tar": re.compile(r"--checkpoint-action.*|--to-command.*|-I.*|--use-compress.*|--rsh-command.*"
                       r"|-F.*|--info-script.*|--new-volume-script.*"),
+    "find": re.compile(r"-fprint.*|-fls|-files0-from"),
     "rg": re.compile(r"--pre(=.*)?|--hostname-bin.*"),
     "sort": re.compile(r"--compress-program.*|-o.*|--output.*"),
     "rsync": re.compile(r"-e.*|--rsh.*|--rsync-path.*|-[a-zA-Z]*e"),

@@ -29,7 +29,7 @@ _FIND_TESTS = frozenset(
         *("-executable", "-true", "-false", "-daystart"),
     )
 )
-_SED_PRINT = re.compile(r"(?:(?:\d+|\$)(?:,(?:\d+|\$|\+\d+))?[pq]\s*;?\s*)+")
+_SED_PRINT = re.compile(r"(?:(?:\d+|\$)(?:,(?:\d+|\$|\+\d+))?[pq](?:\s*;\s*)?)+")
 _SED_SUBSTITUTE = re.compile(
     r"s([/|#,:@])(?:\\.|(?!\1)[^\\\n])*\1(?:\\.|(?!\1)[^\\\n])*\1[gIip0-9]*", re.DOTALL
 )

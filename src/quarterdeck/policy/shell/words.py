@@ -15,7 +15,6 @@ FED_FILE = "/dev/fd/63"
 _PLAIN = re.compile(r"[A-Za-z0-9_./:@%+,\-][A-Za-z0-9_./:=@%+,\-]*")
 _EXPANDS_AFTER_DOLLAR = re.compile(r"[A-Za-z0-9_{(\[@*#?$!'\"-]")
 _EXPANDS_IN_QUOTES = re.compile(r"[A-Za-z0-9_{(\[@*#?$!-]")
-_BRACES = re.compile(r"\{.*(?:,|\.\.).*\}", re.DOTALL)
 _ANSI = re.compile(
     r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|([0-7]{1,3})|([abefnrtv\\'\"?]))|([^\\]+)"
 )
@@ -96,7 +95,8 @@ class _Reading:
         while self.certain and self.at < len(self.raw):
             self._step(self.raw[self.at])
         bare = "".join(self.bare)
-        if _BRACES.search(bare) or "=~" in bare or ":~" in bare:
+        braces = "{" in bare and "}" in bare and ("," in bare or ".." in bare)
+        if braces or "=~" in bare or ":~" in bare:
             self.certain = False
         # A pattern with quoted signs has no text form that keeps the two apart.
         if self.glob and self.quoted_sign:
