@@ -40,5 +40,3 @@ def connected(environment: dict[str, str]) -> Connect:
             yield editor
 
     return open_
-
-

@@ -127,9 +127,7 @@ class Editor:
         ids = [option.option_id for option in request.options if option.kind == self.leave]
         return Selected(option_id=ids[0] if ids else str(self.leave))
 
-    async def _elicit(
-        self, request: acp.CreateElicitationRequest
-    ) -> acp.CreateElicitationResponse:
+    async def _elicit(self, request: acp.CreateElicitationRequest) -> acp.CreateElicitationResponse:
         self.questions.append(request)
         if self.form is None:
             return acp.CreateElicitationResponse(action="decline")

@@ -112,7 +112,7 @@ async def test_output_is_sent_to_clients_that_show_it_themselves(connected, proj
         assert metas[-1]["terminal_exit"]["exit_code"] == 0
 
 
-@pytest.mark.parametrize("answer", [None, {"answer": "blue"}])
+@pytest.mark.parametrize("answer", [None, {"q1": "blue"}])
 async def test_questions_become_forms(connected, project: Path, tmp_path: Path, answer):
     async with connected(elicitation={"form": {}}) as editor:
         editor.form = answer
@@ -149,7 +149,7 @@ async def asking_session(editor, project: Path, tmp_path: Path) -> str:
 ASKING = """
 default = "ask"
 [[scenes.ask.replies]]
-parts = [{ call = "ask_user", arguments = { question = "Which colour?" } }]
+parts = [{ call = "ask_user", arguments = { questions = [{ question = "Which colour?" }] } }]
 [[scenes.ask.replies]]
 parts = [{ text = "You answered: {{last_tool_result}}" }]
 """

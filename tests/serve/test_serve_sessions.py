@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from quarterdeck.config.places import Places
+from quarterdeck.config.trust import TrustStore
 from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.errors import RpcError
 
@@ -241,7 +243,7 @@ async def test_two_sessions_work_at_once_with_their_own_settings(
         (folder / ".quarterdeck").mkdir()
         settings = f'model = "scripted/{folder}/talk.toml"\n'
         (folder / ".quarterdeck" / "config.toml").write_text(settings)
-    trust(environment, folders)
+    await asyncio.to_thread(trust, environment, folders)
     async with connected() as editor:
         sessions = [await editor.new(folder) for folder in folders]
         await asyncio.gather(*(editor.prompt(session, "go") for session in sessions))
@@ -276,9 +278,6 @@ async def test_commands_are_answered_without_the_model(connected, project: Path)
 
 
 def trust(environment: dict[str, str], folders: list[Path]) -> None:
-    from quarterdeck.config.places import Places
-    from quarterdeck.config.trust import TrustStore
-
     store = TrustStore(Places.find(environment).trust_file)
     for folder in folders:
         store.trust(folder)
@@ -299,17 +298,19 @@ async def listing(editor, **query: str) -> list[acp.SessionInfo]:
 
 
 def conversation(editor) -> list[tuple[str, str]]:
-    """What was said and called, in order, pieces joined."""
+    """What was said and called, in order, pieces of one message joined."""
     found: list[tuple[str, str]] = []
+    last = None
     for note in editor.updates:
         match note.update:
             case acp.UserMessageChunk(content=content):
                 found.append(("user", content.text))
-            case acp.AgentMessageChunk(content=content):
-                if found and found[-1][0] == "agent":
+            case acp.AgentMessageChunk(content=content, message_id=message):
+                if message == last:
                     found[-1] = ("agent", found[-1][1] + content.text)
                 else:
                     found.append(("agent", content.text))
+                last = message
             case acp.ToolCall(title=title):
                 found.append(("call", title))
             case _:
