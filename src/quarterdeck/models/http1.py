@@ -199,6 +199,8 @@ class Connection:
         while True:
             async with asyncio.timeout(timeout):
                 size = int((await self._reader.readuntil(b"\n")).split(b";")[0], 16)
+            if size < 0:  # reading a negative number of bytes would read them all
+                raise ValueError("a chunk of negative size")
             if size == 0:
                 break
             while size:

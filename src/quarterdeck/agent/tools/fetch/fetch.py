@@ -1,0 +1,129 @@
+"""Getting a page: checked at every hop, bounded in time and size, as text."""
+
+import asyncio
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+
+from msgspec import Meta
+
+from quarterdeck.policy.domains import Target, parse_target
+from quarterdeck.wire.conversation import TextPart
+from quarterdeck.wire.toolcalls import ToolKind
+
+from ..tool import Arguments, Live, Outcome, Prepared, Tool, ToolError, said
+from ..workspace import Workspace
+from .addresses import Resolve, check_name, resolve_by_system
+from .body import Page, readable
+from .hops import Moved, get
+
+__all__ = ["FetchArguments", "FetchTool", "Format"]
+
+Format: TypeAlias = Literal["markdown", "text", "html"]
+_ERROR_SHOWN = 2000
+
+
+class FetchArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The arguments of ``fetch``."""
+
+    url: Annotated[str, Meta(description="The address, beginning with http:// or https://.")]
+    format: Format = "markdown"
+    offset: Annotated[int, Meta(ge=0, description="First character of the page to return.")] = 0
+    limit: Annotated[
+        Annotated[int, Meta(ge=1)] | None,
+        Meta(description="How many characters to return at most."),
+    ] = None
+
+
+class FetchTool:
+    """Gets a page. ``resolve`` looks names up; tests give their own."""
+
+    name = "fetch"
+    kind: ToolKind = "fetch"
+    arguments = FetchArguments
+
+    def __init__(self, resolve: Resolve = resolve_by_system) -> None:
+        self.description = _description()
+        self._resolve = resolve
+
+    async def prepare(self, arguments: FetchArguments, workspace: Workspace) -> Prepared:
+        """Read the address; nothing is looked up or opened."""
+        url = arguments.url.strip()
+        target = parse_target(url)
+        if isinstance(target, str):
+            raise ToolError(f"{url!r} cannot be fetched: {target}.")
+        check_name(target, allow_private=workspace.options.fetch_allow_private)
+        return Prepared(
+            title=f"Fetch {url}",
+            call=workspace.call(self.name, self.kind, urls=(url,)),
+            run=partial(_fetch, url, target, arguments, workspace, self._resolve),
+            shows={"url": url},
+        )
+
+
+@cache
+def _description() -> str:
+    return Path(__file__).with_name("fetch.md").read_text(encoding="utf-8")
+
+
+async def _fetch(
+    url: str,
+    target: Target,
+    arguments: FetchArguments,
+    workspace: Workspace,
+    resolve: Resolve,
+    live: Live,
+) -> Outcome:
+    options = workspace.options
+    try:
+        async with asyncio.timeout(options.fetch_timeout):
+            found = await get(
+                url,
+                target,
+                resolve,
+                allow_private=options.fetch_allow_private,
+                timeout=options.fetch_timeout,
+                limit=options.fetch_bytes,
+            )
+    except TimeoutError:
+        raise ToolError(
+            f"{target} did not answer completely within {options.fetch_timeout:g} s."
+        ) from None
+    if isinstance(found, Moved):
+        return said(
+            f"{found.url} redirects to another host: {found.to}\n"
+            "Nothing was fetched from there. Fetch that address if you want it."
+        )
+    text = await asyncio.to_thread(readable, found, arguments.format)
+    if found.status >= 400:
+        told = f"{found.url} answered with status {found.status}.\n\n{text[:_ERROR_SHOWN]}"
+        return said(told.rstrip(), is_error=True)
+    limit = min(arguments.limit or options.output_bytes, options.output_bytes)
+    return _told(found, url, text, arguments.offset, limit)
+
+
+def _told(page: Page, url: str, text: str, offset: int, limit: int) -> Outcome:
+    """A part of the text, and exactly which part of what."""
+    notes: list[str] = []
+    if page.url != url:
+        notes.append(f"redirected to {page.url}")
+    if page.is_cut:
+        known = f" of {page.length}" if page.length is not None else ""
+        notes.append(f"only the first {len(page.data)}{known} bytes were read")
+    if offset and offset >= len(text):
+        raise ToolError(f"The page has {len(text)} characters; offset {offset} is beyond its end.")
+    part = text[offset : offset + limit]
+    if len(part) < len(text):
+        end = offset + len(part)
+        notes.append(f"characters {offset} to {end} of {len(text)}")
+        if end < len(text):
+            notes.append(f"go on with offset={end}")
+    note = f"\n\n[{'; '.join(notes)}]" if notes else ""
+    return Outcome(
+        result=(TextPart(text=(part or "(the page is empty)") + note),),
+        raw_output={"status": page.status, "type": page.type, "bytes": len(page.data)},
+    )
+
+
+if TYPE_CHECKING:
+    _tool: Tool = FetchTool()
