@@ -207,8 +207,29 @@ async def test_endless_pattern_blocks_nobody_and_can_be_stopped(call, root: Path
 
 
 SOURCES = st.sampled_from(
-    ["a", "b+", "^a", "b$", "a.b", "[ab]c", r"\bc", r"a\s", "(?i)A", "a|c", "(a)|b", r"(?<!a)b"]
-    + [r"a(?!\s)", r"\Ac", r"c\Z", "^$", "", "x*", "a\n", "é", r"\w+ \w+"]
+    [
+        "a",
+        "b+",
+        "^a",
+        "b$",
+        "a.b",
+        "[ab]c",
+        r"\bc",
+        r"a\s",
+        "(?i)A",
+        "a|c",
+        "(a)|b",
+        r"(?<!a)b",
+        r"a(?!\s)",
+        r"\Ac",
+        r"c\Z",
+        "^$",
+        "",
+        "x*",
+        "a\n",
+        "é",
+        r"\w+ \w+",
+    ]
 )
 BODY = st.text("abcA \n\r\té\0", max_size=30)
 

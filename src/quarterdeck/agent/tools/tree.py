@@ -59,14 +59,11 @@ class _Level:
 async def survey(files: Files, top: str, *, limit: int = ENTRY_LIMIT) -> Tree:
     """List everything below the directory ``top`` (a real path) that is not ignored.
 
-    Hidden files count, ``.git`` does not. Deterministic, also where it stops at the limit.
-
-    Raises:
-        PathFault: ``top`` itself cannot be listed.
+    Hidden files count, ``.git`` does not. Deterministic, also where it stops at the limit. A
+    directory that cannot be read, be it ``top`` itself, is counted.
     """
     start = top.rstrip("/")
     waiting = [_Directory(start, await ignores_above(files, start))]
-    await files.list(top)
     found: list[Entry] = []
     entries = unreadable = 0
     while waiting and entries < limit:
