@@ -6,7 +6,6 @@ from typing import Any
 
 from quarterdeck.agent.tools.tool import Arguments, Live, Outcome, Prepared, said
 from quarterdeck.agent.tools.workspace import Workspace
-from quarterdeck.policy.call import PathUse
 from quarterdeck.wire.toolcalls import ToolCallContent, ToolKind
 
 __all__ = ["FakeTool", "Gathering", "NumberArguments", "returns"]
@@ -49,10 +48,8 @@ class FakeTool:
     async def prepare(self, arguments: NumberArguments, workspace: Workspace) -> Prepared:
         if self._prepare is not None:
             await self._prepare(arguments)
-        paths: tuple[PathUse, ...] = ()
-        if self._writes is not None:
-            path = f"{workspace.cwd}/{self._writes}"
-            paths = (workspace.path(path, "write", path),)
+        writes = [] if self._writes is None else [f"{workspace.cwd}/{self._writes}"]
+        paths = tuple(workspace.path(path, "write", path) for path in writes)
 
         async def run(live: Live) -> Outcome:
             self.ran.append(arguments)

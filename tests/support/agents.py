@@ -76,7 +76,7 @@ class Deck:
 
     async def events(self, *kinds: type[E]) -> list[E]:
         found = [record.event for record in await self.records()]
-        return [event for event in found if not kinds or isinstance(event, kinds)]  # pyright: ignore
+        return [event for event in found if not kinds or isinstance(event, kinds)]
 
     async def only(self, kind: type[E]) -> E:
         (event,) = await self.events(kind)
