@@ -191,6 +191,8 @@ def _worst(fits: Iterable[Fit]) -> Fit:
 
 
 def _folded(text: str) -> str:
+    if text.isascii():
+        return text.lower()
     return unicodedata.normalize("NFKC", text).casefold()
 
 
@@ -273,13 +275,12 @@ def _use_touched(pattern: PathPattern, use: PathUse, call: Call, *, whole: bool)
     if pattern.glob is None:
         return "yes"
     root, home = call.project_root, call.home
-    for path in (use.path, use.resolved):
+    paths = (use.path,) if use.path == use.resolved else (use.path, use.resolved)
+    for path in paths:
         if matches_broadly(pattern.glob, path, root=root, home=home):
             return "yes"
-    if whole:
-        fixed = fixed_part(pattern.glob, root=root, home=home)
-        if is_below(fixed, (use.path, use.resolved)):
-            return "maybe"
+    if whole and is_below(fixed_part(pattern.glob, root=root, home=home), paths):
+        return "maybe"
     return "no"
 
 
