@@ -1,8 +1,9 @@
 """Replacing text: all of what was asked, or a reason why not."""
 
 import difflib
+import heapq
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,6 +16,9 @@ __all__ = ["Applied", "Replacement", "apply"]
 _LISTED = 20
 _SHOWN_LINES = 12
 _SEARCHED_LINES = 20_000
+_COMPARED = 200
+_TRIED_LINES = 3
+_CANDIDATES = 20
 
 
 class Replacement(Protocol):
@@ -127,11 +131,24 @@ def _nearest(lines: Sequence[str], old: str) -> int | None:
     """The line where something most like ``old`` begins; None if nothing is like it."""
     places: dict[str, int] = {}
     for index, line in enumerate(lines[:_SEARCHED_LINES]):
-        places.setdefault(line.strip()[:200], index)
+        places.setdefault(line.strip()[:_COMPARED], index)
     places.pop("", None)
-    wanted = [line.strip()[:200] for line in old.split("\n")]
-    for offset, line in list(enumerate(wanted))[:5]:
-        close = difflib.get_close_matches(line, places, n=1) if line else []
+    pairs = {line: _pairs(line) for line in places}
+    wanted = [line.strip()[:_COMPARED] for line in old.split("\n")]
+    for offset, line in list(enumerate(wanted))[:_TRIED_LINES]:
+        close = difflib.get_close_matches(line, _candidates(pairs, line), n=1) if line else []
         if close:
             return max(places[close[0]] - offset, 0)
     return None
+
+
+def _candidates(pairs: Mapping[str, set[str]], line: str) -> list[str]:
+    """The few lines that share most pairs of letters: comparing all of them takes seconds."""
+    wanted = _pairs(line)
+    return heapq.nlargest(
+        _CANDIDATES, pairs, key=lambda one: len(pairs[one] & wanted) / len(pairs[one] | wanted)
+    )
+
+
+def _pairs(line: str) -> set[str]:
+    return {line[index : index + 2] for index in range(max(len(line) - 1, 1))}
