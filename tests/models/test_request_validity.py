@@ -1,7 +1,6 @@
 """Every request that we can send is one that the vendor's own types allow, and more."""
 
 import json
-import os
 import re
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +26,7 @@ from tests.support.vendor_types import (
 pytestmark = pytest.mark.timeout(60)
 fuzzed = settings(
     deadline=None,
-    max_examples=1500 if os.environ.get("QUARTERDECK_STRESS") else 60,
+    max_examples=60,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 CLAUDES = st.sampled_from(
@@ -79,11 +78,9 @@ def judge_google() -> Judge:
     return google_judge()
 
 
-@fuzzed
-@given(model=CLAUDES, request=requests)
-def test_anthropic_request_is_valid(judge_anthropic: Judge, model: str, request: Request):
+def anthropic_is_valid(judge: Judge, model: str, request: Request) -> None:
     body = written(anthropic.build, request, f"anthropic/{model}")
-    judge_anthropic(body)
+    judge(body)
     check_anthropic(body)
 
 
@@ -130,11 +127,9 @@ def check_anthropic_block(block: dict[str, Any]) -> None:
             assert kind == "redacted_thinking"
 
 
-@fuzzed
-@given(model=GPTS, request=requests)
-def test_responses_request_is_valid(judge_responses: Judge, model: str, request: Request):
+def responses_is_valid(judge: Judge, model: str, request: Request) -> None:
     body = written(openai_responses.build, request, f"openai/{model}")
-    judge_responses(body)
+    judge(body)
     assert body["store"] is False
     assert "tool_choice" not in body
     calls = [item["call_id"] for item in body["input"] if item["type"] == "function_call"]
@@ -149,9 +144,7 @@ def test_responses_request_is_valid(judge_responses: Judge, model: str, request:
             assert isinstance(json.loads(item["arguments"]), dict)
 
 
-@fuzzed
-@given(name=CHATS, request=requests)
-def test_chat_request_is_valid(judge_chat: Judge, name: str, request: Request):
+def chat_is_valid(judge: Judge, name: str, request: Request) -> None:
     body = written(openai_chat.build, request, name)
     check_chat(body)
     for own in ("thinking", "reasoning"):  # what DeepSeek and OpenRouter add to the format
@@ -159,7 +152,7 @@ def test_chat_request_is_valid(judge_chat: Judge, name: str, request: Request):
     for message in body["messages"]:
         message.pop("reasoning_content", None)
         message.pop("reasoning_details", None)
-    judge_chat(body)
+    judge(body)
 
 
 def check_chat(body: dict[str, Any]) -> None:
@@ -182,11 +175,9 @@ def check_chat(body: dict[str, Any]) -> None:
     assert not waiting
 
 
-@fuzzed
-@given(model=GEMINIS, request=requests)
-def test_google_request_is_valid(judge_google: Judge, model: str, request: Request):
+def google_is_valid(judge: Judge, model: str, request: Request) -> None:
     body = written(google.build, request, f"google/{model}")
-    judge_google(body)
+    judge(body)
     contents = body["contents"]
     assert [c["role"] for c in contents] == ["user", "model"] * (len(contents) // 2) + ["user"]
     waiting: list[tuple[str, str]] = []
@@ -198,6 +189,54 @@ def test_google_request_is_valid(judge_google: Judge, model: str, request: Reque
         calls = [p for p in parts if "functionCall" in p]
         waiting = [(p["functionCall"]["id"], p["functionCall"]["name"]) for p in calls]
         assert not calls or calls[0]["thoughtSignature"]
+
+
+@fuzzed
+@given(model=CLAUDES, request=requests)
+def test_anthropic_request_is_valid(judge_anthropic: Judge, model: str, request: Request):
+    anthropic_is_valid(judge_anthropic, model, request)
+
+
+@fuzzed
+@given(model=GPTS, request=requests)
+def test_responses_request_is_valid(judge_responses: Judge, model: str, request: Request):
+    responses_is_valid(judge_responses, model, request)
+
+
+@fuzzed
+@given(model=CHATS, request=requests)
+def test_chat_request_is_valid(judge_chat: Judge, model: str, request: Request):
+    chat_is_valid(judge_chat, model, request)
+
+
+@fuzzed
+@given(model=GEMINIS, request=requests)
+def test_google_request_is_valid(judge_google: Judge, model: str, request: Request):
+    google_is_valid(judge_google, model, request)
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("judge", "is_valid", "models"),
+    [
+        ("judge_anthropic", anthropic_is_valid, CLAUDES),
+        ("judge_responses", responses_is_valid, GPTS),
+        ("judge_chat", chat_is_valid, CHATS),
+        ("judge_google", google_is_valid, GEMINIS),
+    ],
+)
+def test_requests_are_valid_over_many_more_histories(
+    judge: str, is_valid: Callable[..., None], models: Any, request: pytest.FixtureRequest
+):
+    judging = request.getfixturevalue(judge)
+
+    @settings(fuzzed, max_examples=1500)
+    @given(model=models, asked=requests)
+    def run(model: str, asked: Request) -> None:
+        is_valid(judging, model, asked)
+
+    run()
 
 
 SIMPLE = Request(system="s", messages=(said("hello"),), tools=TOOLS)
