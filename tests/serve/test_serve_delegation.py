@@ -21,12 +21,12 @@ async def test_what_is_unsaved_in_the_editor_counts(connected, project: Path):
 
 
 async def test_writes_go_through_the_editor(connected, project: Path):
-    target = str(project / "hello.txt")
+    target = project / "hello.txt"
     async with connected(**FILES) as editor:
         await editor.prompt(await editor.new(project), "scene:edit")
         assert editor.said().endswith("Edited it.")
-        assert editor.writes == {target: "goodbye from script\n"}
-        assert Path(target).read_text() == "goodbye from script\n"
+        assert editor.writes == {str(target): "goodbye from script\n"}
+        assert target.read_text() == "goodbye from script\n"
 
 
 async def test_a_change_in_the_editor_is_not_written_over(connected, project: Path):
