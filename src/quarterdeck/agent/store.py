@@ -120,5 +120,7 @@ def _summary(path: Path) -> SessionSummary | None:
 
 
 def _remove(path: Path) -> None:
-    for suffix in ("", "-wal", "-shm", ".lock"):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    """Delete a log and all that belongs to it: the log itself first, so that it is gone at once."""
+    path.unlink(missing_ok=True)
+    for beside in path.parent.glob(f"{path.name}*"):
+        beside.unlink(missing_ok=True)

@@ -1,0 +1,38 @@
+"""A process that is killed loses nothing of a session that was acknowledged."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = ROOT / "tests/agent/kill_sessions.py"
+
+
+def kill(folder: Path, kills: int, seed: int, timeout: float) -> list[int]:
+    done = subprocess.run(
+        [sys.executable, PROGRAM, folder, str(kills), str(seed)],
+        env={"PATH": os.environ["PATH"], "HOME": str(folder), "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return [int(number) for number in re.findall(r"\d+", done.stdout)]
+
+
+def test_a_killed_process_leaves_a_session_that_goes_on(tmp_path: Path):
+    kills, acknowledged, calls = kill(tmp_path, 26, seed=1, timeout=18)
+    assert kills == 26
+    assert acknowledged > 100
+    assert calls > 20
+
+
+@pytest.mark.stress
+def test_two_hundred_killed_processes(tmp_path: Path):
+    kills, acknowledged, _ = kill(tmp_path, 200, seed=2, timeout=800)
+    assert kills == 200
+    assert acknowledged > 1000
