@@ -2,14 +2,14 @@
 
 Run as a program it restricts itself and becomes the command: files can be changed below some
 directories only, and sockets of some families cannot be made. Only the standard library is
-imported, and little of it, so that a command starts some milliseconds later.
+imported, and little of it (not even ``collections``), so that a command starts some milliseconds
+later.
 """
 
 import ctypes
 import os
 import struct
 import sys
-from collections.abc import Iterable, Sequence
 
 __all__ = ["abi", "has_seccomp", "launcher", "main"]
 
@@ -47,16 +47,15 @@ def has_seccomp() -> bool:
     return os.uname().machine in _ARCHITECTURES
 
 
-def launcher(writable: Iterable[str], argv: Sequence[str], *, network: bool) -> list[str]:
+def launcher(writable: list[str], argv: list[str], *, network: bool) -> list[str]:
     """The words of a command that restricts itself and becomes ``argv``."""
     source = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))  # noqa: PTH120
-    places = list(writable)
     mode = "network" if network else "offline"
     start = [sys.executable, "-I", "-S", "-E", "-c", _PROGRAM, source]
-    return [*start, mode, str(len(places)), *places, *argv]
+    return [*start, mode, str(len(writable)), *writable, *argv]
 
 
-def main(arguments: Sequence[str]) -> None:
+def main(arguments: list[str]) -> None:
     """Restrict this process and become the command. Exit code 126: it could not be restricted."""
     mode, count, *rest = arguments
     places, argv = rest[: int(count)], rest[int(count) :]
@@ -93,7 +92,7 @@ def _prctl(option: int, value: int, pointer: object = 0) -> None:
     _checked(done, f"prctl {option}")
 
 
-def _restrict(places: Iterable[str], *, network: bool) -> None:
+def _restrict(places: list[str], *, network: bool) -> None:
     """Allow changes below ``places`` and at harmless devices only."""
     version = abi()
     changes = _CHANGES

@@ -163,7 +163,7 @@ def sandboxed(command: Command, sandbox: Sandbox, cage: Cage, *, cwd: str) -> Co
         )
         return replace(command, argv=words, cwd=cwd)
     if sandbox.kind == "landlock":
-        places = (*cage.writable, cage.scratch)
+        places = [*cage.writable, cage.scratch]
         words = landlock.launcher(places, argv, network=cage.network)
         environment = {**command.env, "TMPDIR": cage.scratch}
         return replace(command, argv=words, cwd=cwd, env=environment)

@@ -6,6 +6,7 @@ import os
 import re
 import secrets
 import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -15,9 +16,11 @@ import pytest
 from quarterdeck.agent.tools.bash import BashTool, CommandsTool
 from quarterdeck.agent.tools.tool import ToolError
 from quarterdeck.agent.tools.workspace import ToolOptions, Workspace
+from quarterdeck.policy.decide import Allow, Ask, Deny, decide
 from quarterdeck.system.descendants import MARK_VARIABLE, Tree, find
 from quarterdeck.system.errors import NoSuchPath, OutsideRoots
 from quarterdeck.system.local import LocalSystem
+from quarterdeck.system.sandbox import SandboxedSystem, detect
 from quarterdeck.wire.events import TerminalExited, TerminalOutput, ToolCallUpdated
 from quarterdeck.wire.toolcalls import TerminalItem
 from tests.support.calls import FakeLive, prepared, run, told
@@ -137,10 +140,30 @@ async def test_large_output_is_cut_in_the_middle_and_whole_in_a_file(workspace: 
     assert not file.exists()
 
 
-async def test_an_output_that_was_told_whole_leaves_no_file(workspace: Workspace):
+async def test_an_output_that_was_told_whole_leaves_no_file(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     await run(BASH, workspace, command="echo a")
-    found = await run(BASH, workspace, command="ls -d ${TMPDIR:-/tmp}/quarterdeck-*/output-1.txt")
-    assert "output-1.txt\n[exit" not in told(found)
+    assert [path.name for path in tmp_path.rglob("output-*")] == []
+
+
+async def test_it_runs_the_same_in_a_sandbox(tmp_path: Path, mark: Tree):
+    found = await detect()
+    if not found.is_there:
+        pytest.skip(found.reason)
+    (tmp_path / "project").mkdir()
+    async with SandboxedSystem([tmp_path / "project"], found) as system:
+        workspace = Workspace(system=system)
+        outcome = await run(BASH, workspace, command="echo in > file; cat file; exit 3")
+        assert told(outcome).startswith("in\n[exit code 3")
+        outcome = await run(BASH, workspace, command="echo part; setsid sleep 60", timeout=0.5)
+        assert told(outcome).startswith("part\n[ended after its 0.5 s")
+        cut = told(await run(BASH, workspace, command="seq 20000"))
+        file = re.search(r"whole output is in (\S+) ", cut)
+        assert file is not None
+        assert told(await run(BASH, workspace, command=f"tail -n 1 {file[1]}")).startswith("20000")
+        await workspace.close()
 
 
 async def test_a_flood_makes_few_events_and_bounded(workspace: Workspace):
@@ -303,3 +326,12 @@ async def test_an_unknown_id_is_refused_naming_the_known(workspace: Workspace):
         await prepared(COMMANDS, workspace, action="read", id="cmd-9")
     with pytest.raises(ToolError, match="needs the id"):
         await prepared(COMMANDS, workspace, action="kill")
+
+
+async def test_policy_judges_the_start_and_not_the_looking_after(workspace: Workspace):
+    await run(BASH, workspace, command="true", background=True)
+    looking = await prepared(COMMANDS, workspace, action="kill", id="cmd-1")
+    assert isinstance(decide(looking.call, "read-only"), Allow)
+    starting = await prepared(BASH, workspace, command="make", background=True)
+    assert isinstance(decide(starting.call, "ask"), Ask)
+    assert isinstance(decide(starting.call, "read-only"), Deny)
