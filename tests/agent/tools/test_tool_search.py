@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,6 +16,9 @@ from hypothesis import strategies as st
 from quarterdeck.agent.tools.grep.engines import open_engine
 from quarterdeck.agent.tools.grep.search import Query, Searcher, is_quick
 from quarterdeck.agent.tools.tree import survey
+from quarterdeck.system.errors import CommandNotFound
+from quarterdeck.system.port import Command, Process
+from quarterdeck.wire.errors import QuarterdeckError
 
 
 def plant(root: Path, tree: Mapping[str, str | bytes]) -> None:
@@ -267,6 +271,32 @@ async def test_process_and_thread_find_the_same(
     batch = [text.encode() for text in texts]
     async with open_engine(query, call.workspace.system) as engine:
         assert await engine.search(batch) == [Searcher(query).search(data) for data in batch]
+
+
+class NoProcesses:
+    async def spawn(self, command: Command) -> Process:
+        raise CommandNotFound(command.argv[0], "")
+
+
+async def test_search_works_where_no_process_can_be_started():
+    system = SimpleNamespace(processes=NoProcesses())
+    async with open_engine(Query("a+", rows=1), system) as engine:
+        assert [found.total for found in await engine.search([b"aa\nb\na", b"b"])] == [2, 0]
+
+
+class DyingProcesses:
+    def __init__(self, system) -> None:
+        self._system = system
+
+    async def spawn(self, command: Command) -> Process:
+        return await self._system.processes.spawn(Command(argv=("sh", "-c", "echo no >&2")))
+
+
+async def test_search_that_breaks_down_says_so(call):
+    system = SimpleNamespace(processes=DyingProcesses(call.workspace.system))
+    with pytest.raises(QuarterdeckError):
+        async with open_engine(Query("a+", rows=1), system) as engine:
+            await engine.search([b"a" * 1_000_000])
 
 
 NAMES = st.sampled_from(["a.py", "b.txt", ".h.py", "c"])

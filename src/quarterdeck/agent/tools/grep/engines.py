@@ -49,8 +49,7 @@ async def open_engine(query: Query, system: System) -> AsyncGenerator[Engine, No
         yield _ThreadEngine(searcher)
         return
     try:
-        await process.send(frame(json.dumps(query).encode()))
-        yield _ProcessEngine(process)
+        yield _ProcessEngine(process, query)
     finally:
         await process.end(_AT_ONCE)
 
@@ -79,8 +78,9 @@ class _ThreadEngine:
 
 
 class _ProcessEngine:
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: Process, query: Query) -> None:
         self._process = process
+        self._unsent = frame(json.dumps(query).encode())
         self._received = bytearray()
 
     async def search(self, batch: Sequence[bytes]) -> list[FileMatches]:
@@ -95,7 +95,8 @@ class _ProcessEngine:
     async def _send(self, batch: Sequence[bytes]) -> None:
         try:
             for data in batch:
-                await self._process.send(frame(data))
+                await self._process.send(self._unsent + frame(data))
+                self._unsent = b""
         except LinkError:
             return  # it is gone: receiving sees that too, and says so
 
