@@ -1,8 +1,10 @@
 """An editor in memory: the client's side of a connection with a server under test."""
 
 import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,7 +19,7 @@ from quarterdeck.wire.acp.router import Router
 from quarterdeck.wire.content import ContentBlock, text
 from quarterdeck.wire.errors import RpcError
 from quarterdeck.wire.permissions import Cancelled, PermissionOutcome, Selected
-from quarterdeck.wire.rpc import ByteStream, memory_pair
+from quarterdeck.wire.rpc import ByteStream, Limits, memory_pair
 from tests.support.acp_schema import FOLDER, FrameJudge
 
 U = TypeVar("U", bound=acp.SessionUpdate)
@@ -101,9 +103,8 @@ class Editor:
 
     async def close(self) -> None:
         for process in self.terminals.values():
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
+            self._end(process)
+            await process.wait()
         await asyncio.gather(*self._readers)
 
     # ---- what the server asks
@@ -156,6 +157,7 @@ class Editor:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
         )
         id_ = f"t{len(self.terminals) + 1}"
         self.terminals[id_], self.outputs[id_] = process, ""
@@ -180,9 +182,12 @@ class Editor:
         return acp.WaitForTerminalExitResponse(exit_code=code)
 
     async def _kill(self, request: acp.KillTerminalRequest) -> acp.Empty:
-        if self.terminals[request.terminal_id].returncode is None:
-            self.terminals[request.terminal_id].kill()
+        self._end(self.terminals[request.terminal_id])
         return acp.Empty()
+
+    def _end(self, process: asyncio.subprocess.Process) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
     async def _release(self, request: acp.ReleaseTerminalRequest) -> acp.Empty:
         self.released.append(request.terminal_id)
@@ -191,13 +196,13 @@ class Editor:
 
 @asynccontextmanager
 async def connect(
-    environment: Mapping[str, str], capabilities: Mapping[str, Any]
+    environment: Mapping[str, str], capabilities: Mapping[str, Any], limits: Limits
 ) -> AsyncIterator[Editor]:
     """Serve one editor; in the end every frame of the server's was valid, and it has ended."""
     ours, theirs = memory_pair()
     judge = FrameJudge(unstable=True)
     serving = asyncio.create_task(
-        serve(ours, Places.find(environment), environment, observers=[judge])
+        serve(ours, Places.find(environment), environment, observers=[judge], limits=limits)
     )
     async with editor_on(theirs, judge, capabilities) as editor:
         yield editor

@@ -1,4 +1,4 @@
-"""The server killed in the middle of a turn: what was told is there when it is loaded again."""
+"""The server as a program: killed in a turn it loses nothing, ended in one it leaves nothing."""
 
 import asyncio
 import os
@@ -73,6 +73,37 @@ async def test_a_killed_server_leaves_a_conversation_that_goes_on(
         answer = await editor.prompt(session, "scene:write")
         assert answer.stop_reason == "end_turn"
         assert editor.said().startswith("I will write a file.")
+
+
+@pytest.mark.parametrize("end", ["input", "signal"])
+async def test_a_server_that_ends_leaves_no_process(
+    environment: dict[str, str], project: Path, tmp_path: Path, end: str
+):
+    script = tmp_path / "run.toml"
+    script.write_text(
+        'default = "run"\n[[scenes.run.replies]]\n'
+        'parts = [{ call = "bash", arguments = { command = "echo $$ > pid; sleep 60" } }]\n'
+    )
+    environment["QUARTERDECK_MODEL"] = f"scripted/{script}"
+    async with program(environment) as (editor, process):
+        session = await editor.new(project)
+        turn = asyncio.create_task(editor.prompt(session, "go"))
+        async with asyncio.timeout(10):
+            while not (pid := await asyncio.to_thread(read, project / "pid")):
+                await asyncio.sleep(0.05)
+        if end == "input":
+            await editor.connection.close()
+        else:
+            process.send_signal(signal.SIGTERM)
+        with pytest.raises(LinkError):
+            await turn
+        assert await asyncio.wait_for(process.wait(), 5) == 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid), 0)
+
+
+def read(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
 
 
 def last(editor: Editor) -> str:

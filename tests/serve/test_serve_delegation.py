@@ -11,6 +11,9 @@ from quarterdeck.wire.toolcalls import TerminalItem
 
 FILES = {"fs": {"readTextFile": True, "writeTextFile": True}}
 
+SOON = 3
+"""Seconds; a cancelled turn ends within one, on a machine that is not busy."""
+
 
 async def test_what_is_unsaved_in_the_editor_counts(connected, project: Path):
     readme = str(project / "README.md")
@@ -93,7 +96,7 @@ async def test_cancel_ends_the_command_in_the_clients_terminal(connected, projec
         began = time.monotonic()
         await editor.cancel(session)
         assert (await turn).stop_reason == "cancelled"
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < SOON
         assert editor.released == ["t1"]
         assert editor.terminals["t1"].returncode is not None
         assert editor.call_states()[-1] == "failed"

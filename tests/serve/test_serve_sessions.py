@@ -93,6 +93,21 @@ async def test_load_in_the_middle_of_a_turn(connected, project: Path):
         assert editor.call_states() == ["failed"]
 
 
+async def test_a_session_loaded_elsewhere_works_there(connected, project: Path, tmp_path: Path):
+    other = tmp_path / "other"
+    other.mkdir()
+    async with connected() as editor:
+        session = await editor.new(project)
+        with pytest.raises(RpcError) as caught:
+            await editor.load(session, other)
+        assert repr(str(project)) in caught.value.message
+    async with connected() as editor:
+        await editor.load(session, other)
+        await editor.prompt(session, "scene:write")
+        assert (other / "hello.txt").exists()
+        assert not (project / "hello.txt").exists()
+
+
 async def test_resume_tells_nothing_of_the_past(connected, project: Path):
     async with connected() as editor:
         session = await editor.new(project)

@@ -235,6 +235,8 @@ class Desk:
         return self._host(session, delegation), True
 
     async def _close(self, session_id: str) -> None:
+        if session_id not in self._locks and session_id not in self._hosted:
+            return
         async with self._locks[session_id]:
             hosted = self._hosted.pop(session_id, None)
             if hosted is not None:
@@ -242,7 +244,6 @@ class Desk:
                     await hosted.close()
                 finally:
                     await self._agent.close(session_id)
-        self._locks.pop(session_id, None)
 
     def _delegation(self) -> Delegation:
         return Delegation(self._connection, self._client)

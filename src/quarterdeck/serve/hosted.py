@@ -1,6 +1,7 @@
 """A session that is open on a connection: its turns, its updates, its questions."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from quarterdeck.agent.options import modes_of
@@ -11,7 +12,7 @@ from quarterdeck.wire.content import ContentBlock, text
 from quarterdeck.wire.errors import RpcError
 from quarterdeck.wire.events import TurnEnded
 from quarterdeck.wire.ids import new_message_id
-from quarterdeck.wire.rpc.codes import INTERNAL_ERROR, INVALID_REQUEST
+from quarterdeck.wire.rpc.codes import INTERNAL_ERROR, INVALID_REQUEST, FrameTooLarge
 from quarterdeck.wire.usage import TokenUsage
 
 from .asking import Asker
@@ -19,10 +20,11 @@ from .client import Client
 from .commands import COMMANDS, command_in, run_command
 from .pump import Pump
 from .refusals import refused
-from .updates import Translator
+from .updates import Translator, without_bulk
 
 __all__ = ["Hosted"]
 
+_log = logging.getLogger(__name__)
 _COMMANDS = acp.AvailableCommandsUpdate(available_commands=COMMANDS)
 
 
@@ -118,6 +120,15 @@ class Hosted:
         return acp.PromptResponse(stop_reason="end_turn")
 
     async def _send(self, update: acp.SessionUpdate) -> None:
+        """Send an update; of one that is too large for a message, what matters most."""
+        try:
+            await self._notify(update)
+        except FrameTooLarge as error:
+            _log.warning("session %s: an update is cut: %s", self.session.id, error)
+            if (rest := without_bulk(update)) is not None:
+                await self._notify(rest)
+
+    async def _notify(self, update: acp.SessionUpdate) -> None:
         note = acp.SessionNotification(session_id=self.session.id, update=update)
         await self._connection.send(acp.SESSION_UPDATE, note)
 

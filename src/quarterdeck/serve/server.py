@@ -17,6 +17,7 @@ from quarterdeck.wire.acp.errors import AUTH_REQUIRED
 from quarterdeck.wire.acp.router import Router
 from quarterdeck.wire.errors import QuarterdeckError, RpcError
 from quarterdeck.wire.rpc.codes import INVALID_PARAMS
+from quarterdeck.wire.rpc.handler import Limits
 
 from .client import Client, client_of
 from .hello import CHECK_MODEL, hello
@@ -36,6 +37,7 @@ P = TypeVar("P")
 R = TypeVar("R")
 
 _log = logging.getLogger(__name__)
+_LIMITS = Limits()
 _LOGGED_OUT = "you logged out; authenticate first"
 
 
@@ -173,11 +175,16 @@ async def serve(
     environment: Mapping[str, str],
     *,
     observers: Iterable[Observer] = (),
+    limits: Limits = _LIMITS,
 ) -> None:
     """Serve one client over a stream until it ends; then everything of it is closed."""
     server = AcpServer(places, environment)
     connection = AcpConnection(
-        _Ears(stream, server.hang_up), server.router, observers=observers, name="the client"
+        _Ears(stream, server.hang_up),
+        server.router,
+        observers=observers,
+        limits=limits,
+        name="the client",
     )
     server.connection = connection
     try:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.content import text
@@ -40,7 +41,7 @@ from quarterdeck.wire.usage import Cost
 
 from .client import Client
 
-__all__ = ["Translator", "Updates"]
+__all__ = ["Translator", "Updates", "without_bulk"]
 
 Updates: TypeAlias = tuple[acp.SessionUpdate, ...]
 
@@ -296,6 +297,17 @@ class Translator:
                 return (_compaction(event),)
             case _:
                 return ()
+
+
+def without_bulk(update: acp.SessionUpdate) -> acp.SessionUpdate | None:
+    """An update without what can be large; None if nothing would be left of it."""
+    match update:
+        case acp.ToolCall():
+            return replace(update, content=(), raw_input=None, raw_output=None)
+        case acp.ToolCallUpdate():
+            return replace(update, content=None, raw_input=None, raw_output=None)
+        case _:
+            return None
 
 
 def _message(event: MessageChunk) -> acp.AgentMessageChunk | acp.UserMessageChunk:

@@ -67,7 +67,7 @@ async function drive(agent) {
     await agent.notify(methods.agent.session.cancel, { sessionId });
     release();
     const stop = await turn;
-    return [stop, Date.now() - began < 1000];
+    return [stop, Date.now() - began < 3000];
   };
   const report = {};
   const introduced = await agent.request(methods.agent.initialize, {
