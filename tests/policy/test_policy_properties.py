@@ -94,6 +94,7 @@ FRAGMENTS = [
         "\nevil",
         "\n\\evil",
         "\n`evil`",
+        "! { ",
     ),
     *("time ", "bash -c ", "command ", "env ", "xargs ", "exec ", "eval ", "declare ", "cd ", "\r"),
 ]
