@@ -27,12 +27,12 @@ def kill(folder: Path, kills: int, seed: int, timeout: float) -> list[int]:
 def test_a_killed_process_leaves_a_session_that_goes_on(tmp_path: Path):
     kills, acknowledged, calls = kill(tmp_path, 26, seed=1, timeout=18)
     assert kills == 26
-    assert acknowledged > 100
-    assert calls > 20
+    assert acknowledged > 50
+    assert calls > 10
 
 
 @pytest.mark.stress
 def test_two_hundred_killed_processes(tmp_path: Path):
     kills, acknowledged, _ = kill(tmp_path, 200, seed=2, timeout=800)
     assert kills == 200
-    assert acknowledged > 1000
+    assert acknowledged > 500

@@ -1,1 +1,43 @@
-"""Our own agent: the turn loop, its context and its tools."""
+"""Our own agent: the turn loop, its context and its tools.
+
+The names that a program needs which embeds the agent are here, and are imported when first used;
+``docs/embedding.md`` shows how.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .gate import Answer
+    from .native import NativeAgent, Wishes
+    from .session import Session
+    from .tools.all import all_tools
+    from .tools.tool import Arguments, Outcome, Prepared, Tool, ToolError, said
+
+__all__ = [
+    "Answer",
+    "Arguments",
+    "NativeAgent",
+    "Outcome",
+    "Prepared",
+    "Session",
+    "Tool",
+    "ToolError",
+    "Wishes",
+    "all_tools",
+    "said",
+]
+
+_HOMES = {
+    "Answer": "gate",
+    "NativeAgent": "native",
+    "Session": "session",
+    "Wishes": "native",
+    "all_tools": "tools.all",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_HOMES.get(name, 'tools.tool')}", __name__), name)

@@ -2,22 +2,26 @@
 
 from typing import TYPE_CHECKING, Protocol
 
-from quarterdeck.policy.modes import NO_SANDBOX, Sandbox
+from quarterdeck.policy.modes import Sandbox
 from quarterdeck.system.local import LocalSystem
-from quarterdeck.system.port import System
+from quarterdeck.system.paths import Roots
+from quarterdeck.system.port import System, Terminals
+from quarterdeck.wire.events import Notice
 
 if TYPE_CHECKING:
+    from quarterdeck.system.sandbox import SandboxedTerminals as Held
+
     from .assembly import Ground
     from .gate import Gate
 
-__all__ = ["Cage", "OpenCage", "local_cage"]
+__all__ = ["Cage", "LocalCage", "local_cage", "tell_sandbox"]
 
 
 class Cage(System, Protocol):
     """A system that knows what holds its commands."""
 
     async def sandbox(self) -> Sandbox:
-        """What can hold the commands here; looked up once."""
+        """Make ready what holds the commands in full-auto mode, and say what it is."""
         ...
 
     def follow(self, gate: "Gate") -> None:
@@ -29,28 +33,70 @@ class Cage(System, Protocol):
         ...
 
 
-class OpenCage:
-    """This machine, with no sandbox."""
+class LocalCage:
+    """This machine; in full-auto mode its commands run in the sandbox, if there is one."""
 
-    def __init__(self, roots: tuple[str, ...]) -> None:
+    def __init__(
+        self, roots: tuple[str, ...], *, writable: tuple[str, ...] = (), network: bool = False
+    ) -> None:
         self._local = LocalSystem(roots)
+        self._writable = writable
+        self._network = network
+        self._held: Held | None = None
+        self._gate: Gate | None = None
         self.roots = self._local.roots
         self.files = self._local.files
         self.processes = self._local.processes
-        self.terminals = self._local.terminals
+
+    @property
+    def terminals(self) -> Terminals:
+        """Those that the mode of the moment wants."""
+        if self._held is not None and self._gate is not None and self._gate.mode == "full-auto":
+            return self._held
+        return self._local.terminals
 
     async def sandbox(self) -> Sandbox:
-        """None."""
-        return NO_SANDBOX
+        """What holds the commands in full-auto mode."""
+        from quarterdeck.system.sandbox import SandboxedTerminals, detect
+
+        found = await detect()
+        if found.is_there and self._held is None:
+            self._held = SandboxedTerminals(
+                Roots(self.roots), found, writable=self._writable, network=self._network
+            )
+        return Sandbox(in_force=found.is_there, network=self._network)
 
     def follow(self, gate: "Gate") -> None:
-        """Nothing to decide."""
+        """Let the gate's mode decide."""
+        self._gate = gate
 
     async def close(self) -> None:
         """End everything that runs."""
-        await self._local.close()
+        try:
+            if self._held is not None:
+                await self._held.close()
+        finally:
+            await self._local.close()
 
 
 def local_cage(roots: tuple[str, ...], ground: "Ground") -> Cage:
-    """This machine."""
-    return OpenCage(roots)
+    """This machine, with the sandbox that the settings describe."""
+    wanted = ground.settings.sandbox
+    return LocalCage(roots, writable=wanted.writable, network=wanted.network)
+
+
+async def tell_sandbox() -> Notice:
+    """What a person is told about the sandbox when a session enters full-auto mode."""
+    from quarterdeck.system.sandbox import detect
+
+    found = await detect()
+    if not found.is_there:
+        return Notice(
+            title="No sandbox: full-auto asks before it runs commands",
+            severity="warning",
+            description=found.reason,
+        )
+    return Notice(
+        title=f"Commands run in a sandbox ({found.kind})",
+        description="; ".join(found.gaps) or None,
+    )

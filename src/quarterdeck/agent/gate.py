@@ -147,7 +147,7 @@ class Gate:
         try:
             await emit(QuestionAsked(request=request, text=text, form=form, call=call))
             if not self.attended:
-                _resolve(waiting, QuestionReply(action="decline", by=_NOBODY))
+                _resolve(waiting, QuestionReply(action="cancel", by=_NOBODY))
             with self.pauses:
                 reply = await waiting
         except asyncio.CancelledError:

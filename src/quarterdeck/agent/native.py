@@ -10,7 +10,7 @@ from quarterdeck.config.places import Places
 from quarterdeck.journal import Journal, SessionSummary
 from quarterdeck.models.choosing import choose, make_model
 from quarterdeck.models.model import Effort, Model
-from quarterdeck.policy.modes import Mode, parse_mode
+from quarterdeck.policy.modes import NO_SANDBOX, Mode, parse_mode
 from quarterdeck.policy.rules import Rule
 from quarterdeck.wire.events import Event, Notice, SessionOpened, SessionResumed
 from quarterdeck.wire.ids import SessionId, TurnId, new_session_id
@@ -248,7 +248,7 @@ class NativeAgent:
             mode=mode,
             rules=(*rules_of(ground.config), *wishes.rules),
             grants=grants,
-            sandbox=await cage.sandbox(),
+            sandbox=await cage.sandbox() if mode == "full-auto" else NO_SANDBOX,
             trusted=ground.trusted,
             attended=wishes.attended,
             pauses=Pauses(wishes.pace.clock),
@@ -278,6 +278,7 @@ class NativeAgent:
                 options=tool_options(ground.settings),
             ),
             limits=limits_of(ground.settings),
+            find_sandbox=cage.sandbox,
             pace=wishes.pace,
         )
 

@@ -6,7 +6,7 @@ in ``conversation``. Here turns are queued, steered, cancelled and written to th
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ import msgspec
 
 from quarterdeck.journal import Journal, Unrecordable
 from quarterdeck.models.model import Effort, Model, ModelInfo
-from quarterdeck.policy.modes import Mode
+from quarterdeck.policy.modes import Mode, Sandbox
 from quarterdeck.wire.content import ContentBlock, TextContent
 from quarterdeck.wire.errors import Busy, Closed
 from quarterdeck.wire.events import (
@@ -32,6 +32,7 @@ from quarterdeck.wire.events import (
 from quarterdeck.wire.ids import SessionId, TurnId, new_message_id, new_turn_id
 from quarterdeck.wire.settings import ConfigOption
 
+from .cage import tell_sandbox
 from .conversation import Conversation
 from .gate import Gate
 from .limits import Limits, Spending
@@ -67,6 +68,8 @@ class Setup:
     toolbox: Toolbox
     workspace: Workspace
     limits: Limits
+    find_sandbox: Callable[[], Awaitable[Sandbox]]
+    """Makes ready what holds commands in full-auto mode, and says what it is."""
     pace: Pace
 
 
@@ -134,6 +137,8 @@ class Session:
             await self._emit(ModeChanged(mode=self.gate.mode), None)
         for notice in self._notices:
             await self._emit(notice, None)
+        if self.gate.mode == "full-auto":
+            await self._emit(await tell_sandbox(), None)
         await self._options_changed()
         await self.journal.durable(self.last_seq)
 
@@ -183,6 +188,9 @@ class Session:
 
     async def set_mode(self, mode: Mode) -> None:
         """Change the permission mode; holds for every later call, also of a running turn."""
+        if mode == "full-auto":
+            self.gate.sandbox = await self._setup.find_sandbox()
+            await self._emit(await tell_sandbox(), None)
         self.gate.mode = mode
         await self._emit(ModeChanged(mode=mode), None)
         await self._options_changed()
