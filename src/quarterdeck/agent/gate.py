@@ -7,10 +7,10 @@ Whoever waits owns the request: when it is cancelled, so is the request, here an
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, cast
 
-from quarterdeck.policy.call import Call
+from quarterdeck.policy.call import Call, path_use
 from quarterdeck.policy.decide import Allow, Ask, Deny, decide, decider_of
 from quarterdeck.policy.modes import NO_SANDBOX, Mode, Sandbox
 from quarterdeck.policy.options import Choice, choice_of, grants_of, options_for
@@ -129,6 +129,16 @@ class Gate:
                     reason=asked.reason,
                 )
                 return await self._ask_person(emit, question, call)
+
+    def may_read(self, path: str, like: Call) -> bool:
+        """Whether no rule forbids to read a file; for searches that walk a directory.
+
+        ``like`` is a call of the same workspace. Quick where nothing is denied.
+        """
+        if not any(each.effect == "deny" for each in (*self.rules, *self.grants.all)):
+            return True
+        use = path_use(path, "read", cwd=like.cwd, home=like.home)
+        return not isinstance(self._decide(replace(like, paths=(use,))), Deny)
 
     def answer(self, request: RequestId, answer: Answer) -> bool:
         """Answer a permission request; False if it is not, or no longer, open."""

@@ -233,6 +233,8 @@ class NativeAgent:
         gate = await self._gate(ground, past, wishes, cage)
         cage.follow(gate)
         setup = await self._setup(id_, ground, past, wishes, cage)
+        like = setup.workspace.call("read", "read")
+        setup.workspace.may_read = lambda path: gate.may_read(path, like)
         notices = tuple(
             Notice(title=str(notice), severity="warning") for notice in ground.config.notices
         )

@@ -15,6 +15,7 @@ from quarterdeck.policy.call import Call
 from quarterdeck.wire.conversation import ResultPart, TextPart
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import Event, QuestionAnswered
+from quarterdeck.wire.ids import ToolCallId
 from quarterdeck.wire.toolcalls import ToolCallContent, ToolCallLocation, ToolKind
 
 from .workspace import Workspace
@@ -50,6 +51,11 @@ def said(text: str, *, is_error: bool = False) -> Outcome:
 
 class Live(Protocol):
     """What a running call can do towards the session."""
+
+    @property
+    def call(self) -> ToolCallId:
+        """The call that is running."""
+        ...
 
     async def emit(self, event: Event) -> None:
         """Append an event of this turn: live output, a plan, progress of the call."""

@@ -1,7 +1,7 @@
 """The files below a directory, without those that the project ignores."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from quarterdeck.system.errors import NoSuchPath, PathFault
@@ -56,8 +56,16 @@ class _Level:
     below: list[_Directory]
 
 
-async def survey(files: Files, top: str, *, limit: int = ENTRY_LIMIT) -> Tree:
+async def survey(
+    files: Files,
+    top: str,
+    *,
+    limit: int = ENTRY_LIMIT,
+    may_read: Callable[[str], bool] | None = None,
+) -> Tree:
     """List everything below the directory ``top`` (a real path) that is not ignored.
+
+    A file for which ``may_read`` is false is left out; it is called in another thread.
 
     Hidden files count, ``.git`` does not. Deterministic, also where it stops at the limit. A
     directory that cannot be read, be it ``top`` itself, is counted.
@@ -75,8 +83,14 @@ async def survey(files: Files, top: str, *, limit: int = ENTRY_LIMIT) -> Tree:
             entries += len(level.files) + len(level.below)
             found += level.files
             waiting += level.below
+    if may_read is not None:
+        found = await asyncio.to_thread(_readable, found, start, may_read)
     found.sort(key=lambda entry: entry.path)
     return Tree(files=tuple(found), unreadable=unreadable, is_cut=bool(waiting))
+
+
+def _readable(entries: list[Entry], top: str, may_read: Callable[[str], bool]) -> list[Entry]:
+    return [entry for entry in entries if may_read(f"{top}/{entry.path}")]
 
 
 async def _list(files: Files, directory: _Directory, top: str) -> _Level | None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,6 +64,8 @@ class Workspace:
     session: str = ""
     options: ToolOptions = field(default_factory=ToolOptions)
     seen: SeenFiles = field(default_factory=SeenFiles)
+    may_read: Callable[[str], bool] = lambda _: True
+    """Whether a file below a searched directory may be looked into; asked in any thread."""
     resources: dict[str, Any] = field(default_factory=dict[str, Any])
     """What a tool keeps between calls, under the tool's name; closed with the session if it has
     an async ``close``."""

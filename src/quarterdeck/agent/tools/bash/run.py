@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol, cast
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
@@ -14,7 +14,7 @@ from quarterdeck.system.port import Terminal
 from quarterdeck.wire.content import text
 from quarterdeck.wire.conversation import TextPart
 from quarterdeck.wire.events import TerminalExited, TerminalOutput, ToolCallUpdated
-from quarterdeck.wire.ids import TerminalId, ToolCallId
+from quarterdeck.wire.ids import TerminalId
 from quarterdeck.wire.toolcalls import ContentItem, TerminalItem, ToolKind
 
 from ..tool import Arguments, Live, Outcome, Prepared, Tool, ToolError
@@ -101,12 +101,6 @@ class _Order:
         return self.workspace.options.output_bytes
 
 
-class _Addressed(Protocol):
-    """A ``Live`` that knows which call it belongs to."""
-
-    call: ToolCallId
-
-
 async def _directory(workdir: str | None, workspace: Workspace) -> str:
     """Where the command runs; the system refuses what is outside of the roots."""
     if workdir is None:
@@ -135,8 +129,7 @@ def _shown(arguments: BashArguments, cwd: str) -> str:
 
 async def _show_terminal(live: Live, terminal: Terminal) -> None:
     item = TerminalItem(terminal_id=terminal.id)
-    call = cast("_Addressed", live).call
-    await live.emit(ToolCallUpdated(call=call, content=(item,)))
+    await live.emit(ToolCallUpdated(call=live.call, content=(item,)))
 
 
 async def _run_on(order: _Order, live: Live) -> Outcome:

@@ -74,7 +74,7 @@ async def _find(
     workspace: Workspace, target: Target, regex: re.Pattern[str], pattern: str
 ) -> Outcome:
     await expect_unmoved(workspace.system.files, target)
-    tree = await survey(workspace.system.files, target.real)
+    tree = await survey(workspace.system.files, target.real, may_read=workspace.may_read)
     return said(await asyncio.to_thread(_told, target, tree, regex, pattern))
 
 

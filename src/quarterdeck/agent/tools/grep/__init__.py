@@ -112,7 +112,7 @@ async def _candidates(workspace: Workspace, target: Target) -> tuple[Tree, str]:
     files = workspace.system.files
     if target.stat is not None and target.stat.kind == "directory":
         prefix = "" if target.shown == "." else target.shown.rstrip("/") + "/"
-        return await survey(files, target.real), prefix
+        return await survey(files, target.real, may_read=workspace.may_read), prefix
     if target.stat is None or target.stat.kind != "file":
         raise ToolError(f"{target.shown!r} is neither a file nor a directory.")
     return Tree(files=(Entry(path="", kind="file", size=target.stat.size),)), ""
