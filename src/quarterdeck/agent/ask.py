@@ -125,7 +125,7 @@ class _Shown:
 
     def __init__(self, turn: Turn) -> None:
         self._turn = turn
-        self._text = ""
+        self._texts: list[str] = []  # joined when needed: a long answer has many pieces
         self._message: MessageId = new_message_id()
         self._thought: MessageId = new_message_id()
         self.finished: Finished | None = None
@@ -133,14 +133,14 @@ class _Shown:
     @property
     def partial(self) -> Message | None:
         """The text so far, as a reply that a later request can carry."""
-        if not self._text:
+        if not (shown := "".join(self._texts)):
             return None
-        return Message(role="assistant", parts=(TextPart(text=self._text),))
+        return Message(role="assistant", parts=(TextPart(text=shown),))
 
     async def show(self, delta: Delta) -> None:
         match delta:
             case TextDelta():
-                self._text += delta.text
+                self._texts.append(delta.text)
                 await self._turn.emit(MessageChunk(content=text(delta.text), message=self._message))
             case ThinkingDelta():
                 await self._turn.emit(ThoughtChunk(content=text(delta.text), message=self._thought))
