@@ -1,9 +1,7 @@
 """What ``doctor`` looks at, and what it finds."""
 
-import ctypes
 import os
 import platform
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -160,59 +158,19 @@ def find_state() -> Finding:
 
 
 def find_sandbox() -> Finding:
-    """What commands of our own agent can be locked into."""
-    purpose = "locks commands of the agent in"
-    bubblewrap = Program(name="bubblewrap", command="bwrap", kind="useful", purpose=purpose, get="")
-    if (path := bubblewrap.find()) and _can_start(path):
-        version = ask_version(path, bubblewrap.version, PATIENCE)
-        return Finding(
-            name="bubblewrap",
-            kind="useful",
-            state="found",
-            purpose=purpose,
-            version=version,
-            place=path,
-        )
-    if abi := _landlock():
-        return Finding(
-            name="Landlock",
-            kind="useful",
-            state="found",
-            purpose=purpose,
-            version=f"ABI {abi}",
-            place="the kernel",
-        )
+    """What commands of our own agent are locked into in full-auto mode."""
+    from quarterdeck.system.sandbox import probe_bubblewrap, probe_landlock
+
+    found = probe_bubblewrap()
+    if not found.is_there:
+        found = probe_landlock(found.reason)
     return Finding(
-        name="sandbox",
+        name=found.kind if found.is_there else "sandbox",
         kind="useful",
-        state="broken" if path else "missing",
-        purpose=purpose,
-        place=path,
-        advice="bwrap cannot start here: allow user namespaces"
-        if path
-        else "apt or dnf install bubblewrap; there is none for macOS yet",
+        state="found" if found.is_there else "missing",
+        purpose="holds the agent's commands in full-auto mode",
+        place=found.program or ("the kernel" if found.is_there else None),
+        advice=None
+        if found.kind == "bubblewrap"
+        else f"{found.reason}; apt or dnf install bubblewrap",
     )
-
-
-def _can_start(bwrap: str) -> bool:
-    try:
-        done = subprocess.run(
-            [bwrap, "--ro-bind", "/", "/", "--unshare-all", "true"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env={"PATH": os.environ.get("PATH", os.defpath)},
-            timeout=PATIENCE,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return done.returncode == 0
-
-
-def _landlock() -> int:
-    """The version of Landlock that the kernel offers; 0 for none."""
-    if not sys.platform.startswith("linux"):
-        return 0
-    create_ruleset, ask_abi = 444, 1
-    answer = ctypes.CDLL(None, use_errno=True).syscall(create_ruleset, None, 0, ask_abi)
-    return max(0, answer)

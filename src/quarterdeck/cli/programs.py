@@ -56,7 +56,7 @@ RIPGREP = Program(
     name="ripgrep",
     command="rg",
     kind="useful",
-    purpose="fast search in files; without it a slower one is used",
+    purpose="fast search in files; many agents use it",
     get="apt, dnf or brew install ripgrep",
 )
 NODE = Program(
