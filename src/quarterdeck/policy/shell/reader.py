@@ -69,6 +69,8 @@ class Reader(Collector):
             parent = node.parent
             if not (kind in (";;", ";&", ";;&") and parent and parent.type == "case_item"):
                 self.doubts.append(f"the command has {kind!r} where it cannot be judged")
+                # "((a) || b)" is a calculation to one shell and two commands to another.
+                self.tokens.extend(split_roughly(self._text(parent or node)))
 
     def _leaf(self, kind: str, text: str) -> None:
         if not holds(kind, text):
@@ -171,6 +173,7 @@ class Reader(Collector):
         if re.fullmatch(r"\$\(\([\s\d+*/%()-]*\)\)", self._text(node)):
             return
         self.doubts.append("it calculates with variables, and calculating can run commands")
+        self.tokens.extend(split_roughly(self._text(node)))
         self._named_children(node, depth)
 
     def _named_children(self, node: "Node", depth: int) -> None:
