@@ -19,7 +19,7 @@ SCRIPT = Path(sys.executable).with_name("quarterdeck")
 def project(tmp_path: Path) -> Path:
     project = tmp_path / "project"
     project.mkdir()
-    (project / "hello.txt").write_text("hello\n")
+    (project / "notes.md").write_text("hello\n")
     return project
 
 
@@ -89,14 +89,14 @@ def test_an_edit_that_is_allowed_happens(home: Path, project: Path):
 def test_nobody_to_ask_is_a_refusal_and_an_exit_code(home: Path, project: Path):
     done = run(home, project, "--format", "json", "scene:write")
     assert done.returncode == 4, done.stderr
-    assert [path.name for path in project.iterdir()] == ["hello.txt"]
+    assert [path.name for path in project.iterdir()] == ["notes.md"]
     assert json.loads(done.stdout)["refused"] == 1
 
 
 def test_a_denied_call_is_told_to_the_model_and_is_no_failure(home: Path, project: Path):
     done = run(home, project, "--mode", "accept-edits", "--deny", "edit", "scene:write")
     assert done.returncode == 0, done.stderr
-    assert [path.name for path in project.iterdir()] == ["hello.txt"]
+    assert [path.name for path in project.iterdir()] == ["notes.md"]
 
 
 @pytest.mark.parametrize(("scene", "code"), [("e401", 1), ("e400", 1), ("refuse", 3), ("cut", 2)])
