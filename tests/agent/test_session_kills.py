@@ -12,6 +12,11 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "tests/agent/kill_sessions.py"
 
 
+@pytest.fixture
+def disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("killed")
+
+
 def kill(folder: Path, kills: int, seed: int, timeout: float) -> list[int]:
     done = subprocess.run(
         [sys.executable, PROGRAM, folder, str(kills), str(seed)],
@@ -24,15 +29,15 @@ def kill(folder: Path, kills: int, seed: int, timeout: float) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", done.stdout)]
 
 
-def test_a_killed_process_leaves_a_session_that_goes_on(tmp_path: Path):
-    kills, acknowledged, calls = kill(tmp_path, 26, seed=1, timeout=18)
+def test_a_killed_process_leaves_a_session_that_goes_on(disk: Path):
+    kills, acknowledged, calls = kill(disk, 26, seed=1, timeout=18)
     assert kills == 26
     assert acknowledged > 50
     assert calls > 10
 
 
 @pytest.mark.stress
-def test_two_hundred_killed_processes(tmp_path: Path):
-    kills, acknowledged, _ = kill(tmp_path, 200, seed=2, timeout=800)
+def test_two_hundred_killed_processes(disk: Path):
+    kills, acknowledged, _ = kill(disk, 200, seed=2, timeout=800)
     assert kills == 200
     assert acknowledged > 500
