@@ -41,7 +41,9 @@ class Editor:
         self.outputs: dict[str, str] = {}
         self.released: list[str] = []
         self.leave: str | None = "allow_once"
-        """The kind of option to choose; None to leave the question open."""
+        """The kind of option to choose; None to leave the question open; ``late`` to allow it
+        when ``answer_late`` says so, whatever the server wants by then."""
+        self._late = asyncio.Event()
         self.form: dict[str, Any] | None = None
         self._changed = asyncio.Event()
         self._readers: list[asyncio.Task[None]] = []
@@ -98,6 +100,9 @@ class Editor:
     def call_states(self, session: str | None = None) -> list[str]:
         return [update.status for update in self.of(acp.ToolCallUpdate, session) if update.status]
 
+    def answer_late(self) -> None:
+        self._late.set()
+
     def forget(self) -> None:
         self.updates.clear()
 
@@ -120,6 +125,11 @@ class Editor:
         self._changed.set()
         if self.leave is None:
             await asyncio.get_running_loop().create_future()
+        if self.leave == "late":
+            while not self._late.is_set():
+                with suppress(asyncio.CancelledError):
+                    await self._late.wait()
+            return acp.RequestPermissionResponse(outcome=Selected(option_id="allow-once"))
         return acp.RequestPermissionResponse(outcome=self._outcome(request))
 
     def _outcome(self, request: acp.RequestPermissionRequest) -> PermissionOutcome:

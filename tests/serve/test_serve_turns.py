@@ -135,6 +135,36 @@ async def test_cancel_while_leave_is_asked(connected, project: Path):
         assert (project / "hello.txt").exists()
 
 
+async def test_an_answer_that_comes_too_late_is_ignored(connected, project: Path):
+    async with connected() as editor:
+        editor.leave = "late"
+        session = await editor.new(project)
+        turn = asyncio.create_task(editor.prompt(session, "scene:write"))
+        await editor.until(lambda: bool(editor.asked))
+        assert await cancelled(editor, session, turn)
+        editor.answer_late()
+        assert (await editor.prompt(session, "scene:text")).stop_reason == "end_turn"
+        assert not (project / "hello.txt").exists()
+
+
+async def test_a_prompt_that_is_cancelled_as_a_request_ends_its_turn(connected, project: Path):
+    async with connected() as editor:
+        session = await editor.new(project)
+        turn = asyncio.create_task(editor.prompt(session, "scene:slow"))
+        await editor.until(lambda: bool(editor.said()))
+        turn.cancel()
+        await asyncio.gather(turn, return_exceptions=True)
+        while True:
+            try:
+                answer = await editor.prompt(session, "scene:text")
+                break
+            except RpcError as error:  # the turn has not ended yet
+                assert error.data == {"kind": "turn_in_progress"}
+        assert answer.stop_reason == "end_turn"
+        codes = [m["error"]["code"] for way, m in editor.judge.frames if "error" in m]
+        assert -32800 in codes
+
+
 async def test_cancel_without_a_turn_does_nothing(connected, project: Path):
     async with connected() as editor:
         session = await editor.new(project)

@@ -238,7 +238,8 @@ def _window(data: bytes, first: int, limit: int | None, max_bytes: int) -> tuple
     for row in rows[first - 1 : stop]:
         if len(row) > room:
             if not kept:
-                return row[:max_bytes].decode("utf-8", "ignore").encode(), 1, True
+                cut = row[:max_bytes].decode("utf-8", "ignore").encode()
+                return cut, int(bool(cut)), True
             break
         kept.append(row)
         room -= len(row)

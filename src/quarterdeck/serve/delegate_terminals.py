@@ -33,7 +33,8 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 1.0
 """Seconds between two looks at the output: few at the beginning, more for long commands."""
 _PATIENCE = 0.4
 """Seconds to wait for a client that is told to end a command."""
-_OVERLAP = 4096
+_PROBE, _TRIES, _FEWEST = 64, 1000, 4
+"""Characters that are looked for, how often, and how few still count as the same output."""
 _GAP = "\n[… some output is missing here …]\n"
 
 
@@ -266,9 +267,22 @@ def _fresh(seen: str, output: str) -> str:
     """What was printed after ``seen``; the client drops the beginning of a long output."""
     if output.startswith(seen):
         return output[len(seen) :]
-    end = seen[-_OVERLAP:]
-    at = output.find(end)
-    return output[at + len(end) :] if at >= 0 else _GAP + output
+    shared = _overlap(seen, output)
+    return output[shared:] if shared else _GAP + output
+
+
+def _overlap(seen: str, output: str) -> int:
+    """How many characters the end of ``seen`` and the beginning of ``output`` have in common."""
+    probe = output[:_PROBE]
+    at = seen.find(probe)
+    for _ in range(_TRIES):
+        if at < 0:
+            break
+        if output.startswith(seen[at:]):
+            return len(seen) - at
+        at = seen.find(probe, at + 1)
+    few = range(min(len(seen), _PROBE), _FEWEST - 1, -1)
+    return next((count for count in few if output.startswith(seen[-count:])), 0)
 
 
 def _exit_of(answer: acp.WaitForTerminalExitResponse) -> Exit:
