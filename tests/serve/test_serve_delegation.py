@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from quarterdeck.system.sandbox import detect
 from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.toolcalls import TerminalItem
 
@@ -102,6 +103,19 @@ async def test_cancel_ends_the_command_in_the_clients_terminal(connected, projec
         assert editor.call_states()[-1] == "failed"
 
 
+async def test_what_the_sandbox_shall_hold_does_not_run_at_the_clients(connected, project: Path):
+    if not (await detect()).is_there:
+        pytest.skip("there is no sandbox on this machine")
+    async with connected(terminal=True) as editor:
+        session = await editor.new(project)
+        mode = acp.SetSessionModeRequest(session_id=session, mode_id="full-auto")
+        await editor.connection.call(acp.SESSION_SET_MODE, mode)
+        await editor.prompt(session, "scene:shell")
+        assert editor.asked == []
+        assert editor.terminals == {}
+        assert "scripted-output" in str(editor.of(acp.ToolCallUpdate)[-1].content)
+
+
 async def test_output_is_sent_to_clients_that_show_it_themselves(connected, project: Path):
     async with connected(_meta={"terminal_output": True}) as editor:
         await editor.prompt(await editor.new(project), "scene:shell")
@@ -133,6 +147,7 @@ async def test_a_client_without_forms_is_not_asked(connected, project: Path, tmp
         answer = await editor.prompt(session, "ask me")
         assert answer.stop_reason == "end_turn"
         assert editor.questions == []
+        assert "nobody is there to answer" in editor.said()
 
 
 async def asking_session(editor, project: Path, tmp_path: Path) -> str:

@@ -109,8 +109,8 @@ class DelegatedCage:
 
     @property
     def _is_sandboxed(self) -> bool:
-        has_sandbox = self._sandbox != NO_SANDBOX
-        return has_sandbox and self._gate is not None and self._gate.mode == "full-auto"
+        is_wanted = self._gate is not None and self._gate.mode == "full-auto"
+        return is_wanted and self._sandbox.in_force
 
 
 if TYPE_CHECKING:

@@ -68,7 +68,7 @@ async def _ask(questions: tuple[Question, ...], live: Live) -> Outcome:
 
 def _unanswered(answered: QuestionAnswered) -> str:
     """Why there is no answer, and what to do without one."""
-    if answered.action == "decline":
+    if answered.action == "decline" and answered.by.kind == "person":
         return "The person declined to answer. Do not ask the same again; go on as you can."
     if answered.by.kind == "person":
         return "The person closed the question without an answer. Go on as you can."
