@@ -59,3 +59,15 @@ async def test_entering_full_auto_later_brings_the_sandbox_into_force(tmp_path: 
         assert (await ship.events(ModeChanged))[-1].mode == "full-auto"
         assert not outside.exists()
         assert (ship.cwd / "inside.txt").exists()
+
+
+async def test_a_command_is_judged_by_where_its_paths_lead(tmp_path: Path):
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private" / "diary.txt").write_text("dear diary\n")
+    reads = says(call("bash", command="cat link/diary.txt"))
+    async with deck(tmp_path, reads, "ok", attended=False) as ship:
+        (ship.cwd / "link").symlink_to(tmp_path / "private")
+        await ship.prompt()
+        (asked,) = await ship.events(PermissionAsked)
+        assert asked.name == "bash"
+        assert ship.session.gate.refused_unattended == 1

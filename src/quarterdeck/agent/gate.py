@@ -43,6 +43,8 @@ __all__ = ["Answer", "Emit", "Gate", "QuestionReply", "Refused"]
 
 Emit: TypeAlias = Callable[[Event], Awaitable[None]]
 
+_LONG = 1000
+"""Characters of a command beyond which it is judged in a thread."""
 _NOBODY = Decider(kind="mode", name="nobody is there to ask")
 
 
@@ -105,7 +107,7 @@ class Gate:
         """Decide about a call, asking if need be; None means that it may run."""
         call = prepared.call
         await self.grants.refresh()
-        match self._decide(call):
+        match await self._decide_soon(call):
             case Allow() as allowed:
                 chosen = Selected(option_id="allow")
                 await emit(_decided(id_, chosen, decider_of(allowed), "allow_once"))
@@ -220,6 +222,12 @@ class Gate:
         except (OSError, QuarterdeckError) as error:
             title = "The answer holds for this call only: it could not be kept."
             await emit(Notice(title=title, severity="warning", description=str(error)))
+
+    async def _decide_soon(self, call: Call) -> Allow | Deny | Ask:
+        # A long command line can take the parser most of a second.
+        if len(call.command or "") > _LONG:
+            return await asyncio.to_thread(self._decide, call)
+        return self._decide(call)
 
     def _decide(self, call: Call) -> Allow | Deny | Ask:
         return decide(

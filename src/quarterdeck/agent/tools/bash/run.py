@@ -20,6 +20,7 @@ from quarterdeck.wire.toolcalls import ContentItem, TerminalItem, ToolKind
 from ..tool import Arguments, Live, Outcome, Prepared, Tool, ToolError
 from ..workspace import Workspace
 from .background import Commands, commands_of
+from .links import with_links
 from .report import ended, printed, title_of
 from .shell import Started, start
 
@@ -77,9 +78,10 @@ class BashTool:
             workspace=workspace,
             commands=commands,
         )
+        call = workspace.call(self.name, self.kind, command=line, cwd=cwd)
         return Prepared(
             title=title_of(line),
-            call=workspace.call(self.name, self.kind, command=line, cwd=cwd),
+            call=await with_links(call, workspace.system.files),
             run=partial(_run_on if arguments.background else _run, order),
             content=(ContentItem(content=text(_shown(arguments, cwd))),),
             shows={"command": line, "cwd": cwd},
