@@ -17,7 +17,7 @@ __all__ = ["acp"]
 @click.option("--setup", is_flag=True, help="Say which model would be used, or what is missing.")
 @click.option("--verbose", is_flag=True, help="Write more to standard error.")
 def acp(setup: bool, verbose: bool) -> None:
-    """Serve the agent to an editor over the Agent Client Protocol.
+    """Serve our own agent to an editor, over the Agent Client Protocol.
 
     An editor starts this and talks with it over standard input and output; it ends when its
     input ends. What is worth knowing besides goes to standard error.
