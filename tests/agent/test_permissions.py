@@ -101,6 +101,7 @@ async def test_two_requests_at_once_are_both_shown_and_answerable(tmp_path: Path
         await running
         answers = await ship.events(PermissionAnswered)
     assert (len(one.ran), len(two.ran)) == (0, 1)
+    assert [first.name, second.name] == ["one", "two"]
     assert [answer.request for answer in answers] == [second.request, first.request]
     assert {answer.by for answer in answers} == {PERSON}
 

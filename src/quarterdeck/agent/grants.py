@@ -25,6 +25,7 @@ class GrantBook:
         self._lasting: tuple[Grant, ...] = ()
         self._session: tuple[Grant, ...] = ()
         self._state: _State = None
+        self._looking = asyncio.Lock()
 
     @property
     def all(self) -> tuple[Grant, ...]:
@@ -37,9 +38,16 @@ class GrantBook:
             self._lasting, self._state = await asyncio.to_thread(_load, self._path)
 
     async def refresh(self) -> None:
-        """Read the file if it has changed, so that what was taken back elsewhere ends here."""
-        if self._path is not None and await asyncio.to_thread(_state, self._path) != self._state:
-            await self.load()
+        """Read the file if it has changed, so that what was taken back elsewhere ends here.
+
+        Callers go on in the order in which they came: calls of one step are asked about in the
+        model's order.
+        """
+        if self._path is None:
+            return
+        async with self._looking:
+            if await asyncio.to_thread(_state, self._path) != self._state:
+                await self.load()
 
     async def add(self, grants: Iterable[Grant]) -> None:
         """Remember grants, each as long as its scope says; durable when this returns."""
