@@ -10,7 +10,9 @@ __all__ = ["COMMANDS", "root"]
 
 COMMANDS = {
     "acp": Later("quarterdeck.cli.acp:acp", "Serve our own agent to an editor."),
-    "run": Later("quarterdeck.cli.headless.command:run", "Run our own agent on a prompt."),
+    "run": Later(
+        "quarterdeck.cli.headless.command:run", "Run our own agent on PROMPT, without a screen."
+    ),
     "doctor": Later("quarterdeck.cli.doctor:doctor", "Tell what is installed and what is missing."),
     "config": Later("quarterdeck.cli.config:config", "Show and check the settings."),
     "journal": Later(
