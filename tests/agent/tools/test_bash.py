@@ -24,6 +24,7 @@ from quarterdeck.system.sandbox import SandboxedSystem, detect
 from quarterdeck.wire.events import TerminalExited, TerminalOutput, ToolCallUpdated
 from quarterdeck.wire.toolcalls import TerminalItem
 from tests.support.calls import FakeLive, prepared, run, told
+from tests.support.patience import SOON
 
 BASH, COMMANDS = BashTool(), CommandsTool()
 
@@ -77,7 +78,7 @@ async def test_bash_and_not_another_shell(workspace: Workspace):
 
 async def test_live_events_show_the_terminal_its_output_and_its_end(workspace: Workspace):
     live = FakeLive()
-    await run(BASH, workspace, live, command="echo a; sleep 0.2; echo b; exit 4")
+    await run(BASH, workspace, live, command="echo a; sleep 1.5; echo b; exit 4")
     first, *outputs, last = live.events
     assert isinstance(first, ToolCallUpdated)
     assert isinstance(first.content, tuple)
@@ -104,10 +105,10 @@ async def test_a_timeout_holds_and_keeps_what_was_printed(
     workspace: Workspace, mark: Tree, line: str
 ):
     begun = time.monotonic()
-    outcome = await run(BASH, workspace, command=line, timeout=0.4)
-    assert time.monotonic() - begun < 1.4
+    outcome = await run(BASH, workspace, command=line, timeout=2)
+    assert time.monotonic() - begun < SOON
     assert "part\n" in told(outcome)
-    assert "0.4 s were over" in told(outcome)
+    assert "2 s were over" in told(outcome)
     assert outcome.is_error
     assert await running(mark) == 0
 
@@ -117,7 +118,7 @@ async def test_what_a_command_leaves_running_is_ended_and_does_not_delay(
 ):
     begun = time.monotonic()
     outcome = await run(BASH, workspace, command="sleep 60 & (setsid sleep 60 &) ; echo done")
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < SOON
     assert told(outcome).startswith("done\n[exit code 0")
     assert await running(mark) == 0
 
@@ -157,8 +158,8 @@ async def test_it_runs_the_same_in_a_sandbox(tmp_path: Path, mark: Tree):
         workspace = Workspace(system=system)
         outcome = await run(BASH, workspace, command="echo in > file; cat file; exit 3")
         assert told(outcome).startswith("in\n[exit code 3")
-        outcome = await run(BASH, workspace, command="echo part; setsid sleep 60", timeout=0.5)
-        assert told(outcome).startswith("part\n[ended after its 0.5 s")
+        outcome = await run(BASH, workspace, command="echo part; setsid sleep 60", timeout=2)
+        assert told(outcome).startswith("part\n[ended after its 2 s")
         cut = told(await run(BASH, workspace, command="seq 20000"))
         file = re.search(r"whole output is in (\S+) ", cut)
         assert file is not None
@@ -170,7 +171,7 @@ async def test_a_flood_makes_few_events_and_bounded(workspace: Workspace):
     live = FakeLive()
     begun = time.monotonic()
     outcome = await run(BASH, workspace, live, command="yes", timeout=0.4)
-    assert time.monotonic() - begun < 1.4
+    assert time.monotonic() - begun < SOON
     assert len(live.of(TerminalOutput)) < 40
     assert sum(len(event.data) for event in live.of(TerminalOutput)) < 2_000_000
     assert len(told(outcome)) < workspace.options.output_bytes + 500
@@ -186,7 +187,7 @@ async def test_invalid_bytes_lose_no_later_line(workspace: Workspace):
 async def test_there_is_no_input(workspace: Workspace):
     begun = time.monotonic()
     assert told(await run(BASH, workspace, command="cat; read x; echo $?")).startswith("1\n")
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < SOON
 
 
 async def test_no_key_reaches_a_command(workspace: Workspace, monkeypatch: pytest.MonkeyPatch):
@@ -197,7 +198,7 @@ async def test_no_key_reaches_a_command(workspace: Workspace, monkeypatch: pytes
     assert {"PAGER=cat", "GIT_TERMINAL_PROMPT=0", "TERM=dumb"} <= set(text.split("\n"))
 
 
-async def test_cancelling_ends_everything_within_a_second(workspace: Workspace, mark: Tree):
+async def test_cancelling_ends_everything_soon(workspace: Workspace, mark: Tree):
     live = FakeLive()
     line = "trap '' TERM; echo begun; setsid sh -c 'trap \"\" TERM; sleep 60' & sleep 60"
     task = asyncio.ensure_future(run(BASH, workspace, live, command=line))
@@ -207,7 +208,7 @@ async def test_cancelling_ends_everything_within_a_second(workspace: Workspace, 
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert time.monotonic() - begun < 1
+    assert time.monotonic() - begun < SOON
     assert await running(mark) == 0
     assert isinstance(live.events[-1], TerminalExited)
 
@@ -246,7 +247,7 @@ async def test_a_named_time_is_bounded(workspace: Workspace):
     workspace.options = ToolOptions(bash_max_timeout=0.3)
     begun = time.monotonic()
     text = told(await run(BASH, workspace, command="sleep 60", timeout=120_000))
-    assert time.monotonic() - begun < 1.3
+    assert time.monotonic() - begun < SOON
     assert "0.3 s were over" in text
 
 
@@ -278,7 +279,7 @@ async def test_a_wait_ends_in_time(workspace: Workspace):
     await run(BASH, workspace, command="sleep 60", background=True)
     begun = time.monotonic()
     text = told(await run(COMMANDS, workspace, action="wait", id="cmd-1", seconds=0.2))
-    assert 0.2 <= time.monotonic() - begun < 1
+    assert 0.2 <= time.monotonic() - begun < SOON
     assert "still running" in text
 
 
@@ -288,7 +289,7 @@ async def test_a_background_command_is_killed_with_all_it_started(workspace: Wor
         await asyncio.sleep(0.01)
     begun = time.monotonic()
     text = told(await run(COMMANDS, workspace, action="kill", id="cmd-1"))
-    assert time.monotonic() - begun < 1.5
+    assert time.monotonic() - begun < SOON
     assert "[signal SIG" in text
     assert await running(mark) == 0
 
