@@ -9,10 +9,10 @@ import pytest
 from quarterdeck.system.sandbox import detect
 from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.toolcalls import TerminalItem
+from tests.support.patience import SOON
 
 FILES = {"fs": {"readTextFile": True, "writeTextFile": True}}
 
-SOON = 3
 """Seconds; a cancelled turn ends within one, on a machine that is not busy."""
 
 

@@ -16,8 +16,8 @@ from quarterdeck.wire.content import (
 from quarterdeck.wire.errors import RpcError
 from quarterdeck.wire.rpc import Limits
 from quarterdeck.wire.toolcalls import Diff
+from tests.support.patience import SOON
 
-SOON = 3
 """Seconds; a cancelled turn ends within one, on a machine that is not busy."""
 
 

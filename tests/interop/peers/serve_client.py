@@ -82,7 +82,7 @@ async def cancelled(client, conn, session, text, holds):
     await conn.cancel(session_id=session)
     client.release.set()
     stop = await turn
-    return [stop, time.monotonic() - began < 3]
+    return [stop, time.monotonic() - began < 15]
 
 
 async def tools(client, conn, session):
