@@ -29,10 +29,13 @@ CHUNKS: list[Event] = [
 ]
 
 
-def run() -> list[str]:
-    """Measure and return the rows to show."""
+def run(quick: bool = False) -> None:
+    """Measure and show the rows; ``quick`` changes nothing, the figures need the whole."""
     with tempfile.TemporaryDirectory() as folder:
-        return asyncio.run(_measure(Path(folder)))
+        rows = asyncio.run(_measure(Path(folder)))
+    print("\n(c) the log")
+    for row in rows:
+        print(f"  {row}")
 
 
 async def _measure(folder: Path) -> list[str]:
@@ -122,4 +125,4 @@ async def _timed(work: Callable[[], Awaitable[object]]) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
-    print("\n".join(run()))
+    run()

@@ -13,8 +13,6 @@ from tests.support.patience import SOON
 
 FILES = {"fs": {"readTextFile": True, "writeTextFile": True}}
 
-"""Seconds; a cancelled turn ends within one, on a machine that is not busy."""
-
 
 async def test_what_is_unsaved_in_the_editor_counts(connected, project: Path):
     readme = str(project / "README.md")

@@ -18,8 +18,6 @@ from quarterdeck.wire.rpc import Limits
 from quarterdeck.wire.toolcalls import Diff
 from tests.support.patience import SOON
 
-"""Seconds; a cancelled turn ends within one, on a machine that is not busy."""
-
 
 async def test_a_text_turn_streams_before_its_answer(connected, project: Path):
     async with connected() as editor:
