@@ -116,7 +116,8 @@ class Router:
         """Take a notification; what a ``Peer`` calls."""
         route = self._notifications.get(method)
         if route is not None:
-            return route.handle(route.read(params))
+            read, handle = route
+            return handle(read(params))
         if self._on_extension_notification is not None and method.startswith("_"):
             return self._on_extension_notification(method, params)
         raise MethodNotFound(method)
