@@ -110,12 +110,17 @@ async def test_it_ends_when_its_input_ends(environment: dict[str, str], project:
             "params": {"cwd": str(project), "mcpServers": []},
         },
     ]
-    sent = b"".join(json.dumps(frame).encode() + b"\n" for frame in frames)
-    output, code = await run(COMMAND, environment, sent)
-    answers = [json.loads(line) for line in output.splitlines()]
-    assert code == 0
-    assert [answer["id"] for answer in answers if "id" in answer] == [1, 2]
+    child = await asyncio.create_subprocess_exec(
+        *COMMAND, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=environment
+    )
+    assert child.stdin is not None
+    assert child.stdout is not None
+    child.stdin.write(b"".join(json.dumps(frame).encode() + b"\n" for frame in frames))
+    answers = [json.loads(await child.stdout.readline()) for _ in frames]
+    assert [answer["id"] for answer in answers] == [1, 2]
     assert "sessionId" in answers[1]["result"]
+    await child.communicate(b"")
+    assert child.returncode == 0
 
 
 async def test_setup_says_which_model_is_used(environment: dict[str, str]):
@@ -136,6 +141,6 @@ async def run(command: list[str], environment: dict[str, str], sent: bytes) -> t
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )
-    output, _ = await asyncio.wait_for(process.communicate(sent), 15)
+    output, _ = await asyncio.wait_for(process.communicate(sent), 50)
     assert process.returncode is not None
     return output, process.returncode

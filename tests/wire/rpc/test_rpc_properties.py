@@ -76,7 +76,7 @@ async def talk(data: bytes, sizes: list[int]) -> tuple[list[tuple[str, bytes]], 
     return handler.seen, peer.counters, sorted(answers.splitlines())
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=80)
 @given(garbage, cuts)
 def test_any_bytes_leave_the_peer_alive_and_chunking_changes_nothing(
     data: bytes, sizes: list[int]
