@@ -75,7 +75,7 @@ def test_the_example_in_the_readme_runs():
         env={"PATH": os.environ["PATH"]},
         capture_output=True,
         text=True,
-        timeout=15,
+        timeout=50,
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "All hands on deck." in done.stdout

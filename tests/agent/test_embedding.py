@@ -17,7 +17,7 @@ def run(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
         env={"PATH": os.environ["PATH"], **home},
         capture_output=True,
         text=True,
-        timeout=15,
+        timeout=50,
     )
 
 

@@ -83,7 +83,7 @@ async def test_an_answer_that_comes_before_the_wait_is_honoured(tmp_path: Path):
             await emit(event, turn)
 
         ship.session._emit = answer_at_once
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(45):
             await ship.prompt()
     assert len(tool.ran) == 1
 
@@ -156,7 +156,7 @@ async def test_with_nobody_there_what_would_be_asked_is_refused_and_counted(tmp_
     tool = editor()
     calls = says(call("fake", n=1), call("fake", n=2))
     async with deck(tmp_path, calls, "ok", tools=[tool], attended=False) as ship:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(45):
             ended = await ship.prompt()
         answers = await ship.events(PermissionAnswered)
     assert ended.stop == "end_turn"
@@ -180,7 +180,7 @@ async def test_a_switch_of_mode_within_a_turn_applies_at_once(tmp_path: Path):
         "done",
     )
     async with deck(tmp_path, *replies, tools=[tool, switcher]) as ship:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(45):
             await ship.prompt()
         assert await ship.events(PermissionAsked) == []
         ends = [end.status for end in await ship.events(ToolCallEnded)]
@@ -318,7 +318,7 @@ async def test_a_trusted_projects_files_count(tmp_path: Path):
     async with deck(tmp_path, "unused", tools=[tool]) as ship:
         await asyncio.to_thread(TrustStore(ship.places.trust_file).trust, work)
     async with deck(tmp_path, says(call("fake")), "ok", tools=[tool]) as ship:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(45):
             await ship.prompt()
     assert len(tool.ran) == 1
     assert "Tabs, not spaces." in ship.requests[0].system

@@ -51,7 +51,7 @@ async def test_real_tools_write_edit_and_run(tmp_path: Path):
         "Done.",
     )
     async with deck(tmp_path, *replies, mode="accept-edits") as ship:
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(45):
             ended = await ship.prompt()
         ends = [end.status for end in await ship.events(ToolCallEnded)]
         content = await asyncio.to_thread((ship.cwd / "deck.txt").read_text)
@@ -127,7 +127,7 @@ async def test_a_question_with_nobody_there_is_answered_as_cancelled(tmp_path: P
         return said(f"they {answer.action}")
 
     async with deck(tmp_path, says(call("fake")), "ok", tools=[FakeTool(ask)], attended=False) as s:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(45):
             await s.prompt()
         answer = await s.only(QuestionAnswered)
     assert answer.action == "cancel"

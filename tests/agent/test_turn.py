@@ -339,7 +339,7 @@ async def test_a_slow_follower_loses_nothing_and_a_dead_one_blocks_nobody(tmp_pa
         slow, dead = journal.follow(session=id_), journal.follow(session=id_)
         await anext(slow)
         await anext(dead)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(45):
             await ship.prompt()
         heard: list[str] = []
         async for record in slow:

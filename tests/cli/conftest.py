@@ -42,7 +42,7 @@ def run(environ: dict[str, str], work: Path) -> Run:
             text=True,
             encoding="utf-8",
             errors="surrogateescape",
-            timeout=15,
+            timeout=50,
         )
 
     return run_script
@@ -70,7 +70,7 @@ def run_code(environ: dict[str, str], work: Path) -> Run:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=15,
+            timeout=50,
         )
 
     return run_body

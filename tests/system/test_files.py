@@ -66,7 +66,7 @@ async def test_pipes_sockets_and_devices_are_refused_without_blocking(root: Path
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(root / "socket"))
         files = LocalFiles(Roots([root, "/dev"]))
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(45):
             for path, kind in (("pipe", "pipe"), ("socket", "socket"), ("/dev/zero", "device")):
                 for attempt in (files.read(path), files.read_lines(path), files.write(path, b"")):
                     with pytest.raises(SpecialFile, match=kind):

@@ -50,7 +50,7 @@ def ignored_by_git(repository: Path, paths: list[str]) -> set[str]:
         input="\0".join(paths).encode(),
         capture_output=True,
         env=ENVIRONMENT,
-        timeout=10,
+        timeout=50,
     )
     assert done.returncode in (0, 1), done.stderr
     return {path for path in done.stdout.decode().split("\0") if path}

@@ -65,7 +65,7 @@ async def talk(data: bytes, sizes: list[int]) -> tuple[list[tuple[str, bytes]], 
     handler = Echo()
     answers = b""
     probe = b'\n{"id":"probe","method":"echo","params":["probe"]}\n'
-    async with asyncio.timeout(10), Peer(near, handler, limits=Limits(grace_seconds=1)) as peer:
+    async with asyncio.timeout(45), Peer(near, handler, limits=Limits(grace_seconds=1)) as peer:
         for piece in pieces(data + probe, sizes):
             await far.send(piece)
             await asyncio.sleep(0)

@@ -86,7 +86,7 @@ async def child(code: str, client: Nothing) -> AsyncIterator[tuple[Peer, Any]]:
     finally:
         if process.returncode is None:
             try:
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(45):
                     await process.wait()
             except TimeoutError:
                 process.kill()
@@ -140,7 +140,7 @@ async def run_agent(**streams: Any) -> "subprocess.CompletedProcess[bytes]":
         subprocess.run,
         [sys.executable, "-c", AGENT],
         env=environment(),
-        timeout=15,
+        timeout=50,
         stderr=subprocess.PIPE,
         **streams,
     )
@@ -168,7 +168,7 @@ async def test_closed_standard_input_is_named() -> None:
         subprocess.run,
         ["sh", "-c", 'exec "$0" -c "$1" <&-', sys.executable, AGENT],
         env=environment(),
-        timeout=15,
+        timeout=50,
         capture_output=True,
     )
     assert b"standard input is not open" in done.stderr
