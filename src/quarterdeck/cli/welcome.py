@@ -17,7 +17,7 @@ def welcome() -> None:
         f"  Agents found   {', '.join(agents) or 'none yet'}",
         f"  Tools found    {', '.join(tools) or 'none'}",
         "",
-        "  quarterdeck run \"…\"       our own agent on a prompt; -m scripted/default needs no key",
+        '  quarterdeck run "…"       our own agent on a prompt; -m scripted/default needs no key',
         "  quarterdeck doctor        what is installed, what is missing, how to get it",
         "  quarterdeck config show   your settings and where each comes from",
         "  quarterdeck --help        every command",
