@@ -281,7 +281,7 @@ async def test_an_unknown_session_is_named_and_no_file_is_touched(tmp_path: Path
     async with deck(tmp_path, "one", tools=()) as ship:
         before = files_below(tmp_path)
         for attempt in (ship.agent.load(id_), ship.agent.fork(id_)):
-            with pytest.raises(NoSuchSession, match="sessions list"):
+            with pytest.raises(NoSuchSession, match="no session"):
                 await attempt
         assert ship.agent.get(id_) is None
         assert files_below(tmp_path) == before

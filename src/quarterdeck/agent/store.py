@@ -26,7 +26,7 @@ class NoSuchSession(QuarterdeckError):
     """There is no session of that id."""
 
     def __init__(self, id_: str) -> None:
-        super().__init__(f"no session {id_!r}; `quarterdeck sessions list` shows those there are")
+        super().__init__(f"no session {id_!r} is kept here; leave out --resume to begin one")
         self.id = id_
 
 
