@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from quarterdeck.system.descendants import (
 from quarterdeck.system.exits import ExitWatch, peek, reap
 from quarterdeck.system.port import Command, Ending, Exit
 from quarterdeck.system.process import LocalProcess, spawn
+from tests.support.patience import SOON
 
 QUICK = Ending(ask=0.1, terminate=0.3, kill=5)
 FOREVER = "import signal, time; {}; print('ready', flush=True); time.sleep(60)"
@@ -57,6 +59,14 @@ async def ends(process: LocalProcess, ending: Ending = QUICK, within: float = 4)
     assert time.monotonic() - begun < within
     assert await asyncio.to_thread(alive, process) == []
     return exit
+
+
+async def gone(group: int) -> None:
+    """Wait until a process group has no member, not even one that nobody has reaped."""
+    with suppress(ProcessLookupError):
+        while True:
+            os.killpg(group, 0)
+            await asyncio.sleep(0.01)
 
 
 async def test_a_child_that_leaves_when_asked_is_not_signalled():
@@ -140,13 +150,15 @@ async def test_a_tree_that_keeps_forking_is_ended():
     script = (
         "import os, time\n"
         "print('ready', flush=True)\n"
-        "while True:\n"
+        "until = time.monotonic() + 30\n"
+        "while time.monotonic() < until:\n"
         "    if os.fork(): os._exit(0)\n"  # a chain: each process lives for a moment only
         "    time.sleep(0.002)"
     )
     process = await spawn(python(script), ends_with_child=False)
     await ready(process)
     await ends(process)
+    await asyncio.wait_for(gone(process.pid), SOON)
 
 
 async def test_descendants_are_ended_after_the_child_left_by_itself():

@@ -37,10 +37,9 @@ async def end_tree(
         with suppress(TimeoutError):
             async with asyncio.timeout(ending.ask):
                 await wait_for_exit()
-    if ending.terminate > 0 and not await _signal_until_gone(
-        tree, signal.SIGTERM, ending.terminate
-    ):
-        return
+    if ending.terminate > 0:
+        await _signal_until_gone(tree, signal.SIGTERM, ending.terminate)
+    # Also when none was seen: one look misses a process that forks and leaves while we look.
     kill_group(tree.pid)
     left = await _signal_until_gone(tree, signal.SIGKILL, ending.kill)
     if left:
