@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 NODE   := build/node
+# Real agents: two that every test run talks to, and more for interop and bench.
+PEERS  := build/peers
+MORE   := build/more-peers
 # What a test or a child of ours may see of this machine: no keys, no model variables.
 CLEAN  := env -i PATH="$(CURDIR)/$(BIN):$$PATH" HOME="$$HOME" LANG=C.UTF-8 TERM="$${TERM:-dumb}" CI="$$CI" \
           NODE_EXTRA_CA_CERTS="$$NODE_EXTRA_CA_CERTS" SSL_CERT_FILE="$$SSL_CERT_FILE"
@@ -34,10 +37,16 @@ $(NODE)/.done: tools/package.json tools/package-lock.json
 	cd $(NODE) && npm ci --silent --no-audit --no-fund
 	@touch $@
 
+build/%/.done: tools/%/package.json tools/%/package-lock.json
+	@mkdir -p $(@D)
+	@cp $^ $(@D)/
+	cd $(@D) && npm ci --silent --no-audit --no-fund
+	@touch $@
+
 run: $(VENV)/.run ## set up and open the workbench
 	@$(BIN)/quarterdeck
 
-test: $(VENV)/.dev $(NODE)/.done ## set up and run every test
+test: $(VENV)/.dev $(NODE)/.done $(PEERS)/.done ## set up and run every test
 	$(CLEAN) $(BIN)/python -m pytest -m "not stress" $(ARGS)
 
 check: $(VENV)/.dev $(NODE)/.done ## format, lint, types, imports, dependencies
@@ -51,10 +60,10 @@ format: $(VENV)/.dev ## format and mend what the linter can mend
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(VENV)/.dev $(NODE)/.done ## ratios against peers, in one run
+bench: $(VENV)/.dev $(NODE)/.done $(PEERS)/.done $(MORE)/.done ## ratios against peers, in one run
 	$(CLEAN) $(BIN)/python -m bench $(ARGS)
 
-interop: $(VENV)/.dev $(NODE)/.done ## talk with agents and clients that we did not write
+interop: $(VENV)/.dev $(NODE)/.done $(PEERS)/.done $(MORE)/.done ## talk with agents and clients that we did not write
 	$(CLEAN) $(BIN)/python -m pytest -m interop $(ARGS)
 
 stress: $(VENV)/.dev $(NODE)/.done ## hundreds of kills, soaks, long fuzzing

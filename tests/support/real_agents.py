@@ -1,0 +1,197 @@
+"""Real agents from npm, pointed at a scripted model on loopback: where they are, what they need.
+
+``make test`` installs two of them, ``make interop`` and ``make bench`` all. Each gets a home of
+its own, a dummy key and nothing else of this machine.
+"""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+__all__ = ["AGENTS", "RealAgent", "environment", "find", "model_of"]
+
+ROOT = Path(__file__).parents[2]
+_FOLDERS = [ROOT / "build" / name / "node_modules" for name in ("peers", "more-peers")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RealAgent:
+    """One program of one vendor, as npm names it."""
+
+    name: str
+    program: str
+    model: str
+    """What to call the model that it asks for; the scripted one answers to any name."""
+    variables: dict[str, str] = field(default_factory=dict[str, str])
+    """Environment; ``{url}`` is the model's address."""
+    files: dict[str, str] = field(default_factory=dict[str, str])
+    """Below its home, with their text; ``{url}`` likewise."""
+
+
+_CLAUDE = {
+    "ANTHROPIC_BASE_URL": "{url}",
+    "ANTHROPIC_API_KEY": "dummy",
+    "DISABLE_TELEMETRY": "1",
+    "DISABLE_AUTOUPDATER": "1",
+    "DISABLE_ERROR_REPORTING": "1",
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    "CLAUDE_CODE_MAX_RETRIES": "1",
+}
+_CLAUDE_FILES = {
+    ".claude.json": json.dumps(
+        {
+            "hasCompletedOnboarding": True,
+            "customApiKeyResponses": {"approved": ["dummy"], "rejected": []},
+        }
+    )
+}
+_CODEX = {"LAB_KEY": "dummy", "OPENAI_API_KEY": "dummy", "TMPDIR": "{tmp}"}
+_CODEX_FILES = {
+    ".codex/config.toml": """
+model = "gpt-5.5"
+model_provider = "lab"
+check_for_update_on_startup = false
+[analytics]
+enabled = false
+[feedback]
+enabled = false
+[features]
+daemon_auto_start = false
+[model_providers.lab]
+name = "lab"
+base_url = "{url}/v1"
+wire_api = "responses"
+env_key = "LAB_KEY"
+request_max_retries = 1
+stream_max_retries = 1
+"""
+}
+_GEMINI = {"GEMINI_API_KEY": "dummy", "GOOGLE_GEMINI_BASE_URL": "{url}"}
+_GEMINI_FILES = {
+    ".gemini/settings.json": json.dumps(
+        {
+            "security": {
+                "auth": {"selectedType": "gemini-api-key"},
+                "folderTrust": {"enabled": False},
+            },
+            "general": {"enableAutoUpdate": False, "enableAutoUpdateNotification": False},
+            "privacy": {"usageStatisticsEnabled": False},
+            "telemetry": {"enabled": False},
+            "ide": {"enabled": False},
+        }
+    )
+}
+_OPENCODE = {
+    "OPENCODE_DISABLE_AUTOUPDATE": "1",
+    "OPENCODE_DISABLE_MODELS_FETCH": "1",
+    "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+    "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
+}
+_OPENCODE_FILES = {
+    ".config/opencode/opencode.json": json.dumps(
+        {
+            "autoupdate": False,
+            "share": "disabled",
+            "model": "lab/scripted-1",
+            "small_model": "lab/scripted-1",
+            "enabled_providers": ["lab"],
+            "permission": {"edit": "ask", "bash": "ask"},
+            "provider": {
+                "lab": {
+                    "npm": "@ai-sdk/openai-compatible",
+                    "name": "Lab",
+                    "options": {"baseURL": "{url}/v1", "apiKey": "dummy"},
+                    "models": {
+                        name: {"name": name, "limit": {"context": 200000, "output": 8192}}
+                        for name in ("scripted-1", "scripted-2")
+                    },
+                }
+            },
+        }
+    )
+}
+
+AGENTS = {
+    agent.name: agent
+    for agent in (
+        RealAgent(
+            name="codex",
+            program="codex",
+            model="gpt-5.5",
+            variables=_CODEX,
+            files=_CODEX_FILES,
+        ),
+        RealAgent(
+            name="codex-acp",
+            program="codex-acp",
+            model="gpt-5.5",
+            variables=_CODEX,
+            files=_CODEX_FILES,
+        ),
+        RealAgent(
+            name="opencode",
+            program="opencode",
+            model="lab/scripted-1",
+            variables=_OPENCODE,
+            files=_OPENCODE_FILES,
+        ),
+        RealAgent(
+            name="claude",
+            program="claude",
+            model="claude-sonnet-4-5",
+            variables=_CLAUDE,
+            files=_CLAUDE_FILES,
+        ),
+        RealAgent(
+            name="claude-agent-acp",
+            program="claude-agent-acp",
+            model="claude-sonnet-4-5",
+            variables=_CLAUDE,
+            files=_CLAUDE_FILES,
+        ),
+        RealAgent(
+            name="gemini",
+            program="gemini",
+            model="gemini-2.5-flash",
+            variables=_GEMINI,
+            files=_GEMINI_FILES,
+        ),
+    )
+}
+
+
+def find(name: str) -> Path | None:
+    """The program of an agent, if it is installed."""
+    for folder in _FOLDERS:
+        program = folder / ".bin" / AGENTS[name].program
+        if program.exists():
+            return program
+    return None
+
+
+def model_of(name: str) -> str:
+    """The model's name to ask this agent for."""
+    return AGENTS[name].model
+
+
+def environment(name: str, home: Path, url: str) -> dict[str, str]:
+    """The whole environment for one agent; writes what it wants to find into ``home``."""
+    agent = AGENTS[name]
+    temporary = home.with_name(f"{home.name}-tmp")
+    temporary.mkdir(parents=True, exist_ok=True)
+    for path, text in agent.files.items():
+        file = home / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text.replace("{url}", url))
+    newer_node = _FOLDERS[1] / "node" / "bin"
+    program = find(name)
+    beside = [str(program.parent)] if program is not None else []
+    return {
+        "HOME": str(home),
+        "PATH": ":".join([*beside, str(newer_node), "/usr/local/bin", "/usr/bin", "/bin"]),
+        "LANG": "C.UTF-8",
+        "TERM": "xterm-256color",
+    } | {
+        key: value.replace("{url}", url).replace("{tmp}", str(temporary))
+        for key, value in agent.variables.items()
+    }
