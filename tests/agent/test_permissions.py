@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.agent.gate import Answer
-from quarterdeck.agent.grants import GrantBook
 from quarterdeck.agent.native import Wishes
 from quarterdeck.agent.tools.tool import Live, Outcome, said
+from quarterdeck.policy.book import GrantBook
+from quarterdeck.policy.gate import Answer
 from quarterdeck.policy.grammar import parse_rule
 from quarterdeck.policy.rules import Source
 from quarterdeck.wire.events import (

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 from msgspec import structs
 
-from quarterdeck.agent.gate import Answer
 from quarterdeck.agent.native import NativeAgent, Wishes
 from quarterdeck.agent.pace import Pace
 from quarterdeck.agent.session import Session
@@ -19,6 +18,7 @@ from quarterdeck.config.places import Places
 from quarterdeck.models.model import Request
 from quarterdeck.models.script import CallPart, Reply, Script
 from quarterdeck.models.scripted import ScriptedModel
+from quarterdeck.policy.gate import Answer
 from quarterdeck.wire.content import text
 from quarterdeck.wire.conversation import Message, TextPart, ToolResultPart, ToolUsePart
 from quarterdeck.wire.events import Event, PermissionAsked, TurnEnded

@@ -8,7 +8,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .gate import Answer
+    from quarterdeck.policy.gate import Answer
+
     from .native import NativeAgent, Wishes
     from .session import Session
     from .tools.all import all_tools
@@ -29,15 +30,15 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Answer": "gate",
-    "NativeAgent": "native",
-    "Session": "session",
-    "Wishes": "native",
-    "all_tools": "tools.all",
+    "Answer": "quarterdeck.policy.gate",
+    "NativeAgent": ".native",
+    "Session": ".session",
+    "Wishes": ".native",
+    "all_tools": ".tools.all",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_HOMES.get(name, 'tools.tool')}", __name__), name)
+    return getattr(import_module(_HOMES.get(name, ".tools.tool"), __name__), name)

@@ -9,10 +9,10 @@ from quarterdeck.system.port import System, Terminals
 from quarterdeck.wire.events import Notice
 
 if TYPE_CHECKING:
+    from quarterdeck.policy.gate import Gate
     from quarterdeck.system.sandbox import SandboxedTerminals as Held
 
     from .assembly import Ground
-    from .gate import Gate
 
 __all__ = ["Cage", "LocalCage", "local_cage", "tell_sandbox"]
 

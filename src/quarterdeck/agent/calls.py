@@ -16,17 +16,19 @@ from msgspec import UNSET
 
 from quarterdeck.wire.conversation import TextPart, ToolResultPart, ToolUsePart
 from quarterdeck.wire.errors import QuarterdeckError
+from quarterdeck.policy.gate import Refused
 from quarterdeck.wire.events import (
     Event,
     QuestionAnswered,
+    QuestionAsked,
     ToolCallEnded,
     ToolCallStarted,
     ToolCallUpdated,
 )
-from quarterdeck.wire.ids import ToolCallId
+from quarterdeck.wire.ids import ToolCallId, new_request_id
 from quarterdeck.wire.toolcalls import ToolCallEnd, ToolKind
 
-from .gate import Refused
+from .gate import permit
 from .tools.tool import Outcome, Prepared, Tool, said
 from .turn import Turn
 
@@ -159,13 +161,19 @@ async def _run(turn: Turn, ready: _Ready, room: asyncio.Semaphore) -> bool:
 async def _permit(turn: Turn, ready: _Ready) -> Refused | None:
     """Ask the gate; what cannot be decided is refused."""
     try:
-        return await turn.gate.permit(
-            turn.emit, ToolCallId(ready.use.id), ready.tool, ready.prepared, ready.arguments
+        verdict = await permit(
+            turn.gate,
+            turn.emit,
+            ToolCallId(ready.use.id),
+            ready.tool,
+            ready.prepared,
+            ready.arguments,
         )
     except Exception as error:
         _log.exception("no decision about a call of %s", ready.tool.name)
         reason = f"it could not be decided whether this may run: {error!r}"
         return Refused(reason, f"This was not run: {reason}.")
+    return verdict if isinstance(verdict, Refused) else None
 
 
 async def _execute(turn: Turn, ready: _Ready) -> Outcome:
@@ -226,4 +234,5 @@ class _Live:
         await self._turn.emit(event)
 
     async def ask(self, text: str, form: dict[str, Any]) -> QuestionAnswered:
-        return await self._turn.gate.ask(self._turn.emit, text, form, self.call)
+        question = QuestionAsked(request=new_request_id(), text=text, form=form, call=self.call)
+        return await self._turn.gate.ask(self._turn.emit, question)

@@ -1,258 +1,32 @@
-"""The permission gate: policy decides first, then a person; one place knows what is pending.
+"""How a tool call of our own agent is put to the gate."""
 
-A request is registered before its event is emitted, so that an answer can never come too early.
-Whoever waits owns the request: when it is cancelled, so is the request, here and nowhere else.
-"""
+from typing import Any, cast
 
-import asyncio
-import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias, cast
+from quarterdeck.policy.gate import Emit, Gate, Permitted, Refused
+from quarterdeck.wire.events import PermissionAsked
+from quarterdeck.wire.ids import ToolCallId, new_request_id
 
-from quarterdeck.policy.call import Call, path_use
-from quarterdeck.policy.decide import Allow, Ask, Deny, decide, decider_of
-from quarterdeck.policy.modes import NO_SANDBOX, Mode, Sandbox
-from quarterdeck.policy.options import Choice, choice_of, grants_of, options_for
-from quarterdeck.policy.rules import Rule
-from quarterdeck.policy.suggest import refusal, suggest
-from quarterdeck.wire.errors import QuarterdeckError
-from quarterdeck.wire.events import (
-    Event,
-    Notice,
-    PermissionAnswered,
-    PermissionAsked,
-    QuestionAnswered,
-    QuestionAsked,
-)
-from quarterdeck.wire.ids import RequestId, ToolCallId, new_request_id
-from quarterdeck.wire.permissions import (
-    Cancelled,
-    Decider,
-    PermissionOption,
-    PermissionOutcome,
-    QuestionAction,
-    Selected,
-)
-
-from .grants import GrantBook
-from .pace import Pauses
 from .tools.tool import Prepared, Tool
 
-__all__ = ["Answer", "Emit", "Gate", "QuestionReply", "Refused"]
-
-Emit: TypeAlias = Callable[[Event], Awaitable[None]]
-
-_LONG = 1000
-"""Characters of a command beyond which it is judged in a thread."""
-_NOBODY = Decider(kind="mode", name="nobody is there to ask")
+__all__ = ["permit"]
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """A call that may not run."""
-
-    reason: str
-    """For the log and the person."""
-    told: str
-    """For the model."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """A person's answer to a permission request."""
-
-    outcome: PermissionOutcome
-    by: Decider
-    feedback: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuestionReply:
-    """A person's answer to a question."""
-
-    action: QuestionAction
-    by: Decider
-    content: dict[str, Any] | None = None
-
-
-@dataclass(slots=True, kw_only=True)
-class Gate:
-    """Decides about the calls of one session and holds its open requests.
-
-    Changing ``mode`` applies at once to every later call.
-    """
-
-    mode: Mode
-    rules: tuple[Rule, ...] = ()
-    grants: GrantBook = field(default_factory=GrantBook)
-    sandbox: Sandbox = NO_SANDBOX
-    trusted: bool = True
-    attended: bool = True
-    """Whether anybody can answer; if not, what would be asked is refused."""
-    refused_unattended: int = 0
-    """How many calls were refused because nobody was there."""
-    pauses: Pauses = field(default_factory=Pauses)
-    """How long people were waited for."""
-    _permissions: dict[RequestId, asyncio.Future[Answer]] = field(
-        default_factory=dict["RequestId", "asyncio.Future[Answer]"]
+async def permit(
+    gate: Gate, emit: Emit, id_: ToolCallId, tool: Tool, prepared: Prepared, raw_input: Any
+) -> Permitted | Refused:
+    """Decide about a call, asking if need be."""
+    question = PermissionAsked(
+        request=new_request_id(),
+        call=id_,
+        title=prepared.title,
+        options=(),
+        kind=tool.kind,
+        name=tool.name,
+        content=prepared.content,
+        locations=prepared.locations,
+        raw_input=_shown(raw_input, prepared.shows),
     )
-    _questions: dict[RequestId, asyncio.Future[QuestionReply]] = field(
-        default_factory=dict["RequestId", "asyncio.Future[QuestionReply]"]
-    )
-
-    async def permit(
-        self, emit: Emit, id_: ToolCallId, tool: Tool, prepared: Prepared, raw_input: Any
-    ) -> Refused | None:
-        """Decide about a call, asking if need be; None means that it may run."""
-        call = prepared.call
-        await self.grants.refresh()
-        match await self._decide_soon(call):
-            case Allow() as allowed:
-                chosen = Selected(option_id="allow")
-                await emit(_decided(id_, chosen, decider_of(allowed), "allow_once"))
-                return None
-            case Deny() as denied:
-                chosen = Selected(option_id="deny")
-                await emit(_decided(id_, chosen, decider_of(denied), "reject_once"))
-                return Refused(denied.reason, f"This was not allowed: {denied.reason}.")
-            case Ask() as asked:
-                options = self._options(call)
-                question = PermissionAsked(
-                    request=new_request_id(),
-                    call=id_,
-                    title=prepared.title,
-                    options=options,
-                    kind=tool.kind,
-                    name=tool.name,
-                    content=prepared.content,
-                    locations=prepared.locations,
-                    raw_input=_shown(raw_input, prepared.shows),
-                    reason=asked.reason,
-                )
-                return await self._ask_person(emit, question, call)
-
-    def may_read(self, path: str, like: Call) -> bool:
-        """Whether no rule forbids to read a file; for searches that walk a directory.
-
-        ``like`` is a call of the same workspace. Quick where nothing is denied.
-        """
-        if not any(each.effect == "deny" for each in (*self.rules, *self.grants.all)):
-            return True
-        use = path_use(path, "read", cwd=like.cwd, home=like.home)
-        return not isinstance(self._decide(replace(like, paths=(use,))), Deny)
-
-    def answer(self, request: RequestId, answer: Answer) -> bool:
-        """Answer a permission request; False if it is not, or no longer, open."""
-        return _resolve(self._permissions.get(request), answer)
-
-    def reply(self, request: RequestId, reply: QuestionReply) -> bool:
-        """Answer a question; False if it is not, or no longer, open."""
-        return _resolve(self._questions.get(request), reply)
-
-    async def ask(
-        self, emit: Emit, text: str, form: dict[str, Any], call: ToolCallId
-    ) -> QuestionAnswered:
-        """Ask the person something; returns when it is answered, declined or cancelled."""
-        request = new_request_id()
-        waiting = self._questions[request] = asyncio.get_running_loop().create_future()
-        try:
-            await emit(QuestionAsked(request=request, text=text, form=form, call=call))
-            if not self.attended:
-                _resolve(waiting, QuestionReply(action="cancel", by=_NOBODY))
-            with self.pauses:
-                reply = await waiting
-        except asyncio.CancelledError:
-            by = Decider(kind="cancel")
-            await emit(QuestionAnswered(request=request, action="cancel", by=by))
-            raise
-        finally:
-            del self._questions[request]
-        answered = QuestionAnswered(
-            request=request, action=reply.action, by=reply.by, content=reply.content
-        )
-        await emit(answered)
-        return answered
-
-    async def _ask_person(
-        self, emit: Emit, question: PermissionAsked, call: Call
-    ) -> Refused | None:
-        request = question.request
-        waiting = self._permissions[request] = asyncio.get_running_loop().create_future()
-        try:
-            await emit(question)
-            if not self.attended:
-                self.refused_unattended += 1
-                _resolve(waiting, Answer(outcome=Cancelled(), by=_NOBODY))
-            with self.pauses:
-                answer = await waiting
-        except asyncio.CancelledError:
-            await emit(_answered(question, Answer(outcome=Cancelled(), by=Decider(kind="cancel"))))
-            raise
-        finally:
-            del self._permissions[request]
-        await emit(_answered(question, answer))
-        if isinstance(answer.outcome, Cancelled):
-            why = answer.by.name or "the request was cancelled"
-            return Refused(why, f"This needs a person's leave, and {why}.")
-        choice = choice_of(question.options, answer.outcome.option_id)
-        await self._remember(emit, choice, call, question, answer)
-        if choice.effect == "allow":
-            return None
-        told = "The person refused this call."
-        if answer.feedback:
-            told += f" They said: {answer.feedback}"
-        return Refused(answer.feedback or "refused by the person", told)
-
-    async def _remember(
-        self, emit: Emit, choice: Choice, call: Call, question: PermissionAsked, answer: Answer
-    ) -> None:
-        """Keep a standing answer; one that cannot be kept holds for this call, and is told."""
-        grants = grants_of(
-            choice,
-            call,
-            new_id=new_request_id,
-            by=answer.by.name or answer.by.kind,
-            now=_now(),
-            request=question.request,
-            reason=answer.feedback,
-        )
-        try:
-            await self.grants.add(grants)
-        except (OSError, QuarterdeckError) as error:
-            title = "The answer holds for this call only: it could not be kept."
-            await emit(Notice(title=title, severity="warning", description=str(error)))
-
-    async def _decide_soon(self, call: Call) -> Allow | Deny | Ask:
-        # A long command line can take the parser most of a second.
-        if len(call.command or "") > _LONG:
-            return await asyncio.to_thread(self._decide, call)
-        return self._decide(call)
-
-    def _decide(self, call: Call) -> Allow | Deny | Ask:
-        return decide(
-            call,
-            self.mode,
-            self.rules,
-            self.grants.all,
-            sandbox=self.sandbox,
-            trusted=self.trusted,
-            now=_now(),
-        )
-
-    def _options(self, call: Call) -> tuple[PermissionOption, ...]:
-        grants = self.grants.all
-        offers = suggest(
-            call,
-            self.mode,
-            self.rules,
-            grants,
-            sandbox=self.sandbox,
-            trusted=self.trusted,
-            now=_now(),
-        )
-        never = refusal(call, self.mode, self.rules, grants)
-        return options_for(offers, refusal=never, project=call.project is not None)
+    return await gate.permit(emit, question, prepared.call)
 
 
 def _shown(arguments: Any, facts: dict[str, Any]) -> Any:
@@ -260,37 +34,3 @@ def _shown(arguments: Any, facts: dict[str, Any]) -> Any:
     if not isinstance(arguments, dict):
         return arguments
     return {**facts, **cast("dict[str, Any]", arguments)}
-
-
-def _resolve(waiting: "asyncio.Future[Any] | None", value: object) -> bool:
-    if waiting is None or waiting.done():
-        return False
-    waiting.set_result(value)
-    return True
-
-
-def _decided(
-    call: ToolCallId, outcome: PermissionOutcome, by: Decider, kind: str
-) -> PermissionAnswered:
-    return PermissionAnswered(
-        request=new_request_id(), call=call, outcome=outcome, by=by, kind=kind
-    )
-
-
-def _answered(question: PermissionAsked, answer: Answer) -> PermissionAnswered:
-    kind = None
-    if isinstance(answer.outcome, Selected):
-        chosen = answer.outcome.option_id
-        kind = next((o.kind for o in question.options if o.option_id == chosen), None)
-    return PermissionAnswered(
-        request=question.request,
-        call=question.call,
-        outcome=answer.outcome,
-        by=answer.by,
-        kind=kind,
-        feedback=answer.feedback,
-    )
-
-
-def _now() -> int:
-    return time.time_ns() // 1000

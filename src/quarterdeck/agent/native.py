@@ -10,7 +10,10 @@ from quarterdeck.config.places import Places
 from quarterdeck.journal import Journal, SessionSummary
 from quarterdeck.models.choosing import choose, make_model
 from quarterdeck.models.model import Effort, Model
+from quarterdeck.policy.book import GrantBook
+from quarterdeck.policy.gate import Gate
 from quarterdeck.policy.modes import NO_SANDBOX, Mode, parse_mode
+from quarterdeck.policy.pauses import Pauses
 from quarterdeck.policy.rules import Rule
 from quarterdeck.wire.events import Event, Notice, SessionOpened, SessionResumed
 from quarterdeck.wire.ids import SessionId, TurnId, new_session_id
@@ -25,9 +28,7 @@ from .assembly import (
     tool_options,
 )
 from .cage import Cage, local_cage
-from .gate import Gate
-from .grants import GrantBook
-from .pace import Pace, Pauses
+from .pace import Pace
 from .past import Past, recall, shared_events
 from .recovery import FORKED
 from .session import Session, Setup

@@ -14,6 +14,7 @@ import msgspec
 
 from quarterdeck.journal import Journal, Unrecordable
 from quarterdeck.models.model import Effort, Model, ModelInfo
+from quarterdeck.policy.gate import Gate
 from quarterdeck.policy.modes import Mode, Sandbox
 from quarterdeck.wire.content import ContentBlock, TextContent
 from quarterdeck.wire.errors import Busy, Closed
@@ -34,7 +35,6 @@ from quarterdeck.wire.settings import ConfigOption
 
 from .cage import tell_sandbox
 from .conversation import Conversation
-from .gate import Gate
 from .limits import Limits, Spending
 from .loop import run_turn
 from .options import options_of

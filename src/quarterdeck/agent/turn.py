@@ -4,10 +4,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from quarterdeck.models.model import Effort, Model
+from quarterdeck.policy.gate import Gate
 from quarterdeck.wire.events import Event, Prompted
 
 from .conversation import Conversation
-from .gate import Gate
 from .limits import Limits, Spending
 from .pace import Pace
 from .tools.toolbox import Toolbox

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from quarterdeck.agent.gate import Answer, QuestionReply
 from quarterdeck.agent.session import Session
+from quarterdeck.policy.gate import Answer, QuestionReply
 from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.acp.connection import AcpConnection
 from quarterdeck.wire.errors import QuarterdeckError

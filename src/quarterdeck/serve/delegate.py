@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from quarterdeck.agent.assembly import Ground
 from quarterdeck.agent.cage import Cage, local_cage
-from quarterdeck.agent.gate import Gate
+from quarterdeck.policy.gate import Gate
 from quarterdeck.policy.modes import NO_SANDBOX, Sandbox
 from quarterdeck.system.errors import SystemFault
 from quarterdeck.system.port import Command, Files, PathLike, Terminal, Terminals

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TypeAlias
 
-from quarterdeck.policy.grants import Grant, grants_from_json, grants_to_json
+from .grants import Grant, grants_from_json, grants_to_json
 
 __all__ = ["GrantBook"]
 

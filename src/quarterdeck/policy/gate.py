@@ -1,0 +1,300 @@
+"""The gate of a session: policy decides first, then a person; one place knows what is pending.
+
+A request is registered before its event is emitted, so that an answer can never come too early.
+Whoever waits owns the request: when it is cancelled, so is the request, here and nowhere else.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import msgspec
+
+from quarterdeck.wire.errors import QuarterdeckError
+from quarterdeck.wire.events import (
+    Event,
+    Notice,
+    PermissionAnswered,
+    PermissionAsked,
+    QuestionAnswered,
+    QuestionAsked,
+)
+from quarterdeck.wire.ids import RequestId, new_request_id
+from quarterdeck.wire.permissions import (
+    Cancelled,
+    Decider,
+    PermissionOption,
+    PermissionOutcome,
+    QuestionAction,
+    Selected,
+)
+
+from .book import GrantBook
+from .call import Call, path_use
+from .decide import Allow, Ask, Deny, decide, decider_of
+from .modes import NO_SANDBOX, Mode, Sandbox
+from .options import Choice, choice_of, grants_of, options_for
+from .pauses import Pauses
+from .rules import Rule
+from .suggest import refusal, suggest
+
+__all__ = ["Answer", "Emit", "Gate", "Permitted", "QuestionReply", "Refused"]
+
+Emit: TypeAlias = Callable[[Event], Awaitable[None]]
+
+_LONG = 1000
+"""Characters of a command beyond which it is judged in a thread."""
+_NOBODY = Decider(kind="mode", name="nobody is there to ask")
+
+
+@dataclass(frozen=True, slots=True)
+class Permitted:
+    """A call that may run."""
+
+    option: str | None = None
+    """The option that a person chose; None when policy decided."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A call that may not run."""
+
+    reason: str
+    """For the log and the person."""
+    told: str
+    """For the model."""
+    option: str | None = None
+    """The option that a person chose; None when policy decided or nobody chose."""
+    cancelled: bool = False
+    """Nobody chose: the request was cancelled, or nobody was there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A person's answer to a permission request."""
+
+    outcome: PermissionOutcome
+    by: Decider
+    feedback: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionReply:
+    """A person's answer to a question."""
+
+    action: QuestionAction
+    by: Decider
+    content: dict[str, Any] | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Gate:
+    """Decides about the calls of one session and holds its open requests.
+
+    Changing ``mode`` applies at once to every later call.
+    """
+
+    mode: Mode
+    rules: tuple[Rule, ...] = ()
+    grants: GrantBook = field(default_factory=GrantBook)
+    sandbox: Sandbox = NO_SANDBOX
+    trusted: bool = True
+    attended: bool = True
+    """Whether anybody can answer; if not, what would be asked is refused."""
+    refused_unattended: int = 0
+    """How many calls were refused because nobody was there."""
+    pauses: Pauses = field(default_factory=Pauses)
+    """How long people were waited for."""
+    _permissions: dict[RequestId, asyncio.Future[Answer]] = field(
+        default_factory=dict["RequestId", "asyncio.Future[Answer]"]
+    )
+    _questions: dict[RequestId, asyncio.Future[QuestionReply]] = field(
+        default_factory=dict["RequestId", "asyncio.Future[QuestionReply]"]
+    )
+
+    async def permit(
+        self, emit: Emit, question: PermissionAsked, call: Call
+    ) -> Permitted | Refused:
+        """Decide about a call, asking if need be.
+
+        ``question`` says how it would be asked. Where it has no options it gets ours; where an
+        agent brought its own, our standing answers are added to them.
+        """
+        await self.grants.refresh()
+        match await self._decide_soon(call):
+            case Allow() as allowed:
+                await emit(_decided(question, decider_of(allowed), allow=True))
+                return Permitted()
+            case Deny() as denied:
+                await emit(_decided(question, decider_of(denied), allow=False))
+                return Refused(denied.reason, f"This was not allowed: {denied.reason}.")
+            case Ask() as asked:
+                options = self._options(call, question.options)
+                ready = msgspec.structs.replace(question, options=options, reason=asked.reason)
+                return await self._ask_person(emit, ready, call)
+
+    def may_read(self, path: str, like: Call) -> bool:
+        """Whether no rule forbids to read a file; for searches that walk a directory.
+
+        ``like`` is a call of the same workspace. Quick where nothing is denied.
+        """
+        if not any(each.effect == "deny" for each in (*self.rules, *self.grants.all)):
+            return True
+        use = path_use(path, "read", cwd=like.cwd, home=like.home)
+        return not isinstance(self._decide(replace(like, paths=(use,))), Deny)
+
+    def answer(self, request: RequestId, answer: Answer) -> bool:
+        """Answer a permission request; False if it is not, or no longer, open."""
+        return _resolve(self._permissions.get(request), answer)
+
+    def reply(self, request: RequestId, reply: QuestionReply) -> bool:
+        """Answer a question; False if it is not, or no longer, open."""
+        return _resolve(self._questions.get(request), reply)
+
+    async def ask(self, emit: Emit, question: QuestionAsked) -> QuestionAnswered:
+        """Ask the person something; returns when it is answered, declined or cancelled."""
+        request = question.request
+        waiting = self._questions[request] = asyncio.get_running_loop().create_future()
+        try:
+            await emit(question)
+            if not self.attended:
+                _resolve(waiting, QuestionReply(action="cancel", by=_NOBODY))
+            with self.pauses:
+                reply = await waiting
+        except asyncio.CancelledError:
+            by = Decider(kind="cancel")
+            await emit(QuestionAnswered(request=request, action="cancel", by=by))
+            raise
+        finally:
+            del self._questions[request]
+        answered = QuestionAnswered(
+            request=request, action=reply.action, by=reply.by, content=reply.content
+        )
+        await emit(answered)
+        return answered
+
+    async def _ask_person(
+        self, emit: Emit, question: PermissionAsked, call: Call
+    ) -> Permitted | Refused:
+        request = question.request
+        waiting = self._permissions[request] = asyncio.get_running_loop().create_future()
+        try:
+            await emit(question)
+            if not self.attended:
+                self.refused_unattended += 1
+                _resolve(waiting, Answer(outcome=Cancelled(), by=_NOBODY))
+            with self.pauses:
+                answer = await waiting
+        except asyncio.CancelledError:
+            await emit(_answered(question, Answer(outcome=Cancelled(), by=Decider(kind="cancel"))))
+            raise
+        finally:
+            del self._permissions[request]
+        await emit(_answered(question, answer))
+        if isinstance(answer.outcome, Cancelled):
+            why = answer.by.name or "the request was cancelled"
+            return Refused(why, f"This needs a person's leave, and {why}.", cancelled=True)
+        option = answer.outcome.option_id
+        choice = choice_of(question.options, option)
+        await self._remember(emit, choice, call, question, answer)
+        if choice.effect == "allow":
+            return Permitted(option)
+        told = "The person refused this call."
+        if answer.feedback:
+            told += f" They said: {answer.feedback}"
+        return Refused(answer.feedback or "refused by the person", told, option)
+
+    async def _remember(
+        self, emit: Emit, choice: Choice, call: Call, question: PermissionAsked, answer: Answer
+    ) -> None:
+        """Keep a standing answer; one that cannot be kept holds for this call, and is told."""
+        grants = grants_of(
+            choice,
+            call,
+            new_id=new_request_id,
+            by=answer.by.name or answer.by.kind,
+            now=_now(),
+            request=question.request,
+            reason=answer.feedback,
+        )
+        try:
+            await self.grants.add(grants)
+        except (OSError, QuarterdeckError) as error:
+            title = "The answer holds for this call only: it could not be kept."
+            await emit(Notice(title=title, severity="warning", description=str(error)))
+
+    async def _decide_soon(self, call: Call) -> Allow | Deny | Ask:
+        # A long command line can take the parser most of a second.
+        if len(call.command or "") > _LONG:
+            return await asyncio.to_thread(self._decide, call)
+        return self._decide(call)
+
+    def _decide(self, call: Call) -> Allow | Deny | Ask:
+        return decide(
+            call,
+            self.mode,
+            self.rules,
+            self.grants.all,
+            sandbox=self.sandbox,
+            trusted=self.trusted,
+            now=_now(),
+        )
+
+    def _options(
+        self, call: Call, theirs: tuple[PermissionOption, ...]
+    ) -> tuple[PermissionOption, ...]:
+        grants = self.grants.all
+        offers = suggest(
+            call,
+            self.mode,
+            self.rules,
+            grants,
+            sandbox=self.sandbox,
+            trusted=self.trusted,
+            now=_now(),
+        )
+        never = refusal(call, self.mode, self.rules, grants)
+        ours = options_for(offers, refusal=never, project=call.project is not None)
+        if not theirs:
+            return ours
+        taken = {option.option_id for option in theirs}
+        standing = (o for o in ours if o.kind.endswith("_always") and o.option_id not in taken)
+        return (*theirs, *standing)
+
+
+def _resolve(waiting: "asyncio.Future[Any] | None", value: object) -> bool:
+    if waiting is None or waiting.done():
+        return False
+    waiting.set_result(value)
+    return True
+
+
+def _decided(question: PermissionAsked, by: Decider, *, allow: bool) -> PermissionAnswered:
+    return PermissionAnswered(
+        request=question.request,
+        call=question.call,
+        outcome=Selected(option_id="allow" if allow else "deny"),
+        by=by,
+        kind="allow_once" if allow else "reject_once",
+    )
+
+
+def _answered(question: PermissionAsked, answer: Answer) -> PermissionAnswered:
+    kind = None
+    if isinstance(answer.outcome, Selected):
+        chosen = answer.outcome.option_id
+        kind = next((o.kind for o in question.options if o.option_id == chosen), None)
+    return PermissionAnswered(
+        request=question.request,
+        call=question.call,
+        outcome=answer.outcome,
+        by=answer.by,
+        kind=kind,
+        feedback=answer.feedback,
+    )
+
+
+def _now() -> int:
+    return time.time_ns() // 1000
