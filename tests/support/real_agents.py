@@ -75,6 +75,7 @@ _GEMINI_FILES = {
                 "folderTrust": {"enabled": False},
             },
             "general": {"enableAutoUpdate": False, "enableAutoUpdateNotification": False},
+            "model": {"disableLoopDetection": True},
             "privacy": {"usageStatisticsEnabled": False},
             "telemetry": {"enabled": False},
             "ide": {"enabled": False},
