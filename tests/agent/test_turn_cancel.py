@@ -76,7 +76,7 @@ WHERE: dict[str, tuple[tuple[Reply, ...], FakeTool, Callable[[Deck], Awaitable[o
     ),
     "in a permission's wait": (
         (says(call("fake", n=1), call("fake", n=2)),),
-        FakeTool(hang, kind="edit", writes="a"),
+        FakeTool(hang, kind="edit", writes="a{n}"),
         lambda ship: ship.asked(2),
     ),
     "in a question's wait": (

@@ -20,7 +20,10 @@ Run = Callable[[NumberArguments, Live], Awaitable[Outcome]]
 
 
 class FakeTool:
-    """A tool that runs a function; of kind ``think`` it needs no leave, of ``edit`` it does."""
+    """A tool that runs a function; of kind ``think`` it needs no leave, of ``edit`` it does.
+
+    ``writes`` is the file that it says it changes, with ``{n}`` for the number it is given.
+    """
 
     arguments = NumberArguments
     description = "Does what a test wants."
@@ -48,7 +51,8 @@ class FakeTool:
     async def prepare(self, arguments: NumberArguments, workspace: Workspace) -> Prepared:
         if self._prepare is not None:
             await self._prepare(arguments)
-        writes = [] if self._writes is None else [f"{workspace.cwd}/{self._writes}"]
+        name = (self._writes or "").format(n=arguments.n)
+        writes = [f"{workspace.cwd}/{name}"] if name else []
         paths = tuple(workspace.path(path, "write", path) for path in writes)
 
         async def run(live: Live) -> Outcome:

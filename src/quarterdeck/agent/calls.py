@@ -1,22 +1,23 @@
 """A tool call's way: prepare → permit → execute → finish.
 
-Calls of one step are prepared in the model's order, then run side by side; each ends with
-exactly one ``ToolCallEnded`` that carries what the model is told, whatever went wrong. Their
-results go back in the model's order because the conversation sorts them, not because of when
-they end.
+Calls of one step are prepared in the model's order, then run side by side; one that touches what
+an earlier one of them changes, or that cannot be prepared as things are, waits for the earlier
+ones and is prepared when its turn comes. Each ends with exactly one ``ToolCallEnded`` that carries
+what the model is told, whatever went wrong. Their results go back in the model's order because
+the conversation sorts them, not because of when they end.
 """
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
+from quarterdeck.policy.gate import Refused
 from quarterdeck.wire.conversation import TextPart, ToolResultPart, ToolUsePart
 from quarterdeck.wire.errors import QuarterdeckError
-from quarterdeck.policy.gate import Refused
 from quarterdeck.wire.events import (
     Event,
     QuestionAnswered,
@@ -28,8 +29,9 @@ from quarterdeck.wire.events import (
 from quarterdeck.wire.ids import ToolCallId, new_request_id
 from quarterdeck.wire.toolcalls import ToolCallEnd, ToolKind
 
+from .footprint import EVERYTHING, Footprint, footprint_of
 from .gate import permit
-from .tools.tool import Outcome, Prepared, Tool, said
+from .tools.tool import Arguments, Outcome, Prepared, Tool, said
 from .turn import Turn
 
 __all__ = ["run_calls"]
@@ -42,6 +44,17 @@ _CUT_SHORT = (
 
 
 @dataclass(frozen=True, slots=True)
+class _Understood:
+    """A call of a tool that there is, with arguments that fit."""
+
+    use: ToolUsePart
+    tool: Tool
+    arguments: Arguments
+    raw: Any
+    """The arguments as people see them."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Ready:
     """A call that has been announced and may ask for leave."""
 
@@ -49,6 +62,18 @@ class _Ready:
     tool: Tool
     prepared: Prepared
     arguments: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """A call's place in its step."""
+
+    call: _Understood
+    ready: _Ready | None
+    """None: it is prepared when those in ``after`` have ended."""
+    footprint: Footprint
+    after: tuple["_Place", ...] = ()
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 async def run_calls(turn: Turn, uses: tuple[ToolUsePart, ...], *, cut_short: bool = False) -> bool:
@@ -60,14 +85,17 @@ async def run_calls(turn: Turn, uses: tuple[ToolUsePart, ...], *, cut_short: boo
     room = asyncio.Semaphore(turn.limits.max_concurrent_tools)
     announced: set[str] = set()
     try:
-        ready: list[_Ready] = []
+        places: list[_Place] = []
         for use in uses:
             if cut_short and use is uses[-1] and not use.arguments.strip():
                 await _refuse(turn, use, announced, _CUT_SHORT)
-            elif (call := await _prepare(turn, use, announced)) is not None:
-                ready.append(call)
+            elif (call := await _understand(turn, use, announced)) is not None:
+                place = await _place(turn, call, announced, places)
+                places += [place] if place is not None else []
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(_run(turn, call, room)) for call in ready]
+            tasks = [
+                group.create_task(_run_in_turn(turn, place, announced, room)) for place in places
+            ]
     except BaseException:
         await _end_the_rest(turn, uses, announced)
         raise
@@ -89,9 +117,8 @@ async def _end_the_rest(turn: Turn, uses: tuple[ToolUsePart, ...], announced: se
         _log.exception("the ends of the calls could not be written down")
 
 
-async def _prepare(turn: Turn, use: ToolUsePart, announced: set[str]) -> _Ready | None:
-    """Understand and announce a call; one that cannot run ends here, told to the model."""
-    raw = _decoded(use.arguments)
+async def _understand(turn: Turn, use: ToolUsePart, announced: set[str]) -> _Understood | None:
+    """Find the tool and read the arguments; what is wrong with them no waiting would mend."""
     tool = turn.toolbox.find(use.name)
     if tool is None:
         known = ", ".join(turn.toolbox.names)
@@ -99,25 +126,51 @@ async def _prepare(turn: Turn, use: ToolUsePart, announced: set[str]) -> _Ready 
         return await _refuse(turn, use, announced, reason)
     try:
         arguments = turn.toolbox.decode(tool, use.arguments)
-        prepared = await tool.prepare(arguments, turn.workspace)
     except QuarterdeckError as error:
         return await _refuse(turn, use, announced, str(error), tool)
+    return _Understood(use, tool, arguments, _decoded(use.arguments))
+
+
+async def _place(
+    turn: Turn, call: _Understood, announced: set[str], earlier: list[_Place]
+) -> _Place | None:
+    """Announce a call that can run beside the earlier ones; let one wait that cannot."""
+    prepared = await _prepared(turn, call)
+    if isinstance(prepared, str):
+        if not earlier:
+            return await _refuse(turn, call.use, announced, prepared, call.tool)
+        return _Place(call=call, ready=None, footprint=EVERYTHING, after=tuple(earlier))
+    footprint = footprint_of(prepared.call)
+    after = tuple(place for place in earlier if footprint.meets(place.footprint))
+    ready = None if after else await _begin(turn, call, announced, prepared)
+    return _Place(call=call, ready=ready, footprint=footprint, after=after)
+
+
+async def _prepared(turn: Turn, call: _Understood) -> Prepared | str:
+    """What the call would do, or why it cannot."""
+    try:
+        return await call.tool.prepare(call.arguments, turn.workspace)
+    except QuarterdeckError as error:
+        return str(error)
     except Exception as error:
-        _log.exception("tool %s failed while preparing", use.name)
-        return await _refuse(turn, use, announced, f"The tool failed: {error!r}.", tool)
-    announced.add(use.id)
+        _log.exception("tool %s failed while preparing", call.tool.name)
+        return f"The tool failed: {error!r}."
+
+
+async def _begin(turn: Turn, call: _Understood, announced: set[str], prepared: Prepared) -> _Ready:
+    announced.add(call.use.id)
     await turn.emit(
         ToolCallStarted(
-            call=ToolCallId(use.id),
+            call=ToolCallId(call.use.id),
             title=prepared.title,
-            name=tool.name,
-            kind=tool.kind,
+            name=call.tool.name,
+            kind=call.tool.kind,
             content=prepared.content,
             locations=prepared.locations,
-            raw_input=raw,
+            raw_input=call.raw,
         )
     )
-    return _Ready(use, tool, prepared, raw)
+    return _Ready(call.use, call.tool, prepared, call.raw)
 
 
 async def _announce(
@@ -137,6 +190,25 @@ async def _refuse(
     kind = tool.kind if tool else "other"
     await _announce(turn, use, announced, _decoded(use.arguments), kind)
     await _finish(turn, use, "failed", said(reason, is_error=True), reason)
+
+
+async def _run_in_turn(
+    turn: Turn, place: _Place, announced: set[str], room: asyncio.Semaphore
+) -> bool:
+    """Run a call when those that it waits for have ended; True if it did its work."""
+    try:
+        for earlier in place.after:
+            await earlier.ended.wait()
+        ready = place.ready
+        if ready is None:
+            prepared = await _prepared(turn, place.call)
+            if isinstance(prepared, str):
+                await _refuse(turn, place.call.use, announced, prepared, place.call.tool)
+                return False
+            ready = await _begin(turn, place.call, announced, prepared)
+        return await _run(turn, ready, room)
+    finally:
+        place.ended.set()
 
 
 async def _run(turn: Turn, ready: _Ready, room: asyncio.Semaphore) -> bool:
@@ -161,13 +233,9 @@ async def _run(turn: Turn, ready: _Ready, room: asyncio.Semaphore) -> bool:
 async def _permit(turn: Turn, ready: _Ready) -> Refused | None:
     """Ask the gate; what cannot be decided is refused."""
     try:
+        id_ = ToolCallId(ready.use.id)
         verdict = await permit(
-            turn.gate,
-            turn.emit,
-            ToolCallId(ready.use.id),
-            ready.tool,
-            ready.prepared,
-            ready.arguments,
+            turn.gate, turn.emit, id_, ready.tool, ready.prepared, ready.arguments
         )
     except Exception as error:
         _log.exception("no decision about a call of %s", ready.tool.name)
