@@ -1,6 +1,5 @@
 """Standing answers: offered narrowly, recorded, kept where they belong."""
 
-import itertools
 from dataclasses import replace
 
 import msgspec
@@ -210,9 +209,8 @@ def test_options_of_foreign_agents_mean_their_kind():
 
 
 def record(call: Call, option_id: str) -> tuple[Grant, ...]:
-    ids = (f"g{number}" for number in itertools.count(1))
     choice = choice_of(options_for(suggest(call)), option_id)
-    return grants_of(choice, call, new_id=lambda: next(ids), by="dev", now=7, request="req_1")
+    return grants_of(choice, call, by="dev", now=7, request="req_1")
 
 
 def test_an_answer_for_the_project_holds_there_and_nowhere_else():
@@ -243,7 +241,7 @@ def test_a_decision_by_a_grant_names_it():
     assert isinstance(decision, Allow)
     source = decision.by[0].source
     assert source is not None
-    assert (source.origin, source.where) == ("grant", "g1")
+    assert (source.origin, source.where) == ("grant", "req_1.1")
 
 
 def grant(**changes: object) -> Grant:

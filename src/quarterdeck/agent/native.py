@@ -246,6 +246,7 @@ class NativeAgent:
     async def _gate(self, ground: Ground, past: Past, wishes: Wishes, cage: Cage) -> Gate:
         grants = GrantBook(self._places.state / "grants.json")
         await grants.load()
+        await grants.add(past.grants)
         mode = wishes.mode or (parse_mode(past.mode) if past.mode else ground.settings.mode)
         return Gate(
             mode=mode,

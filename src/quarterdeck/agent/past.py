@@ -6,16 +6,20 @@ from dataclasses import dataclass, field
 from msgspec import UNSET
 
 from quarterdeck.models.model import Effort
+from quarterdeck.policy.grants import Grant
+from quarterdeck.policy.options import session_grants
 from quarterdeck.wire.events import (
     Event,
     ModeChanged,
     OptionsChanged,
+    PermissionAnswered,
+    PermissionAsked,
     SessionChanged,
     SessionEnded,
     SessionOpened,
     SessionResumed,
 )
-from quarterdeck.wire.ids import TurnId
+from quarterdeck.wire.ids import RequestId, TurnId
 from quarterdeck.wire.record import Record
 
 from .conversation import Conversation
@@ -38,6 +42,8 @@ class Past:
     effort: Effort | None = None
     began: int | None = None
     """When the session was opened, in microseconds since the epoch."""
+    grants: tuple[Grant, ...] = ()
+    """What people allowed or refused for the session it was then."""
     closing: tuple[tuple[TurnId | None, Event], ...] = ()
     """What must be appended first, because the process that ran it died."""
 
@@ -65,10 +71,26 @@ def recall(records: Iterable[Record], cut: Cut = DIED) -> Past:
     past = Past(began=kept[0].time if kept else None)
     for record in kept:
         past.apply(record.event)
+    past.grants = _grants(kept)
     past.closing = closing_events(kept, cut)
     for _, event in past.closing:
         past.apply(event)
     return past
+
+
+def _grants(records: Iterable[Record]) -> tuple[Grant, ...]:
+    """The session's grants in the log. Those that a fork took over name another session."""
+    asked: dict[RequestId, PermissionAsked] = {}
+    found: list[Grant] = []
+    for record in records:
+        match record.event:
+            case PermissionAsked() as question:
+                asked[question.request] = question
+            case PermissionAnswered(request=request) as answer if request in asked:
+                found += session_grants(asked.pop(request), answer, now=record.time)
+            case _:
+                pass
+    return tuple(found)
 
 
 def shared_events(

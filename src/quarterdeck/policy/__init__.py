@@ -12,7 +12,7 @@ from .foreign import Surroundings, call_from_tool
 from .grammar import parse_pattern, parse_rule, print_pattern, print_rule
 from .grants import Grant, applicable, grants_from_json, grants_to_json, spend
 from .modes import DEFAULT_MODE, MODES, NO_SANDBOX, Mode, Sandbox, parse_mode
-from .options import Choice, choice_of, grants_of, options_for
+from .options import Choice, choice_of, grants_of, options_for, session_grants
 from .parts import mentioned_paths
 from .rules import Effect, Pattern, Rule, Scope, Source
 from .suggest import Suggestion, refusal, suggest
@@ -64,6 +64,7 @@ __all__ = [
     "print_pattern",
     "print_rule",
     "refusal",
+    "session_grants",
     "spend",
     "suggest",
 ]

@@ -21,7 +21,7 @@ from quarterdeck.wire.events import (
     QuestionAnswered,
     QuestionAsked,
 )
-from quarterdeck.wire.ids import RequestId, new_request_id
+from quarterdeck.wire.ids import RequestId
 from quarterdeck.wire.permissions import (
     Cancelled,
     Decider,
@@ -153,6 +153,14 @@ class Gate:
         """Answer a question; False if it is not, or no longer, open."""
         return _resolve(self._questions.get(request), reply)
 
+    def cancel_open(self) -> None:
+        """Answer everything that is open as cancelled, because its turn is."""
+        by = Decider(kind="cancel")
+        for permission in self._permissions.values():
+            _resolve(permission, Answer(outcome=Cancelled(), by=by))
+        for question in self._questions.values():
+            _resolve(question, QuestionReply(action="cancel", by=by))
+
     async def ask(self, emit: Emit, question: QuestionAsked) -> QuestionAnswered:
         """Ask the person something; returns when it is answered, declined or cancelled."""
         request = question.request
@@ -213,7 +221,6 @@ class Gate:
         grants = grants_of(
             choice,
             call,
-            new_id=new_request_id,
             by=answer.by.name or answer.by.kind,
             now=_now(),
             request=question.request,
@@ -256,7 +263,7 @@ class Gate:
             now=_now(),
         )
         never = refusal(call, self.mode, self.rules, grants)
-        ours = options_for(offers, refusal=never, project=call.project is not None)
+        ours = options_for(offers, refusal=never, project=call.project is not None, call=call)
         if not theirs:
             return ours
         taken = {option.option_id for option in theirs}

@@ -4,11 +4,12 @@ What a choice means travels with the option, in its ``_meta``, so that the log a
 act on an answer. Only options that were offered count: an unknown id denies.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from quarterdeck.wire.permissions import PermissionKind, PermissionOption
+from quarterdeck.wire.events import PermissionAnswered, PermissionAsked
+from quarterdeck.wire.permissions import PermissionKind, PermissionOption, Selected
 
 from .call import Call
 from .errors import RuleError
@@ -17,7 +18,7 @@ from .grants import Grant
 from .rules import SCOPES, Effect, Pattern, Scope
 from .suggest import Suggestion
 
-__all__ = ["Choice", "choice_of", "grants_of", "options_for"]
+__all__ = ["Choice", "choice_of", "grants_of", "options_for", "session_grants"]
 
 _META = "quarterdeck"
 _WHERE: dict[Scope, str] = {
@@ -36,30 +37,38 @@ class Choice:
     patterns: tuple[Pattern, ...] = ()
     known: bool = True
     """False: the id was not among those offered, or its kind is unknown."""
+    session: str | None = None
+    """Where the question was asked; recorded with what would hold for the session."""
+    project: str | None = None
 
 
 _UNKNOWN = Choice(effect="deny", known=False)
 
 
 def options_for(
-    suggestions: Iterable[Suggestion] = (), *, refusal: Pattern | None = None, project: bool = True
+    suggestions: Iterable[Suggestion] = (),
+    *,
+    refusal: Pattern | None = None,
+    project: bool = True,
+    call: Call | None = None,
 ) -> tuple[PermissionOption, ...]:
     """Return the options for a question.
 
     ``suggestions`` come from ``suggest``, the narrowest first; ``refusal`` from ``refusal``. With
-    no ``project`` nothing is offered for one.
+    no ``project`` nothing is offered for one. With ``call`` an answer for the session can be
+    found again in the log.
     """
     offers = tuple(suggestions)
     options = [_option("allow_once", "Allow once", "allow-once", Choice(effect="allow"))]
     for scope, offer in _standing(offers, project):
-        choice = Choice(effect="allow", scope=scope, patterns=offer.patterns)
+        choice = _placed(Choice(effect="allow", scope=scope, patterns=offer.patterns), call)
         number = offers.index(offer) + 1
         name = f"Always allow {_WHERE[scope]}: {offer}"
         options.append(_option("allow_always", name, f"allow-{scope}-{number}", choice))
     options.append(_option("reject_once", "Reject", "reject-once", Choice(effect="deny")))
     if refusal is not None:
         scope: Scope = "project" if project else "session"
-        choice = Choice(effect="deny", scope=scope, patterns=(refusal,))
+        choice = _placed(Choice(effect="deny", scope=scope, patterns=(refusal,)), call)
         name = f"Never allow {_WHERE[scope]}: {print_pattern(refusal)}"
         options.append(_option("reject_always", name, f"reject-{scope}", choice))
     return tuple(options)
@@ -76,12 +85,19 @@ def _standing(offers: tuple[Suggestion, ...], project: bool) -> Iterable[tuple[S
     yield "user", offers[0]
 
 
+def _placed(choice: Choice, call: Call | None) -> Choice:
+    if call is None or choice.scope != "session":
+        return choice
+    return replace(choice, session=call.session, project=call.project)
+
+
 def _option(kind: PermissionKind, name: str, option_id: str, choice: Choice) -> PermissionOption:
     meaning = {
         "effect": choice.effect,
         "scope": choice.scope,
         "patterns": [print_pattern(pattern) for pattern in choice.patterns],
     }
+    meaning |= {"session": choice.session, "project": choice.project} if choice.session else {}
     return PermissionOption(option_id=option_id, name=name, kind=kind, meta={_META: meaning})
 
 
@@ -109,7 +125,12 @@ def _recorded(option: PermissionOption) -> Choice | None:
         read = tuple(parse_pattern(str(text)) for text in cast("list[Any]", patterns))
     except RuleError:
         return _UNKNOWN
-    return Choice(effect=effect, scope=scope, patterns=read)
+    session, project = (_text(found.get(key)) for key in ("session", "project"))
+    return Choice(effect=effect, scope=scope, patterns=read, session=session, project=project)
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _by_kind(kind: str) -> Choice:
@@ -123,31 +144,44 @@ def _by_kind(kind: str) -> Choice:
 
 
 def grants_of(
-    choice: Choice,
-    call: Call,
-    *,
-    new_id: Callable[[], str],
-    by: str,
-    now: int,
-    request: str | None = None,
-    reason: str | None = None,
+    choice: Choice, call: Call, *, by: str, now: int, request: str, reason: str | None = None
 ) -> tuple[Grant, ...]:
-    """Return the grants that a choice records; none for "once", nor where the scope is unknown."""
+    """Return the grants that a choice records; none for "once", nor where the scope is unknown.
+
+    Their ids come from ``request``, so that they are the same when the log is read again.
+    """
     place = {"session": call.session, "project": call.project, "user": ""}.get(choice.scope)
     if place is None:
         return ()
+    # What was said of one project holds for no other, also where a session moves to another.
+    within = call.project if choice.scope in ("project", "session") else None
     return tuple(
         Grant(
-            id=new_id(),
+            id=f"{request}.{number}",
             pattern=print_pattern(pattern),
             effect=choice.effect,
             scope=choice.scope,
-            project=call.project if choice.scope == "project" else None,
+            project=within,
             session=call.session if choice.scope == "session" else None,
             created=now,
             by=by,
             request=request,
             reason=reason,
         )
-        for pattern in choice.patterns
+        for number, pattern in enumerate(choice.patterns, 1)
     )
+
+
+def session_grants(
+    asked: PermissionAsked, answered: PermissionAnswered, *, now: int
+) -> tuple[Grant, ...]:
+    """Return the grants for the session that an answer in the log recorded, as it was then."""
+    if not isinstance(answered.outcome, Selected):
+        return ()
+    choice = choice_of(asked.options, answered.outcome.option_id)
+    if choice.scope != "session" or choice.session is None:
+        return ()
+    call = Call(tool=asked.name or "", session=choice.session, project=choice.project)
+    by = answered.by.name or answered.by.kind
+    request, reason = asked.request, answered.feedback
+    return grants_of(choice, call, by=by, now=now, request=request, reason=reason)

@@ -1,0 +1,110 @@
+"""What was allowed or refused for a session holds when it goes on another day, and only for it."""
+
+from pathlib import Path
+
+from quarterdeck.models.script import Script
+from quarterdeck.models.scripted import ScriptedModel
+from quarterdeck.wire.events import PermissionAsked
+from tests.support.agent_tools import FakeTool, returns
+from tests.support.agents import Deck, call, deck, says
+
+
+def fresh_model(name: str) -> ScriptedModel:
+    """One for each time that a session is opened: closing a session closes its model."""
+    return ScriptedModel(Script.sequence(*[says(call("fake")), "ok"] * 2), name="test")
+
+
+def editor() -> FakeTool:
+    return FakeTool(returns("edited"), kind="edit", writes="src/a.txt")
+
+
+def option(asked: PermissionAsked, kind: str, scope: str) -> str:
+    return next(
+        each.option_id
+        for each in asked.options
+        if each.kind == kind and each.meta and each.meta["quarterdeck"]["scope"] == scope
+    )
+
+
+async def allow_for_the_session(ship: Deck) -> PermissionAsked:
+    running = ship.start()
+    asked = (await ship.asked())[-1]
+    assert ship.answer(asked, option(asked, "allow_always", "session"))
+    await running
+    return asked
+
+
+async def asks_again(ship: Deck) -> bool:
+    """Whether the next prompt's call is asked about; it is refused then."""
+    before = len(await ship.events(PermissionAsked))
+    running = ship.start()
+    while not running.done():
+        asked = await ship.events(PermissionAsked)
+        if len(asked) > before:
+            ship.answer(asked[-1], "reject-once")
+            await running
+            return True
+    assert (await running).stop == "end_turn"
+    return False
+
+
+async def test_leave_for_the_session_holds_after_it_is_loaded_again(tmp_path: Path):
+    tool = editor()
+    async with deck(tmp_path, tools=[tool], make_model=fresh_model) as ship:
+        asked = await allow_for_the_session(ship)
+        (before,) = ship.session.gate.grants.all
+        session = await ship.reload()
+        (after,) = session.gate.grants.all
+        assert not await asks_again(ship)
+    assert len(tool.ran) == 2
+    assert (after.id, after.pattern, after.by) == (before.id, before.pattern, "ada")
+    assert after.request == asked.request
+
+
+async def test_leave_for_one_call_does_not(tmp_path: Path):
+    tool = editor()
+    async with deck(tmp_path, tools=[tool], make_model=fresh_model) as ship:
+        running = ship.start()
+        ship.answer((await ship.asked())[-1], "allow-once")
+        await running
+        session = await ship.reload()
+        assert session.gate.grants.all == ()
+        assert await asks_again(ship)
+    assert len(tool.ran) == 1
+
+
+async def test_a_fork_does_not_inherit_it(tmp_path: Path):
+    tool = editor()
+    async with deck(tmp_path, tools=[tool], make_model=fresh_model) as ship:
+        await allow_for_the_session(ship)
+        ship.session = await ship.agent.fork(ship.session.id, wishes=ship.wishes)
+        assert await asks_again(ship)
+        await ship.reload()
+        assert await asks_again(ship)
+    assert len(tool.ran) == 1
+
+
+async def test_it_does_not_move_to_another_project(tmp_path: Path):
+    tool = editor()
+    other = tmp_path / "other"
+    other.mkdir()
+    async with deck(tmp_path, tools=[tool], make_model=fresh_model) as ship:
+        await allow_for_the_session(ship)
+        id_ = ship.session.id
+        await ship.agent.close(id_)
+        ship.session = await ship.agent.load(id_, cwd=str(other), wishes=ship.wishes)
+        assert await asks_again(ship)
+        await ship.reload()
+        assert not await asks_again(ship)
+    assert len(tool.ran) == 2
+
+
+async def test_an_option_that_was_not_offered_grants_nothing(tmp_path: Path):
+    tool = editor()
+    async with deck(tmp_path, tools=[tool], make_model=fresh_model) as ship:
+        running = ship.start()
+        ship.answer((await ship.asked())[-1], "allow-session-9")
+        await running
+        session = await ship.reload()
+        assert session.gate.grants.all == ()
+    assert tool.ran == []
