@@ -1,0 +1,231 @@
+"""The contract: what a session of any agent does, whoever made the agent and however we reach it.
+
+A consumer is written against ``Session`` and the events that go to its ``Sink``; it needs no
+branch for an agent or a transport. What a session can do is data on it (``Capabilities``).
+
+What holds for every session:
+
+- **Events** go to the sink one after another, in the agent's order, and the agent is held back
+  while the sink is. A run begins with ``SessionOpened`` or ``SessionResumed`` and ends with exactly
+  one ``SessionEnded``, however it ends; also a run that could not start.
+- **Turns** do not overlap: a prompt during a turn waits for it. Each has one ``Prompted``, one
+  ``TurnStarted``, one ``TurnEnded``, after which none of its events come.
+- **Tool calls** have one start, any number of updates and one end, within their turn, also where
+  the agent forgets.
+- **Permissions** are decided by the session's gate: rules first, then whoever calls ``answer``.
+  Each request is answered once; interrupting answers all that are open as cancelled.
+- **Interrupting** ends the turn as ``cancelled`` within ``Opening.cancel_limit``; an agent that
+  does not obey is ended, and the session with it.
+- **Closing** leaves no process of the agent's tree, also when the opening was cancelled or failed,
+  and when we ourselves are killed.
+- **Options**: each field of ``Opening`` reaches the agent, or opening fails and names it. Nothing
+  skips permissions unless ``agent_mode`` says so by name.
+- **Unknown** things from the agent become ``Unknown`` events with the raw object.
+- **Failures** of an open session are the four words of ``quarterdeck.wire.errors``: ``Closed`` (we
+  closed it), ``Ended`` (the agent left in good order), ``Broken`` (it failed), ``Busy``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias
+
+from quarterdeck.policy.gate import Answer, Gate, QuestionReply
+from quarterdeck.policy.modes import DEFAULT_MODE, Mode
+from quarterdeck.wire.content import ContentBlock
+from quarterdeck.wire.events import Event, Origin, SessionEnded, TurnEnded
+from quarterdeck.wire.ids import RequestId, SessionId, ToolCallId, TurnId
+
+__all__ = [
+    "Capabilities",
+    "McpServer",
+    "Opening",
+    "Session",
+    "Sink",
+    "Transport",
+]
+
+Transport: TypeAlias = Literal["acp", "pipe", "pty", "daemon", "native"]
+"""How an agent is reached."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What a session can do. Where a flag is off the method raises ``Unsupported``."""
+
+    asks: bool = False
+    """Asks before a tool runs. Off: what may run is fixed at the start, by the mode."""
+    streams: bool = False
+    """Text comes in pieces."""
+    interrupts: bool = True
+    resumes: bool = False
+    forks: bool = False
+    lists: bool = False
+    sets_mode: bool = False
+    sets_model: bool = False
+    images: bool = False
+    resources: bool = False
+    """Takes embedded resources in a prompt; else they are sent as text."""
+    questions: bool = False
+    """May ask the person something besides permissions."""
+    mcp: bool = False
+    process: Literal["session", "turn"] = "session"
+    """One process for the whole session, or one for each turn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpServer:
+    """A tool server that the agent shall use: a command, or a URL."""
+
+    name: str
+    command: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    url: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """How a session shall be. Every field holds, or opening fails and names it."""
+
+    cwd: str
+    """Absolute."""
+    roots: tuple[str, ...] = ()
+    """Further directories the agent may work in, absolute."""
+    model: str | None = None
+    """The agent's own name of it."""
+    mode: Mode = DEFAULT_MODE
+    """What our gate lets pass without asking; for an agent that does not ask, what it may do."""
+    agent_mode: str | None = None
+    """A mode of the agent's own. The only way to one that skips permissions."""
+    resume: str | None = None
+    """The agent's own id of the session to go on with."""
+    fork: bool = False
+    """With ``resume``: go on in a copy."""
+    replay: bool = False
+    """With ``resume``: have the past told as events, where the agent can."""
+    title: str | None = None
+    system_prompt: str | None = None
+    """Added to the agent's own."""
+    mcp_servers: tuple[McpServer, ...] = ()
+    arguments: tuple[str, ...] = ()
+    """Further words for the agent's command line."""
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Set for the agent, over the few variables that every child gets."""
+    parent_session: SessionId | None = None
+    start_limit: float = 60.0
+    """Seconds that the start may take."""
+    idle_limit: float | None = 1800.0
+    """Seconds without a sign of life after which a turn is ended; waiting for a person is none."""
+    cancel_limit: float = 10.0
+    """Seconds within which an interrupted turn must have ended."""
+
+
+class Sink(Protocol):
+    """Where a session's events go; returns when it may send the next."""
+
+    async def __call__(
+        self, event: Event, *, turn: TurnId | None = None, parent: ToolCallId | None = None
+    ) -> None:
+        """Take one event, in its place."""
+        ...
+
+
+class Session(Protocol):
+    """One conversation with one agent. Use it from one event loop; ``close`` it."""
+
+    @property
+    def id(self) -> SessionId:
+        """Ours, not the agent's."""
+        ...
+
+    @property
+    def agent(self) -> str:
+        """The agent's name in the catalogue."""
+        ...
+
+    @property
+    def transport(self) -> str:
+        """How it is reached."""
+        ...
+
+    @property
+    def agent_session(self) -> str | None:
+        """The agent's own id of the session, once known; what ``Opening.resume`` wants."""
+        ...
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What this session can do."""
+        ...
+
+    @property
+    def gate(self) -> Gate:
+        """Decides about tool calls; its ``mode`` may be changed at any time."""
+        ...
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a turn is under way or waits for its start."""
+        ...
+
+    async def prompt(
+        self,
+        content: tuple[ContentBlock, ...],
+        *,
+        origin: Origin = "person",
+        sender: SessionId | None = None,
+    ) -> TurnEnded:
+        """Run a turn, after those asked for earlier; returns when it has ended, however.
+
+        Cancelling the caller interrupts the turn.
+
+        Raises:
+            Unsupported: the agent takes no such content; nothing has happened.
+            Closed, Ended, Broken: the session is over.
+        """
+        ...
+
+    def answer(self, request: RequestId, answer: Answer) -> bool:
+        """Answer a permission request; False if it is not, or no longer, open."""
+        ...
+
+    def reply(self, request: RequestId, reply: QuestionReply) -> bool:
+        """Answer a question; False if it is not, or no longer, open."""
+        ...
+
+    async def interrupt(self) -> None:
+        """End the running turn as cancelled, if there is one; returns when it has ended."""
+        ...
+
+    async def set_mode(self, mode: str) -> None:
+        """Change the agent's own mode.
+
+        Raises:
+            Unsupported: it has no modes, or not this one.
+            Closed, Ended, Broken: the session is over.
+        """
+        ...
+
+    async def set_model(self, model: str) -> None:
+        """Change the model, by the agent's own name of it. Raises as ``set_mode``."""
+        ...
+
+    async def set_option(self, option: str, value: str | bool) -> None:
+        """Change another setting that the agent offers. Raises as ``set_mode``."""
+        ...
+
+    async def list_sessions(self) -> tuple[Mapping[str, Any], ...]:
+        """The sessions of this directory that the agent knows, in its own words.
+
+        Raises:
+            Unsupported: it cannot say.
+        """
+        ...
+
+    async def close(self) -> SessionEnded:
+        """Interrupt what runs, end the agent and all its processes; may be called again."""
+        ...
+
+    async def wait(self) -> SessionEnded:
+        """Wait until the session is over, by whatever cause."""
+        ...

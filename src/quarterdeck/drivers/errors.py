@@ -1,0 +1,129 @@
+"""Why a session of another agent cannot be opened or cannot do what it was asked.
+
+::
+
+    DriverError
+    ├── UnknownAgent         no agent of that name is described
+    ├── BadAgentFile         a description cannot be used
+    ├── Unsupported          this agent, or this transport of it, cannot do what was asked
+    └── OpenFailed           the agent did not start
+        ├── AgentMissing         its program is not installed
+        ├── LoginNeeded          it wants to be logged in first
+        ├── WrongProtocol        it speaks another protocol or version
+        └── StartTimeout         it did not answer in time
+
+An open session fails in the four words of ``quarterdeck.wire.errors``: Closed, Ended, Broken, Busy.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from quarterdeck.wire.errors import QuarterdeckError
+
+__all__ = [
+    "AgentMissing",
+    "BadAgentFile",
+    "DriverError",
+    "LoginMethod",
+    "LoginNeeded",
+    "OpenFailed",
+    "StartTimeout",
+    "UnknownAgent",
+    "Unsupported",
+    "WrongProtocol",
+]
+
+
+class DriverError(QuarterdeckError):
+    """Base of every error of this room."""
+
+
+class UnknownAgent(DriverError):
+    """No agent of that name is described."""
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        super().__init__(
+            f"no agent is called {name!r}; known are {', '.join(known)}. "
+            "See `quarterdeck agents`; an agent of your own is one file, see docs/agents.md."
+        )
+        self.name = name
+
+
+class BadAgentFile(DriverError):
+    """A description of an agent cannot be used; the message names the file and the place."""
+
+
+class Unsupported(DriverError):
+    """An option or a method that this agent, over this transport, cannot honour."""
+
+    def __init__(self, agent: str, transport: str, what: str, instead: str = "") -> None:
+        super().__init__(
+            f"{agent} over {transport} cannot {what}." + (f" {instead}" * bool(instead))
+        )
+        self.what = what
+
+
+class OpenFailed(DriverError):
+    """The agent did not start.
+
+    ``exit_code`` or ``signal`` are set when its process is gone; ``stderr`` holds the last lines
+    it wrote, secrets masked.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        exit_code: int | None = None,
+        signal: str | None = None,
+        stderr: str = "",
+    ) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.exit_code = exit_code
+        self.signal = signal
+        self.stderr = stderr
+
+
+class AgentMissing(OpenFailed):
+    """The agent's program is not there."""
+
+    def __init__(self, agent: str, program: str, searched: str, install: str) -> None:
+        hint = f" Install it with: {install}" if install else ""
+        super().__init__(f"{agent}: no program {program!r} in {searched}.{hint}")
+        self.program = program
+        self.searched = searched
+        self.install = install
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoginMethod:
+    """A way to log in that an agent offers."""
+
+    id: str
+    name: str
+    description: str | None = None
+    command: tuple[str, ...] | None = None
+    """A command for a terminal; None: the agent itself runs the login when told to."""
+
+
+class LoginNeeded(OpenFailed):
+    """The agent wants to be logged in first; ``methods`` are the ways it offers."""
+
+    def __init__(
+        self, reason: str, methods: Sequence[LoginMethod] = (), *, stderr: str = ""
+    ) -> None:
+        ways = "; ".join(
+            f"{method.name}: run `{' '.join(method.command)}`" if method.command else method.name
+            for method in methods
+        )
+        super().__init__(f"{reason} Ways to log in: {ways}." if ways else reason, stderr=stderr)
+        self.methods = tuple(methods)
+
+
+class WrongProtocol(OpenFailed):
+    """The agent speaks another protocol, or another version of it."""
+
+
+class StartTimeout(OpenFailed):
+    """The agent did not answer in time; it has been ended."""

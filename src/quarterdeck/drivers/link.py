@@ -1,0 +1,149 @@
+"""The seam between a session and a transport.
+
+``DrivenSession`` keeps the contract's rules; a ``Link`` speaks one agent's language and holds none
+of them. A link calls its ``Host`` for all that it hears, from one task at a time for events; a
+permission may wait in a task of its own.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from quarterdeck.wire.content import ContentBlock
+from quarterdeck.wire.errors import LinkError
+from quarterdeck.wire.events import Event, PermissionAsked, QuestionAnswered, QuestionAsked, TurnEnd
+from quarterdeck.wire.ids import ToolCallId
+from quarterdeck.wire.usage import Cost, TokenUsage
+
+from .driver import Capabilities, Opening
+
+__all__ = ["Departure", "Host", "Link", "Outcome", "Started", "Verdict"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """What is known once the agent runs."""
+
+    agent_session: str | None = None
+    agent_version: str | None = None
+    model: str | None = None
+    mode: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a turn went, in the agent's figures, normalised."""
+
+    stop: TurnEnd
+    reason: str | None = None
+    usage: TokenUsage | None = None
+    cost: Cost | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Departure:
+    """How the agent's process left."""
+
+    exit_code: int | None = None
+    signal: str | None = None
+    stderr: str = ""
+    """The last lines, secrets masked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What to tell the agent about a permission request."""
+
+    allowed: bool
+    option: str | None = None
+    """The agent's own option to select; None where it offered none, or when cancelled."""
+    cancelled: bool = False
+    """Nobody chose; the turn is being cancelled, or nobody is there."""
+    told: str = ""
+    """For a refusal: what the model should hear."""
+
+
+class Host(Protocol):
+    """What a session offers to its link."""
+
+    @property
+    def opening(self) -> Opening:
+        """How the session shall be."""
+        ...
+
+    async def emit(self, event: Event, *, parent: ToolCallId | None = None) -> None:
+        """Take what the agent said, in its order. Tool calls may come as the agent sends them.
+
+        An update of a call that never started, a second start, a start that is also the end: the
+        session makes the one start, the updates and the one end of it.
+        """
+        ...
+
+    async def permit(self, question: PermissionAsked) -> Verdict:
+        """Have a tool call decided; ``question.options`` are the agent's own, or none."""
+        ...
+
+    async def ask(self, question: QuestionAsked) -> QuestionAnswered:
+        """Put a question to the person."""
+        ...
+
+    def lost(self, error: LinkError) -> None:
+        """The agent is gone, or cannot be talked with any more; may be called again."""
+        ...
+
+
+class Link(Protocol):
+    """One agent over one transport. Each method but ``start`` and ``end`` needs a started link."""
+
+    @property
+    def transport(self) -> str:
+        """How the agent is reached."""
+        ...
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do; final once started."""
+        ...
+
+    async def start(self, host: Host) -> Started:
+        """Start the agent and open, resume or fork its session; limits are the caller's.
+
+        Raises:
+            OpenFailed, Unsupported: and nothing needs to be done but ``end``.
+        """
+        ...
+
+    async def prompt(self, content: tuple[ContentBlock, ...]) -> Outcome:
+        """Send a prompt and return when the turn is over; everything it said was emitted.
+
+        Raises:
+            LinkError: the agent is gone; ``lost`` is or will be told too.
+        """
+        ...
+
+    async def interrupt(self) -> None:
+        """Tell the agent to stop its turn; ``prompt`` then returns by itself."""
+        ...
+
+    async def set_mode(self, mode: str) -> None:
+        """Change the agent's own mode."""
+        ...
+
+    async def set_model(self, model: str) -> None:
+        """Change the model."""
+        ...
+
+    async def set_option(self, option: str, value: str | bool) -> None:
+        """Change another setting."""
+        ...
+
+    async def list_sessions(self) -> tuple[Mapping[str, Any], ...]:
+        """The sessions that the agent knows."""
+        ...
+
+    async def end(self) -> Departure | None:
+        """End every process of the agent, if any was started; may be called at any time, again.
+
+        None: there was no process whose end would say something.
+        """
+        ...

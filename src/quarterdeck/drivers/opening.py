@@ -1,0 +1,134 @@
+"""Opening a session over the first transport that starts, and saying so if it is not the first."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+
+from quarterdeck.wire.errors import LinkError, QuarterdeckError, RpcError
+from quarterdeck.wire.events import Event, Notice, SessionEnded, SessionOpened, SessionResumed
+
+from .driver import Opening
+from .errors import AgentMissing, OpenFailed, StartTimeout, Unsupported
+from .link import Link, Started
+from .session import DrivenSession
+
+__all__ = ["begin"]
+
+
+async def begin(
+    session: DrivenSession, links: Iterable[Callable[[], Link]], *, is_known: bool = False
+) -> None:
+    """Start the session over the first of ``links`` that starts.
+
+    ``is_known``: our log has this session; it goes on. When none starts, the session is written
+    down as opened and broken, and the failure that says most is raised.
+
+    Raises:
+        OpenFailed, Unsupported: why it did not start.
+    """
+    failures: list[tuple[str, QuarterdeckError]] = []
+    for make in links:
+        link = make()
+        session.attach(link)
+        try:
+            started = await _start(session, link)
+        except QuarterdeckError as error:
+            failures.append((link.transport, error))
+            continue
+        session.agent_session = started.agent_session or session.agent_session
+        await session.announce(_first(session, started, failures, is_known=is_known))
+        return
+    first = _first(session, Started(), (), is_known=is_known)
+    await session.announce(first)
+    error = _most_telling(failures)
+    await session.fail(_never_ran(error))
+    raise error
+
+
+async def _start(session: DrivenSession, link: Link) -> Started:
+    """Start one link, within its limit; one that fails is ended before this returns."""
+    limit = session.opening.start_limit
+    try:
+        async with asyncio.timeout(limit):
+            return await link.start(session)
+    except BaseException as error:
+        departure = await asyncio.shield(asyncio.ensure_future(link.end()))
+        stderr = departure.stderr if departure is not None else ""
+        match error:
+            case TimeoutError():
+                told = f"{session.agent} did not answer within {limit:g} s over {link.transport}"
+                raise StartTimeout(told, stderr=stderr) from error
+            case LinkError():
+                raise OpenFailed(
+                    f"{session.agent} left while it was starting over {link.transport}: {error}",
+                    exit_code=departure.exit_code if departure else None,
+                    signal=departure.signal if departure else None,
+                    stderr=stderr,
+                ) from error
+            case RpcError():
+                raise OpenFailed(f"{session.agent} refused: {error}", stderr=stderr) from error
+            case _:
+                raise
+
+
+def _first(
+    session: DrivenSession,
+    started: Started,
+    failures: Sequence[tuple[str, QuarterdeckError]],
+    *,
+    is_known: bool,
+) -> list[Event]:
+    opening = session.opening
+    events: list[Event] = []
+    if is_known:
+        events.append(
+            SessionResumed(
+                transport=session.transport or None,
+                agent_session=session.agent_session,
+                agent_version=started.agent_version,
+            )
+        )
+    else:
+        events.append(_opened(session, opening, started))
+    for transport, error in failures:
+        title = f"{session.agent} is used over {session.transport}: {transport} did not start"
+        events.append(Notice(title=title, severity="warning", description=str(error)))
+    return events
+
+
+def _opened(session: DrivenSession, opening: Opening, started: Started) -> SessionOpened:
+    return SessionOpened(
+        agent=session.agent,
+        cwd=opening.cwd,
+        roots=opening.roots,
+        title=opening.title,
+        transport=session.transport or None,
+        agent_session=session.agent_session,
+        agent_version=started.agent_version,
+        model=started.model or opening.model,
+        mode=started.mode or opening.agent_mode,
+        parent_session=opening.parent_session,
+    )
+
+
+def _never_ran(error: QuarterdeckError) -> SessionEnded:
+    return SessionEnded(
+        how="broken",
+        reason=str(error),
+        exit_code=getattr(error, "exit_code", None),
+        signal=getattr(error, "signal", None),
+        stderr=getattr(error, "stderr", "") or None,
+    )
+
+
+def _most_telling(failures: Sequence[tuple[str, QuarterdeckError]]) -> QuarterdeckError:
+    """The failure to raise: of one that was installed if any, with the others as notes."""
+    if not failures:
+        return OpenFailed("there is no way to reach this agent")
+    errors = [error for _, error in failures]
+    found = next((e for e in errors if not isinstance(e, AgentMissing | Unsupported)), errors[0])
+    for transport, error in failures:
+        if error is not found:
+            with suppress(TypeError):
+                found.add_note(f"over {transport}: {error}")
+    return found

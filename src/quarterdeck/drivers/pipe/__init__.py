@@ -1,0 +1,1 @@
+"""Agents that speak lines of JSON over their standard input and output."""

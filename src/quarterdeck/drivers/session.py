@@ -1,0 +1,442 @@
+"""A session of another agent: keeps the contract's rules around a link that speaks its language."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from quarterdeck.policy.foreign import Surroundings, call_from_tool
+from quarterdeck.policy.gate import Answer, Gate, Permitted, QuestionReply
+from quarterdeck.policy.options import choice_of
+from quarterdeck.wire.content import ContentBlock
+from quarterdeck.wire.errors import Broken, Closed, Ended, LinkError, QuarterdeckError, RpcError
+from quarterdeck.wire.events import (
+    Event,
+    Origin,
+    PermissionAsked,
+    Prompted,
+    QuestionAnswered,
+    QuestionAsked,
+    SessionChanged,
+    SessionEnded,
+    ToolCallEnded,
+    ToolCallStarted,
+    ToolCallUpdated,
+    TurnEnded,
+    TurnStarted,
+)
+from quarterdeck.wire.ids import (
+    RequestId,
+    SessionId,
+    ToolCallId,
+    TurnId,
+    new_message_id,
+    new_turn_id,
+)
+from quarterdeck.wire.permissions import PermissionOption
+
+from .driver import Capabilities, Opening, Sink
+from .errors import Unsupported
+from .ledger import Ledger
+from .link import Departure, Link, Outcome, Verdict
+
+__all__ = ["DrivenSession"]
+
+_log = logging.getLogger(__name__)
+
+
+class DrivenSession:
+    """One conversation with one agent, over whatever link; see ``driver.Session``.
+
+    Made by ``opening.open_session``.
+    """
+
+    def __init__(
+        self,
+        id_: SessionId,
+        agent: str,
+        opening: Opening,
+        sink: Sink,
+        gate: Gate,
+        around: Surroundings,
+    ) -> None:
+        self.id = id_
+        self.agent = agent
+        self.opening = opening
+        self.gate = gate
+        self.agent_session: str | None = opening.resume if not opening.fork else None
+        self._sink = sink
+        self._around = around
+        self._link: Link | None = None
+        self._ledger = Ledger(agent)
+        self._turns = asyncio.Lock()
+        self._turn: TurnId | None = None
+        self._running: asyncio.Task[Outcome] | None = None
+        self._interrupted = False
+        self._overdue: str | None = None
+        self._sign_of_life = 0.0
+        self._early: list[tuple[Event, ToolCallId | None]] | None = []
+        """What the link said before the session was announced; None from then on."""
+        self._over: LinkError | None = None
+        self._ending: asyncio.Task[SessionEnded] | None = None
+        self._ended: asyncio.Future[SessionEnded] = asyncio.get_running_loop().create_future()
+
+    # What the agent is and can do
+
+    @property
+    def transport(self) -> str:
+        """How the agent is reached."""
+        return self._link.transport if self._link is not None else ""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What this session can do."""
+        return self._link.capabilities if self._link is not None else Capabilities()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a turn is under way or waits for its start."""
+        return self._turns.locked()
+
+    # Beginning
+
+    def attach(self, link: Link) -> None:
+        """Use this link; what the one before it said is forgotten."""
+        self._link = link
+        self._early = []
+        self._over = None
+        self._ledger = Ledger(link.transport)
+
+    async def announce(self, events: Iterable[Event]) -> None:
+        """Write the first events, then what the link has said meanwhile; once, by the opener."""
+        for event in events:
+            await self._sink(event)
+        early, self._early = self._early or [], None
+        for event, parent in early:
+            await self.emit(event, parent=parent)
+        if self._over is not None:
+            self._end_soon()
+
+    async def fail(self, ended: SessionEnded) -> None:
+        """Write the end of a session that could not be opened; once, by the opener."""
+        self._early = None
+        self._over = Broken(ended.reason or "the agent could not be started")
+        self._ended.set_result(ended)
+        await self._sink(ended)
+
+    # What the link tells (link.Host)
+
+    async def emit(self, event: Event, *, parent: ToolCallId | None = None) -> None:
+        """Take what the agent said, in its order; see ``link.Host``."""
+        self._sign_of_life = time.monotonic()
+        if self._early is not None:
+            self._early.append((event, parent))
+            return
+        match event:
+            case ToolCallStarted():
+                kept = self._ledger.begin(event)
+            case ToolCallUpdated():
+                kept = self._ledger.update(event)
+            case ToolCallEnded():
+                kept = self._ledger.end(event)
+            case SessionChanged() if isinstance(event.agent_session, str):
+                self.agent_session = event.agent_session
+                kept = (event,)
+            case _:
+                await self._sink(event, turn=self._turn, parent=parent)
+                return
+        for one in kept:
+            await self._sink(one, turn=self._turn, parent=parent)
+
+    async def permit(self, question: PermissionAsked) -> Verdict:
+        """Have a tool call decided: rules first, then whoever answers."""
+        theirs = question.options
+        if self._interrupted:
+            return Verdict(allowed=False, cancelled=True)
+        for event in self._ledger.ask(question):
+            await self._emit_asked(event)
+        ours = replace(question, call=self._ledger.name(question.call))
+        call = await asyncio.to_thread(
+            call_from_tool,
+            question.name,
+            question.kind,
+            question.raw_input,
+            [location.path for location in question.locations],
+            title=question.title,
+            around=self._around,
+        )
+        verdict = await self.gate.permit(self._emit_asked, ours, call)
+        if isinstance(verdict, Permitted):
+            option = _option(theirs, verdict.option, "allow_once", "allow_always")
+            return Verdict(allowed=option is not None or not theirs, option=option)
+        if verdict.cancelled:
+            return Verdict(allowed=False, cancelled=True, told=verdict.told)
+        option = _option(theirs, verdict.option, "reject_once", "reject_always")
+        return Verdict(allowed=False, option=option, told=verdict.told)
+
+    async def ask(self, question: QuestionAsked) -> QuestionAnswered:
+        """Put a question to the person."""
+        return await self.gate.ask(self._emit_asked, question)
+
+    async def _emit_asked(self, event: Event) -> None:
+        self._sign_of_life = time.monotonic()
+        await self._sink(event, turn=self._turn)
+
+    def lost(self, error: LinkError) -> None:
+        """The agent is gone; the session ends."""
+        if self._over is None:
+            self._over = error
+            if self._early is None:
+                self._end_soon()
+
+    # What callers do
+
+    async def prompt(
+        self,
+        content: tuple[ContentBlock, ...],
+        *,
+        origin: Origin = "person",
+        sender: SessionId | None = None,
+    ) -> TurnEnded:
+        """Run a turn, after those asked for earlier; see ``driver.Session``."""
+        self._check(content)
+        async with self._turns:
+            link = self._alive()
+            self._interrupted = False
+            self._overdue = None
+            self._turn = new_turn_id()
+            prompted = Prompted(
+                content=content, message=new_message_id(), origin=origin, sender=sender
+            )
+            await self._sink(prompted)
+            await self._sink(TurnStarted(prompt=prompted.message), turn=self._turn)
+            self._running = asyncio.create_task(link.prompt(content))
+            return await self._settle(self._running)
+
+    def answer(self, request: RequestId, answer: Answer) -> bool:
+        """Answer a permission request; False if it is not, or no longer, open."""
+        return self.gate.answer(request, answer)
+
+    def reply(self, request: RequestId, reply: QuestionReply) -> bool:
+        """Answer a question; False if it is not, or no longer, open."""
+        return self.gate.reply(request, reply)
+
+    async def interrupt(self) -> None:
+        """End the running turn as cancelled, if there is one; returns when it has ended."""
+        running = self._running
+        if running is None or running.done():
+            return
+        self._interrupted = True
+        self.gate.cancel_open()
+        try:
+            async with asyncio.timeout(self.opening.cancel_limit):
+                await self._alive().interrupt()
+                await asyncio.wait([running])
+        except TimeoutError:
+            limit = self.opening.cancel_limit
+            self.lost(Broken(f"it did not stop within {limit:g} s of being told, and was ended"))
+            await asyncio.wait([running])
+        except LinkError:
+            await asyncio.wait([running])
+
+    async def set_mode(self, mode: str) -> None:
+        """Change the agent's own mode."""
+        link = self._alive()
+        self._need(link.capabilities.sets_mode, "change its mode while it runs")
+        await link.set_mode(mode)
+
+    async def set_model(self, model: str) -> None:
+        """Change the model, by the agent's own name of it."""
+        link = self._alive()
+        self._need(link.capabilities.sets_model, "change its model while it runs")
+        await link.set_model(model)
+
+    async def set_option(self, option: str, value: str | bool) -> None:
+        """Change another setting that the agent offers."""
+        await self._alive().set_option(option, value)
+
+    async def list_sessions(self) -> tuple[Mapping[str, Any], ...]:
+        """The sessions of this directory that the agent knows."""
+        link = self._alive()
+        self._need(link.capabilities.lists, "list its sessions")
+        return await link.list_sessions()
+
+    async def close(self) -> SessionEnded:
+        """Interrupt what runs, end the agent and all its processes; may be called again."""
+        if self._over is None:
+            with suppress(QuarterdeckError):
+                await self.interrupt()
+            self.lost(Closed(f"session {self.id!r} is closed"))
+        return await self.wait()
+
+    async def wait(self) -> SessionEnded:
+        """Wait until the session is over, by whatever cause."""
+        return await asyncio.shield(self._ended)
+
+    # Within a turn
+
+    async def _settle(self, running: asyncio.Task[Outcome]) -> TurnEnded:
+        """Wait for the turn's end, whatever it is, and write it down."""
+        try:
+            async with self._watched():
+                await asyncio.wait([running])
+        except asyncio.CancelledError:
+            await _finish(self.interrupt())
+            await _finish(self._end_turn(_outcome(running)))
+            raise
+        return await self._end_turn(_outcome(running))
+
+    async def _end_turn(self, outcome: Outcome) -> TurnEnded:
+        turn, self._running = self._turn, None
+        stop, reason = outcome.stop, outcome.reason
+        if self._overdue is not None:
+            stop, reason = "failed", self._overdue
+        elif self._interrupted:
+            stop = "cancelled"
+        self.gate.cancel_open()
+        left = "cancelled" if stop == "cancelled" else "failed"
+        for event in self._ledger.close(left, "the agent did not say how it ended"):
+            await self._sink(event, turn=turn)
+        ended = TurnEnded(stop=stop, reason=reason, usage=outcome.usage, cost=outcome.cost)
+        await self._sink(ended, turn=turn)
+        self._turn = None
+        return ended
+
+    @asynccontextmanager
+    async def _watched(self) -> AsyncGenerator[None]:
+        """Interrupt the turn when the agent shows no sign of life for too long."""
+        limit = self.opening.idle_limit
+        if limit is None:
+            yield
+            return
+        self._sign_of_life = time.monotonic()
+        watcher = asyncio.create_task(self._watch(limit))
+        try:
+            yield
+        finally:
+            watcher.cancel()
+            await asyncio.wait([watcher])
+
+    async def _watch(self, limit: float) -> None:
+        waited = self.gate.pauses.seconds
+        while True:
+            people = self.gate.pauses.seconds - waited
+            left = self._sign_of_life + people + limit - time.monotonic()
+            if left <= 0:
+                break
+            await asyncio.sleep(left)
+        self._overdue = f"no sign of life for {limit:g} s"
+        await self.interrupt()
+
+    # Ending
+
+    def _end_soon(self) -> None:
+        if self._ending is None:
+            self._ending = asyncio.create_task(self._end())
+
+    async def _end(self) -> SessionEnded:
+        """End the agent, then the turn, then the session; nothing here may be skipped."""
+        assert self._over is not None
+        self.gate.cancel_open()
+        departure = await self._depart()
+        if self._running is not None and not self._running.done():
+            await asyncio.wait([self._running], timeout=1)
+            self._running.cancel()
+        async with self._turns:
+            ended = _session_ended(self._over, departure)
+            await self._sink(ended)
+        self._ended.set_result(ended)
+        return ended
+
+    async def _depart(self) -> Departure | None:
+        try:
+            return await self._link.end() if self._link is not None else None
+        except QuarterdeckError as error:
+            _log.warning("an agent could not be ended: %s", error)
+            return Departure(stderr=str(error))
+
+    # Checks
+
+    def _alive(self) -> Link:
+        if self._over is not None:
+            raise self._over
+        assert self._link is not None
+        return self._link
+
+    def _need(self, ability: bool, what: str) -> None:
+        if not ability:
+            raise Unsupported(self.agent, self.transport, what)
+
+    def _check(self, content: Sequence[ContentBlock]) -> None:
+        for block in content:
+            if block.__struct_config__.tag in ("image", "audio"):
+                self._need(self.capabilities.images, f"take {block.__struct_config__.tag}s")
+        if not content:
+            raise Unsupported(self.agent, self.transport, "answer an empty prompt")
+
+
+def _outcome(running: "asyncio.Task[Outcome]") -> Outcome:
+    """How a finished turn went; every failure becomes one that can be written down."""
+    if running.cancelled():
+        return Outcome(stop="failed", reason="the agent is gone")
+    error = running.exception()
+    match error:
+        case None:
+            return running.result()
+        case RpcError():
+            return Outcome(stop="failed", reason=error.message)
+        case QuarterdeckError():
+            return Outcome(stop="failed", reason=str(error))
+        case _:
+            _log.error("a turn failed in our own code", exc_info=error)
+            return Outcome(stop="failed", reason=f"an error of our own: {error!r}")
+
+
+def _session_ended(over: LinkError, departure: Departure | None) -> SessionEnded:
+    how = "closed" if isinstance(over, Closed) else "ended" if isinstance(over, Ended) else "broken"
+    left = departure or Departure()
+    exit_code = left.exit_code if left.exit_code is not None else getattr(over, "exit_code", None)
+    return SessionEnded(
+        how=how,
+        reason=None if how == "closed" else str(over),
+        exit_code=exit_code,
+        signal=left.signal or getattr(over, "signal", None),
+        stderr=(left.stderr or getattr(over, "stderr", "")) or None,
+    )
+
+
+def _option(theirs: Sequence[PermissionOption], chosen: str | None, *kinds: str) -> str | None:
+    """The agent's own option that says what was decided: the chosen one, else the mildest."""
+    effect = "allow" if kinds[0].startswith("allow") else "deny"
+    known = [option.option_id for option in theirs]
+    if chosen in known and choice_of(theirs, chosen).effect == effect:
+        return chosen
+    for kind in kinds:
+        for option in theirs:
+            if option.kind == kind:
+                return option.option_id
+    return None
+
+
+async def _finish(step: Any) -> None:
+    """Do this to its end although the caller is being cancelled."""
+    task = asyncio.ensure_future(step)
+    while not task.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([task])
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("a turn whose caller left has failed", exc_info=error)
+
+
+if TYPE_CHECKING:
+    from typing import cast
+
+    from .driver import Session
+    from .link import Host
+
+    _session: Session = cast("DrivenSession", None)
+    _host: Host = cast("DrivenSession", None)
