@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -60,5 +60,5 @@ def _line(data: bytes) -> Line | None:
     except (msgspec.DecodeError, UnicodeDecodeError):
         return Line(None, data.decode("utf-8", "replace"))
     if isinstance(value, dict):
-        return Line(value)
+        return Line(cast("dict[str, Any]", value))
     return Line(None, data.decode("utf-8", "replace"))
