@@ -36,7 +36,7 @@ def test_a_flag_takes_no_value() -> None:
 
 
 @pytest.mark.parametrize("nothing", [None, False, ()])
-def test_what_was_not_asked_for_needs_no_words(nothing: None | bool | tuple[()]) -> None:
+def test_what_was_not_asked_for_needs_no_words(nothing: bool | tuple[()] | None) -> None:
     assert render(LAUNCH, "pipe", "unheard of", nothing) == ()
 
 
