@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Protocol
 from quarterdeck.policy.modes import Sandbox
 from quarterdeck.system.local import LocalSystem
 from quarterdeck.system.paths import Roots
-from quarterdeck.system.port import System, Terminals
+from quarterdeck.system.port import Processes, System, Terminals
 from quarterdeck.wire.events import Notice
 
 if TYPE_CHECKING:
@@ -46,7 +46,11 @@ class LocalCage:
         self._gate: Gate | None = None
         self.roots = self._local.roots
         self.files = self._local.files
-        self.processes = self._local.processes
+
+    @property
+    def processes(self) -> Processes:
+        """Commands with byte streams; no sandbox is around them."""
+        return self._local.processes
 
     @property
     def terminals(self) -> Terminals:

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from quarterdeck.policy.call import Access, Call
 from quarterdeck.policy.modes import Deed
-from quarterdeck.policy.parts import parts_of
 from quarterdeck.policy.paths import is_below
 
 __all__ = ["EVERYTHING", "Footprint", "footprint_of"]
@@ -40,6 +39,8 @@ def footprint_of(call: Call) -> Footprint:
 
 
 def _of_command(call: Call, line: str) -> Footprint:
+    from quarterdeck.policy.parts import parts_of
+
     if len(line) > _LONG or any(part.deed not in _READING for part in parts_of(call)):
         return EVERYTHING
     return Footprint(reads=("/",))

@@ -1,27 +1,34 @@
-"""The append-only log of every event of every session, and its projections."""
+"""The append-only log of every event of every session, and its projections.
 
-from .check import Report
-from .errors import (
-    Corrupt,
-    Full,
-    JournalClosed,
-    JournalError,
-    Locked,
-    NotAJournal,
-    ReadOnly,
-    Stalled,
-    TooNew,
-    Unlockable,
-    Unreachable,
-    Unrecordable,
-)
-from .journal import Journal
-from .limits import Limits
-from .projections import Projection
-from .reading import ReadableJournal
-from .salvage import Salvaged, salvage
-from .search import Hit
-from .sessions import SessionSummary
+Names are imported when they are first used: most who write a log never search or mend one.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .check import Report
+    from .errors import (
+        Corrupt,
+        Full,
+        JournalClosed,
+        JournalError,
+        Locked,
+        NotAJournal,
+        ReadOnly,
+        Stalled,
+        TooNew,
+        Unlockable,
+        Unreachable,
+        Unrecordable,
+    )
+    from .journal import Journal
+    from .limits import Limits
+    from .projections import Projection
+    from .reading import ReadableJournal
+    from .salvaging import Salvaged, salvage
+    from .search import Hit
+    from .sessions import SessionSummary
 
 __all__ = [
     "Corrupt",
@@ -46,3 +53,35 @@ __all__ = [
     "Unrecordable",
     "salvage",
 ]
+
+_HOMES = {
+    "check": ("Report",),
+    "errors": (
+        "Corrupt",
+        "Full",
+        "JournalClosed",
+        "JournalError",
+        "Locked",
+        "NotAJournal",
+        "ReadOnly",
+        "Stalled",
+        "TooNew",
+        "Unlockable",
+        "Unreachable",
+        "Unrecordable",
+    ),
+    "journal": ("Journal",),
+    "limits": ("Limits",),
+    "projections": ("Projection",),
+    "reading": ("ReadableJournal",),
+    "salvaging": ("Salvaged", "salvage"),
+    "search": ("Hit",),
+    "sessions": ("SessionSummary",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f".{home}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -255,7 +255,8 @@ class Journal(ReadableJournal):
             self._appender.finish()
         # Readers first: the last connection to close tidies the file, and only a writer can.
         await self._readers.close()
-        await self._search.close()
+        if "_search" in self.__dict__:  # nobody has searched otherwise
+            await self._search.close()
         try:
             if self._writer is not None:
                 await self._writer.stop()

@@ -2,19 +2,22 @@
 
 import sqlite3
 from collections.abc import AsyncGenerator, Callable
+from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.record import Record, encode_record
 
-from .check import Report, examine
 from .errors import JournalClosed
 from .limits import Limits
 from .readers import Readers
 from .recent import Recent
-from .search import Hit, SearchIndex
 from .sessions import SessionSummary, list_sessions
+
+if TYPE_CHECKING:
+    from .check import Report
+    from .search import Hit, SearchIndex
 
 __all__ = ["ReadableJournal"]
 
@@ -35,7 +38,15 @@ class ReadableJournal:
         self._limits = limits
         self._recent = recent
         self._readers = Readers(path, limits.page_bytes)
-        self._search = SearchIndex(path)
+
+    @cached_property
+    def _search(self) -> "SearchIndex":
+        # Imported here, because most sessions end before anybody searches.
+        from .search import SearchIndex
+
+        if self._recent.closed:
+            raise JournalClosed(self.path)
+        return SearchIndex(self.path)
 
     @property
     def last(self) -> int:
@@ -119,7 +130,7 @@ class ReadableJournal:
 
     async def search(
         self, query: str, session: SessionId | None = None, limit: int = 50
-    ) -> list[Hit]:
+    ) -> "list[Hit]":
         """Find text in all that was said, newest first; brings the index up to date before.
 
         All words must occur in one passage; ``"several words"`` is a phrase, ``word*`` a
@@ -128,8 +139,10 @@ class ReadableJournal:
         await self._search.catch_up()
         return await self._search.find(query, session, limit)
 
-    async def check(self) -> Report:
+    async def check(self) -> "Report":
         """Examine the whole file and every record; takes time in proportion to its size."""
+        from .check import examine
+
         return await self._readers.run(examine)
 
     async def export(

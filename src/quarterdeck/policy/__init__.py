@@ -2,20 +2,37 @@
 
 A ``Call`` says what is to be decided, ``decide`` decides it, ``explain`` tells why. Rules are read
 by ``parse_rule``; ``suggest``, ``options_for``, ``choice_of`` and ``grants_of`` turn a question
-into a standing answer. Nothing here reads a file, looks up a name or keeps a state.
+into a standing answer. Nothing here reads a file, looks up a name or keeps a state, except
+``gate``, which holds what is open. Names are imported when they are first used: a process that
+decides nothing reads none of it.
 """
 
-from .call import Call, McpTool, PathUse, path_use
-from .decide import Allow, Ask, By, Decision, Deny, Explanation, Step, decide, decider_of, explain
-from .errors import GrantsError, PolicyError, RuleError, UnknownMode
-from .foreign import Surroundings, call_from_tool
-from .grammar import parse_pattern, parse_rule, print_pattern, print_rule
-from .grants import Grant, applicable, grants_from_json, grants_to_json, spend
-from .modes import DEFAULT_MODE, MODES, NO_SANDBOX, Mode, Sandbox, parse_mode
-from .options import Choice, choice_of, grants_of, options_for, session_grants
-from .parts import mentioned_paths
-from .rules import Effect, Pattern, Rule, Scope, Source
-from .suggest import Suggestion, refusal, suggest
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .call import Call, McpTool, PathUse, path_use
+    from .deciding import (
+        Allow,
+        Ask,
+        By,
+        Decision,
+        Deny,
+        Explanation,
+        Step,
+        decide,
+        decider_of,
+        explain,
+    )
+    from .errors import GrantsError, PolicyError, RuleError, UnknownMode
+    from .foreign import Surroundings, call_from_tool
+    from .grammar import parse_pattern, parse_rule, print_pattern, print_rule
+    from .grants import Grant, applicable, grants_from_json, grants_to_json, spend
+    from .modes import DEFAULT_MODE, MODES, NO_SANDBOX, Mode, Sandbox, parse_mode
+    from .options import Choice, choice_of, grants_of, options_for, session_grants
+    from .parts import mentioned_paths
+    from .rules import Effect, Pattern, Rule, Scope, Source
+    from .suggesting import Suggestion, refusal, suggest
 
 __all__ = [
     "DEFAULT_MODE",
@@ -68,3 +85,35 @@ __all__ = [
     "spend",
     "suggest",
 ]
+
+_HOMES = {
+    "call": ("Call", "McpTool", "PathUse", "path_use"),
+    "deciding": (
+        "Allow",
+        "Ask",
+        "By",
+        "Decision",
+        "Deny",
+        "Explanation",
+        "Step",
+        "decide",
+        "decider_of",
+        "explain",
+    ),
+    "errors": ("GrantsError", "PolicyError", "RuleError", "UnknownMode"),
+    "foreign": ("Surroundings", "call_from_tool"),
+    "grammar": ("parse_pattern", "parse_rule", "print_pattern", "print_rule"),
+    "grants": ("Grant", "applicable", "grants_from_json", "grants_to_json", "spend"),
+    "modes": ("DEFAULT_MODE", "MODES", "NO_SANDBOX", "Mode", "Sandbox", "parse_mode"),
+    "options": ("Choice", "choice_of", "grants_of", "options_for", "session_grants"),
+    "parts": ("mentioned_paths",),
+    "rules": ("Effect", "Pattern", "Rule", "Scope", "Source"),
+    "suggesting": ("Suggestion", "refusal", "suggest"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f".{home}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

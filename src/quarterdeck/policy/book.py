@@ -3,11 +3,13 @@
 import asyncio
 import fcntl
 import os
-from collections.abc import Iterable
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from .grants import Grant, grants_from_json, grants_to_json
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .grants import Grant
 
 __all__ = ["GrantBook"]
 
@@ -28,7 +30,7 @@ class GrantBook:
         self._looking = asyncio.Lock()
 
     @property
-    def all(self) -> tuple[Grant, ...]:
+    def all(self) -> "tuple[Grant, ...]":
         """All of them, as they were when last loaded, refreshed or changed here."""
         return (*self._session, *self._lasting)
 
@@ -49,7 +51,7 @@ class GrantBook:
             if await asyncio.to_thread(_state, self._path) != self._state:
                 await self.load()
 
-    async def add(self, grants: Iterable[Grant]) -> None:
+    async def add(self, grants: "Iterable[Grant]") -> None:
         """Remember grants, each as long as its scope says; durable when this returns."""
         new = tuple(grants)
         self._session += tuple(grant for grant in new if grant.scope == "session")
@@ -82,21 +84,26 @@ def _state(path: Path) -> _State:
     return found.st_ino, found.st_mtime_ns, found.st_size
 
 
-def _load(path: Path) -> tuple[tuple[Grant, ...], _State]:
+def _load(path: Path) -> "tuple[tuple[Grant, ...], _State]":
     # The state first: a change in between is then seen at the next look.
     state = _state(path)
     return _read(path), state
 
 
-def _read(path: Path) -> tuple[Grant, ...]:
+def _read(path: Path) -> "tuple[Grant, ...]":
     try:
-        return grants_from_json(path.read_bytes())
+        data = path.read_bytes()
     except FileNotFoundError:
         return ()
+    from .grants import grants_from_json
+
+    return grants_from_json(data)
 
 
-def _change(path: Path, added: tuple[Grant, ...], revoked: frozenset[str]) -> tuple[Grant, ...]:
+def _change(path: Path, added: "tuple[Grant, ...]", revoked: frozenset[str]) -> "tuple[Grant, ...]":
     """Rewrite the file in one step, under a lock that other processes respect."""
+    from .grants import grants_to_json
+
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with path.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

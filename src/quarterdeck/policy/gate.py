@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -33,12 +33,13 @@ from quarterdeck.wire.permissions import (
 
 from .book import GrantBook
 from .call import Call, path_use
-from .decide import Allow, Ask, Deny, decide, decider_of
 from .modes import NO_SANDBOX, Mode, Sandbox
-from .options import Choice, choice_of, grants_of, options_for
 from .pauses import Pauses
-from .rules import Rule
-from .suggest import refusal, suggest
+
+if TYPE_CHECKING:
+    from .deciding import Allow, Ask, Deny
+    from .options import Choice
+    from .rules import Rule
 
 __all__ = ["Answer", "Emit", "Gate", "Permitted", "QuestionReply", "Refused"]
 
@@ -97,7 +98,7 @@ class Gate:
     """
 
     mode: Mode
-    rules: tuple[Rule, ...] = ()
+    rules: "tuple[Rule, ...]" = ()
     grants: GrantBook = field(default_factory=GrantBook)
     sandbox: Sandbox = NO_SANDBOX
     trusted: bool = True
@@ -122,6 +123,9 @@ class Gate:
         ``question`` says how it would be asked. Where it has no options it gets ours; where an
         agent brought its own, our standing answers are added to them.
         """
+        # What decides is imported with the first call: a turn of words alone needs none of it.
+        from .deciding import Allow, Ask, Deny, decider_of
+
         await self.grants.refresh()
         match await self._decide_soon(call):
             case Allow() as allowed:
@@ -140,6 +144,8 @@ class Gate:
 
         ``like`` is a call of the same workspace. Quick where nothing is denied.
         """
+        from .deciding import Deny
+
         if not any(each.effect == "deny" for each in (*self.rules, *self.grants.all)):
             return True
         use = path_use(path, "read", cwd=like.cwd, home=like.home)
@@ -204,6 +210,8 @@ class Gate:
         if isinstance(answer.outcome, Cancelled):
             why = answer.by.name or "the request was cancelled"
             return Refused(why, f"This needs a person's leave, and {why}.", cancelled=True)
+        from .options import choice_of
+
         option = answer.outcome.option_id
         choice = choice_of(question.options, option)
         await self._remember(emit, choice, call, question, answer)
@@ -215,9 +223,11 @@ class Gate:
         return Refused(answer.feedback or "refused by the person", told, option)
 
     async def _remember(
-        self, emit: Emit, choice: Choice, call: Call, question: PermissionAsked, answer: Answer
+        self, emit: Emit, choice: "Choice", call: Call, question: PermissionAsked, answer: Answer
     ) -> None:
         """Keep a standing answer; one that cannot be kept holds for this call, and is told."""
+        from .options import grants_of
+
         grants = grants_of(
             choice,
             call,
@@ -232,13 +242,15 @@ class Gate:
             title = "The answer holds for this call only: it could not be kept."
             await emit(Notice(title=title, severity="warning", description=str(error)))
 
-    async def _decide_soon(self, call: Call) -> Allow | Deny | Ask:
+    async def _decide_soon(self, call: Call) -> "Allow | Deny | Ask":
         # A long command line can take the parser most of a second.
         if len(call.command or "") > _LONG:
             return await asyncio.to_thread(self._decide, call)
         return self._decide(call)
 
-    def _decide(self, call: Call) -> Allow | Deny | Ask:
+    def _decide(self, call: Call) -> "Allow | Deny | Ask":
+        from .deciding import decide
+
         return decide(
             call,
             self.mode,
@@ -252,6 +264,9 @@ class Gate:
     def _options(
         self, call: Call, theirs: tuple[PermissionOption, ...]
     ) -> tuple[PermissionOption, ...]:
+        from .options import options_for
+        from .suggesting import refusal, suggest
+
         grants = self.grants.all
         offers = suggest(
             call,

@@ -16,7 +16,7 @@ from .errors import RuleError
 from .grammar import parse_pattern, print_pattern
 from .grants import Grant
 from .rules import SCOPES, Effect, Pattern, Scope
-from .suggest import Suggestion
+from .suggesting import Suggestion
 
 __all__ = ["Choice", "choice_of", "grants_of", "options_for", "session_grants"]
 

@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from quarterdeck.system.files import LocalFiles
-from quarterdeck.system.guard import Guard
 from quarterdeck.system.paths import Roots
-from quarterdeck.system.process import LocalProcesses
-from quarterdeck.system.terminal import LocalTerminals
+
+if TYPE_CHECKING:
+    from quarterdeck.system.guard import Guard
+    from quarterdeck.system.process import LocalProcesses
+    from quarterdeck.system.terminal import LocalTerminals
 
 __all__ = ["LocalSystem"]
 
@@ -24,13 +26,34 @@ class LocalSystem:
     """
 
     def __init__(
-        self, roots: Sequence[str | os.PathLike[str]], *, guard: Guard | None = None
+        self, roots: Sequence[str | os.PathLike[str]], *, guard: "Guard | None" = None
     ) -> None:
-        confined = Roots(roots)
-        self.roots: tuple[str, ...] = confined.directories
-        self.files = LocalFiles(confined)
-        self.processes = LocalProcesses(confined, guard=guard)
-        self.terminals = LocalTerminals(confined, guard=guard)
+        self._confined = Roots(roots)
+        self._guard = guard
+        self.roots: tuple[str, ...] = self._confined.directories
+        self.files = LocalFiles(self._confined)
+        self._processes: LocalProcesses | None = None
+        self._terminals: LocalTerminals | None = None
+
+    # The two are imported when something is started: many a session only reads and talks.
+
+    @property
+    def processes(self) -> "LocalProcesses":
+        """Commands with byte streams."""
+        if self._processes is None:
+            from quarterdeck.system.process import LocalProcesses
+
+            self._processes = LocalProcesses(self._confined, guard=self._guard)
+        return self._processes
+
+    @property
+    def terminals(self) -> "LocalTerminals":
+        """Commands whose output is kept."""
+        if self._terminals is None:
+            from quarterdeck.system.terminal import LocalTerminals
+
+            self._terminals = LocalTerminals(self._confined, guard=self._guard)
+        return self._terminals
 
     async def __aenter__(self) -> "LocalSystem":
         return self
@@ -41,9 +64,11 @@ class LocalSystem:
     async def close(self) -> None:
         """End every process and terminal; may be called again. Raises StillRunning."""
         try:
-            await self.terminals.close()
+            if self._terminals is not None:
+                await self._terminals.close()
         finally:
-            await self.processes.close()
+            if self._processes is not None:
+                await self._processes.close()
 
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import pytest
 from quarterdeck.agent.tools.bash import BashTool, CommandsTool
 from quarterdeck.agent.tools.tool import ToolError
 from quarterdeck.agent.tools.workspace import ToolOptions, Workspace
-from quarterdeck.policy.decide import Allow, Ask, Deny, decide
+from quarterdeck.policy.deciding import Allow, Ask, Deny, decide
 from quarterdeck.system.descendants import MARK_VARIABLE, Tree, find
 from quarterdeck.system.errors import NoSuchPath, OutsideRoots
 from quarterdeck.system.local import LocalSystem

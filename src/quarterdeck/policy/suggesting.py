@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .call import Access, Call, PathUse
-from .decide import Ask, examine
+from .deciding import Ask, examine
 from .domains import HostPattern
 from .errors import RuleError
 from .grammar import parse_pattern, print_pattern
