@@ -124,9 +124,12 @@ async def drive(
     driven = Driven()
     environment = {**rig.environment, **options.pop("environment", {})}
     opening = Opening(cwd=str(cwd), environment=environment, **options)
-    around = Surroundings(cwd=str(cwd), roots=(str(cwd), *opening.roots), agent=rig.name)
+    id_ = session or new_session_id()
+    around = Surroundings(
+        cwd=str(cwd), roots=(str(cwd), *opening.roots), agent=rig.name, session=id_
+    )
     driven.session = DrivenSession(
-        session or new_session_id(),
+        id_,
         rig.name,
         opening,
         driven.sink,

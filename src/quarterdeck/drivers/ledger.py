@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from quarterdeck.wire.events import (
     Event,
@@ -52,7 +53,7 @@ class Ledger:
         final = start.status if start.status in ("completed", "failed") else None
         ours = self._open_call(theirs)
         status = "in_progress" if final else start.status
-        yield msgspec.structs.replace(start, call=ours, status=status)
+        yield replace(start, call=ours, status=status)
         if final:
             yield self._end(theirs, ToolCallEnded(call=ours, status=final))
 
@@ -63,15 +64,22 @@ class Ledger:
             yield _late(self._origin, update)
             return
         if theirs not in self._open:
-            yield from self.begin(_as_start(update))
-            if update.raw_output is UNSET or theirs in self._ended:
+            first = _as_start(update)
+            over = first.status in ("completed", "failed")
+            yield from self.begin(replace(first, status="in_progress") if over else first)
+            if not over and update.raw_output is UNSET:
                 return
-            update = ToolCallUpdated(call=update.call, raw_output=update.raw_output)
+            update = ToolCallUpdated(
+                call=update.call,
+                status=update.status if over else UNSET,
+                content=update.content if over else UNSET,
+                raw_output=update.raw_output,
+            )
         ours = self._open[theirs]
         if isinstance(update.status, str) and update.status in ("completed", "failed"):
             yield from self._finish(theirs, ours, update, update.status)
         else:
-            yield msgspec.structs.replace(update, call=ours)
+            yield replace(update, call=ours)
 
     def ask(self, question: PermissionAsked) -> Iterator[Event]:
         """The agent asks for leave; some announce the call by nothing else."""
@@ -97,7 +105,7 @@ class Ledger:
         if theirs not in self._open:
             ours = self._open_call(theirs)
             yield ToolCallStarted(call=ours, title=theirs, status="in_progress")
-        yield self._end(theirs, msgspec.structs.replace(end, call=self._open[theirs]))
+        yield self._end(theirs, replace(end, call=self._open[theirs]))
 
     def close(self, status: ToolCallEnd, reason: str) -> Iterator[Event]:
         """End the calls that the agent left open; the turn is over."""
