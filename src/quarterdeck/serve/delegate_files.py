@@ -30,6 +30,8 @@ _HEAD = 8192
 class DelegatedFiles:
     """The ``Files`` port through a client; see there for what holds."""
 
+    is_disk = False
+
     def __init__(self, link: Link, local: System) -> None:
         self._link = link
         self._local = local.files

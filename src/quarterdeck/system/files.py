@@ -31,6 +31,8 @@ _BATCH_SECONDS = 0.05
 class LocalFiles:
     """The ``Files`` port on this machine."""
 
+    is_disk = True
+
     def __init__(self, roots: Roots) -> None:
         self._roots = roots
 

@@ -132,6 +132,11 @@ class Entry:
 class Files(Protocol):
     """Files inside the roots."""
 
+    @property
+    def is_disk(self) -> bool:
+        """Whether what is read here is what programs read, and not, say, an editor's buffers."""
+        ...
+
     async def stat(self, path: PathLike, *, follow: bool = True) -> Stat:
         """Look at a path; ``follow=False`` looks at a symlink itself.
 

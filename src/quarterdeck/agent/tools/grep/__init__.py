@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 from msgspec import Meta
 
 from quarterdeck.system.errors import NoSuchPath
-from quarterdeck.system.port import Entry
+from quarterdeck.system.port import Entry, System
 from quarterdeck.wire.toolcalls import ToolCallLocation, ToolKind
 
 from ..describe import describe
@@ -17,8 +17,10 @@ from ..tree import Tree, survey
 from ..workspace import Workspace
 from .engines import open_engine
 from .report import Report
+from .ripgrep import WORTH, without_hopeless
 from .search import Query
-from .sweep import sweep
+from .sieve import Sieve, sieve_of
+from .sweep import FILE_BYTES, sweep
 
 __all__ = ["Grep", "GrepArguments"]
 
@@ -54,6 +56,10 @@ class Grep:
     kind: ToolKind = "search"
     arguments = GrepArguments
 
+    def __init__(self, *, worth: int = WORTH) -> None:
+        """``worth``: from how many bytes of files on ripgrep is asked first, where it is."""
+        self._worth = worth
+
     @property
     def description(self) -> str:
         """The text that the model reads."""
@@ -69,7 +75,7 @@ class Grep:
             raise NoSuchPath(arguments.path)
 
         async def run(live: Live) -> Outcome:
-            return await _grep(arguments, workspace, target, only)
+            return await _grep(arguments, workspace, target, only, self._worth)
 
         return Prepared(
             title=f"Search {arguments.pattern!r}"
@@ -82,7 +88,11 @@ class Grep:
 
 
 async def _grep(
-    arguments: GrepArguments, workspace: Workspace, target: Target, only: re.Pattern[str] | None
+    arguments: GrepArguments,
+    workspace: Workspace,
+    target: Target,
+    only: re.Pattern[str] | None,
+    worth: int,
 ) -> Outcome:
     await expect_unmoved(workspace.system.files, target)
     limit = arguments.limit or (_LINES if arguments.mode == "content" else _FILES)
@@ -102,9 +112,27 @@ async def _grep(
     async with open_engine(query, workspace.system) as engine:
         tree, prefix = await _candidates(workspace, target)
         entries = [e for e in tree.files if not only or not e.path or only.fullmatch(e.path)]
-        async for path, matches in sweep(workspace.system.files, target.real, entries, engine):
+        sieve = sieve_of(query)
+        if sieve is not None:
+            entries = await _promising(workspace.system, target.real, entries, sieve, worth)
+        found = sweep(workspace.system.files, target.real, entries, engine, sieve)
+        async for path, matches in found:
             report.add(prefix + path if path else target.shown, matches)
     return said(report.text(arguments.pattern, target.shown, tree.notes))
+
+
+async def _promising(
+    system: System, top: str, entries: list[Entry], sieve: Sieve, worth: int
+) -> list[Entry]:
+    """The entries without those of which ripgrep knows that they cannot match."""
+    small = [e for e in entries if e.path and e.kind == "file" and (e.size or 0) <= FILE_BYTES]
+    if sum(entry.size or 0 for entry in small) < worth:
+        return entries
+    kept = await without_hopeless(system, top, small, sieve)
+    if kept is None:
+        return entries
+    hopeless = {entry.path for entry in small} - kept
+    return [entry for entry in entries if entry.path not in hopeless]
 
 
 async def _candidates(workspace: Workspace, target: Target) -> tuple[Tree, str]:

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
-__all__ = ["FileMatches", "Query", "Row", "Searcher", "frame", "is_quick"]
+__all__ = ["NOTHING", "FileMatches", "Query", "Row", "Searcher", "frame", "is_quick"]
 
 LINE_CHARACTERS = 400
 _BEFORE = 80
@@ -50,7 +50,7 @@ class FileMatches(NamedTuple):
     is_binary: bool = False
 
 
-_NOTHING = FileMatches(0)
+NOTHING = FileMatches(0)
 _BINARY = FileMatches(0, is_binary=True)
 
 
@@ -84,19 +84,16 @@ class Searcher:
                 if _is_local(query.pattern)
                 else None
             )
-        self._literal = _literal(query)
 
     def search(self, data: bytes) -> FileMatches:
         """Search the content of a file; one that is no text is not searched."""
         if b"\0" in data[:_HEAD]:
             return _BINARY
-        if self._literal is not None and self._literal not in data:
-            return _NOTHING
         text = data.decode("utf-8", "replace").removeprefix("\ufeff")
         if "\r" in text:
             text = text.replace("\r\n", "\n")
         if not text or (self._sieve is not None and not self._sieve.search(text)):
-            return _NOTHING
+            return NOTHING
         lines = text.removesuffix("\n").split("\n")
         found = self._across(text, lines) if self._query.multiline else self._by_line(lines)
         return self._matches(lines, list(found))
@@ -144,14 +141,6 @@ def _is_local(pattern: str) -> bool:
     not give back what it took, can tell a line from a text.
     """
     return not re.search(r"\(\?|\\[AZ]|[+*?}]\+", pattern)
-
-
-def _literal(query: Query) -> bytes | None:
-    """The bytes that have to be in a file; None if that cannot be said simply."""
-    pattern = query.pattern
-    if query.ignore_case or not pattern.isascii() or re.search(r"[^\w \"'=,:;<>/@-]", pattern):
-        return None
-    return pattern.encode()
 
 
 def _shown(line: str, column: int) -> str:

@@ -8,7 +8,8 @@ from quarterdeck.system.errors import PathFault
 from quarterdeck.system.port import Entry, Files
 
 from .engines import Engine
-from .search import FileMatches
+from .search import NOTHING, FileMatches
+from .sieve import Sieve
 
 __all__ = ["FILE_BYTES", "Skipped", "sweep"]
 
@@ -21,15 +22,30 @@ Skipped: TypeAlias = Literal["large", "unreadable"]
 
 
 async def sweep(
-    files: Files, top: str, entries: Sequence[Entry], engine: Engine
+    files: Files, top: str, entries: Sequence[Entry], engine: Engine, sieve: Sieve | None = None
 ) -> AsyncIterator[tuple[str, FileMatches | Skipped]]:
-    """Search the entries below ``top``, in their order; symlinks are not followed."""
+    """Search the entries below ``top``, in their order; symlinks are not followed.
+
+    What does not pass the ``sieve`` does not get to the engine.
+    """
     regular = [entry for entry in entries if entry.kind == "file"]
     for batch in _batches(regular):
-        read = await asyncio.gather(*(_read(files, top, entry) for entry in batch))
+        read: list[bytes | FileMatches | Skipped] = list(
+            await asyncio.gather(*(_read(files, top, entry) for entry in batch))
+        )
+        if sieve is not None:
+            read = await asyncio.to_thread(_sifted, read, sieve)
         found = iter(await engine.search([data for data in read if isinstance(data, bytes)]))
         for entry, data in zip(batch, read, strict=True):
             yield entry.path, next(found) if isinstance(data, bytes) else data
+
+
+def _sifted(
+    read: Sequence[bytes | FileMatches | Skipped], sieve: Sieve
+) -> list[bytes | FileMatches | Skipped]:
+    return [
+        NOTHING if isinstance(data, bytes) and not sieve.passes(data) else data for data in read
+    ]
 
 
 def _batches(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
