@@ -71,6 +71,11 @@ class Places:
         return self.config / "config.toml"
 
     @property
+    def agents(self) -> Path:
+        """The user's own descriptions of agents."""
+        return self.config / "agents"
+
+    @property
     def journal_file(self) -> Path:
         """The log of every session."""
         return self.state / "journal.db"

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from quarterdeck.system.environment import child_environment
 from quarterdeck.system.errors import CommandNotFound, SpawnFault
@@ -40,6 +41,8 @@ class Launch:
     """The words for a mode of its own."""
     quirks: frozenset[str] = frozenset()
     """What it does differently from what it should, by the names that links know."""
+    events: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """For the generic pipe dialect: how to read what it prints."""
 
 
 class Child:

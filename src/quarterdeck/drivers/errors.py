@@ -15,6 +15,7 @@
 An open session fails in the four words of ``quarterdeck.wire.errors``: Closed, Ended, Broken, Busy.
 """
 
+import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -42,8 +43,10 @@ class UnknownAgent(DriverError):
     """No agent of that name is described."""
 
     def __init__(self, name: str, known: Sequence[str]) -> None:
+        near = difflib.get_close_matches(name.lower(), known, n=2)
+        meant = f" Did you mean {' or '.join(repr(other) for other in near)}?" if near else ""
         super().__init__(
-            f"no agent is called {name!r}; known are {', '.join(known)}. "
+            f"no agent is called {name!r}; known are {', '.join(known)}.{meant} "
             "See `quarterdeck agents`; an agent of your own is one file, see docs/agents.md."
         )
         self.name = name
