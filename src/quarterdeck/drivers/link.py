@@ -5,7 +5,7 @@ of them. A link calls its ``Host`` for all that it hears, from one task at a tim
 permission may wait in a task of its own.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -13,6 +13,7 @@ from quarterdeck.wire.content import ContentBlock
 from quarterdeck.wire.errors import LinkError
 from quarterdeck.wire.events import Event, PermissionAsked, QuestionAnswered, QuestionAsked, TurnEnd
 from quarterdeck.wire.ids import ToolCallId
+from quarterdeck.wire.toolcalls import ToolKind
 from quarterdeck.wire.usage import Cost, TokenUsage
 
 from .driver import Capabilities, Opening
@@ -81,6 +82,16 @@ class Host(Protocol):
 
     async def permit(self, question: PermissionAsked) -> Verdict:
         """Have a tool call decided; ``question.options`` are the agent's own, or none."""
+        ...
+
+    async def forbids(
+        self, name: str, kind: ToolKind, raw_input: Any, paths: Sequence[str] = ()
+    ) -> str | None:
+        """Why policy denies something that the agent has us do for it, such as writing a file.
+
+        None: nothing forbids it. Whether a person had to be asked is the agent's business here: it
+        asked before it had us do this.
+        """
         ...
 
     async def ask(self, question: QuestionAsked) -> QuestionAnswered:

@@ -38,6 +38,7 @@ from quarterdeck.wire.ids import (
     new_turn_id,
 )
 from quarterdeck.wire.permissions import PermissionOption
+from quarterdeck.wire.toolcalls import ToolKind
 
 from .driver import Capabilities, Opening, Sink
 from .errors import Unsupported
@@ -177,6 +178,15 @@ class DrivenSession:
             return Verdict(allowed=False, cancelled=True, told=verdict.told)
         option = _option(theirs, verdict.option, "reject_once", "reject_always")
         return Verdict(allowed=False, option=option, told=verdict.told)
+
+    async def forbids(
+        self, name: str, kind: ToolKind, raw_input: Any, paths: Sequence[str] = ()
+    ) -> str | None:
+        """Why policy denies what the agent has us do for it; None if nothing forbids it."""
+        call = await asyncio.to_thread(
+            call_from_tool, name, kind, raw_input, paths, around=self._around
+        )
+        return await self.gate.forbids(call)
 
     async def ask(self, question: QuestionAsked) -> QuestionAnswered:
         """Put a question to the person."""

@@ -151,6 +151,14 @@ class Gate:
         use = path_use(path, "read", cwd=like.cwd, home=like.home)
         return not isinstance(self._decide(replace(like, paths=(use,))), Deny)
 
+    async def forbids(self, call: Call) -> str | None:
+        """Why a call is denied whatever a person says; None if it is allowed or could be asked."""
+        from .deciding import Deny
+
+        await self.grants.refresh()
+        decision = await self._decide_soon(call)
+        return decision.reason if isinstance(decision, Deny) else None
+
     def answer(self, request: RequestId, answer: Answer) -> bool:
         """Answer a permission request; False if it is not, or no longer, open."""
         return _resolve(self._permissions.get(request), answer)
