@@ -3,6 +3,7 @@ import pytest
 from quarterdeck.models.catalogue import known_models, profile_of
 from quarterdeck.models.errors import ModelSetupError
 from quarterdeck.models.model import Prices
+from tools.generate_catalogue import PATH, generate
 
 
 def test_every_row_is_sound():
@@ -87,3 +88,7 @@ def test_one_figure_of_the_users_leaves_the_others():
 def test_a_wrong_figure_names_the_model(given: dict[str, object]):
     with pytest.raises(ModelSetupError, match="acme/x"):
         profile_of("acme", "x", {"acme/x": given})
+
+
+def test_what_is_read_is_what_people_edit():
+    assert PATH.read_bytes() == generate(), "run .venv/bin/python tools/generate_catalogue.py"

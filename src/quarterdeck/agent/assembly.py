@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -19,12 +19,13 @@ from quarterdeck.config.workspace import find_workspace
 from quarterdeck.models.catalogue import known_models
 from quarterdeck.models.choosing import ModelOptions, VendorOptions, endpoint_of
 from quarterdeck.models.errors import ModelSetupError
-from quarterdeck.policy.grammar import parse_pattern
-from quarterdeck.policy.rules import Effect, Rule, Scope, Source
 
 from .limits import Limits
 from .prompt import Environment, Instructions, system_prompt
 from .tools.workspace import ToolOptions
+
+if TYPE_CHECKING:
+    from quarterdeck.policy.rules import Effect, Rule, Scope
 
 __all__ = [
     "Ground",
@@ -180,7 +181,7 @@ def tool_options(settings: Settings) -> ToolOptions:
     )
 
 
-def rules_of(config: Config) -> tuple[Rule, ...]:
+def rules_of(config: Config) -> "tuple[Rule, ...]":
     """The permission rules of every layer, each with where it came from.
 
     Raises:
@@ -195,7 +196,11 @@ def rules_of(config: Config) -> tuple[Rule, ...]:
     return tuple(_rule(config, effect, text) for effect, texts in lists for text in texts)
 
 
-def _rule(config: Config, effect: Effect, text: str) -> Rule:
+def _rule(config: Config, effect: "Effect", text: str) -> "Rule":
+    # Imported where there is a rule to read: the grammar is a tenth of a start.
+    from quarterdeck.policy.grammar import parse_pattern
+    from quarterdeck.policy.rules import Rule, Source
+
     source = config.source("permissions", effect, text)
     scope: Scope = "user"
     origin = Source(origin="user file", where=source.place or "")

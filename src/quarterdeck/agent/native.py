@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from typing import Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from quarterdeck.config.places import Places
 from quarterdeck.journal import Journal, SessionSummary
@@ -14,7 +14,6 @@ from quarterdeck.policy.book import GrantBook
 from quarterdeck.policy.gate import Gate
 from quarterdeck.policy.modes import NO_SANDBOX, Mode, parse_mode
 from quarterdeck.policy.pauses import Pauses
-from quarterdeck.policy.rules import Rule
 from quarterdeck.wire.events import Event, Notice, SessionOpened, SessionResumed
 from quarterdeck.wire.ids import SessionId, TurnId, new_session_id
 
@@ -33,10 +32,13 @@ from .past import Past, recall, shared_events
 from .recovery import FORKED
 from .session import Session, Setup
 from .store import SessionStore
-from .tools.all import all_tools
+from .tools.shipped import LaterTool, shipped_tools
 from .tools.tool import Tool
 from .tools.toolbox import Toolbox
 from .tools.workspace import Workspace
+
+if TYPE_CHECKING:
+    from quarterdeck.policy.rules import Rule
 
 __all__ = ["MakeCage", "NativeAgent", "Wishes"]
 
@@ -51,7 +53,7 @@ class Wishes:
     model: str | None = None
     mode: Mode | None = None
     effort: Effort | None = None
-    rules: tuple[Rule, ...] = ()
+    rules: "tuple[Rule, ...]" = ()
     tools: tuple[str, ...] | None = None
     """Only these tools; None for all."""
     flags: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -59,7 +61,7 @@ class Wishes:
     attended: bool = True
     """Whether anybody can answer a question."""
     make_cage: MakeCage = local_cage
-    make_tools: Callable[[], Iterable[Tool]] = all_tools
+    make_tools: Callable[[], Iterable[Tool | LaterTool]] = shipped_tools
     """Makes the tools; give your own, or ours and your own."""
     make_model: Callable[[str], Model] | None = None
     """Makes a model from its name, in a thread; None for those of the known vendors."""

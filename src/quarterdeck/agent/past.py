@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
 from quarterdeck.models.model import Effort
-from quarterdeck.policy.grants import Grant
-from quarterdeck.policy.options import session_grants
 from quarterdeck.wire.events import (
     Event,
     ModeChanged,
@@ -26,6 +25,9 @@ from .conversation import Conversation
 from .options import effort_in
 from .recovery import DIED, FORKED, Cut, closing_events
 
+if TYPE_CHECKING:
+    from quarterdeck.policy.grants import Grant
+
 __all__ = ["Past", "recall", "shared_events"]
 
 
@@ -42,7 +44,7 @@ class Past:
     effort: Effort | None = None
     began: int | None = None
     """When the session was opened, in microseconds since the epoch."""
-    grants: tuple[Grant, ...] = ()
+    grants: "tuple[Grant, ...]" = ()
     """What people allowed or refused for the session it was then."""
     closing: tuple[tuple[TurnId | None, Event], ...] = ()
     """What must be appended first, because the process that ran it died."""
@@ -78,8 +80,11 @@ def recall(records: Iterable[Record], cut: Cut = DIED) -> Past:
     return past
 
 
-def _grants(records: Iterable[Record]) -> tuple[Grant, ...]:
+def _grants(records: Iterable[Record]) -> "tuple[Grant, ...]":
     """The session's grants in the log. Those that a fork took over name another session."""
+    # Imported here: it brings all of the policy with it, and a new session has no past.
+    from quarterdeck.policy.options import session_grants
+
     asked: dict[RequestId, PermissionAsked] = {}
     found: list[Grant] = []
     for record in records:

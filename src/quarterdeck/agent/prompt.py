@@ -4,7 +4,7 @@ It is made once for a session and stays the same to the byte, so that vendors ca
 """
 
 from dataclasses import dataclass
-from importlib.resources import files
+from pathlib import Path
 
 __all__ = ["Environment", "Instructions", "system_prompt"]
 
@@ -31,7 +31,7 @@ class Instructions:
 
 def system_prompt(environment: Environment, instructions: tuple[Instructions, ...] = ()) -> str:
     """Compose the prompt from our own text, the environment and the instructions files."""
-    base = files("quarterdeck.agent").joinpath("prompt.md").read_text(encoding="utf-8").rstrip()
+    base = Path(__file__).with_name("prompt.md").read_text(encoding="utf-8").rstrip()
     return "\n\n".join([base, _environment(environment), *map(_instructions, instructions)]) + "\n"
 
 

@@ -2,7 +2,6 @@
 
 import os
 import stat
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,8 @@ def read_toml(path: Path) -> dict[str, Any] | None:
     data = _read(path)
     if data is None:
         return None
+    import tomllib  # late: most directories have no file of ours
+
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -7,7 +7,6 @@ old one or the new one.
 
 import fcntl
 import os
-import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -110,6 +109,8 @@ class TrustStore:
             ) from error
 
     def _write(self, trusted: tuple[str, ...]) -> None:
+        import tempfile  # late: trust is read at every start and hardly ever written
+
         data = msgspec.json.format(msgspec.json.encode(_File(v=1, trusted=trusted)))
         try:
             descriptor, name = tempfile.mkstemp(prefix=".trust-", dir=self._path.parent)

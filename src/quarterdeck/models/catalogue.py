@@ -1,7 +1,10 @@
-"""What is known of models, from ``catalogue.toml`` and from the user's own figures."""
+"""What is known of models, from our catalogue and from the user's own figures.
+
+People edit ``catalogue.toml``; what is read here is ``catalogue.json``, which is made from it by
+``tools/generate_catalogue.py`` and costs nothing to read.
+"""
 
 import functools
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -128,8 +131,8 @@ def _prices(own: _Prices | None, known: _Prices | None) -> Prices | None:
 
 @functools.cache
 def _read() -> dict[str, dict[str, _Row]]:
-    data = tomllib.loads(Path(__file__).with_name("catalogue.toml").read_text("utf-8"))
-    return msgspec.convert(data, dict[str, dict[str, _Row]])
+    data = Path(__file__).with_name("catalogue.json").read_bytes()
+    return msgspec.json.decode(data, type=dict[str, dict[str, _Row]])
 
 
 def _defaults() -> dict[str, _Row]:

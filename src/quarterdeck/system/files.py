@@ -7,7 +7,6 @@ or act.
 
 import asyncio
 import errno
-import hashlib
 import os
 import stat as modes
 import time
@@ -19,6 +18,9 @@ from quarterdeck.system.lines import read_window
 from quarterdeck.system.paths import Place, Roots
 from quarterdeck.system.port import Content, Entry, FileKind, Files, Identity, Lines, PathLike, Stat
 from quarterdeck.system.replace import replace_content
+
+if TYPE_CHECKING:
+    import hashlib
 
 __all__ = ["LocalFiles"]
 
@@ -124,7 +126,7 @@ class LocalFiles:
             descriptor = _open_regular(place, os.fspath(path))
             try:
                 before = os.fstat(descriptor)
-                hasher = hashlib.blake2b() if before.st_size <= _DIGEST_LIMIT else None
+                hasher = _hasher() if before.st_size <= _DIGEST_LIMIT else None
                 window = read_window(descriptor, max(line, 1), limit, max_bytes, hasher)
             finally:
                 os.close(descriptor)
@@ -317,8 +319,14 @@ def _pread(descriptor: int, offset: int, limit: int | None) -> bytes:
     return b"".join(pieces)
 
 
+def _hasher(data: bytes = b"") -> "hashlib.blake2b":
+    import hashlib  # late: it loads OpenSSL
+
+    return hashlib.blake2b(data)
+
+
 def _digest_of(data: bytes) -> str:
-    return hashlib.blake2b(data).hexdigest()
+    return _hasher(data).hexdigest()
 
 
 def _identity(found: os.stat_result, digest: str = "") -> Identity:

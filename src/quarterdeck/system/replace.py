@@ -1,7 +1,6 @@
 """The atomic write: a new file beside the old one, moved over it when it is whole on disk."""
 
 import os
-import secrets
 import stat as modes
 from collections.abc import Callable
 from contextlib import suppress
@@ -27,7 +26,7 @@ def replace_content(
     Raises OSError and what ``check`` raises; no temporary file stays behind then.
     """
     old = check()
-    name = f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}.tmp"
+    name = f"{TEMPORARY_PREFIX}{os.urandom(8).hex()}.tmp"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     # The mode of a new file is the system's to decide (umask); that of an old one is kept.
     descriptor = os.open(name, flags, 0o666 if old is None else 0o600, dir_fd=place.directory)

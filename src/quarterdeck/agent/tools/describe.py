@@ -1,16 +1,21 @@
 """The texts that the model reads, kept in a Markdown file beside each tool's code."""
 
 from functools import cache
-from importlib.resources import files
+from importlib import import_module
+from pathlib import Path
 
 __all__ = ["describe"]
 
 
 @cache
-def describe(package: str) -> str:
-    """Return the text of the tool in ``package``: the file ``<last name>.md`` in it.
+def describe(package: str, name: str | None = None) -> str:
+    """Return the text of a tool in ``package``: the file ``<name>.md`` in its directory.
 
-    Read at first use and kept; touches the disk then, so ask outside of the event loop first.
+    Without a name it is that of the package. Read at first use and kept; touches the disk then,
+    so ask outside of the event loop first.
     """
-    name = package.rsplit(".", 1)[-1]
-    return files(package).joinpath(f"{name}.md").read_text(encoding="utf-8").strip()
+    # Not importlib.resources: that imports zipfile and tempfile, which a start can do without.
+    file = import_module(package).__file__
+    assert file is not None
+    path = Path(file).with_name(f"{name or package.rsplit('.', 1)[-1]}.md")
+    return path.read_text(encoding="utf-8").strip()

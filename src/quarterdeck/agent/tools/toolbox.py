@@ -8,15 +8,19 @@ import msgspec
 
 from quarterdeck.models.model import ToolSpec
 
+from .shipped import LaterTool
 from .tool import Arguments, Tool, ToolError
 
 __all__ = ["Toolbox"]
 
 
 class Toolbox:
-    """A fixed set of tools, in a fixed order: what the model is shown never changes by itself."""
+    """A fixed set of tools, in a fixed order: what the model is shown never changes by itself.
 
-    def __init__(self, tools: Iterable[Tool]) -> None:
+    Tools that come with us are imported when they are first found.
+    """
+
+    def __init__(self, tools: Iterable[Tool | LaterTool]) -> None:
         self._tools = {tool.name: tool for tool in tools}
 
     @property
@@ -28,17 +32,16 @@ class Toolbox:
     def specs(self) -> tuple[ToolSpec, ...]:
         """The tools as the model sees them."""
         return tuple(
-            ToolSpec(
-                name=tool.name,
-                description=tool.description,
-                parameters=_schema(tool.arguments),
-            )
+            tool.spec if isinstance(tool, LaterTool) else _spec(tool)
             for tool in self._tools.values()
         )
 
     def find(self, name: str) -> Tool | None:
         """The tool of that name, or None."""
-        return self._tools.get(name)
+        found = self._tools.get(name)
+        if isinstance(found, LaterTool):
+            found = self._tools[name] = found.make()
+        return found
 
     def only(self, names: Iterable[str]) -> "Toolbox":
         """A toolbox with just these of the tools.
@@ -68,6 +71,12 @@ class Toolbox:
                 f"The arguments of {tool.name!r} are not valid JSON ({error}); nothing was run. "
                 "Send the call again with complete JSON."
             ) from error
+
+
+def _spec(tool: Tool) -> ToolSpec:
+    return ToolSpec(
+        name=tool.name, description=tool.description, parameters=_schema(tool.arguments)
+    )
 
 
 def _schema(arguments: type[Arguments]) -> dict[str, Any]:

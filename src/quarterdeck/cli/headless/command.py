@@ -109,6 +109,8 @@ def _job(prompt: str, options: dict[str, Any]) -> Any:
 
 
 def _rules(options: dict[str, Any]) -> tuple[Any, ...]:
+    if not options["allow"] and not options["deny"]:
+        return ()
     from quarterdeck.policy.grammar import parse_rule
     from quarterdeck.policy.rules import Source
 

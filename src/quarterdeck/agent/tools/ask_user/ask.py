@@ -1,7 +1,6 @@
 """Asking the person by a form."""
 
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
@@ -10,6 +9,7 @@ from quarterdeck.wire.content import text
 from quarterdeck.wire.events import QuestionAnswered
 from quarterdeck.wire.toolcalls import ContentItem, ToolKind
 
+from ..describe import describe
 from ..tool import Arguments, Live, Outcome, Prepared, Tool, ToolError, said
 from ..workspace import Workspace
 from .form import Question, answers, form_of, introduction
@@ -32,8 +32,10 @@ class AskUserTool:
     kind: ToolKind = "think"
     arguments = AskUserArguments
 
-    def __init__(self) -> None:
-        self.description = Path(__file__).with_name("ask_user.md").read_text(encoding="utf-8")
+    @property
+    def description(self) -> str:
+        """The text that the model reads."""
+        return describe(__package__)
 
     async def prepare(self, arguments: AskUserArguments, workspace: Workspace) -> Prepared:
         """Check the questions; nobody is asked yet."""

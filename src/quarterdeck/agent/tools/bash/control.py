@@ -1,7 +1,6 @@
 """The tool ``commands``: look after what runs in the background."""
 
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import Meta
@@ -10,6 +9,7 @@ from quarterdeck.wire.events import TerminalExited, TerminalOutput
 from quarterdeck.wire.ids import TerminalId
 from quarterdeck.wire.toolcalls import ToolKind
 
+from ..describe import describe
 from ..tool import Arguments, Live, Outcome, Prepared, Tool, ToolError, said
 from ..workspace import Workspace
 from .background import BackgroundCommand, Commands, commands_of
@@ -41,8 +41,10 @@ class CommandsTool:
     kind: ToolKind = "execute"
     arguments = CommandsArguments
 
-    def __init__(self) -> None:
-        self.description = Path(__file__).with_name("commands.md").read_text(encoding="utf-8")
+    @property
+    def description(self) -> str:
+        """The text that the model reads."""
+        return describe(__package__, "commands")
 
     async def prepare(self, arguments: CommandsArguments, workspace: Workspace) -> Prepared:
         """Find the command; nothing is done to it."""

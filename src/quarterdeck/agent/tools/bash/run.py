@@ -5,7 +5,6 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
@@ -17,6 +16,7 @@ from quarterdeck.wire.events import TerminalExited, TerminalOutput, ToolCallUpda
 from quarterdeck.wire.ids import TerminalId
 from quarterdeck.wire.toolcalls import ContentItem, TerminalItem, ToolKind
 
+from ..describe import describe
 from ..tool import Arguments, Live, Outcome, Prepared, Tool, ToolError
 from ..workspace import Workspace
 from .background import Commands, commands_of
@@ -57,8 +57,10 @@ class BashTool:
     kind: ToolKind = "execute"
     arguments = BashArguments
 
-    def __init__(self) -> None:
-        self.description = Path(__file__).with_name("bash.md").read_text(encoding="utf-8")
+    @property
+    def description(self) -> str:
+        """The text that the model reads."""
+        return describe(__package__)
 
     async def prepare(self, arguments: BashArguments, workspace: Workspace) -> Prepared:
         """Find the directory; nothing is started."""

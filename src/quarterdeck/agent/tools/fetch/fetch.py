@@ -1,8 +1,7 @@
 """Getting a page: checked at every hop, bounded in time and size, as text."""
 
 import asyncio
-from functools import cache, partial
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from msgspec import Meta
@@ -11,6 +10,7 @@ from quarterdeck.policy.domains import Target, parse_target
 from quarterdeck.wire.conversation import TextPart
 from quarterdeck.wire.toolcalls import ToolKind
 
+from ..describe import describe
 from ..tool import Arguments, Live, Outcome, Prepared, Tool, ToolError, said
 from ..workspace import Workspace
 from .addresses import Resolve, check_name, resolve_by_system
@@ -43,8 +43,12 @@ class FetchTool:
     arguments = FetchArguments
 
     def __init__(self, resolve: Resolve = resolve_by_system) -> None:
-        self.description = _description()
         self._resolve = resolve
+
+    @property
+    def description(self) -> str:
+        """The text that the model reads."""
+        return describe(__package__)
 
     async def prepare(self, arguments: FetchArguments, workspace: Workspace) -> Prepared:
         """Read the address; nothing is looked up or opened."""
@@ -59,11 +63,6 @@ class FetchTool:
             run=partial(_fetch, url, target, arguments, workspace, self._resolve),
             shows={"url": url},
         )
-
-
-@cache
-def _description() -> str:
-    return Path(__file__).with_name("fetch.md").read_text(encoding="utf-8")
 
 
 async def _fetch(

@@ -1,7 +1,6 @@
 """Keeping the plan that the person sees."""
 
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
@@ -10,6 +9,7 @@ from quarterdeck.wire.events import PlanChanged
 from quarterdeck.wire.settings import PlanEntry, PlanPriority, PlanStatus
 from quarterdeck.wire.toolcalls import ToolKind
 
+from ..describe import describe
 from ..tool import Arguments, Live, Outcome, Prepared, Tool, ToolError, said
 from ..workspace import Workspace
 
@@ -39,8 +39,10 @@ class PlanTool:
     kind: ToolKind = "think"
     arguments = PlanArguments
 
-    def __init__(self) -> None:
-        self.description = Path(__file__).with_name("plan.md").read_text(encoding="utf-8")
+    @property
+    def description(self) -> str:
+        """The text that the model reads."""
+        return describe(__package__)
 
     async def prepare(self, arguments: PlanArguments, workspace: Workspace) -> Prepared:
         """Check the steps; the plan stays as it is."""
