@@ -1,0 +1,122 @@
+"""Every agent that is described: by the files that ship with us, and by the user's own.
+
+A user's file adds an agent, or changes the shipped one of the same name field by field: tables
+merge in depth, everything else replaces. A file of the user's that cannot be used harms no other
+agent; it is told.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, cast
+
+from quarterdeck.config.errors import UnreadableConfig
+from quarterdeck.config.files import read_toml
+from quarterdeck.config.places import Places
+
+from .description import Agent, check_name, describe, launch_of
+from .errors import BadAgentFile, UnknownAgent
+
+__all__ = ["Agent", "Catalogue", "find_agent", "launch_of", "load_catalogue"]
+
+SHIPPED = Path(__file__).with_name("agents")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalogue:
+    """The agents that can be used, by name, and the files that cannot."""
+
+    agents: Mapping[str, Agent]
+    """In the order of their names."""
+    problems: Mapping[str, BadAgentFile]
+    """The user's files that cannot be used, by the name of the agent."""
+
+    def find(self, name: str) -> Agent:
+        """The agent of this name or alias; case does not matter.
+
+        Raises:
+            BadAgentFile: the user's file of that name cannot be used, and none ships.
+            UnknownAgent: there is none; says which there are and which was meant.
+        """
+        wanted = name.strip().casefold()
+        for agent in self.agents.values():
+            if agent.name.casefold() == wanted:
+                return agent
+        # A user's alias goes before a shipped one.
+        for agent in sorted(self.agents.values(), key=lambda agent: not agent.is_own):
+            if wanted in (alias.casefold() for alias in agent.aliases):
+                return agent
+        for bad, problem in self.problems.items():
+            if bad.casefold() == wanted:
+                raise problem
+        raise UnknownAgent(name, tuple(self.agents))
+
+
+def load_catalogue(places: Places | None = None) -> Catalogue:
+    """Read every description. Blocks on files; the user's are read anew each time.
+
+    Raises:
+        BadAgentFile: a shipped file is wrong.
+        UnusablePlace: nobody can tell where the user's files are.
+    """
+    fields: dict[str, Mapping[str, Any]] = dict(_shipped_fields())
+    agents = dict(_shipped())
+    problems: dict[str, BadAgentFile] = {}
+    for file in _files((places or Places.find()).agents):
+        name = file.stem
+        try:
+            check_name(str(file), name)
+            own = _read(file)
+            below = agents[name].sources if name in agents else ()
+            merged = _merge(fields.get(name, {}), own)
+            agents[name] = describe(name, merged, (*below, str(file)))
+        except BadAgentFile as problem:
+            problems[name] = problem
+    return Catalogue(
+        agents=MappingProxyType(dict(sorted(agents.items()))), problems=MappingProxyType(problems)
+    )
+
+
+def find_agent(name: str, places: Places | None = None) -> Agent:
+    """The agent of this name or alias. Blocks on files; raises as ``Catalogue.find``."""
+    return load_catalogue(places).find(name)
+
+
+@cache
+def _shipped_fields() -> Mapping[str, Mapping[str, Any]]:
+    return {file.stem: _read(file) for file in _files(SHIPPED)}
+
+
+@cache
+def _shipped() -> Mapping[str, Agent]:
+    return {
+        name: describe(name, fields, (f"{name}.toml",))
+        for name, fields in _shipped_fields().items()
+    }
+
+
+def _files(folder: Path) -> list[Path]:
+    try:
+        return sorted(file for file in folder.iterdir() if file.suffix == ".toml")
+    except OSError:
+        return []
+
+
+def _read(file: Path) -> Mapping[str, Any]:
+    try:
+        return read_toml(file) or {}
+    except UnreadableConfig as error:
+        raise BadAgentFile(str(error)) from error
+
+
+def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(below)
+    for key, value in above.items():
+        under = merged.get(key)
+        if isinstance(value, dict) and isinstance(under, dict):
+            merged[key] = _merge(cast("dict[str, Any]", under), cast("dict[str, Any]", value))
+        else:
+            merged[key] = value
+    return merged

@@ -1,0 +1,250 @@
+"""An agent as data: what its file may say, and the agent that comes of it.
+
+Agents are files, not classes: ``agents/*.toml`` here and in the user's configuration. The docstring
+under each field is its reference; ``docs/agents.md`` has the same in tables.
+"""
+
+import difflib
+import re
+import sys
+from collections.abc import Mapping
+from typing import Any, cast, get_args
+
+import msgspec
+
+from quarterdeck.policy.modes import Mode
+
+from .child import Launch
+from .driver import Transport
+from .errors import BadAgentFile, Unsupported
+
+__all__ = ["PROXIES", "Agent", "Login", "Reach", "check_name", "describe", "expand", "launch_of"]
+
+PROXIES = tuple(
+    name
+    for upper in ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY")
+    for name in (upper, upper.lower())
+)
+"""Variables that every agent may see: it talks with its vendor over the network."""
+SELF = "{quarterdeck}"
+"""In a command: this program itself."""
+
+_NAME = re.compile(r"\w[\w.+-]{0,63}")
+_DIALECTS = frozenset(("claude", "qwen", "codex", "gemini", "opencode", "cursor", "pi", "generic"))
+_NOT_TRIED = frozenset(("pty",))
+"""Transports that are used only when they are named in ``order``."""
+_HELP = "docs/agents.md has every field"
+
+
+class Login(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What shows that somebody is logged in. Nothing is ever read but whether it is there."""
+
+    variables: tuple[str, ...] = ()
+    """Environment variables of which one is enough."""
+    files: tuple[str, ...] = ()
+    """Files of which one is enough; ``~`` and ``$VARIABLE`` at the start are known."""
+    complete: bool = False
+    """Without any of these nobody is logged in. Off: there are ways that cannot be seen."""
+    hint: str = ""
+    """How to log in, for a person."""
+
+
+class Reach(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How an agent is reached over one transport."""
+
+    command: tuple[str, ...]
+    """The words that start it; the word ``{quarterdeck}`` is this program itself."""
+    dialect: str = ""
+    """Which language it speaks over a pipe."""
+    install: str = ""
+    """How to get the program of this transport; empty: as the agent's own."""
+    version: tuple[str, ...] = ()
+    """The words that make the program of this transport tell its version, if it is another."""
+    words: dict[str, tuple[str, ...]] = {}
+    """The words for an option, such as ``model``; ``{}`` is the value."""
+    modes: dict[Mode, tuple[str, ...]] = {}
+    """The words for a mode of ours, where the agent does not ask."""
+    agent_modes: dict[str, tuple[str, ...]] = {}
+    """The words for a mode of its own."""
+    environment: dict[str, str] = {}
+    """Always set for it."""
+    quirks: frozenset[str] = frozenset()
+    """What it does differently from what it should, by the names that links know."""
+    events: dict[str, Any] = {}
+    """For the dialect ``generic``: how to read what it prints."""
+    verified: str = ""
+    """What it was proven with, such as ``codex 0.166.0``; empty: wired, unverified."""
+
+
+class Agent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One agent, as its file, and the user's over it, describe it."""
+
+    name: str = ""
+    """The file's name without ``.toml``; may be left out there."""
+    title: str = ""
+    """What people call it."""
+    vendor: str = ""
+    aliases: tuple[str, ...] = ()
+    """Other names under which it is found."""
+    website: str = ""
+    install: str = ""
+    """A command that installs it, or where to find one."""
+    version: tuple[str, ...] = ()
+    """The words that make it tell its version; empty if it is better not started."""
+    login: Login = Login()
+    inherit: tuple[str, ...] = ()
+    """Variables of ours that it may see: its keys, addresses and places."""
+    history: tuple[str, ...] = ()
+    """Where it keeps its sessions."""
+    order: tuple[Transport, ...] | None = None
+    """Transports in the order in which they are tried; left out: as they stand in the file."""
+    transports: dict[Transport, Reach] = {}
+    notes: tuple[str, ...] = ()
+    """What is good to know, for a person."""
+
+    sources: tuple[str, ...] = ()
+    """The files that describe it; not a field of the file."""
+
+    @property
+    def tried(self) -> tuple[Transport, ...]:
+        """The transports over which a session is opened, the first that starts."""
+        if self.order is not None:
+            return self.order
+        return tuple(name for name in self.transports if name not in _NOT_TRIED)
+
+    @property
+    def is_own(self) -> bool:
+        """Whether a file of the user's has a part in it."""
+        return any(source.startswith("/") for source in self.sources)
+
+    @property
+    def program(self) -> str:
+        """The program that is the agent: what its version command starts."""
+        if self.version:
+            return self.version[0]
+        first = next(iter(self.transports.values()), None)
+        return first.command[0] if first is not None else ""
+
+
+def describe(name: str, fields: Mapping[str, Any], sources: tuple[str, ...]) -> Agent:
+    """Make the agent that these fields, as TOML gives them, describe.
+
+    Raises:
+        BadAgentFile: a field is unknown, wrong or missing; names the last of the files.
+    """
+    file = sources[-1] if sources else name
+    if "sources" in fields:
+        raise _bad(file, "sources", "no such field")
+    try:
+        agent = msgspec.convert({"title": name, **fields, "sources": sources}, Agent)
+    except msgspec.ValidationError as error:
+        raise _explained(file, error) from error
+    if agent.name not in ("", name):
+        raise _bad(file, "name", f"{agent.name!r} is not the file's name; leave it out")
+    _check(file, agent)
+    return msgspec.structs.replace(agent, name=name)
+
+
+def launch_of(agent: Agent, transport: str) -> Launch:
+    """How this agent is started over a transport.
+
+    Raises:
+        Unsupported: its file does not describe this transport.
+    """
+    reach = agent.transports.get(cast("Transport", transport))
+    if reach is None:
+        known = ", ".join(agent.transports)
+        instead = f"It is described over {known}." if known else "Its file describes no transport."
+        raise Unsupported(agent.name, transport, "be reached", instead)
+    return Launch(
+        agent=agent.name,
+        command=expand(reach.command),
+        dialect=reach.dialect,
+        install=reach.install or agent.install,
+        environment=reach.environment,
+        inherit=tuple(dict.fromkeys((*agent.inherit, *agent.login.variables, *PROXIES))),
+        words=reach.words,
+        modes=cast("Mapping[str, tuple[str, ...]]", reach.modes),
+        agent_modes=reach.agent_modes,
+        quirks=reach.quirks,
+        events=reach.events,
+    )
+
+
+def expand(words: tuple[str, ...]) -> tuple[str, ...]:
+    """The words of a command with ``{quarterdeck}`` replaced by what starts this program."""
+    # -P: the child runs in somebody's project, whose folders must not be imported as ours.
+    own = (sys.executable, "-P", "-m", "quarterdeck")
+    return tuple(word for given in words for word in (own if given == SELF else (given,)))
+
+
+def check_name(file: str, name: str) -> None:
+    """Make sure that a file's name can be an agent's.
+
+    Raises:
+        BadAgentFile: it cannot.
+    """
+    if not _NAME.fullmatch(name):
+        told = f"{name!r} cannot be a name: letters, digits, '-', '_', '.', '+', 64 at most"
+        raise _bad(file, "its name", told)
+
+
+def _check(file: str, agent: Agent) -> None:
+    """What types alone cannot say."""
+    for transport in agent.order or ():
+        if transport not in agent.transports:
+            raise _bad(file, "order", f"there is no table [transports.{transport}]")
+    for transport, reach in agent.transports.items():
+        key = f"transports.{transport}"
+        if not reach.command or not reach.command[0]:
+            raise _bad(file, f"{key}.command", "the program is missing: give at least one word")
+        if transport == "pipe" and reach.dialect not in _DIALECTS:
+            known = ", ".join(sorted(_DIALECTS))
+            raise _bad(file, f"{key}.dialect", f"{reach.dialect!r} is none of {known}")
+        for table in (reach.words, reach.modes, reach.agent_modes):
+            _check_words(file, key, cast("Mapping[str, tuple[str, ...]]", table))
+
+
+def _check_words(file: str, key: str, table: Mapping[str, tuple[str, ...]]) -> None:
+    for option, words in table.items():
+        if any("\0" in word for word in words):
+            raise _bad(file, f"{key}.{option}", "a word of a command line cannot hold a NUL")
+
+
+_AT = re.compile(r" - at `\$?(?P<path>[^`]*)`$")
+_UNKNOWN = re.compile(r"unknown field `(?P<field>[^`]*)`")
+_MISSING = re.compile(r"missing required field `(?P<field>[^`]*)`")
+_FIELDS = tuple(
+    dict.fromkeys(
+        field
+        for struct in (Agent, Reach, Login)
+        for field in struct.__struct_fields__
+        if field != "sources"
+    )
+)
+
+
+def _explained(file: str, error: msgspec.ValidationError) -> BadAgentFile:
+    """The same in words for whoever wrote the file."""
+    text = str(error)
+    at = _AT.search(text)
+    path = at["path"].strip(".") if at else ""
+    message = text[: at.start()] if at else text
+    if unknown := _UNKNOWN.search(text):
+        field = unknown["field"]
+        near = difflib.get_close_matches(field, _FIELDS, n=1)
+        meant = f"; did you mean {near[0]!r}?" if near else ""
+        return _bad(file, f"{path}.{field}".strip("."), f"no such field{meant}")
+    if missing := _MISSING.search(text):
+        return _bad(file, f"{path}.{missing['field']}".strip("."), "is missing")
+    if path.endswith("[...]") and "Invalid enum value" in message:
+        known = ", ".join(
+            get_args(Transport) if "order" in path or path == "transports[...]" else ()
+        )
+        message += f"; known are {known}" if known else ""
+    return _bad(file, path.replace("[...]", ""), message)
+
+
+def _bad(file: str, key: str, message: str) -> BadAgentFile:
+    where = f"{file}: {key}" if key else file
+    return BadAgentFile(f"{where}: {message}. {_HELP}.")
