@@ -5,7 +5,8 @@ holds messages and tool calls, a tool call holds permission requests and termina
 place (sequence, time, session, turn, parent) is not in the event but in its ``Record``.
 
 A run of a session begins with ``SessionOpened`` or ``SessionResumed`` and ends with exactly one
-``SessionEnded``. A new member must be handled wherever events are matched: the type checker
+``SessionEnded``; outside of runs there is only what a fleet notes about it (spawned, queued,
+renamed, archived). A new member must be handled wherever events are matched: the type checker
 finds those places through ``assert_never``.
 """
 
@@ -39,6 +40,8 @@ __all__ = [
     "PermissionAnswered",
     "PermissionAsked",
     "PlanChanged",
+    "PromptDropped",
+    "PromptQueued",
     "Prompted",
     "QuestionAnswered",
     "QuestionAsked",
@@ -48,6 +51,7 @@ __all__ = [
     "SessionEnded",
     "SessionOpened",
     "SessionResumed",
+    "SessionSpawned",
     "Severity",
     "StopReason",
     "TerminalExited",
@@ -71,16 +75,43 @@ TurnEnd: TypeAlias = Literal[
     "end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled", "failed"
 ]
 """A stop reason, or ``failed``: the turn ended by an error, which ACP answers as an error."""
-EndOfSession: TypeAlias = Literal["closed", "ended", "broken"]
-"""How a session's run ended: we closed it, the agent finished, or something failed."""
+EndOfSession: TypeAlias = Literal["closed", "ended", "broken", "killed"]
+"""How a session's run ended: we closed it, the agent finished, something failed, or someone
+killed it."""
 Origin: TypeAlias = Literal["person", "agent", "schedule", "goal"]
 """Who spoke a prompt."""
 Severity: TypeAlias = Literal["info", "warning", "error"]
 CompactionStatus: TypeAlias = Literal["in_progress", "completed", "failed", "cancelled"]
 
 
+class SessionSpawned(Value, frozen=True, kw_only=True, tag_field="type", tag="session_spawned"):
+    """A fleet was asked for a session: how it shall be; once, before all else about it."""
+
+    name: str
+    """What people and other agents call it; unique among those that are not archived."""
+    agent: str
+    cwd: str
+    roots: tuple[str, ...] = ()
+    transport: str | None = None
+    model: str | None = None
+    mode: str | None = None
+    """Our permission mode."""
+    agent_mode: str | None = None
+    """A mode of the agent's own."""
+    system_prompt: str | None = None
+    tools: tuple[str, ...] | None = None
+    """Only these tools; None for all."""
+    allow: tuple[str, ...] = ()
+    """Rules that hold for this session, as people write them."""
+    deny: tuple[str, ...] = ()
+    parent_session: SessionId | None = None
+    """The session whose agent asked for it."""
+    resume: str | None = None
+    """The agent's own id of the session that it goes on with."""
+
+
 class SessionOpened(Value, frozen=True, kw_only=True, tag_field="type", tag="session_opened"):
-    """The first event of a session, once."""
+    """The beginning of a session's first run, once."""
 
     agent: str
     """The agent's name in our catalogue, such as ``claude`` or ``native``."""
@@ -116,6 +147,10 @@ class SessionChanged(Value, frozen=True, kw_only=True, tag_field="type", tag="se
     agent_session: str | UnsetType | None = UNSET
     model: str | UnsetType | None = UNSET
     updated_at: str | UnsetType | None = UNSET
+    name: str | UnsetType = UNSET
+    """What a fleet calls it."""
+    archived: bool | UnsetType = UNSET
+    """Put away: kept, and left out of lists."""
 
 
 class CommandsChanged(Value, frozen=True, kw_only=True, tag_field="type", tag="commands_changed"):
@@ -146,6 +181,22 @@ class SessionEnded(Value, frozen=True, kw_only=True, tag_field="type", tag="sess
     signal: str | None = None
     stderr: str | None = None
     """The last lines of the agent's stderr, secrets masked."""
+
+
+class PromptQueued(Value, frozen=True, kw_only=True, tag_field="type", tag="prompt_queued"):
+    """A prompt waits for its turn; the same message again replaces the words, not the place."""
+
+    content: tuple[ContentBlock, ...]
+    message: MessageId
+    origin: Origin = "person"
+    sender: SessionId | None = None
+
+
+class PromptDropped(Value, frozen=True, kw_only=True, tag_field="type", tag="prompt_dropped"):
+    """A prompt that waited will not be sent, once; else its ``Prompted`` follows."""
+
+    message: MessageId
+    reason: str | None = None
 
 
 class Prompted(Value, frozen=True, kw_only=True, tag_field="type", tag="prompted"):
@@ -335,6 +386,8 @@ class QuestionAsked(Value, frozen=True, kw_only=True, tag_field="type", tag="que
     url: str | None = None
     """A page to visit instead of a form."""
     call: ToolCallId | None = None
+    to: SessionId | None = None
+    """The session whose agent shall answer; None: a person."""
 
 
 class QuestionAnswered(Value, frozen=True, kw_only=True, tag_field="type", tag="question_answered"):
@@ -401,13 +454,16 @@ class Unknown(Value, frozen=True, kw_only=True, tag_field="type", tag="unknown")
 
 
 Event: TypeAlias = (
-    SessionOpened
+    SessionSpawned
+    | SessionOpened
     | SessionResumed
     | SessionChanged
     | CommandsChanged
     | OptionsChanged
     | ModeChanged
     | SessionEnded
+    | PromptQueued
+    | PromptDropped
     | Prompted
     | TurnStarted
     | TurnEnded
