@@ -1,0 +1,103 @@
+"""What a fleet refuses, and why.
+
+::
+
+    FleetError
+    ├── NoSuchAgent          no agent has this name or id
+    ├── NoSuchRequest        nothing of this id is in the inbox
+    ├── BadName              a name that cannot be one
+    ├── NameTaken            another agent has it
+    ├── NotNow               the agent is not in a state for this
+    ├── NotYours             an agent may act on its own children only
+    ├── TooMany              a limit on agents or on depth
+    └── HostError            the host cannot be reached, or is another version
+        ├── NoHost               none is running
+        └── HostTooNew           it speaks another version than this program
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+from quarterdeck.wire.errors import QuarterdeckError
+
+__all__ = [
+    "BadName",
+    "FleetError",
+    "HostError",
+    "HostTooNew",
+    "NameTaken",
+    "NoHost",
+    "NoSuchAgent",
+    "NoSuchRequest",
+    "NotNow",
+    "NotYours",
+    "TooMany",
+]
+
+
+class FleetError(QuarterdeckError):
+    """Base of every error of this room."""
+
+
+class NoSuchAgent(FleetError):
+    """No agent has this name or id."""
+
+    def __init__(self, name: str, known: Iterable[str] = ()) -> None:
+        near = get_close_matches(name, list(known), n=1)
+        hint = f"; is it {near[0]!r}?" if near else "; `quarterdeck ps --all` lists them"
+        super().__init__(f"no agent is called {name!r}{hint}")
+        self.name = name
+
+
+class NoSuchRequest(FleetError):
+    """Nothing of this id waits in the inbox."""
+
+    def __init__(self, request: str) -> None:
+        super().__init__(
+            f"no request {request!r} is open; `quarterdeck inbox` lists those that are"
+        )
+        self.request = request
+
+
+class BadName(FleetError):
+    """A name that cannot be one; the message says what can."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"{name!r} cannot name an agent: use 1 to 40 letters, digits, '-', '_' or '.', "
+            "beginning with a letter or a digit"
+        )
+
+
+class NameTaken(FleetError):
+    """Another agent that is not archived has this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"an agent is called {name!r} already; archive it or choose another name")
+
+
+class NotNow(FleetError):
+    """The agent is not in a state for this; the message says what can be done."""
+
+
+class NotYours(FleetError):
+    """An agent may act on its own children only."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name!r} is not an agent that you started; list_agents shows yours")
+
+
+class TooMany(FleetError):
+    """A limit on agents or on depth; the message names it."""
+
+
+class HostError(FleetError):
+    """The host cannot be used."""
+
+
+class NoHost(HostError):
+    """No host is running."""
+
+
+class HostTooNew(HostError):
+    """The host speaks another version than this program."""

@@ -1,0 +1,276 @@
+"""The fleet: many agents, one list, one inbox; the same methods in process and over a socket.
+
+``LocalFleet`` owns agents in this process; ``HostClient`` reaches those of a host. Callers cannot
+tell them apart. An agent is named by its session's id or by its name.
+
+What holds for every implementation:
+
+- What a method reports as done is durable: it is there after a crash of host and machine.
+- Order: records come in the order of the log, from any sequence number, without a gap.
+- A request of the inbox is answered once; who comes later gets False.
+- Nothing here waits for a screen, and a caller that goes away ends no agent.
+"""
+
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any, Literal, Protocol, TypeAlias
+
+from msgspec import Struct
+
+from quarterdeck.journal import Hit
+from quarterdeck.wire.content import ContentBlock
+from quarterdeck.wire.events import Origin, PermissionAsked, QuestionAsked
+from quarterdeck.wire.ids import MessageId, RequestId, SessionId
+from quarterdeck.wire.permissions import QuestionAction
+from quarterdeck.wire.record import Record
+from quarterdeck.wire.usage import ContextUsage, Cost, TokenUsage
+
+from .states import State
+
+__all__ = [
+    "AgentInfo",
+    "Fleet",
+    "FleetStatus",
+    "InboxItem",
+    "Queued",
+    "Spawn",
+    "WaitFor",
+]
+
+WaitFor: TypeAlias = Literal["any", "all"]
+
+
+class Spawn(Struct, frozen=True, kw_only=True):
+    """A wish for an agent. What is asked for is what runs, or spawning fails and says why."""
+
+    agent: str = "native"
+    """A name of the catalogue."""
+    cwd: str
+    """Absolute."""
+    name: str | None = None
+    """None: one is made up from the agent's."""
+    prompt: str | None = None
+    roots: tuple[str, ...] = ()
+    transport: str | None = None
+    model: str | None = None
+    mode: str | None = None
+    """Our permission mode; None: the configuration's."""
+    agent_mode: str | None = None
+    system_prompt: str | None = None
+    tools: tuple[str, ...] | None = None
+    """Only these tools; an agent that cannot be limited so is not spawned."""
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    environment: dict[str, str] = {}
+    """Set for the agent; not kept."""
+    resume: str | None = None
+    """The agent's own id of a session to go on with."""
+    parent: SessionId | None = None
+    """The session whose agent asks for it."""
+
+
+class Queued(Struct, frozen=True, kw_only=True):
+    """A prompt that waits for its turn."""
+
+    message: MessageId
+    content: tuple[ContentBlock, ...]
+    origin: Origin = "person"
+    sender: SessionId | None = None
+
+
+class AgentInfo(Struct, frozen=True, kw_only=True):
+    """An agent as the fleet knows it."""
+
+    session: SessionId
+    name: str
+    agent: str
+    cwd: str
+    state: State
+    waits_for: Literal["permission", "person", "agent"] | None = None
+    needs_person: bool = False
+    is_live: bool = False
+    is_archived: bool = False
+    can_resume: bool = False
+    reason: str | None = None
+    title: str | None = None
+    transport: str | None = None
+    model: str | None = None
+    mode: str | None = None
+    agent_session: str | None = None
+    parent: SessionId | None = None
+    spawned: int = 0
+    """Microseconds since the epoch, as all times."""
+    updated: int = 0
+    last_seq: int = 0
+    queue: tuple[Queued, ...] = ()
+    usage: TokenUsage = TokenUsage()
+    cost: Cost | None = None
+    context: ContextUsage | None = None
+
+
+class InboxItem(Struct, frozen=True, kw_only=True):
+    """A permission request or a question that waits for an answer."""
+
+    request: RequestId
+    session: SessionId
+    name: str
+    """The agent's."""
+    since: int
+    seq: int
+    permission: PermissionAsked | None = None
+    question: QuestionAsked | None = None
+    """One of the two is set."""
+
+
+class FleetStatus(Struct, frozen=True, kw_only=True):
+    """The fleet as a whole."""
+
+    version: str
+    pid: int
+    started: int
+    log: str
+    """Where the log is."""
+    last_seq: int
+    agents: dict[str, int]
+    """How many in each state, archived ones left out."""
+    needs_person: int
+    clients: int = 0
+    problem: str | None = None
+    """Why nothing can be written at the moment."""
+
+
+class Fleet(Protocol):
+    """Many agents."""
+
+    async def spawn(self, wish: Spawn) -> AgentInfo:
+        """Start an agent; returns once it is noted, in state ``starting``.
+
+        A start that fails ends in ``failed`` with the reason; ``wait`` tells.
+
+        Raises:
+            BadName, NameTaken, TooMany, UnknownAgent, RuleError, UnknownMode: nothing was noted.
+        """
+        ...
+
+    async def agents(
+        self, *, archived: bool = False, parent: SessionId | None = None
+    ) -> list[AgentInfo]:
+        """The agents: who needs a person first, then the latest to change."""
+        ...
+
+    async def agent(self, agent: str) -> AgentInfo:
+        """One agent, by name or id. Raises NoSuchAgent."""
+        ...
+
+    async def send(
+        self,
+        agent: str,
+        content: tuple[ContentBlock, ...],
+        *,
+        origin: Origin = "person",
+        sender: SessionId | None = None,
+    ) -> MessageId:
+        """Give an agent a prompt, after those that wait already.
+
+        Raises:
+            NotNow: it is not live; resume it first.
+        """
+        ...
+
+    async def edit(
+        self, agent: str, message: MessageId, content: tuple[ContentBlock, ...] | None
+    ) -> bool:
+        """Change the words of a prompt that waits, or drop it; False if it waits no more."""
+        ...
+
+    async def interrupt(self, agent: str, *, keep_queue: bool = True) -> None:
+        """End the agent's running turn, and drop what waits if asked; returns when it has ended."""
+        ...
+
+    async def kill(self, agent: str, *, reason: str | None = None) -> None:
+        """End the agent and all its processes now; its children too."""
+        ...
+
+    async def close(self, agent: str) -> None:
+        """End the agent in good order; it is done, and can be resumed."""
+        ...
+
+    async def archive(self, agent: str, *, archived: bool = True) -> None:
+        """Put an agent away, ending it first, or take it out again. Raises NameTaken."""
+        ...
+
+    async def resume(self, agent: str) -> AgentInfo:
+        """Start an agent that is not live again, with its own session.
+
+        Raises:
+            NotNow: it is live, or it cannot be resumed.
+        """
+        ...
+
+    async def fork(
+        self, agent: str, *, name: str | None = None, prompt: str | None = None
+    ) -> AgentInfo:
+        """Start a copy of an agent with the same past. Raises NotNow where it cannot be done."""
+        ...
+
+    async def rename(self, agent: str, name: str) -> AgentInfo:
+        """Give an agent another name. Raises BadName, NameTaken."""
+        ...
+
+    async def set_option(self, agent: str, option: str, value: str | bool) -> None:
+        """Change a setting: ``mode`` (ours), ``agent_mode``, ``model``, or one that it offers."""
+        ...
+
+    async def inbox(self) -> list[InboxItem]:
+        """What waits for a person, oldest first."""
+        ...
+
+    async def answer(
+        self, request: RequestId, choice: str, *, by: str = "person", feedback: str | None = None
+    ) -> bool:
+        """Answer a permission request by an option's id or kind; False if it is answered already.
+
+        Raises:
+            NoSuchRequest: there never was one.
+            ValueError: it offers no such option.
+        """
+        ...
+
+    async def reply(
+        self,
+        request: RequestId,
+        action: QuestionAction,
+        *,
+        by: str = "person",
+        content: dict[str, Any] | None = None,
+    ) -> bool:
+        """Answer a question; like ``answer``."""
+        ...
+
+    async def read(
+        self, agent: str, *, after: int = 0, before: int | None = None, limit: int = 200
+    ) -> list[Record]:
+        """Records of an agent in order: those after ``after``, or the last before ``before``."""
+        ...
+
+    def follow(
+        self, after: int | None = None, *, agent: str | None = None
+    ) -> AsyncGenerator[Record]:
+        """Every record after a sequence number (None: from now on), for ever."""
+        ...
+
+    async def wait(
+        self, agents: Sequence[str], *, until: WaitFor = "all", timeout: float | None = None
+    ) -> list[AgentInfo]:
+        """Wait until any or all of these are at rest; those that are, possibly none at the timeout.
+
+        At rest: not starting, not running, nothing in the queue, waiting for nobody but a person.
+        """
+        ...
+
+    async def search(self, words: str, *, limit: int = 50) -> list[Hit]:
+        """Where these words were said, by any agent, newest first."""
+        ...
+
+    async def status(self) -> FleetStatus:
+        """The fleet as a whole."""
+        ...
