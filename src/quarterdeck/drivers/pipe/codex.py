@@ -1,0 +1,315 @@
+"""What ``codex exec --json`` prints: a thread, its turns, and items that start, change and end."""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+from quarterdeck.wire.events import (
+    Event,
+    Notice,
+    PlanChanged,
+    RetryScheduled,
+    SessionChanged,
+    ToolCallEnded,
+    ToolCallStarted,
+    ToolCallUpdated,
+    TurnEnd,
+    Unknown,
+    UsageReported,
+)
+from quarterdeck.wire.ids import ToolCallId, new_message_id
+from quarterdeck.wire.settings import PlanEntry
+from quarterdeck.wire.toolcalls import ToolCallEnd, ToolCallLocation, ToolKind
+from quarterdeck.wire.usage import TokenUsage
+
+from ..child import Launch
+from ..driver import McpServer, Opening
+from ..link import Departure, Outcome
+from .dialect import Asked, Dialect, Extra, failure
+from .told import as_list, as_map, as_number, as_text, message, rate_limit, shown, thought
+
+__all__ = ["CODEX", "CodexReader"]
+
+_RETRY = re.compile(r"Reconnecting\.\.\. (\d+)/\d+\s*(?:\((.*)\))?", re.DOTALL)
+_ENDS: dict[str, ToolCallEnd] = {"completed": "completed", "failed": "failed", "declined": "failed"}
+_STOPS: tuple[tuple[str, TurnEnd], ...] = (
+    ("max_output_tokens", "max_tokens"),
+    ("content_filter", "refusal"),
+)
+"""Words in the text of a failure that say how the model stopped."""
+
+
+class CodexReader:
+    """Reads one turn of ``codex exec --json``."""
+
+    def __init__(self, asked: Asked) -> None:
+        self._before = asked.total
+        self._usage: TokenUsage | None = None
+        self._is_complete = False
+        self._failed: str | None = None
+        self._error = ""
+        """Told and not yet known to be the turn's failure."""
+        self._limited = False
+        self._said: dict[str, tuple[str, str]] = {}
+        """The message and the text so far of each item that is growing."""
+        self._open: set[ToolCallId] = set()
+
+    def read(self, value: Mapping[str, Any]) -> Iterable[Event]:
+        """The events of one line."""
+        match value.get("type"):
+            case "thread.started":
+                yield SessionChanged(agent_session=as_text(value.get("thread_id")))
+            case "turn.started":
+                pass
+            case "item.started" | "item.updated" | "item.completed" as stage:
+                yield from self._flush()
+                yield from self._item(as_map(value.get("item")), stage, value)
+            case "turn.completed":
+                yield from self._flush()
+                yield from self._completed(as_map(value.get("usage")))
+            case "turn.failed":
+                yield from self._failure(as_text(as_map(value.get("error")).get("message")))
+            case "error":
+                yield from self._trouble(as_text(value.get("message")))
+            case _:
+                yield _unknown(value)
+
+    def outcome(self, left: Departure) -> Outcome:
+        """How the turn went: a turn that was not completed has failed."""
+        if self._is_complete and self._failed is None:
+            return Outcome(stop="end_turn", usage=self._usage)
+        reason = failure(left, self._failed or self._error)
+        stops = [stop for word, stop in _STOPS if word in reason]
+        return Outcome(stop=stops[0] if stops else "failed", reason=reason, usage=self._usage)
+
+    # The turn
+
+    def _completed(self, told: Mapping[str, Any]) -> Iterator[Event]:
+        """The figures count the whole thread; the turn's own are what was added."""
+        self._is_complete = True
+        total = TokenUsage(
+            input=as_number(told.get("input_tokens")),
+            output=as_number(told.get("output_tokens")),
+            cached=as_number(told.get("cached_input_tokens")),
+            cache_written=as_number(told.get("cache_write_input_tokens")),
+            thought=as_number(told.get("reasoning_output_tokens")),
+        )
+        if self._before is not None:
+            self._usage = _added(self._before, total)
+        yield UsageReported(session_tokens=total)
+
+    def _failure(self, told: str) -> Iterator[Event]:
+        self._failed = told or self._error or "codex says that the turn failed, and not why"
+        self._error = ""
+        yield from self._limit(self._failed)
+
+    def _trouble(self, told: str) -> Iterator[Event]:
+        """An error: a retry, or the failure that ends the turn and is told again."""
+        yield from self._flush()
+        retry = _RETRY.match(told)
+        if retry is None:
+            self._error = told
+            return
+        reason = retry[2] or told
+        yield from self._limit(reason)
+        yield RetryScheduled(attempt=int(retry[1]) + 1, delay=0.0, reason=reason)
+
+    def _flush(self) -> Iterator[Event]:
+        """Tell of an error after which the turn went on."""
+        if self._error:
+            yield Notice(title=self._error, severity="error")
+            self._error = ""
+
+    def _limit(self, told: str) -> Iterator[Event]:
+        limited = rate_limit(told)
+        if limited is not None and not self._limited:
+            self._limited = True
+            yield limited
+
+    # Items
+
+    def _item(
+        self, item: Mapping[str, Any], stage: str, line: Mapping[str, Any]
+    ) -> Iterator[Event]:
+        id_ = as_text(item.get("id"))
+        match item.get("type"):
+            case "agent_message":
+                yield from self._grow(id_, item, message)
+            case "reasoning":
+                yield from self._grow(id_, item, thought)
+            case "todo_list":
+                yield PlanChanged(entries=tuple(_plan(item)))
+            case "error":
+                yield Notice(title=as_text(item.get("message")), severity="warning")
+            case str() as kind if kind in _CALLS:
+                yield from self._call(ToolCallId(id_), kind, item, stage)
+            case _:
+                yield _unknown(line)
+
+    def _call(
+        self, call: ToolCallId, kind: str, item: Mapping[str, Any], stage: str
+    ) -> Iterator[Event]:
+        if call not in self._open:
+            self._open.add(call)
+            yield _started(call, kind, item)
+        if stage == "item.updated":
+            yield _updated(call, item)
+        elif stage == "item.completed":
+            self._open.discard(call)
+            yield _ended(call, item)
+
+    def _grow(
+        self, id_: str, item: Mapping[str, Any], say: Callable[[str, str], Event]
+    ) -> Iterator[Event]:
+        """Tell what of an item's text is new; one that was rewritten is told whole."""
+        now = as_text(item.get("text"))
+        name, before = self._said.get(id_, ("", ""))
+        if not name or not now.startswith(before):
+            name, before = new_message_id(), ""
+        self._said[id_] = name, now
+        if len(now) > len(before):
+            yield say(now[len(before) :], name)
+
+
+def _added(before: TokenUsage, total: TokenUsage) -> TokenUsage:
+    """What a turn added to a running total; one that began anew counts as it is."""
+    if total.input < before.input or total.output < before.output:
+        return total
+    return TokenUsage(
+        input=total.input - before.input,
+        output=total.output - before.output,
+        cached=max(total.cached - before.cached, 0),
+        cache_written=max(total.cache_written - before.cache_written, 0),
+        thought=max(total.thought - before.thought, 0),
+    )
+
+
+def _unknown(value: Mapping[str, Any]) -> Unknown:
+    return Unknown(origin="codex", raw=dict(value))
+
+
+def _plan(item: Mapping[str, Any]) -> Iterator[PlanEntry]:
+    for entry in map(as_map, as_list(item.get("items"))):
+        status = "completed" if entry.get("completed") is True else "pending"
+        yield PlanEntry(content=as_text(entry.get("text")), priority="medium", status=status)
+
+
+# Tool calls: title, the tool's name, what it does, its input
+
+
+_About: TypeAlias = tuple[str, str, ToolKind, Any]
+
+
+def _command(item: Mapping[str, Any]) -> _About:
+    command = as_text(item.get("command"))
+    return command, "shell", "execute", {"command": command}
+
+
+def _change(item: Mapping[str, Any]) -> _About:
+    changes = [as_map(one) for one in as_list(item.get("changes"))]
+    paths = ", ".join(as_text(one.get("path")) for one in changes)
+    return f"Edit {paths}", "apply_patch", "edit", {"changes": list(changes)}
+
+
+def _mcp(item: Mapping[str, Any]) -> _About:
+    name = f"{as_text(item.get('server'))}.{as_text(item.get('tool'))}"
+    return name, name, "other", item.get("arguments")
+
+
+def _search(item: Mapping[str, Any]) -> _About:
+    query = as_text(item.get("query"))
+    return f"Search the web: {query}", "web_search", "fetch", {"query": query}
+
+
+_CALLS: dict[str, Callable[[Mapping[str, Any]], _About]] = {
+    "command_execution": _command,
+    "file_change": _change,
+    "mcp_tool_call": _mcp,
+    "web_search": _search,
+}
+
+
+def _started(call: ToolCallId, kind: str, item: Mapping[str, Any]) -> ToolCallStarted:
+    title, name, tool, given = _CALLS[kind](item)
+    return ToolCallStarted(
+        call=call,
+        title=title,
+        name=name,
+        kind=tool,
+        status="in_progress",
+        locations=_locations(item),
+        raw_input=given,
+    )
+
+
+def _updated(call: ToolCallId, item: Mapping[str, Any]) -> ToolCallUpdated:
+    return ToolCallUpdated(call=call, status="in_progress", content=shown(_output(item)))
+
+
+def _ended(call: ToolCallId, item: Mapping[str, Any]) -> ToolCallEnded:
+    status = as_text(item.get("status"))
+    told = as_text(as_map(item.get("error")).get("message"))
+    raw = {key: item[key] for key in _RESULTS if item.get(key) is not None}
+    return ToolCallEnded(
+        call=call,
+        status=_ENDS.get(status, "completed"),
+        reason=told or (status if status == "declined" else None),
+        content=shown(_output(item)),
+        locations=_locations(item),
+        raw_output=raw or None,
+    )
+
+
+_RESULTS = ("aggregated_output", "exit_code", "result", "error")
+
+
+def _output(item: Mapping[str, Any]) -> str:
+    """What a call gave, as text: a command's output, or the texts of an MCP tool's answer."""
+    blocks = map(as_map, as_list(as_map(item.get("result")).get("content")))
+    texts = [as_text(block.get("text")) for block in blocks]
+    return as_text(item.get("aggregated_output")) or "\n".join(filter(None, texts))
+
+
+def _locations(item: Mapping[str, Any]) -> tuple[ToolCallLocation, ...]:
+    paths = (as_text(as_map(one).get("path")) for one in as_list(item.get("changes")))
+    return tuple(ToolCallLocation(path=path) for path in paths if path)
+
+
+# What words of the agent's file cannot say
+
+
+def _extra(launch: Launch, opening: Opening) -> Extra:
+    """Settings of codex's configuration, for this run only."""
+    words: list[str] = []
+    honoured: set[str] = set()
+    if opening.system_prompt is not None and "system_prompt" not in launch.words:
+        words += ["-c", f"developer_instructions={_toml(opening.system_prompt)}"]
+        honoured.add("system_prompt")
+    for server in opening.mcp_servers:
+        words += ["-c", f"mcp_servers.{_toml(server.name)}={_server(server)}"]
+    if opening.mcp_servers:
+        honoured.add("mcp_servers")
+    return Extra(words=tuple(words), honoured=frozenset(honoured))
+
+
+def _server(server: McpServer) -> str:
+    """An MCP server as an inline table of TOML."""
+    if server.url:
+        headers = f", http_headers={_table(server.headers)}" if server.headers else ""
+        return f"{{url={_toml(server.url)}{headers}}}"
+    program, *arguments = server.command
+    words = ",".join(map(_toml, arguments))
+    return f"{{command={_toml(program)}, args=[{words}], env={_table(server.environment)}}}"
+
+
+def _table(values: Mapping[str, str]) -> str:
+    return "{" + ", ".join(f"{_toml(key)}={_toml(value)}" for key, value in values.items()) + "}"
+
+
+def _toml(value: str) -> str:
+    """A basic string of TOML: JSON's escapes are a part of TOML's, but for DEL."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+CODEX = Dialect(name="codex", reader=CodexReader, extra=_extra, obeys_sigint=True)

@@ -1,0 +1,91 @@
+"""What a command-line agent that runs once for each turn says, and how it is asked.
+
+The words of its command line are data (``Launch``); a ``Dialect`` is the rest: how its lines are
+read, and what cannot be said by words alone. A ``Reader`` is pure: values in, events out.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from quarterdeck.wire.events import Event
+from quarterdeck.wire.usage import TokenUsage
+
+from ..child import Launch
+from ..driver import Opening
+from ..link import Departure, Outcome
+
+__all__ = ["Asked", "Dialect", "Extra", "Reader", "failure", "left_text"]
+
+_STDERR_LINES = 12
+
+
+class Reader(Protocol):
+    """Reads the lines of one turn. Nothing that a program prints makes it raise.
+
+    It tells what it learns about the session as events too: ``SessionChanged`` with the agent's
+    id of it, ``UsageReported`` with a running total.
+    """
+
+    def read(self, value: Mapping[str, Any]) -> Iterable[Event]:
+        """The events of one line; one of ``Unknown`` for a line that it does not know."""
+        ...
+
+    def outcome(self, left: Departure) -> Outcome:
+        """How the turn went, once the process is gone and every line was read."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a reader may know about its turn."""
+
+    session: str | None = None
+    """The agent's id of the session that goes on; None for a new one."""
+    total: TokenUsage | None = None
+    """The session's tokens before this turn, as far as the agent told them; None: unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extra:
+    """What an option needs besides the words of the agent's file."""
+
+    words: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    honoured: frozenset[str] = frozenset()
+    """The fields of the opening that are served by this; the file needs no words for them."""
+
+
+def _no_extra(launch: Launch, opening: Opening) -> Extra:
+    return Extra()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """One agent's language over a pipe, one process for each turn."""
+
+    name: str
+    reader: Callable[[Asked], Reader]
+    extra: Callable[[Launch, Opening], Extra] = _no_extra
+    """May raise ``Unsupported``."""
+    streams: bool = False
+    """Text comes in pieces."""
+    obeys_sigint: bool = False
+    """Leaves in good order when interrupted from the keyboard."""
+    stderr_events: Callable[[str, int], Iterable[tuple[int, Event]]] | None = None
+    """Reads the events in standard error from a position on, each with the position after it."""
+
+
+def failure(left: Departure, told: str = "") -> str:
+    """Why a turn failed: the agent's own words, else how it left and what it said last."""
+    if told:
+        return told
+    last = "\n".join(left.stderr.splitlines()[-_STDERR_LINES:])
+    return f"it left with {left_text(left)}" + (f": {last}" if last else "")
+
+
+def left_text(left: Departure) -> str:
+    """How a process left, in a few words."""
+    if left.signal is not None:
+        return f"signal {left.signal}"
+    return f"exit code {left.exit_code}"

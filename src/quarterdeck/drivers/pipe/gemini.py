@@ -1,0 +1,157 @@
+"""What ``gemini -o stream-json`` prints: messages in pieces, tool uses and results, one result."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from quarterdeck.wire.events import (
+    Event,
+    Notice,
+    RateLimited,
+    RetryScheduled,
+    SessionChanged,
+    ToolCallEnded,
+    ToolCallStarted,
+    Unknown,
+)
+from quarterdeck.wire.ids import ToolCallId, new_message_id
+from quarterdeck.wire.toolcalls import ToolCallLocation
+from quarterdeck.wire.usage import TokenUsage
+
+from ..link import Departure, Outcome
+from .dialect import Asked, Dialect, failure
+from .told import as_map, as_number, as_text, message, rate_limit, shown, tool_kind
+
+__all__ = ["GEMINI", "GeminiReader"]
+
+_RETRY = re.compile(r"Attempt (\d+) failed with status (\d+)\. Retrying[^\n]*")
+_TOO_MANY_TURNS = 53
+"""The exit code for a session that reached its limit of turns."""
+_TITLES = ("command", "file_path", "absolute_path", "path", "pattern", "query", "url")
+
+
+class GeminiReader:
+    """Reads one turn of ``gemini -o stream-json``."""
+
+    def __init__(self, asked: Asked) -> None:
+        self._message = ""
+        self._error = ""
+        self._result: Mapping[str, Any] | None = None
+
+    def read(self, value: Mapping[str, Any]) -> Iterable[Event]:
+        """The events of one line."""
+        match value.get("type"):
+            case "init":
+                session, model = as_text(value.get("session_id")), as_text(value.get("model"))
+                yield SessionChanged(agent_session=session, model=model)
+            case "message":
+                yield from self._said(value)
+            case "tool_use":
+                self._message = ""
+                yield _started(value)
+            case "tool_result":
+                self._message = ""
+                yield _ended(value)
+            case "error":
+                yield from self._trouble(value)
+            case "result":
+                self._result = value
+                limited = rate_limit(self._told())
+                if limited is not None and value.get("status") == "error":
+                    yield limited
+            case _:
+                yield _unknown(value)
+
+    def outcome(self, left: Departure) -> Outcome:
+        """How the turn went: gemini says so in its result, which is due."""
+        usage = _usage(as_map((self._result or {}).get("stats")))
+        if self._result is not None and self._result.get("status") == "success":
+            return Outcome(stop="end_turn", usage=usage)
+        reason = failure(left, self._told())
+        stop = "max_turn_requests" if left.exit_code == _TOO_MANY_TURNS else "failed"
+        return Outcome(stop=stop, reason=reason, usage=usage)
+
+    def _told(self) -> str:
+        """The text of the failure: in the result, or before it."""
+        error = as_map((self._result or {}).get("error"))
+        return as_text(error.get("message")) or self._error
+
+    def _said(self, value: Mapping[str, Any]) -> Iterator[Event]:
+        content = value.get("content")
+        if value.get("role") == "user":  # our own prompt
+            return
+        if value.get("role") != "assistant" or not isinstance(content, str):
+            yield _unknown(value)
+            return
+        if not self._message or value.get("delta") is not True:
+            self._message = new_message_id()
+        yield message(content, self._message)
+
+    def _trouble(self, value: Mapping[str, Any]) -> Iterator[Event]:
+        told = as_text(value.get("message"))
+        if value.get("severity") == "error":
+            self._error = told
+            yield Notice(title=told, severity="error")
+        else:
+            yield Notice(title=told, severity="warning")
+
+
+def _started(value: Mapping[str, Any]) -> ToolCallStarted:
+    name, given = as_text(value.get("tool_name")), as_map(value.get("parameters"))
+    about = next((told for key in _TITLES if (told := as_text(given.get(key)))), "")
+    path = as_text(given.get("file_path")) or as_text(given.get("absolute_path"))
+    return ToolCallStarted(
+        call=ToolCallId(as_text(value.get("tool_id")) or name),
+        title=f"{name} {about}".strip(),
+        name=name,
+        kind=tool_kind(name),
+        status="in_progress",
+        locations=(ToolCallLocation(path=path),) if path else (),
+        raw_input=dict(given),
+    )
+
+
+def _ended(value: Mapping[str, Any]) -> ToolCallEnded:
+    output, error = as_text(value.get("output")), as_map(value.get("error"))
+    return ToolCallEnded(
+        call=ToolCallId(as_text(value.get("tool_id"))),
+        status="completed" if value.get("status") == "success" else "failed",
+        reason=as_text(error.get("message")) or None,
+        content=shown(output),
+        raw_output=value.get("output"),
+    )
+
+
+def _usage(stats: Mapping[str, Any]) -> TokenUsage | None:
+    """The turn's tokens. What the total has beyond prompt and answer was thought."""
+    if not stats:
+        return None
+    input_, answer = as_number(stats.get("input_tokens")), as_number(stats.get("output_tokens"))
+    thought = max(as_number(stats.get("total_tokens")) - input_ - answer, 0)
+    return TokenUsage(
+        input=input_,
+        output=answer + thought,
+        cached=as_number(stats.get("cached")),
+        thought=thought,
+    )
+
+
+def _retries(stderr: str, position: int) -> Iterator[tuple[int, Event]]:
+    """The retries that are told on standard error, from a position on.
+
+    Only the end of standard error is kept, so a position is the number of the last attempt.
+    """
+    for found in _RETRY.finditer(stderr):
+        attempt = int(found[1])
+        if attempt <= position:
+            continue
+        if found[2] == "429":
+            yield attempt, RateLimited(reason=found[0])
+        yield attempt, RetryScheduled(attempt=attempt + 1, delay=0.0, reason=found[0])
+
+
+def _unknown(value: Mapping[str, Any]) -> Unknown:
+    return Unknown(origin="gemini", raw=dict(value))
+
+
+GEMINI = Dialect(name="gemini", reader=GeminiReader, streams=True, stderr_events=_retries)

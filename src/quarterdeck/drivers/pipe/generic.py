@@ -1,0 +1,288 @@
+"""An agent whose lines are described by its file instead of by code."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from quarterdeck.wire.events import (
+    Event,
+    Notice,
+    PlanChanged,
+    RateLimited,
+    RetryScheduled,
+    SessionChanged,
+    ToolCallEnded,
+    ToolCallStarted,
+    ToolCallUpdated,
+    Unknown,
+)
+from quarterdeck.wire.ids import ToolCallId
+from quarterdeck.wire.settings import PlanEntry, PlanStatus
+from quarterdeck.wire.usage import Cost, TokenUsage
+
+from ..link import Departure, Outcome
+from .dialect import Dialect, failure
+from .mapping import Path, Rule, Table, compile_table, find, matches, parse_path
+from .told import as_list, as_number, as_text, message, rate_limit, shown, thought, tool_kind
+
+__all__ = ["GenericReader", "generic"]
+
+_Conditions: TypeAlias = dict[Path, tuple[Any, ...]]
+_PLAN: dict[str, PlanStatus] = {
+    "completed": "completed",
+    "done": "completed",
+    "in_progress": "in_progress",
+    "active": "in_progress",
+}
+
+
+def generic(agent: str, events: Mapping[str, Any]) -> Dialect:
+    """The dialect that a table of an agent's file describes.
+
+    Raises:
+        BadAgentFile: the table cannot be used.
+    """
+    table = compile_table(agent, events)
+    rules = tuple(map(_compiled, table.rules))
+    return Dialect(
+        name=agent,
+        reader=lambda asked: GenericReader(agent, table, rules),
+        streams=table.streams,
+        obeys_sigint=table.obeys_sigint,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    rule: Rule
+    when: _Conditions
+    each: Path
+    where: _Conditions
+    paths: dict[str, Path]
+
+    def at(self, value: object, field: str) -> Any:
+        """What a field of the rule points at; None where it says nothing."""
+        path = self.paths.get(field)
+        return find(value, path) if path else None
+
+    def said(self, value: object, field: str) -> str:
+        return _text(self.at(value, field))
+
+    def subjects(self, line: Mapping[str, Any]) -> Iterator[Any]:
+        """The line, or the elements of a list in it, that this rule is about."""
+        if not matches(line, self.when):
+            return
+        if not self.each:
+            yield line
+            return
+        for element in as_list(find(line, self.each)):
+            if matches(element, self.where):
+                yield element
+
+
+class GenericReader:
+    """Reads one turn by the rules of a table."""
+
+    def __init__(self, agent: str, table: Table, rules: tuple[_Compiled, ...]) -> None:
+        self._agent = agent
+        self._table = table
+        self._rules = rules
+        self._usage: TokenUsage | None = None
+        self._cost: float | None = None
+        self._error: str | None = None
+        self._has_result = False
+
+    def read(self, value: Mapping[str, Any]) -> Iterable[Event]:
+        """The events of one line."""
+        is_known = False
+        for rule in self._rules:
+            for subject in rule.subjects(value):
+                is_known = True
+                yield from self._apply(rule, subject)
+        if not is_known:
+            yield Unknown(origin=self._agent, raw=dict(value))
+
+    def outcome(self, left: Departure) -> Outcome:
+        """How the turn went: a told error, a bad exit or a missing result is a failure."""
+        cost = Cost(amount=self._cost, currency="USD") if self._cost else None
+        is_missing = self._table.result_is_due and not self._has_result
+        if self._error is None and left.exit_code == 0 and not is_missing:
+            return Outcome(stop="end_turn", usage=self._usage, cost=cost)
+        reason = failure(left, self._error or "")
+        return Outcome(stop="failed", reason=reason, usage=self._usage, cost=cost)
+
+    def _apply(self, rule: _Compiled, value: Any) -> Iterable[Event]:
+        means = rule.rule.means
+        if means == "usage":
+            self._count(rule, value)
+        elif means == "result":
+            return self._finish(rule, value)
+        elif means == "error":
+            return self._fail(rule.said(value, "text"))
+        elif means in _EVENTS:
+            return _EVENTS[means](rule, value)
+        return ()
+
+    def _count(self, rule: _Compiled, value: Any) -> None:
+        cached = as_number(rule.at(value, "cached"))
+        written = as_number(rule.at(value, "cache_written"))
+        apart = 0 if rule.rule.includes_cache else cached + written
+        counted = TokenUsage(
+            input=as_number(rule.at(value, "input")) + apart,
+            output=as_number(rule.at(value, "output")),
+            cached=cached,
+            cache_written=written,
+            thought=as_number(rule.at(value, "thought")),
+        )
+        cost = _seconds(rule.at(value, "cost"))
+        if rule.rule.adds:
+            self._usage = (self._usage or TokenUsage()) + counted
+            self._cost = (self._cost or 0.0) + cost
+        else:
+            self._usage, self._cost = counted, cost
+
+    def _finish(self, rule: _Compiled, value: Any) -> Iterable[Event]:
+        self._has_result = True
+        if not rule.at(value, "failed"):
+            return ()
+        return self._fail(rule.said(value, "text"))
+
+    def _fail(self, told: str) -> Iterable[Event]:
+        self._error = told or self._error or ""
+        limited = rate_limit(told)
+        return (limited,) if limited is not None else ()
+
+
+# Events that need nothing but the line
+
+
+def _message(rule: _Compiled, value: Any) -> Iterator[Event]:
+    if said := rule.said(value, "text"):
+        yield message(said, rule.said(value, "id"))
+
+
+def _thought(rule: _Compiled, value: Any) -> Iterator[Event]:
+    if said := rule.said(value, "text"):
+        yield thought(said, rule.said(value, "id"))
+
+
+def _tool(rule: _Compiled, value: Any) -> Iterator[Event]:
+    name = rule.said(value, "name") or "tool"
+    yield ToolCallStarted(
+        call=ToolCallId(rule.said(value, "id") or name),
+        title=rule.said(value, "title") or name,
+        name=name,
+        kind=tool_kind(name),
+        status="in_progress",
+        raw_input=rule.at(value, "input"),
+    )
+
+
+def _tool_update(rule: _Compiled, value: Any) -> Iterator[Event]:
+    call = ToolCallId(rule.said(value, "id") or rule.said(value, "name") or "tool")
+    output = shown(rule.said(value, "output"))
+    yield ToolCallUpdated(call=call, status="in_progress", content=output)
+
+
+def _tool_end(rule: _Compiled, value: Any) -> Iterator[Event]:
+    failed = bool(rule.at(value, "failed"))
+    yield ToolCallEnded(
+        call=ToolCallId(rule.said(value, "id") or rule.said(value, "name") or "tool"),
+        status="failed" if failed else "completed",
+        reason=(rule.said(value, "text") or None) if failed else None,
+        content=shown(rule.said(value, "output")),
+        raw_output=rule.at(value, "output"),
+    )
+
+
+def _session(rule: _Compiled, value: Any) -> Iterator[Event]:
+    known = {"agent_session": rule.said(value, "id"), "model": rule.said(value, "model")}
+    fresh = {field: told for field, told in known.items() if told}
+    if fresh:
+        yield SessionChanged(**fresh)
+
+
+def _plan(rule: _Compiled, value: Any) -> Iterator[Event]:
+    """A whole plan: ``input`` is the list, ``text`` and ``status`` are of an entry."""
+    entries = tuple(
+        PlanEntry(
+            content=rule.said(entry, "text") or as_text(entry),
+            priority="medium",
+            status=_PLAN.get(rule.said(entry, "status"), "pending"),
+        )
+        for entry in as_list(rule.at(value, "input"))
+    )
+    yield PlanChanged(entries=entries)
+
+
+def _retry(rule: _Compiled, value: Any) -> Iterator[Event]:
+    delay = _seconds(rule.at(value, "delay")) or _seconds(rule.at(value, "delay_ms")) / 1000
+    attempt = max(as_number(rule.at(value, "attempt")), 1)
+    yield RetryScheduled(attempt=attempt, delay=delay, reason=rule.said(value, "text"))
+
+
+def _rate_limit(rule: _Compiled, value: Any) -> Iterator[Event]:
+    yield RateLimited(
+        reason=rule.said(value, "text"), retry_after=_seconds(rule.at(value, "delay")) or None
+    )
+
+
+def _notice(rule: _Compiled, value: Any) -> Iterator[Event]:
+    if told := rule.said(value, "text"):
+        yield Notice(title=told)
+
+
+_EVENTS: dict[str, Callable[[_Compiled, Any], Iterator[Event]]] = {
+    "text": _message,
+    "thought": _thought,
+    "tool": _tool,
+    "tool_update": _tool_update,
+    "tool_end": _tool_end,
+    "session": _session,
+    "plan": _plan,
+    "retry": _retry,
+    "rate_limit": _rate_limit,
+    "notice": _notice,
+}
+
+_PATHS = tuple(
+    field
+    for field in Rule.__struct_fields__
+    if field not in ("means", "when", "each", "where", "adds", "includes_cache")
+)
+
+
+def _compiled(rule: Rule) -> _Compiled:
+    return _Compiled(
+        rule=rule,
+        when=_conditions(rule.when),
+        each=parse_path(rule.each),
+        where=_conditions(rule.where),
+        paths={field: parse_path(path) for field in _PATHS if (path := getattr(rule, field))},
+    )
+
+
+def _conditions(told: Mapping[str, Any]) -> _Conditions:
+    return {
+        parse_path(path): tuple(as_list(wanted)) if isinstance(wanted, list) else (wanted,)
+        for path, wanted in told.items()
+    }
+
+
+def _text(value: object) -> str:
+    """A value as text: what is in a list of text blocks is joined."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool) or value is None:
+        return ""
+    if isinstance(value, int | float):
+        return str(value)
+    return "\n".join(
+        filter(None, (_text(find(one, ("text",))) or as_text(one) for one in as_list(value)))
+    )
+
+
+def _seconds(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0.0
+    return float(value) if 0 <= value < 1e12 else 0.0

@@ -1,0 +1,199 @@
+"""What ``opencode run --format json`` prints: the parts of messages as they are finished."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from quarterdeck.wire.events import (
+    Event,
+    RateLimited,
+    RetryScheduled,
+    SessionChanged,
+    ToolCallEnded,
+    ToolCallStarted,
+    TurnEnd,
+    Unknown,
+)
+from quarterdeck.wire.ids import ToolCallId
+from quarterdeck.wire.toolcalls import ToolCallLocation
+from quarterdeck.wire.usage import Cost, TokenUsage
+
+from ..child import Launch
+from ..driver import McpServer, Opening
+from ..link import Departure, Outcome
+from ..words import render_mode
+from .dialect import Asked, Dialect, Extra, failure
+from .told import as_map, as_number, as_text, message, rate_limit, shown, thought, tool_kind
+
+__all__ = ["OPENCODE", "OpencodeReader"]
+
+_STOPS: dict[str, TurnEnd] = {"length": "max_tokens", "content-filter": "refusal"}
+_TOO_MANY = 429
+
+
+class OpencodeReader:
+    """Reads one turn of ``opencode run --format json``."""
+
+    def __init__(self, asked: Asked) -> None:
+        self._usage = TokenUsage()
+        self._cost = 0.0
+        self._reason: str | None = None
+        """Why the last finished step ended; None before the first."""
+        self._error = ""
+        self._step = ""
+        """The message of the step that is under way."""
+        self._tries = 1
+
+    def read(self, value: Mapping[str, Any]) -> Iterable[Event]:
+        """The events of one line."""
+        if session := as_text(value.get("sessionID")):
+            yield SessionChanged(agent_session=session)
+        part = as_map(value.get("part"))
+        match value.get("type"):
+            case "step_start":
+                yield from self._begin(as_text(part.get("messageID")))
+            case "text":
+                yield message(as_text(part.get("text")), as_text(part.get("id")))
+            case "reasoning":
+                yield thought(as_text(part.get("text")), as_text(part.get("id")))
+            case "tool_use":
+                yield from _call(part)
+            case "step_finish":
+                self._finish(part)
+            case "error":
+                yield from self._fail(as_map(value.get("error")))
+            case _:
+                yield Unknown(origin="opencode", raw=dict(value))
+
+    def outcome(self, left: Departure) -> Outcome:
+        """How the turn went: well if it finished a step and left with 0."""
+        usage = self._usage if self._reason is not None else None
+        cost = Cost(amount=self._cost, currency="USD") if self._cost else None
+        if self._error or left.exit_code != 0 or self._reason is None:
+            reason = failure(left, self._error)
+            return Outcome(stop="failed", reason=reason, usage=usage, cost=cost)
+        return Outcome(stop=_STOPS.get(self._reason, "end_turn"), usage=usage, cost=cost)
+
+    def _begin(self, step: str) -> Iterator[Event]:
+        """A step begins; the same one again means that the model's stream broke off."""
+        if step and step == self._step:
+            self._tries += 1
+            told = "the model's answer broke off, and opencode asks again"
+            yield RetryScheduled(attempt=self._tries, delay=0.0, reason=told)
+        else:
+            self._step, self._tries = step, 1
+
+    def _finish(self, part: Mapping[str, Any]) -> None:
+        self._step = ""
+        self._reason = as_text(part.get("reason"))
+        self._usage = self._usage + _usage(as_map(part.get("tokens")))
+        cost = part.get("cost")
+        self._cost += cost if isinstance(cost, int | float) else 0.0
+
+    def _fail(self, error: Mapping[str, Any]) -> Iterator[Event]:
+        data = as_map(error.get("data"))
+        self._error = as_text(data.get("message")) or as_text(error.get("name")) or "an error"
+        headers = as_map(data.get("responseHeaders"))
+        after = _seconds(headers.get("retry-after"))
+        if data.get("statusCode") == _TOO_MANY:
+            yield RateLimited(reason=self._error, retry_after=after)
+        elif (limited := rate_limit(self._error, after)) is not None:
+            yield limited
+
+
+def _call(part: Mapping[str, Any]) -> Iterator[Event]:
+    """A tool call; it is told once, when it is over."""
+    state, name = as_map(part.get("state")), as_text(part.get("tool"))
+    call = ToolCallId(as_text(part.get("callID")) or as_text(part.get("id")))
+    given = as_map(state.get("input"))
+    path = as_text(given.get("filePath"))
+    yield ToolCallStarted(
+        call=call,
+        title=as_text(state.get("title")) or as_text(given.get("command")) or name,
+        name=name,
+        kind=tool_kind(name),
+        status="in_progress",
+        locations=(ToolCallLocation(path=path),) if path else (),
+        raw_input=dict(given),
+    )
+    failed = state.get("status") != "completed"
+    output = as_text(state.get("error")) if failed else as_text(state.get("output"))
+    yield ToolCallEnded(
+        call=call,
+        status="failed" if failed else "completed",
+        reason=output if failed else None,
+        content=shown(output),
+        raw_output=state.get("output"),
+    )
+
+
+def _usage(tokens: Mapping[str, Any]) -> TokenUsage:
+    """The tokens of one step: what was cached or thought is counted apart from the rest."""
+    cache = as_map(tokens.get("cache"))
+    cached, written = as_number(cache.get("read")), as_number(cache.get("write"))
+    thinking = as_number(tokens.get("reasoning"))
+    return TokenUsage(
+        input=as_number(tokens.get("input")) + cached + written,
+        output=as_number(tokens.get("output")) + thinking,
+        cached=cached,
+        cache_written=written,
+        thought=thinking,
+    )
+
+
+def _seconds(value: object) -> float | None:
+    try:
+        return float(value) if isinstance(value, str | int | float) else None
+    except ValueError:
+        return None
+
+
+# What words of the agent's file cannot say
+
+
+_ASK: dict[str, Any] = {
+    "edit": "ask",
+    "bash": "ask",
+    "webfetch": "ask",
+    "external_directory": "ask",
+}
+_PERMISSIONS: dict[str, dict[str, Any]] = {
+    "ask": _ASK,
+    "accept-edits": {**_ASK, "edit": "allow"},
+    "plan": {**_ASK, "edit": "deny", "bash": "deny"},
+    "read-only": {**_ASK, "edit": "deny", "bash": "deny"},
+    "deny-all": {"*": "deny"},
+}
+"""By our mode. ``run`` answers what is asked with no, so that ``ask`` refuses with a reason."""
+
+
+def _extra(launch: Launch, opening: Opening) -> Extra:
+    """Permissions and MCP servers, which opencode takes from its environment.
+
+    Without them opencode allows everything. A mode that is in the agent's file and not here, and
+    a mode of its own, leave the permissions as the person has configured them.
+    """
+    environment: dict[str, str] = {}
+    if opening.agent_mode is None:
+        render_mode(launch, "pipe", opening.mode)  # one that the file does not offer is refused
+        rules = _PERMISSIONS.get(opening.mode)
+        if rules is not None:
+            environment["OPENCODE_PERMISSION"] = json.dumps(rules)
+    if opening.mcp_servers:
+        servers = {server.name: _server(server) for server in opening.mcp_servers}
+        environment["OPENCODE_CONFIG_CONTENT"] = json.dumps({"mcp": servers})
+    honoured = frozenset(("mcp_servers",) if opening.mcp_servers else ())
+    return Extra(environment=environment, honoured=honoured)
+
+
+def _server(server: McpServer) -> dict[str, Any]:
+    if server.url:
+        return {"type": "remote", "url": server.url, "headers": dict(server.headers)}
+    return {
+        "type": "local",
+        "command": list(server.command),
+        "environment": dict(server.environment),
+    }
+
+
+OPENCODE = Dialect(name="opencode", reader=OpencodeReader, extra=_extra)
