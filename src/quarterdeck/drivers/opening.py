@@ -36,7 +36,12 @@ async def begin(
             failures.append((link.transport, error))
             continue
         session.agent_session = started.agent_session or session.agent_session
-        await session.announce(_first(session, started, failures, is_known=is_known))
+        try:
+            await session.announce(_first(session, started, failures, is_known=is_known))
+        except BaseException:
+            # Nobody will have the session, so nobody else can end what has started.
+            await asyncio.shield(asyncio.ensure_future(link.end()))
+            raise
         return
     first = _first(session, Started(), (), is_known=is_known)
     await session.announce(first)
