@@ -18,7 +18,17 @@ from .child import Launch
 from .driver import Transport
 from .errors import BadAgentFile, Unsupported
 
-__all__ = ["PROXIES", "Agent", "Login", "Reach", "check_name", "describe", "expand", "launch_of"]
+__all__ = [
+    "PROXIES",
+    "SELF",
+    "Agent",
+    "Login",
+    "Reach",
+    "check_name",
+    "describe",
+    "expand",
+    "launch_of",
+]
 
 PROXIES = tuple(
     name

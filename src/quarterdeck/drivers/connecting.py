@@ -1,0 +1,65 @@
+"""Opening a session with an agent by its name: its file, its links, its gate, what surrounds it."""
+
+import asyncio
+import os
+from pathlib import Path
+
+from quarterdeck.config.places import Places
+from quarterdeck.config.workspace import find_workspace
+from quarterdeck.policy.foreign import Surroundings
+from quarterdeck.policy.gate import Gate
+from quarterdeck.wire.ids import SessionId, new_session_id
+
+from .catalogue import find_agent
+from .description import Agent
+from .driver import Opening, Sink
+from .links import links_of
+from .opening import begin
+from .session import DrivenSession
+
+__all__ = ["open_session"]
+
+
+async def open_session(
+    agent: str | Agent,
+    opening: Opening,
+    sink: Sink,
+    *,
+    gate: Gate | None = None,
+    session_id: SessionId | None = None,
+    is_known: bool = False,
+    transport: str | None = None,
+    around: Surroundings | None = None,
+    places: Places | None = None,
+) -> DrivenSession:
+    """Open a session over the first transport of the agent that starts; ``close`` it.
+
+    Over another transport than the first, the session says so in a ``Notice`` with the reason.
+    ``transport`` allows one alone. ``gate``: by default one with the opening's mode and no rules.
+    ``is_known``: our log has this session; it goes on. ``places``: where the user's own agents are.
+
+    Raises:
+        UnknownAgent, BadAgentFile: and no event was written.
+        Unsupported: no transport can do what the opening asks for, or the agent has none.
+        OpenFailed: none started; ``AgentMissing`` when its program is not there.
+    """
+    if isinstance(agent, str):
+        agent = await asyncio.to_thread(find_agent, agent, places)
+    links = links_of(agent, transport)
+    id_ = session_id or new_session_id()
+    around = around or await asyncio.to_thread(_surroundings, agent.name, opening, id_)
+    session = DrivenSession(id_, agent.name, opening, sink, gate or Gate(mode=opening.mode), around)
+    await begin(session, links, is_known=is_known)
+    return session
+
+
+def _surroundings(agent: str, opening: Opening, session: SessionId) -> Surroundings:
+    home = {**os.environ, **opening.environment}.get("HOME", "")
+    return Surroundings(
+        cwd=opening.cwd,
+        roots=(opening.cwd, *opening.roots),
+        home=home,
+        project=str(find_workspace(Path(opening.cwd)).root),
+        session=session,
+        agent=agent,
+    )

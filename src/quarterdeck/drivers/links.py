@@ -1,0 +1,66 @@
+"""Which link speaks to an agent over which transport; each is imported when it is made."""
+
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+from .child import Launch
+from .description import Agent, launch_of
+from .errors import Unsupported
+from .link import Link
+
+__all__ = ["LINKED", "links_of"]
+
+_TURNS = {
+    "codex": "codex:CODEX",
+    "cursor": "cursor:CURSOR",
+    "gemini": "gemini:GEMINI",
+    "generic": "generic:generic",
+    "opencode": "opencode:OPENCODE",
+    "pi": "pi:PI",
+}
+"""The dialects of agents that run once for each turn: module and name in ``pipe``."""
+LINKED = frozenset(("acp", "pipe"))
+"""Transports that a session can be opened over."""
+
+
+def links_of(agent: Agent, transport: str | None = None) -> list[Callable[[], Link]]:
+    """The links to try one after another: over this transport, or over all that its file lists.
+
+    Raises:
+        Unsupported: its file has no such transport, or none that can be used.
+    """
+    wanted = (transport,) if transport is not None else agent.tried
+    makers: list[Callable[[], Link]] = []
+    for name in wanted:
+        launch = launch_of(agent, name)
+        if name not in LINKED:
+            raise Unsupported(agent.name, name, "be used for a session yet", _others(agent))
+        makers.append(partial(_make, name, launch))
+    if not makers:
+        raise Unsupported(
+            agent.name, "any protocol", "be used", "It can be used in a terminal only."
+        )
+    return makers
+
+
+def _make(transport: str, launch: Launch) -> Link:
+    if transport == "acp":
+        from .acp.link import AcpLink
+
+        return AcpLink(launch)
+    if launch.dialect in ("claude", "qwen"):
+        from .pipe.claude import ClaudeLink
+
+        return ClaudeLink(launch)
+    from .pipe.turns import TurnsLink
+
+    module, _, name = _TURNS[launch.dialect].partition(":")
+    dialect: Any = getattr(import_module(f"{__package__}.pipe.{module}"), name)
+    return TurnsLink(launch, dialect(launch) if launch.dialect == "generic" else dialect)
+
+
+def _others(agent: Agent) -> str:
+    usable = [name for name in agent.transports if name in LINKED]
+    return f"Use {' or '.join(usable)}." if usable else ""
