@@ -2,8 +2,9 @@
 
 import asyncio
 from contextlib import aclosing
-from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never, cast
+
+from msgspec.structs import replace
 
 from quarterdeck.models.errors import CallError, ModelError
 from quarterdeck.models.model import (

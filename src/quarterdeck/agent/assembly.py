@@ -5,11 +5,11 @@ import datetime
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import Struct
 
 from quarterdeck.config.load import Config, load
 from quarterdeck.config.places import Places
@@ -41,8 +41,7 @@ _INSTRUCTIONS = ("AGENTS.md", "CLAUDE.md")
 _MOST_INSTRUCTIONS = 100_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
+class Ground(Struct, frozen=True, kw_only=True):
     """What is known of the directory a session works in."""
 
     cwd: str

@@ -1,6 +1,6 @@
 """What a call reads and changes, so that calls of one step that touch the same take turns."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from quarterdeck.policy.call import Access, Call
 from quarterdeck.policy.modes import Deed
@@ -13,8 +13,7 @@ _LONG = 1000
 """Characters of a command beyond which it is not read here: that takes time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Footprint:
+class Footprint(Struct, frozen=True):
     """The paths that a call reads and changes; a directory stands for all that is below."""
 
     reads: tuple[str, ...] = ()

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from msgspec import Struct
+
 from quarterdeck.wire.events import TurnEnd
 from quarterdeck.wire.usage import Cost, TokenUsage
 
@@ -15,8 +17,7 @@ progress; or ``unbounded``."""
 _ADAPTIVE_START = 32
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(Struct, frozen=True, kw_only=True):
     """Bounds of one turn; None means no bound."""
 
     model_calls: CallLimit = "adaptive"

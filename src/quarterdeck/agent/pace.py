@@ -3,14 +3,14 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from random import Random
+
+from msgspec import Struct, field
 
 __all__ = ["Pace"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class Pace(Struct, frozen=True, kw_only=True):
     """How time passes."""
 
     clock: Callable[[], float] = time.monotonic

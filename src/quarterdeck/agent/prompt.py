@@ -3,14 +3,14 @@
 It is made once for a session and stays the same to the byte, so that vendors can cache it.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 __all__ = ["Environment", "Instructions", "system_prompt"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Environment:
+class Environment(Struct, frozen=True, kw_only=True):
     """Where the session works; nothing in it may change while the session lives."""
 
     cwd: str
@@ -21,8 +21,7 @@ class Environment:
     """The day the session began."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Instructions:
+class Instructions(Struct, frozen=True, kw_only=True):
     """An instructions file of the person or the project."""
 
     path: str

@@ -8,6 +8,8 @@ anything else happens; what had been acknowledged stays as it is.
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from quarterdeck.wire.content import TextContent
 from quarterdeck.wire.conversation import Message, TextPart, ToolResultPart, ToolUsePart
 from quarterdeck.wire.events import (
@@ -34,8 +36,7 @@ from quarterdeck.wire.record import Record
 __all__ = ["DIED", "FORKED", "Cut", "closing_events"]
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(Struct, frozen=True):
     """Why what was under way has to be closed, in words for people and for the model."""
 
     reason: str

@@ -6,8 +6,9 @@ per element: a layer can add to them and never take away.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast
+
+from msgspec import Struct
 
 from .schema import ADDED_UP
 from .shape import Key, matches
@@ -18,8 +19,7 @@ LayerName: TypeAlias = Literal["default", "user", "project", "local", "environme
 """From the lowest to the highest."""
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """Where a value comes from."""
 
     layer: LayerName
@@ -27,8 +27,7 @@ class Source:
     """The file or the variable; None for defaults and flags."""
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(Struct, frozen=True):
     """A value and its source."""
 
     value: Any

@@ -7,11 +7,11 @@ permission rules add up.
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from .check import check
 from .environment import misspelt, read_environment
@@ -28,8 +28,7 @@ __all__ = ["Config", "Notice", "load"]
 DEFAULT = Source("default")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
+class Notice(Struct, frozen=True, kw_only=True):
     """Something that was not used, and why; for a person to see once."""
 
     where: str
@@ -41,8 +40,7 @@ class Notice:
         return f"{self.where}: {self.key}: {self.message}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
+class Config(Struct, frozen=True, kw_only=True):
     """The settings that count, and where each comes from."""
 
     settings: Settings
@@ -102,8 +100,7 @@ def load(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Read:
+class _Read(Struct, frozen=True, kw_only=True):
     source: Source
     layer: Layer
     problems: tuple[Problem, ...] = ()

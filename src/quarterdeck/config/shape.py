@@ -2,7 +2,6 @@
 
 import types
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias, Union, cast, get_args, get_origin
 
 import msgspec
@@ -30,8 +29,7 @@ ANY_NAME = "*"
 """Stands in a setting's key for a name that the user chooses."""
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """A leaf of the schema."""
 
     key: Key

@@ -1,12 +1,11 @@
 """The bounds of a journal: how much it holds in memory and how long it waits."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 __all__ = ["Limits"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(Struct, frozen=True, kw_only=True):
     """Bounds with defaults for fifty busy agents; tests choose smaller ones."""
 
     pending_events: int = 50_000

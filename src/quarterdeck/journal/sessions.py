@@ -2,10 +2,9 @@
 
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from quarterdeck.wire.events import (
     EndOfSession,
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["SessionSummary", "Sessions", "list_sessions"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionSummary:
+class SessionSummary(Struct, frozen=True, kw_only=True):
     """A session as the log knows it."""
 
     id: SessionId

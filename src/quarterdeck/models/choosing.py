@@ -6,12 +6,14 @@ from that vendor's own variables and goes to that vendor's server only.
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from .catalogue import known_models, profile_of
 from .endpoint import Endpoint
@@ -68,8 +70,7 @@ class ModelOptions:
     timeouts: Timeouts = field(default_factory=Timeouts)
 
 
-@dataclass(frozen=True, slots=True)
-class ModelName:
+class ModelName(Struct, frozen=True):
     """A model's name in its two parts."""
 
     vendor: str

@@ -8,9 +8,10 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from .errors import ModelSetupError
 from .http1 import Connection, Head, Origin, Stale
@@ -26,8 +27,7 @@ _KEEP_MOST = 4
 _LOOPBACK = re.compile(r"127(?:\.\d{1,3}){3}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timeouts:
+class Timeouts(Struct, frozen=True, kw_only=True):
     """How long to wait, in seconds."""
 
     connect: float = 15.0
@@ -53,8 +53,7 @@ class Answer(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class _DirectAnswer:
+class _DirectAnswer(Struct, frozen=True):
     head: Head
     connection: Connection
     idle: float

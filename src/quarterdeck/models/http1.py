@@ -12,8 +12,9 @@ import ssl
 import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
 from urllib.parse import SplitResult
+
+from msgspec import Struct
 
 from .errors import ModelSetupError, StreamBroken, Unreachable
 
@@ -27,8 +28,7 @@ class Stale(Exception):
     """A kept connection was closed by the peer before it saw the request."""
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """Whom a connection is with."""
 
     is_secure: bool
@@ -58,8 +58,7 @@ class Origin:
         return host if self.port == (443 if self.is_secure else 80) else f"{host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(Struct, frozen=True):
     """Status and headers of an answer; header names are in lower case."""
 
     status: int

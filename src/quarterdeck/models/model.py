@@ -5,8 +5,9 @@ exactly one ``Finished``. Everything that can go wrong leaves ``stream`` as a ``
 """
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
+
+from msgspec import Struct
 
 from quarterdeck.wire.conversation import Message
 from quarterdeck.wire.usage import TokenUsage
@@ -32,8 +33,7 @@ Effort: TypeAlias = Literal["off", "low", "medium", "high"]
 ModelStop: TypeAlias = Literal["end_turn", "tool_use", "max_tokens", "refusal", "other"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prices:
+class Prices(Struct, frozen=True, kw_only=True):
     """US dollars for a million tokens."""
 
     input: float = 0.0
@@ -42,8 +42,7 @@ class Prices:
     cache_written: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelInfo:
+class ModelInfo(Struct, frozen=True, kw_only=True):
     """What is known of a model; see ``catalogue`` for where it comes from."""
 
     vendor: str
@@ -66,8 +65,7 @@ class ModelInfo:
         return f"{self.vendor}/{self.id}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolSpec:
+class ToolSpec(Struct, frozen=True, kw_only=True):
     """A tool as the model sees it; ``parameters`` is a JSON schema of an object."""
 
     name: str
@@ -75,8 +73,7 @@ class ToolSpec:
     parameters: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(Struct, frozen=True, kw_only=True):
     """One call of a model. Same values, same bytes on the wire."""
 
     system: str
@@ -86,38 +83,33 @@ class Request:
     effort: Effort = "off"
 
 
-@dataclass(frozen=True, slots=True)
-class TextDelta:
+class TextDelta(Struct, frozen=True):
     """A piece of the answer's text."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ThinkingDelta:
+class ThinkingDelta(Struct, frozen=True):
     """A piece of the model's reasoning, where the vendor shows it."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ToolUseStarted:
+class ToolUseStarted(Struct, frozen=True):
     """The model begins to write a tool call."""
 
     id: str
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class ToolUseDelta:
+class ToolUseDelta(Struct, frozen=True):
     """A piece of the JSON text of the call's arguments."""
 
     id: str
     json: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
+class Finished(Struct, frozen=True, kw_only=True):
     """The answer is complete: the last value of every stream that does not raise."""
 
     reply: Message

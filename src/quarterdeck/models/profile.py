@@ -1,7 +1,8 @@
 """A model as its wire needs to know it."""
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from .model import ModelInfo
 
@@ -19,8 +20,7 @@ Gemini: ``level``.
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelProfile:
+class ModelProfile(Struct, frozen=True, kw_only=True):
     """What is known of a model, and how it is told to think."""
 
     info: ModelInfo

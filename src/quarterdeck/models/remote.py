@@ -7,10 +7,10 @@ the answer into deltas. ``RemoteModel`` does the talking.
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import msgspec
+from msgspec import Struct
 
 from quarterdeck.wire.conversation import Message
 
@@ -66,8 +66,7 @@ class Parser(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wire:
+class Wire(Struct, frozen=True, kw_only=True):
     """One vendor's format."""
 
     path: Callable[[ModelProfile], str]

@@ -1,7 +1,8 @@
 """Server-sent events out of bytes that arrive in any pieces."""
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from .errors import StreamBroken
 
@@ -13,8 +14,7 @@ EVENT_LIMIT = 32 * 1024 * 1024
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
-@dataclass(frozen=True, slots=True)
-class ServerEvent:
+class ServerEvent(Struct, frozen=True):
     """One event: its name (empty when the server gave none) and its data."""
 
     name: str

@@ -1,7 +1,8 @@
 """The vendors that we know: data for ``choosing``."""
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 __all__ = ["VENDORS", "Vendor", "WireName"]
 
@@ -9,8 +10,7 @@ WireName: TypeAlias = Literal["anthropic", "openai", "openai-chat", "google"]
 """The form in which a server is asked."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Vendor:
+class Vendor(Struct, frozen=True, kw_only=True):
     """Where a vendor is, which variables are its own, and what to ask when nothing is said."""
 
     name: str

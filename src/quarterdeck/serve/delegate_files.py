@@ -9,8 +9,9 @@ import asyncio
 import hashlib
 import os
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from quarterdeck.system.errors import FileChanged, NoSuchPath, PathRefused
 from quarterdeck.system.port import Content, Entry, Identity, Lines, PathLike, Stat, System

@@ -1,8 +1,9 @@
 """A window of lines of a large file, in memory that depends on the window alone."""
 
 import os
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from quarterdeck.system.ring import whole_characters
 
@@ -21,8 +22,7 @@ class Hasher(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(Struct, frozen=True):
     """The bytes of the window, their number of lines, the lines of the file, cut or not."""
 
     data: bytes

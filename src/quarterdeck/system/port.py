@@ -18,8 +18,9 @@ What holds for every method of every implementation:
 
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
+
+from msgspec import Struct, field
 
 __all__ = [
     "Command",
@@ -45,8 +46,7 @@ PathLike: TypeAlias = str | os.PathLike[str]
 FileKind: TypeAlias = Literal["file", "directory", "symlink", "pipe", "socket", "device"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class Identity(Struct, frozen=True, kw_only=True):
     """Which content a file had when we saw it. Equal identities mean an unchanged file.
 
     ``digest`` (BLAKE2b of the whole content) is there when the whole file was read and is not
@@ -61,8 +61,7 @@ class Identity:
     digest: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stat:
+class Stat(Struct, frozen=True, kw_only=True):
     """What is known about a file without reading it. Sizes in bytes."""
 
     path: str
@@ -78,8 +77,7 @@ class Stat:
         return self.identity.size
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Content:
+class Content(Struct, frozen=True, kw_only=True):
     """Bytes of a file and the identity of the file they came from."""
 
     data: bytes
@@ -88,8 +86,7 @@ class Content:
     """Nothing follows these bytes in the file."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lines:
+class Lines(Struct, frozen=True, kw_only=True):
     """A window of whole lines of a file, line ends as they are in the file."""
 
     data: bytes
@@ -115,8 +112,7 @@ class Lines:
         return following if self.total is None or following <= self.total else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Entry(Struct, frozen=True, kw_only=True):
     """One name in a directory."""
 
     path: str
@@ -221,8 +217,7 @@ class Files(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class Command(Struct, frozen=True, kw_only=True):
     """A program to run. The words go to the program as they are: there is no shell."""
 
     argv: Sequence[str]
@@ -234,8 +229,7 @@ class Command:
     """Further variables of our own environment to pass on, if set."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exit:
+class Exit(Struct, frozen=True, kw_only=True):
     """How a process ended: with a code, or by a signal (``"SIGKILL"``); one of them is None."""
 
     code: int | None = None
@@ -250,8 +244,7 @@ class Exit:
         return f"exit code {self.code}" if self.signal is None else f"signal {self.signal}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class Ending(Struct, frozen=True, kw_only=True):
     """How long each stage of an ending may last, in seconds; 0 skips the stage."""
 
     ask: float = 1.0
@@ -344,8 +337,7 @@ class Processes(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutputView:
+class OutputView(Struct, frozen=True, kw_only=True):
     """What a command has printed: the beginning, how much is missing, the end."""
 
     head: str

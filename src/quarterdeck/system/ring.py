@@ -5,13 +5,13 @@ costs one replacement character and never a later line.
 """
 
 import codecs
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 __all__ = ["Decoder", "Kept", "Ring", "whole_characters", "without_cut_start"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class Kept(Struct, frozen=True, kw_only=True):
     """What a ring holds: ``len(head) + dropped + len(tail)`` is all that was written."""
 
     head: bytes

@@ -6,10 +6,9 @@ changing anything; ``Prepared.run`` then does exactly that.
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from quarterdeck.policy.call import Call
 from quarterdeck.wire.conversation import ResultPart, TextPart
@@ -31,8 +30,7 @@ class ToolError(QuarterdeckError):
     """A tool cannot do what it was asked; the text goes to the model and says what to do."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(Struct, frozen=True, kw_only=True):
     """What a call came to."""
 
     result: tuple[ResultPart, ...]
@@ -66,8 +64,7 @@ class Live(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class Prepared(Struct, frozen=True, kw_only=True):
     """A call that could run now."""
 
     title: str

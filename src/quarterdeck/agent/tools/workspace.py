@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct
+
 from quarterdeck.policy.call import Access, Call, PathUse, path_use
 from quarterdeck.system.port import Identity, System
 from quarterdeck.wire.toolcalls import ToolKind
@@ -13,8 +15,7 @@ from quarterdeck.wire.toolcalls import ToolKind
 __all__ = ["SeenFiles", "ToolOptions", "Workspace"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolOptions:
+class ToolOptions(Struct, frozen=True, kw_only=True):
     """The limits of the tools; from the configuration."""
 
     bash_timeout: float = 120.0

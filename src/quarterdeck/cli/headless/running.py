@@ -5,7 +5,8 @@ import os
 import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from quarterdeck.agent.native import NativeAgent, Wishes
 from quarterdeck.agent.session import Session
@@ -26,8 +27,7 @@ class WrongAnswer(QuarterdeckError):
     """The answer does not fit the schema that was asked for, also after it was asked again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Job(Struct, frozen=True, kw_only=True):
     """What a headless run shall do."""
 
     prompt: str
