@@ -80,7 +80,7 @@ class CodexReader:
         if self._is_complete and self._failed is None:
             return Outcome(stop="end_turn", usage=self._usage)
         reason = failure(left, self._failed or self._error)
-        stops = [stop for word, stop in _STOPS if word in reason]
+        stops: list[TurnEnd] = [stop for word, stop in _STOPS if word in reason]
         return Outcome(stop=stops[0] if stops else "failed", reason=reason, usage=self._usage)
 
     # The turn

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from msgspec import UNSET
+
 from quarterdeck.wire.events import (
     Event,
     Notice,
@@ -20,6 +22,7 @@ from quarterdeck.wire.ids import ToolCallId
 from quarterdeck.wire.settings import PlanEntry, PlanStatus
 from quarterdeck.wire.usage import Cost, TokenUsage
 
+from ..child import Launch
 from ..link import Departure, Outcome
 from .dialect import Dialect, failure
 from .mapping import Path, Rule, Table, compile_table, find, matches, parse_path
@@ -36,13 +39,14 @@ _PLAN: dict[str, PlanStatus] = {
 }
 
 
-def generic(agent: str, events: Mapping[str, Any]) -> Dialect:
-    """The dialect that a table of an agent's file describes.
+def generic(launch: Launch) -> Dialect:
+    """The dialect that the table ``events`` of an agent's file describes.
 
     Raises:
         BadAgentFile: the table cannot be used.
     """
-    table = compile_table(agent, events)
+    agent = launch.agent
+    table = compile_table(agent, launch.events)
     rules = tuple(map(_compiled, table.rules))
     return Dialect(
         name=agent,
@@ -196,10 +200,9 @@ def _tool_end(rule: _Compiled, value: Any) -> Iterator[Event]:
 
 
 def _session(rule: _Compiled, value: Any) -> Iterator[Event]:
-    known = {"agent_session": rule.said(value, "id"), "model": rule.said(value, "model")}
-    fresh = {field: told for field, told in known.items() if told}
-    if fresh:
-        yield SessionChanged(**fresh)
+    id_, model = rule.said(value, "id"), rule.said(value, "model")
+    if id_ or model:
+        yield SessionChanged(agent_session=id_ or UNSET, model=model or UNSET)
 
 
 def _plan(rule: _Compiled, value: Any) -> Iterator[Event]:
@@ -263,10 +266,7 @@ def _compiled(rule: Rule) -> _Compiled:
 
 
 def _conditions(told: Mapping[str, Any]) -> _Conditions:
-    return {
-        parse_path(path): tuple(as_list(wanted)) if isinstance(wanted, list) else (wanted,)
-        for path, wanted in told.items()
-    }
+    return {parse_path(path): tuple(as_list(wanted)) or (wanted,) for path, wanted in told.items()}
 
 
 def _text(value: object) -> str:
@@ -277,9 +277,8 @@ def _text(value: object) -> str:
         return ""
     if isinstance(value, int | float):
         return str(value)
-    return "\n".join(
-        filter(None, (_text(find(one, ("text",))) or as_text(one) for one in as_list(value)))
-    )
+    blocks = (_text(find(one, ("text",))) or as_text(one) for one in as_list(value))
+    return "\n".join(filter(None, blocks))
 
 
 def _seconds(value: object) -> float:

@@ -36,15 +36,10 @@ from .told import (
 __all__ = ["PI", "PiReader"]
 
 _QUIET = frozenset(
-    [
-        "agent_start",
-        "agent_end",
-        "turn_start",
-        "turn_end",
-        "queue_update",
-        "entry_appended",
-        "auto_retry_end",
-    ]
+    (
+        *("agent_start", "agent_end", "turn_start", "turn_end"),
+        *("queue_update", "entry_appended", "auto_retry_end"),
+    )
 )
 """Lines that say nothing which is not said elsewhere."""
 _STOPS: dict[str, TurnEnd] = {"length": "max_tokens", "aborted": "cancelled"}
