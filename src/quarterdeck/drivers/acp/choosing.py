@@ -1,0 +1,102 @@
+"""Telling the agent to use another mode, another model, another value of an option."""
+
+from quarterdeck.wire.acp import schema as acp
+from quarterdeck.wire.acp.connection import AcpConnection
+from quarterdeck.wire.acp.errors import MalformedAnswer
+from quarterdeck.wire.acp.methods import Method
+from quarterdeck.wire.errors import RpcError
+from quarterdeck.wire.events import ModeChanged, SessionChanged
+from quarterdeck.wire.settings import ConfigOption
+from quarterdeck.wire.values import AcpValue
+
+from ..errors import Unsupported
+from .settings import Settings
+from .updates import Emit
+
+__all__ = ["Chooser"]
+
+
+class _OptionSet(AcpValue, frozen=True, kw_only=True):
+    """The answer to a set option; some agents leave the options out of it."""
+
+    config_options: tuple[ConfigOption, ...] | None = None
+
+
+_SET_OPTION: Method[acp.SetSessionConfigOptionRequest, _OptionSet] = Method(
+    name=acp.SESSION_SET_CONFIG_OPTION.name,
+    params=acp.SetSessionConfigOptionRequest,
+    result=_OptionSet,
+    side="agent",
+)
+_SET_MODEL = "session/set_model"
+"""Of the protocol before options; several agents have only this."""
+
+
+class Chooser:
+    """Sets what ``Settings`` found, and tells what has changed.
+
+    Each method raises ``Unsupported`` for what the agent does not offer or refuses, and
+    ``LinkError`` when it is gone.
+    """
+
+    def __init__(
+        self, agent: str, session: str, connection: AcpConnection, settings: Settings, emit: Emit
+    ) -> None:
+        self._agent = agent
+        self._session = session
+        self._connection = connection
+        self._settings = settings
+        self._emit = emit
+
+    async def mode(self, mode: str) -> None:
+        """Use another mode."""
+        setting = self._settings.find("mode", mode)
+        if setting.option is not None:
+            await self._option(setting.option, mode)
+            return
+        request = acp.SetSessionModeRequest(session_id=self._session, mode_id=mode)
+        try:
+            await self._connection.call(acp.SESSION_SET_MODE, request)
+        except (RpcError, MalformedAnswer) as error:
+            raise self._refused(f"use the mode {mode!r}", error) from error
+        if self._settings.mode != mode:
+            self._settings.mode = mode
+            await self._emit(ModeChanged(mode=mode))
+
+    async def model(self, model: str) -> None:
+        """Use another model."""
+        setting = self._settings.find("model", model)
+        if setting.option is not None:
+            await self._option(setting.option, model)
+            return
+        body = {"sessionId": self._session, "modelId": model}
+        try:
+            await self._connection.peer.request(_SET_MODEL, body)
+        except RpcError as error:
+            raise self._refused(f"use the model {model!r}", error) from error
+        self._settings.model = model
+        await self._emit(SessionChanged(model=model))
+
+    async def option(self, option: str, value: str | bool) -> None:
+        """Set an option."""
+        self._settings.check(option, value)
+        await self._option(option, value)
+
+    async def _option(self, option: str, value: str | bool) -> None:
+        request = acp.SetSessionConfigOptionRequest(
+            session_id=self._session,
+            config_id=option,
+            value=value,
+            type="boolean" if isinstance(value, bool) else None,
+        )
+        try:
+            answer = await self._connection.call(_SET_OPTION, request)
+        except (RpcError, MalformedAnswer) as error:
+            raise self._refused(f"set {option!r} to {value!r}", error) from error
+        options = answer.config_options or self._settings.with_value(option, value)
+        for event in self._settings.changed(options):
+            await self._emit(event)
+
+    def _refused(self, what: str, error: RpcError | MalformedAnswer) -> Unsupported:
+        told = error.message if isinstance(error, RpcError) else str(error)
+        return Unsupported(self._agent, "acp", what, f"It says: {told}")

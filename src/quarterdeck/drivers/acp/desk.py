@@ -1,0 +1,176 @@
+"""What the agent asks of us: leave, answers of a person, files, terminals.
+
+Each request runs in a task of its own, so none holds up what the agent says meanwhile.
+"""
+
+import asyncio
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from quarterdeck.wire.acp import schema as acp
+from quarterdeck.wire.acp.router import Router
+from quarterdeck.wire.errors import RpcError
+from quarterdeck.wire.events import Notice, PermissionAsked, QuestionAsked
+from quarterdeck.wire.ids import ToolCallId, new_request_id
+from quarterdeck.wire.permissions import Cancelled, Selected
+from quarterdeck.wire.rpc.codes import INVALID_PARAMS
+
+from ..link import Host, Verdict
+from .files import ServedFiles
+from .terminals import ServedTerminals
+from .updates import Translator
+
+__all__ = ["Desk"]
+
+_CANCELLED = acp.RequestPermissionResponse(outcome=Cancelled())
+
+
+class Desk:
+    """Answers an agent's requests about one session."""
+
+    def __init__(
+        self, host: Host, translator: Translator, files: ServedFiles, terminals: ServedTerminals
+    ) -> None:
+        self._host = host
+        self._translator = translator
+        self._files = files
+        self._terminals = terminals
+        self._asking = 0
+        self._all_answered = asyncio.Event()
+        self._all_answered.set()
+        self.session: str | None = None
+        """The agent's id of the session; until it is known nothing is served."""
+
+    def serve(self, router: Router) -> None:
+        """Take the requests that are for us."""
+        router.on(acp.SESSION_REQUEST_PERMISSION, self._permit)
+        router.on(acp.ELICITATION_CREATE, self._ask)
+        router.on(acp.ELICITATION_COMPLETE, self._completed)
+        router.on(acp.FS_READ_TEXT_FILE, self._read)
+        router.on(acp.FS_WRITE_TEXT_FILE, self._write)
+        router.on(acp.TERMINAL_CREATE, self._create)
+        router.on(acp.TERMINAL_OUTPUT, self._output)
+        router.on(acp.TERMINAL_WAIT_FOR_EXIT, self._wait)
+        router.on(acp.TERMINAL_KILL, self._kill)
+        router.on(acp.TERMINAL_RELEASE, self._release)
+
+    async def all_answered(self) -> None:
+        """Wait until every person's answer is on its way to the agent."""
+        await self._all_answered.wait()
+
+    # People
+
+    async def _permit(self, request: acp.RequestPermissionRequest) -> acp.RequestPermissionResponse:
+        self._check(request.session_id)
+        call = self._translator.known(request.tool_call)
+        title = call.title or call.name or call.tool_call_id
+        if not request.options:
+            why = "It asked for leave and offered no choice: nothing could be answered."
+            await self._host.emit(Notice(title=why, severity="warning", description=title))
+            return _CANCELLED
+        question = PermissionAsked(
+            request=new_request_id(),
+            call=ToolCallId(call.tool_call_id),
+            title=title,
+            options=request.options,
+            kind=call.kind or "other",
+            name=call.name,
+            content=call.content or (),
+            locations=call.locations or (),
+            raw_input=call.raw_input,
+        )
+        with self._open_question():
+            verdict = await self._host.permit(question)
+        return _response(verdict, request)
+
+    async def _ask(self, request: acp.CreateElicitationRequest) -> acp.CreateElicitationResponse:
+        if self.session is None:  # nobody can be asked before there is a session
+            return acp.CreateElicitationResponse(action="cancel")
+        if request.session_id is not None:
+            self._check(request.session_id)
+        if request.mode not in ("form", "url"):
+            raise RpcError(INVALID_PARAMS, f"an elicitation of the mode {request.mode!r}")
+        form = request.requested_schema if request.mode == "form" else None
+        question = QuestionAsked(
+            request=new_request_id(),
+            text=request.message,
+            form=msgspec.to_builtins(form) if form is not None else None,
+            url=request.url if request.mode == "url" else None,
+            call=ToolCallId(request.tool_call_id) if request.tool_call_id else None,
+        )
+        with self._open_question():
+            answer = await self._host.ask(question)
+        if answer.action != "accept" or form is None:
+            return acp.CreateElicitationResponse(action=answer.action)
+        return _accepted(answer.content or {})
+
+    async def _completed(self, note: acp.CompleteElicitationNotification) -> None:
+        await self._host.emit(Notice(title="What the agent asked for in the browser is done."))
+
+    @contextmanager
+    def _open_question(self) -> Generator[None]:
+        self._asking += 1
+        self._all_answered.clear()
+        try:
+            yield
+        finally:
+            self._asking -= 1
+            if not self._asking:
+                self._all_answered.set()
+
+    # Files and terminals
+
+    async def _read(self, request: acp.ReadTextFileRequest) -> acp.ReadTextFileResponse:
+        self._check(request.session_id)
+        return await self._files.read(request)
+
+    async def _write(self, request: acp.WriteTextFileRequest) -> acp.Empty:
+        self._check(request.session_id)
+        return await self._files.write(request)
+
+    async def _create(self, request: acp.CreateTerminalRequest) -> acp.CreateTerminalResponse:
+        self._check(request.session_id)
+        return await self._terminals.create(request)
+
+    async def _output(self, request: acp.TerminalOutputRequest) -> acp.TerminalOutputResponse:
+        self._check(request.session_id)
+        return await self._terminals.output(request)
+
+    async def _wait(
+        self, request: acp.WaitForTerminalExitRequest
+    ) -> acp.WaitForTerminalExitResponse:
+        self._check(request.session_id)
+        return await self._terminals.wait(request)
+
+    async def _kill(self, request: acp.KillTerminalRequest) -> acp.Empty:
+        self._check(request.session_id)
+        return await self._terminals.kill(request)
+
+    async def _release(self, request: acp.ReleaseTerminalRequest) -> acp.Empty:
+        self._check(request.session_id)
+        return await self._terminals.release(request)
+
+    def _check(self, session: str) -> None:
+        if session != self.session:
+            raise RpcError(INVALID_PARAMS, f"there is no session {session[:100]!r} here")
+
+
+def _response(
+    verdict: Verdict, request: acp.RequestPermissionRequest
+) -> acp.RequestPermissionResponse:
+    """Say it in the agent's own options; what none of them says is no choice at all."""
+    offered = {option.option_id for option in request.options}
+    if verdict.cancelled or verdict.option not in offered:
+        return _CANCELLED
+    return acp.RequestPermissionResponse(outcome=Selected(option_id=verdict.option or ""))
+
+
+def _accepted(content: dict[str, Any]) -> acp.CreateElicitationResponse:
+    raw = {"action": "accept", "content": content}
+    try:
+        return msgspec.convert(raw, acp.CreateElicitationResponse)
+    except msgspec.ValidationError:  # no form has such a value; a wrong answer is worse than none
+        return acp.CreateElicitationResponse(action="cancel")

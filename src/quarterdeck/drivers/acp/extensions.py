@@ -1,0 +1,114 @@
+"""What agents tell beside the protocol, in ``_meta``: read where it is known, never needed.
+
+Terminals: an agent that runs commands itself shows their output as ``terminal_info``,
+``terminal_output`` (or ``terminal_output_delta``) and ``terminal_exit`` of a tool call. Codex tells
+its retries and failures in ``codex``; Claude the tool's name and the call that a sub-agent belongs
+to in ``claudeCode``; several the tokens of a turn in ``quota``.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from quarterdeck.wire.events import Event, RateLimited, RetryScheduled, TerminalExited
+from quarterdeck.wire.events import TerminalOutput as Output
+from quarterdeck.wire.ids import TerminalId, ToolCallId
+from quarterdeck.wire.usage import TokenUsage
+
+__all__ = [
+    "TERMINAL_OUTPUT",
+    "codex_error",
+    "codex_failed",
+    "parent_call",
+    "quota",
+    "terminal_events",
+    "tool_name",
+]
+
+TERMINAL_OUTPUT: dict[str, Any] = {"terminal_output": True}
+"""What a client's capabilities say to be told of terminals that the agent runs."""
+
+_TOO_MANY = 429
+
+Meta = Mapping[str, Any]
+
+
+def terminal_events(meta: Meta) -> Iterator[Event]:
+    """What happened on a terminal that the agent runs itself: output first, then its exit."""
+    for key in ("terminal_output", "terminal_output_delta"):
+        told = _object(meta.get(key))
+        terminal, data = told.get("terminal_id"), told.get("data")
+        if isinstance(terminal, str) and isinstance(data, str) and data:
+            yield Output(terminal=TerminalId(terminal), data=data)
+    told = _object(meta.get("terminal_exit"))
+    if isinstance(terminal := told.get("terminal_id"), str):
+        yield TerminalExited(
+            terminal=TerminalId(terminal),
+            exit_code=_number(told.get("exit_code")),
+            signal=_text(told.get("signal")),
+        )
+
+
+def tool_name(meta: Meta | None) -> str | None:
+    """The tool's own name, where the protocol's field for it is empty."""
+    return _text(_object(meta.get("claudeCode")).get("toolName")) if meta else None
+
+
+def parent_call(meta: Meta | None) -> ToolCallId | None:
+    """The call whose sub-agent says this."""
+    if not meta:
+        return None
+    parent = _text(_object(meta.get("claudeCode")).get("parentToolUseId"))
+    return ToolCallId(parent) if parent else None
+
+
+def codex_error(meta: Meta) -> tuple[Event, ...]:
+    """A failure that Codex will try to get over, or was held back by."""
+    error = _object(_object(meta.get("codex")).get("error"))
+    if not error:
+        return ()
+    reason = _text(error.get("additionalDetails")) or _text(error.get("message")) or "it failed"
+    events: list[Event] = []
+    if _TOO_MANY in _statuses(error.get("codexErrorInfo")):
+        events.append(RateLimited(reason=reason))
+    if error.get("willRetry") is True:
+        attempt = _attempt(_text(error.get("message")) or "")
+        events.append(RetryScheduled(attempt=attempt, delay=0.0, reason=reason))
+    return tuple(events)
+
+
+def codex_failed(meta: Meta) -> bool:
+    """Whether Codex says that its turn has failed; its answer to the prompt does not."""
+    status = _object(_object(meta.get("codex")).get("threadStatus"))
+    return status.get("type") == "systemError"
+
+
+def quota(meta: Meta | None) -> TokenUsage | None:
+    """The tokens of a turn, from an agent whose answer has no ``usage``."""
+    count = _object(_object(meta.get("quota")).get("token_count")) if meta else {}
+    read, written = _number(count.get("input_tokens")), _number(count.get("output_tokens"))
+    if read is None or written is None:
+        return None
+    return TokenUsage(input=read, output=written)
+
+
+def _attempt(message: str) -> int:
+    """The attempt that comes: ``Reconnecting... 1/2`` announces the second."""
+    _, _, count = message.rpartition(" ")
+    number = count.partition("/")[0]
+    return int(number) + 1 if number.isdecimal() else 2
+
+
+def _statuses(info: Any) -> list[Any]:
+    return [_object(value).get("httpStatusCode") for value in _object(info).values()]
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _number(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -1,0 +1,100 @@
+"""The agent's files through us: inside the session's roots, and only what policy lets pass."""
+
+from quarterdeck.system.errors import NoSuchPath, OutsideRoots, PathFault, SpecialFile
+from quarterdeck.system.port import Files
+from quarterdeck.wire.acp import schema as acp
+from quarterdeck.wire.acp.errors import RESOURCE_NOT_FOUND
+from quarterdeck.wire.errors import RpcError
+from quarterdeck.wire.rpc.codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
+
+from ..link import Host
+
+__all__ = ["ServedFiles", "refusal"]
+
+_LARGEST = 16 * 1024 * 1024
+"""Bytes of a file that one answer may hold; escaped as JSON they still fit into a message."""
+
+
+class ServedFiles:
+    """Answers ``fs/read_text_file`` and ``fs/write_text_file``.
+
+    ``is_missing_empty``: a file that is not there is read as an empty one.
+    """
+
+    def __init__(self, files: Files, host: Host, *, is_missing_empty: bool = False) -> None:
+        self._files = files
+        self._host = host
+        self._is_missing_empty = is_missing_empty
+
+    async def read(self, request: acp.ReadTextFileRequest) -> acp.ReadTextFileResponse:
+        """Read a text file, or ``limit`` lines of it from ``line`` on, counted from 1.
+
+        Raises:
+            RpcError: it is not there (-32002), outside of the roots, no text, too large.
+        """
+        await self._check("read", request.path)
+        try:
+            data = await self._data(request)
+        except NoSuchPath as error:
+            if self._is_missing_empty:
+                return acp.ReadTextFileResponse(content="")
+            raise refusal(error) from error
+        except PathFault as error:
+            raise refusal(error) from error
+        try:
+            return acp.ReadTextFileResponse(content=data.decode())
+        except UnicodeDecodeError as error:
+            raise RpcError(INVALID_PARAMS, f"{request.path!r} is no UTF-8 text") from error
+
+    async def write(self, request: acp.WriteTextFileRequest) -> acp.Empty:
+        """Write a text file as a whole; directories on the way are made.
+
+        Raises:
+            RpcError: it is outside of the roots, or policy forbids it.
+        """
+        await self._check("edit", request.path)
+        try:
+            await self._files.write(request.path, request.content.encode())
+        except PathFault as error:
+            raise refusal(error) from error
+        except UnicodeEncodeError as error:
+            raise RpcError(INVALID_PARAMS, f"the content is no text: {error}") from error
+        return acp.Empty()
+
+    async def _data(self, request: acp.ReadTextFileRequest) -> bytes:
+        if request.line is None and request.limit is None:
+            content = await self._files.read(request.path, limit=_LARGEST)
+            if not content.at_end:
+                raise _too_large(request.path)
+            return content.data
+        lines = await self._files.read_lines(
+            request.path, line=request.line or 1, limit=request.limit, max_bytes=_LARGEST
+        )
+        wanted = request.limit if request.limit is not None else (lines.total or 0) + 1
+        if lines.is_cut or (lines.next is not None and lines.count < wanted):
+            raise _too_large(request.path)
+        return lines.data
+
+    async def _check(self, deed: "str", path: str) -> None:
+        kind = "read" if deed == "read" else "edit"
+        reason = await self._host.forbids(deed, kind, {"path": path})
+        if reason is not None:
+            raise RpcError(INVALID_REQUEST, f"not allowed here: {reason}")
+
+
+def refusal(error: PathFault) -> RpcError:
+    """What an agent is told about a path that cannot be used."""
+    match error:
+        case NoSuchPath():
+            return RpcError(RESOURCE_NOT_FOUND, str(error), {"uri": error.path})
+        case OutsideRoots() | SpecialFile():
+            return RpcError(INVALID_PARAMS, str(error))
+        case _:
+            return RpcError(INTERNAL_ERROR, str(error))
+
+
+def _too_large(path: str) -> RpcError:
+    return RpcError(
+        INVALID_PARAMS,
+        f"{path!r} is larger than the {_LARGEST} bytes of one answer; read it by line and limit",
+    )

@@ -1,0 +1,23 @@
+"""What some agents do differently from the protocol, by the names that their files use.
+
+=====================  ============================================================================
+``empty-for-missing``  It asks to read a file before it creates it, and takes any error as a failure
+                       of its tool. A missing file is answered as an empty one.
+``echoes-prompts``     It sends each prompt back as a user's message. Those are left out while a
+                       turn runs; in a replay they are the past and stay.
+=====================  ============================================================================
+
+What needs no name because it is always borne with: a banner on the output; a call that is first
+heard of when leave is asked for; calls that never end; ``models`` beside the session's options; a
+command line given as one word to a terminal; error codes that are none; requests that the protocol
+does not know, which are answered with -32601.
+"""
+
+from typing import Final
+
+__all__ = ["ECHOES_PROMPTS", "EMPTY_FOR_MISSING", "KNOWN"]
+
+EMPTY_FOR_MISSING: Final = "empty-for-missing"
+ECHOES_PROMPTS: Final = "echoes-prompts"
+KNOWN: Final = frozenset((EMPTY_FOR_MISSING, ECHOES_PROMPTS))
+"""Every name that means something here."""

@@ -1,0 +1,171 @@
+"""The agent's own settings: modes, models and options, in the three forms that agents have."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from quarterdeck.wire.acp import schema as acp
+from quarterdeck.wire.events import Event, ModeChanged, OptionsChanged, SessionChanged
+from quarterdeck.wire.settings import ConfigChoice, ConfigOption, Mode
+from quarterdeck.wire.values import AcpValue
+
+from ..errors import Unsupported
+
+__all__ = ["OpenedSession", "Setting", "Settings"]
+
+Category: TypeAlias = Literal["mode", "model"]
+
+
+class OpenedSession(acp.LoadSessionResponse, frozen=True, kw_only=True):
+    """The answer to each of the ways to open a session."""
+
+    session_id: str | None = None
+    models: Any = None
+    """As it was before options: the models, beside the protocol's present version."""
+
+
+class _Model(AcpValue, frozen=True, kw_only=True):
+    model_id: str
+    name: str = ""
+
+
+class _Models(AcpValue, frozen=True, kw_only=True):
+    current_model_id: str | None = None
+    available_models: tuple[_Model, ...] = ()
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """How a mode or a model is set: through an option, or by the method of its own."""
+
+    value: str
+    option: str | None = None
+    """The option's id; None: by ``session/set_mode`` or ``session/set_model``."""
+
+
+class Settings:
+    """What the agent can be set to, and what it is set to."""
+
+    def __init__(self, agent: str) -> None:
+        self._agent = agent
+        self._modes: tuple[Mode, ...] = ()
+        self._models = _Models()
+        self.options: tuple[ConfigOption, ...] = ()
+        self.mode: str | None = None
+        self.model: str | None = None
+
+    @property
+    def has_modes(self) -> bool:
+        """Whether there is a mode to set."""
+        return bool(self._modes) or self._option("mode") is not None
+
+    @property
+    def has_models(self) -> bool:
+        """Whether there is a model to set."""
+        return bool(self._models.available_models) or self._option("model") is not None
+
+    def opened(self, answer: OpenedSession) -> Iterator[Event]:
+        """Take what an opened session offers."""
+        try:
+            self._models = msgspec.convert(answer.models or {}, _Models)
+        except msgspec.ValidationError:
+            self._models = _Models()
+        self.model = self._models.current_model_id
+        if answer.modes is not None:
+            self._modes = answer.modes.available_modes
+            self.mode = answer.modes.current_mode_id
+        if answer.config_options:
+            self._take(answer.config_options)
+            yield OptionsChanged(options=self.options)
+        if self.mode is not None:
+            yield ModeChanged(mode=self.mode, modes=self._modes or self._modes_of_option() or None)
+
+    def changed(self, options: tuple[ConfigOption, ...]) -> Iterator[Event]:
+        """The options are now these."""
+        mode, model = self.mode, self.model
+        self._take(options)
+        yield OptionsChanged(options=options)
+        if self.mode is not None and self.mode != mode:
+            yield ModeChanged(mode=self.mode)
+        if self.model is not None and self.model != model:
+            yield SessionChanged(model=self.model)
+
+    def find(self, category: Category, value: str) -> Setting:
+        """How to set the mode or the model.
+
+        Raises:
+            Unsupported: there is none of that name; says which there are.
+        """
+        option = self._option(category)
+        offered = [choice.value for choice in _choices(option)] if option is not None else []
+        if option is not None and value in offered:
+            return Setting(value, option.id)
+        own = self._own(category)
+        if value in own:
+            return Setting(value)
+        known = ", ".join(str(each) for each in dict.fromkeys((*offered, *own)))
+        instead = f"It offers {known}." if known else f"It offers no {category} to choose."
+        raise Unsupported(self._agent, "acp", f"use the {category} {value!r}", instead)
+
+    def check(self, option_id: str, value: str | bool) -> ConfigOption:
+        """The option, once it is known that it can have this value.
+
+        Raises:
+            Unsupported: there is no such option, or it cannot.
+        """
+        option = next((each for each in self.options if each.id == option_id), None)
+        if option is None:
+            known = ", ".join(each.id for each in self.options) or "none"
+            what = f"set the option {option_id!r}"
+            raise Unsupported(self._agent, "acp", what, f"Its options are: {known}.")
+        offered = [choice.value for choice in _choices(option)]
+        fits = isinstance(value, bool) if option.type == "boolean" else value in offered
+        if not fits and option.type in ("boolean", "select"):
+            known = "true, false" if option.type == "boolean" else ", ".join(map(str, offered))
+            what = f"set the option {option_id!r} to {value!r}"
+            raise Unsupported(self._agent, "acp", what, f"It takes: {known}.")
+        return option
+
+    def with_value(self, option_id: str, value: str | bool) -> tuple[ConfigOption, ...]:
+        """The options as they are when one of them has another value."""
+        return tuple(
+            replace(each, current_value=value) if each.id == option_id else each
+            for each in self.options
+        )
+
+    def _own(self, category: Category) -> list[str]:
+        if category == "mode":
+            return [mode.id for mode in self._modes]
+        return [model.model_id for model in self._models.available_models]
+
+    def _option(self, category: Category) -> ConfigOption | None:
+        selects = [each for each in self.options if each.type == "select"]
+        for option in selects:
+            if option.category == category:
+                return option
+        return next((o for o in selects if o.id == category and o.category is None), None)
+
+    def _take(self, options: tuple[ConfigOption, ...]) -> None:
+        self.options = options
+        for category in ("mode", "model"):
+            option = self._option(category)
+            if option is not None and isinstance(option.current_value, str):
+                setattr(self, category, option.current_value)
+
+    def _modes_of_option(self) -> tuple[Mode, ...]:
+        option = self._option("mode")
+        return tuple(
+            Mode(id=choice.value, name=choice.name, description=choice.description)
+            for choice in (_choices(option) if option is not None else ())
+            if choice.value is not None
+        )
+
+
+def _choices(option: ConfigOption) -> Iterable[ConfigChoice]:
+    """The choices of an option, those in groups among them."""
+    for choice in option.options or ():
+        if choice.options is not None:
+            yield from choice.options
+        else:
+            yield choice

@@ -1,0 +1,168 @@
+"""The agent's terminals through us: commands inside the session's roots, ended with the session.
+
+What a terminal prints becomes events from the moment a tool call shows it, from its first byte on.
+"""
+
+import asyncio
+import shlex
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+
+from quarterdeck.system.errors import CommandNotFound, NoSuchTerminal, PathFault, SpawnFault
+from quarterdeck.system.port import Command, Exit, Terminal, Terminals
+from quarterdeck.wire.acp import schema as acp
+from quarterdeck.wire.acp.errors import RESOURCE_NOT_FOUND
+from quarterdeck.wire.errors import RpcError
+from quarterdeck.wire.events import Event, TerminalExited, TerminalOutput
+from quarterdeck.wire.ids import TerminalId
+from quarterdeck.wire.rpc.codes import INVALID_PARAMS, INVALID_REQUEST
+
+from ..link import Host
+from .files import refusal
+
+__all__ = ["ServedTerminals"]
+
+_KEPT = 1_048_576
+"""Bytes of output that are kept where the agent gives no limit."""
+_MOST_KEPT = 8 * 1_048_576
+_MOST = 100
+"""Terminals that may be open at once."""
+
+
+@dataclass(slots=True)
+class _Open:
+    terminal: Terminal
+    printed: AsyncIterator[str]
+    """What it prints, from its first byte on."""
+    following: "asyncio.Task[None] | None" = None
+
+
+class ServedTerminals:
+    """Answers ``terminal/…``. ``close`` it after the system that runs the commands."""
+
+    def __init__(
+        self,
+        terminals: Callable[[], Terminals],
+        host: Host,
+        emit: Callable[[Event], Awaitable[None]],
+    ) -> None:
+        self._terminals = terminals
+        self._host = host
+        self._emit = emit
+        self._open: dict[str, _Open] = {}
+        self._following: set[asyncio.Task[None]] = set()
+
+    async def create(self, request: acp.CreateTerminalRequest) -> acp.CreateTerminalResponse:
+        """Start a command.
+
+        Raises:
+            RpcError: it cannot be started, its directory is outside of the roots, policy forbids
+                it, or too many are open.
+        """
+        if len(self._open) >= _MOST:
+            raise RpcError(INVALID_REQUEST, f"{_MOST} terminals are open; release one first")
+        line = shlex.join((request.command, *request.args)) if request.args else request.command
+        where = {"cwd": request.cwd} if request.cwd else {}
+        reason = await self._host.forbids("terminal", "execute", {"command": line, **where})
+        if reason is not None:
+            raise RpcError(INVALID_REQUEST, f"not allowed here: {reason}")
+        try:
+            terminal = await self._start(request)
+        except CommandNotFound as error:
+            raise RpcError(RESOURCE_NOT_FOUND, str(error)) from error
+        except SpawnFault as error:
+            raise RpcError(INVALID_PARAMS, str(error)) from error
+        except PathFault as error:
+            raise refusal(error) from error
+        self._open[terminal.id] = _Open(terminal, terminal.follow())
+        return acp.CreateTerminalResponse(terminal_id=terminal.id)
+
+    async def output(self, request: acp.TerminalOutputRequest) -> acp.TerminalOutputResponse:
+        """What was printed so far: the last part of it, cut between characters."""
+        view = await self._found(request.terminal_id).terminal.output()
+        return acp.TerminalOutputResponse(
+            output=view.text,
+            truncated=view.is_truncated,
+            exit_status=None
+            if view.exit is None
+            else acp.TerminalExitStatus(exit_code=view.exit.code, signal=view.exit.signal),
+        )
+
+    async def wait(
+        self, request: acp.WaitForTerminalExitRequest
+    ) -> acp.WaitForTerminalExitResponse:
+        """Wait until the command has left; all that it printed has been told then."""
+        one = self._found(request.terminal_id)
+        left = await one.terminal.wait()
+        await _caught_up(one)
+        return acp.WaitForTerminalExitResponse(exit_code=left.code, signal=left.signal)
+
+    async def kill(self, request: acp.KillTerminalRequest) -> acp.Empty:
+        """End the command; the terminal stays."""
+        await self._found(request.terminal_id).terminal.kill()
+        return acp.Empty()
+
+    async def release(self, request: acp.ReleaseTerminalRequest) -> acp.Empty:
+        """End the command and forget the terminal."""
+        one = self._found(request.terminal_id)
+        del self._open[request.terminal_id]
+        await one.terminal.release()
+        await _caught_up(one)
+        return acp.Empty()
+
+    def show(self, terminal_id: str) -> None:
+        """A tool call shows this terminal: tell what it prints. One that is not ours is left."""
+        one = self._open.get(terminal_id)
+        if one is not None and one.following is None:
+            one.following = asyncio.create_task(self._follow(one))
+            self._following.add(one.following)
+            one.following.add_done_callback(self._following.discard)
+
+    async def close(self, grace: float) -> None:
+        """Let what was printed last be told, for ``grace`` seconds, and forget everything."""
+        self._open.clear()
+        following = list(self._following)
+        if following:
+            _, late = await asyncio.wait(following, timeout=grace)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*following, return_exceptions=True)
+
+    async def _start(self, request: acp.CreateTerminalRequest) -> Terminal:
+        limit = request.output_byte_limit
+        tail = _KEPT if limit is None else max(0, min(limit, _MOST_KEPT))
+        environment = {variable.name: variable.value for variable in request.env}
+        argv = (request.command, *request.args)
+        try:
+            return await self._create(argv, request.cwd, environment, tail)
+        except CommandNotFound:
+            if request.args or not request.command.strip().count(" "):
+                raise
+            # A whole command line in the place of the program's name: a shell reads it.
+            return await self._create(
+                ("/bin/sh", "-c", request.command), request.cwd, environment, tail
+            )
+
+    async def _create(
+        self, argv: tuple[str, ...], cwd: str | None, environment: dict[str, str], tail: int
+    ) -> Terminal:
+        command = Command(argv=argv, cwd=cwd, env=environment)
+        return await self._terminals().create(command, tail=tail)
+
+    async def _follow(self, one: _Open) -> None:
+        id_ = TerminalId(one.terminal.id)
+        async for data in one.printed:
+            await self._emit(TerminalOutput(terminal=id_, data=data))
+        left: Exit = await one.terminal.wait()
+        await self._emit(TerminalExited(terminal=id_, exit_code=left.code, signal=left.signal))
+
+    def _found(self, terminal_id: str) -> _Open:
+        one = self._open.get(terminal_id)
+        if one is None:
+            raise RpcError(RESOURCE_NOT_FOUND, str(NoSuchTerminal(terminal_id)))
+        return one
+
+
+async def _caught_up(one: _Open) -> None:
+    if one.following is not None:
+        await asyncio.wait([one.following])

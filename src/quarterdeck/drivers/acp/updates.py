@@ -1,0 +1,290 @@
+"""From what an agent says to the events of the vocabulary, in its order.
+
+``Translator.take`` is called for each ``session/update``, thousands of times in a turn: it looks
+the kind up in a table and hands the event on without a copy; the values are the same on both sides.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Protocol, TypeAlias, cast
+
+import msgspec
+from msgspec import UNSET
+
+from quarterdeck.wire.acp import schema as acp
+from quarterdeck.wire.content import ContentBlock, TextContent
+from quarterdeck.wire.events import (
+    CommandsChanged,
+    CompactionChanged,
+    CompactionChunk,
+    CompactionStatus,
+    Event,
+    MessageChunk,
+    ModeChanged,
+    Notice,
+    PlanChanged,
+    RateLimited,
+    RetryScheduled,
+    SessionChanged,
+    Severity,
+    ThoughtChunk,
+    ToolCallStarted,
+    ToolCallUpdated,
+    Unknown,
+    UsageReported,
+)
+from quarterdeck.wire.ids import CompactionId, MessageId, ToolCallId
+from quarterdeck.wire.toolcalls import TerminalItem, ToolCallContent
+from quarterdeck.wire.usage import ContextUsage, Cost
+
+from .calls import details, merged, updated
+from .extensions import codex_error, codex_failed, parent_call, terminal_events, tool_name
+from .settings import Settings
+
+__all__ = ["Emit", "Translator"]
+
+Step: TypeAlias = Awaitable[None] | None
+"""What is left to do before the next message may be read."""
+
+_SEVERITIES: dict[str, Severity] = {"info": "info", "warning": "warning", "error": "error"}
+_STATUSES: dict[str, CompactionStatus] = {
+    "in_progress": "in_progress",
+    "completed": "completed",
+    "failed": "failed",
+    "cancelled": "cancelled",
+}
+_FINAL = ("completed", "failed")
+
+
+class Emit(Protocol):
+    """Takes an event in its place."""
+
+    def __call__(self, event: Event, *, parent: ToolCallId | None = None) -> Awaitable[None]:
+        """Return when the next may come."""
+        ...
+
+
+class Translator:
+    """Translates the updates of one session.
+
+    Args:
+        agent: what ``Unknown`` events name as their origin.
+        settings: kept up to date with what the agent says of itself.
+        emit: takes the events.
+        show_terminal: told of each terminal that a tool call shows, after the call was emitted.
+        drops_echoes: leave out what the user is said to say while a turn runs.
+    """
+
+    def __init__(
+        self,
+        agent: str,
+        settings: Settings,
+        emit: Emit,
+        show_terminal: Callable[[str], None],
+        *,
+        drops_echoes: bool = False,
+    ) -> None:
+        self._agent = agent
+        self._settings = settings
+        self._emit = emit
+        self._show_terminal = show_terminal
+        self._drops_echoes = drops_echoes
+        self._is_in_turn = False
+        self._calls: dict[str, acp.ToolCallDetails] = {}
+        """What is known of the calls under way; a request for leave may say less."""
+        self._last_error: str | None = None
+        self.failure: str | None = None
+        """Why the turn failed, from an agent that does not say so in its answer."""
+        self.cost: Cost | None = None
+        """Of the session so far."""
+        self._moment: dict[type, Callable[[Any], Step]] = {
+            acp.AvailableCommandsUpdate: self._commands,
+            acp.CurrentModeUpdate: self._mode,
+            acp.ConfigOptionUpdate: self._options,
+            acp.SessionInfoUpdate: self._info,
+            acp.UsageUpdate: self._usage,
+        }
+        self._all: dict[type, Callable[[Any], Step]] = {
+            acp.AgentMessageChunk: self._message,
+            acp.AgentThoughtChunk: self._thought,
+            acp.UserMessageChunk: self._user_message,
+            acp.ToolCall: self._call,
+            acp.ToolCallUpdate: self._call_update,
+            acp.Plan: self._plan,
+            acp.Notice: self._notice,
+            acp.CompactionUpdate: self._compaction,
+            acp.CompactionSummaryChunk: self._summary,
+            acp.UnknownUpdate: self._unknown,
+            **self._moment,
+        }
+        self._table = self._all
+
+    def take(self, update: acp.SessionUpdate) -> Step:
+        """Hand an update on as events; what is returned must be awaited before the next."""
+        handle = self._table.get(type(update))
+        return handle(update) if handle is not None else None
+
+    def mute(self, is_muted: bool) -> None:
+        """Leave out the past that an agent tells again; what holds now is still heard."""
+        self._table = self._moment if is_muted else self._all
+
+    def begin_turn(self) -> None:
+        """A prompt goes out."""
+        self._is_in_turn = True
+        self.failure = self._last_error = None
+
+    def end_turn(self) -> None:
+        """The prompt was answered; calls that did not end are the session's business."""
+        self._is_in_turn = False
+        self._calls.clear()
+
+    def known(self, now: acp.ToolCallDetails) -> acp.ToolCallDetails:
+        """A call as far as it is known: what is said now, and before it what was said earlier."""
+        earlier = self._calls.get(now.tool_call_id)
+        return now if earlier is None else merged(earlier, now)
+
+    def strange(self, raw: Any, reason: str) -> Awaitable[None]:
+        """Keep something that belongs to no session or no kind that we know."""
+        return self._emit(Unknown(origin=self._agent, raw=raw, reason=reason))
+
+    # Messages
+
+    def _message(self, chunk: acp.AgentMessageChunk) -> Step:
+        event = MessageChunk(content=chunk.content, message=cast("MessageId", chunk.message_id))
+        if chunk.meta is None:
+            return self._emit(event)
+        return self._emit(event, parent=parent_call(chunk.meta))
+
+    def _thought(self, chunk: acp.AgentThoughtChunk) -> Step:
+        event = ThoughtChunk(content=chunk.content, message=cast("MessageId", chunk.message_id))
+        return self._emit(event, parent=parent_call(chunk.meta))
+
+    def _user_message(self, chunk: acp.UserMessageChunk) -> Step:
+        if self._drops_echoes and self._is_in_turn:
+            return None
+        message = cast("MessageId", chunk.message_id)
+        event = MessageChunk(content=chunk.content, message=message, role="user")
+        return self._emit(event, parent=parent_call(chunk.meta))
+
+    # Tool calls
+
+    async def _call(self, call: acp.ToolCall) -> None:
+        name = call.name or tool_name(call.meta)
+        self._remember(details(call, name))
+        parent = parent_call(call.meta)
+        has_more = call.raw_output is not None and call.status in _FINAL
+        await self._emit(
+            ToolCallStarted(
+                call=ToolCallId(call.tool_call_id),
+                title=call.title,
+                name=name,
+                kind=call.kind,
+                status="in_progress" if has_more else call.status,
+                content=call.content,
+                locations=call.locations,
+                raw_input=call.raw_input,
+            ),
+            parent=parent,
+        )
+        if call.raw_output is not None:
+            status = call.status if has_more else UNSET
+            id_ = ToolCallId(call.tool_call_id)
+            more = ToolCallUpdated(call=id_, status=status, raw_output=call.raw_output)
+            await self._emit(more, parent=parent)
+        for event in terminal_events(call.meta or {}):
+            await self._emit(event, parent=parent)
+        self._show(call.content)
+
+    async def _call_update(self, update: acp.ToolCallUpdate) -> None:
+        parent = parent_call(update.meta)
+        told = updated(update)
+        on_terminals = tuple(terminal_events(update.meta or {}))
+        if on_terminals and update.content:
+            shown = ToolCallUpdated(call=told.call, content=update.content)
+            await self._emit(shown, parent=parent)
+        # The output of a terminal comes before the end of its call, which may be this update.
+        for event in on_terminals:
+            await self._emit(event, parent=parent)
+        if told != ToolCallUpdated(call=told.call):
+            await self._emit(told, parent=parent)
+        self._remember(update)
+        self._show(update.content or ())
+
+    def _remember(self, now: acp.ToolCallDetails) -> None:
+        if now.status in _FINAL:
+            self._calls.pop(now.tool_call_id, None)
+        else:
+            self._calls[now.tool_call_id] = self.known(now)
+
+    def _show(self, content: Iterable[ToolCallContent]) -> None:
+        for item in content:
+            if isinstance(item, TerminalItem):
+                self._show_terminal(item.terminal_id)
+
+    # The session and its settings
+
+    def _plan(self, plan: acp.Plan) -> Step:
+        return self._emit(PlanChanged(entries=plan.entries))
+
+    def _commands(self, update: acp.AvailableCommandsUpdate) -> Step:
+        return self._emit(CommandsChanged(commands=update.available_commands))
+
+    def _mode(self, update: acp.CurrentModeUpdate) -> Step:
+        self._settings.mode = update.current_mode_id
+        return self._emit(ModeChanged(mode=update.current_mode_id))
+
+    async def _options(self, update: acp.ConfigOptionUpdate) -> None:
+        for event in self._settings.changed(update.config_options):
+            await self._emit(event)
+
+    async def _info(self, update: acp.SessionInfoUpdate) -> None:
+        if update.title is not UNSET or update.updated_at is not UNSET:
+            await self._emit(SessionChanged(title=update.title, updated_at=update.updated_at))
+            return
+        meta = update.meta or {}
+        told = codex_error(meta)
+        for event in told:
+            await self._emit(event)
+            if isinstance(event, RateLimited | RetryScheduled):
+                self._last_error = event.reason
+        if codex_failed(meta):
+            self.failure = self._last_error or "the agent's model failed"
+        if not told:
+            raw = {"sessionUpdate": "session_info_update", "_meta": meta}
+            await self._emit(Unknown(origin=self._agent, raw=raw))
+
+    def _usage(self, update: acp.UsageUpdate) -> Step:
+        self.cost = update.cost or self.cost
+        context = ContextUsage(used=update.used, size=update.size)
+        return self._emit(UsageReported(context=context, session_cost=update.cost))
+
+    def _notice(self, notice: acp.Notice) -> Step:
+        severity = _SEVERITIES.get(notice.severity, "info")
+        return self._emit(
+            Notice(title=notice.title, severity=severity, description=notice.description)
+        )
+
+    def _compaction(self, update: acp.CompactionUpdate) -> Step:
+        status = _STATUSES.get(update.status)
+        if status is None:
+            reason = f"a compaction's state {update.status!r} is not known"
+            return self.strange(msgspec.to_builtins(update), reason)
+        return self._emit(
+            CompactionChanged(
+                compaction=CompactionId(update.compaction_id),
+                status=status,
+                summary=_joined(update.summary) if isinstance(update.summary, tuple) else None,
+                error=update.error if isinstance(update.error, str) else None,
+            )
+        )
+
+    def _summary(self, chunk: acp.CompactionSummaryChunk) -> Step:
+        id_ = CompactionId(chunk.compaction_id)
+        return self._emit(CompactionChunk(compaction=id_, content=chunk.content))
+
+    def _unknown(self, update: acp.UnknownUpdate) -> Step:
+        reason = f"an update of the kind {update.kind!r} that we do not know or cannot read"
+        return self.strange(msgspec.json.decode(update.raw), reason)
+
+
+def _joined(blocks: tuple[ContentBlock, ...]) -> str:
+    return "".join(block.text for block in blocks if isinstance(block, TextContent))
