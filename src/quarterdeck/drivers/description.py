@@ -211,8 +211,19 @@ def _check(file: str, agent: Agent) -> None:
         if transport == "pipe" and reach.dialect not in _DIALECTS:
             known = ", ".join(sorted(_DIALECTS))
             raise _bad(file, f"{key}.dialect", f"{reach.dialect!r} is none of {known}")
+        if reach.dialect == "generic":
+            _check_events(file, agent.name, reach)
         for table in (reach.words, reach.modes, reach.agent_modes):
             _check_words(file, key, cast("Mapping[str, tuple[str, ...]]", table))
+
+
+def _check_events(file: str, name: str, reach: Reach) -> None:
+    from .pipe.mapping import compile_table
+
+    try:
+        compile_table(name, reach.events)
+    except BadAgentFile as error:
+        raise BadAgentFile(f"{file}: {error}") from error
 
 
 def _check_words(file: str, key: str, table: Mapping[str, tuple[str, ...]]) -> None:

@@ -3,24 +3,26 @@
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .child import Launch
 from .description import Agent, launch_of
 from .errors import Unsupported
 from .link import Link
 
+if TYPE_CHECKING:
+    from .pipe.dialect import Dialect
+
 __all__ = ["LINKED", "links_of"]
 
 _TURNS = {
-    "codex": "codex:CODEX",
-    "cursor": "cursor:CURSOR",
-    "gemini": "gemini:GEMINI",
-    "generic": "generic:generic",
-    "opencode": "opencode:OPENCODE",
-    "pi": "pi:PI",
+    "codex": "CODEX",
+    "cursor": "CURSOR",
+    "gemini": "GEMINI",
+    "opencode": "OPENCODE",
+    "pi": "PI",
 }
-"""The dialects of agents that run once for each turn: module and name in ``pipe``."""
+"""The dialects of agents that run once for each turn: the module's name in ``pipe``, and its."""
 LINKED = frozenset(("acp", "pipe"))
 """Transports that a session can be opened over."""
 
@@ -56,9 +58,16 @@ def _make(transport: str, launch: Launch) -> Link:
         return ClaudeLink(launch)
     from .pipe.turns import TurnsLink
 
-    module, _, name = _TURNS[launch.dialect].partition(":")
-    dialect: Any = getattr(import_module(f"{__package__}.pipe.{module}"), name)
-    return TurnsLink(launch, dialect(launch) if launch.dialect == "generic" else dialect)
+    return TurnsLink(launch, _dialect(launch))
+
+
+def _dialect(launch: Launch) -> "Dialect":
+    if launch.dialect == "generic":
+        from .pipe.generic import generic
+
+        return generic(launch.agent, launch.events)
+    module = import_module(f".pipe.{launch.dialect}", __package__)
+    return getattr(module, _TURNS[launch.dialect])
 
 
 def _others(agent: Agent) -> str:
