@@ -65,7 +65,7 @@ def _dialect(launch: Launch) -> "Dialect":
     if launch.dialect == "generic":
         from .pipe.generic import generic
 
-        return generic(launch.agent, launch.events)
+        return generic(launch)
     module = import_module(f".pipe.{launch.dialect}", __package__)
     return getattr(module, _TURNS[launch.dialect])
 
