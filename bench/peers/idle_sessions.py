@@ -1,0 +1,83 @@
+"""Sessions that do nothing, or that come and go: what they cost the process that owns them."""
+
+import asyncio
+import gc
+import json
+import os
+import resource
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from quarterdeck.drivers.acp.link import AcpLink
+from quarterdeck.drivers.child import Launch
+from quarterdeck.drivers.driver import Opening
+from quarterdeck.drivers.opening import begin
+from quarterdeck.drivers.session import DrivenSession
+from quarterdeck.policy.foreign import Surroundings
+from quarterdeck.policy.gate import Gate
+from quarterdeck.wire.events import Event
+from quarterdeck.wire.ids import new_session_id
+
+
+async def ignore(event: Event, **_: object) -> None:
+    del event
+
+
+async def open_one(command: list[str], directory: str) -> DrivenSession:
+    around = Surroundings(cwd=directory)
+    opening = Opening(cwd=directory)
+    session = DrivenSession(new_session_id(), "bare", opening, ignore, Gate(mode="ask"), around)
+    await begin(session, [lambda: AcpLink(Launch(agent="bare", command=tuple(command)))])
+    return session
+
+
+def resident() -> int:
+    """Kilobytes of memory in use."""
+    gc.collect()
+    if sys.platform == "linux":
+        return (
+            int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE") >> 10
+        )
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+
+
+def holdings() -> dict[str, int]:
+    """What could leak."""
+    return {
+        "kilobytes": resident(),
+        "descriptors": sum(1 for _ in Path("/dev/fd").iterdir()),
+        "threads": threading.active_count(),
+        "tasks": len(asyncio.all_tasks()),
+    }
+
+
+async def idle(command: list[str], directory: str, count: int, seconds: float) -> None:
+    first = await open_one(command, directory)
+    before = holdings()
+    sessions = [await open_one(command, directory) for _ in range(count)]
+    after = holdings()
+    cpu = time.process_time()
+    await asyncio.sleep(seconds)
+    cpu = time.process_time() - cpu
+    await asyncio.gather(*(session.close() for session in [first, *sessions]))
+    print(json.dumps({"before": before, "after": after, "cpu": cpu}))
+
+
+async def come_and_go(command: list[str], directory: str, count: int) -> None:
+    for _ in range(20):
+        await (await open_one(command, directory)).close()
+    before = holdings()
+    for _ in range(count):
+        await (await open_one(command, directory)).close()
+    print(json.dumps({"before": before, "after": holdings()}))
+
+
+what, number, *words = sys.argv[1:]
+with tempfile.TemporaryDirectory() as place:
+    if what == "idle":
+        asyncio.run(idle(words, place, int(number), 5.0))
+    else:
+        asyncio.run(come_and_go(words, place, int(number)))
