@@ -1,0 +1,121 @@
+"""What a line of a prompt makes a fake do; ``docs/fake-agent.md`` is the list."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+from .voices import Voice
+
+__all__ = ["COMMANDS", "Failed", "run_line"]
+
+_SLEEPER = "import time; time.sleep(600)"
+_DAEMON = (
+    "import os, time\n"
+    "if os.fork(): os._exit(0)\n"
+    "os.setsid()\n"
+    "if os.fork(): os._exit(0)\n"
+    "time.sleep(600)"
+)
+
+
+class Failed(Exception):
+    """The model failed, and with it the turn."""
+
+
+def run_line(voice: Voice, line: str) -> None:
+    """Do what one line says; one that is no command is echoed."""
+    name, _, rest = line.strip().partition(" ")
+    command = COMMANDS.get(name)
+    if command is not None:
+        command(voice, rest)
+    elif line.strip():
+        voice.say(line)
+
+
+def _stream(voice: Voice, rest: str) -> None:
+    count, _, size = rest.partition(" ")
+    filler = "x" * int(size or 0)
+    pieces = [f"chunk {number}{filler}\n" for number in range(int(count or 10))]
+    for piece in pieces if voice.streams else ["".join(pieces)]:
+        voice.say(piece)
+
+
+def _wait(voice: Voice, rest: str) -> None:
+    voice.say("waiting")
+    time.sleep(float(rest or 3600))
+
+
+def _ask(voice: Voice, rest: str) -> None:
+    """A command that needs leave: these agents do not ask, their flags decide."""
+    if voice.may_run:
+        voice.tool(rest or "run a command")
+    voice.say("allowed" if voice.may_run else "denied")
+
+
+def _garbage(voice: Voice, rest: str) -> None:
+    for number in range(int(rest or 3)):
+        sys.stdout.buffer.write(b"garbage %d \xff\xfe {]\n" % number)
+    sys.stdout.buffer.write(b"[1, 2]\n\n3\n")
+    voice.say("after the garbage")
+
+
+def _stderr(voice: Voice, rest: str) -> None:
+    left = int(rest or 1_000_000)
+    while left > 0:
+        left -= os.write(2, (b"e" * 79 + b"\n") * min(512, left // 80 + 1))
+    voice.say("said a lot on stderr")
+
+
+def _children(voice: Voice, rest: str) -> None:
+    count, _, how = rest.partition(" ")
+    for _ in range(int(count or 1)):
+        code = _DAEMON if how == "detached" else _SLEEPER
+        child = subprocess.Popen([sys.executable, "-c", code])
+        if how == "detached":
+            child.wait()
+    voice.say("children are running")
+
+
+def _crash(voice: Voice, rest: str) -> None:
+    voice.say("crashing")
+    sys.stderr.write("about to crash\n")
+    sys.stderr.flush()
+    if rest.startswith("SIG"):
+        os.kill(os.getpid(), signal.Signals[rest])
+        time.sleep(60)
+    os._exit(int(rest or 3))
+
+
+def _hang_up(voice: Voice, rest: str) -> None:
+    """Close standard output and live on."""
+    sys.stdout.buffer.flush()
+    os.close(1)
+    time.sleep(float(rest or 3600))
+
+
+def _error(voice: Voice, rest: str) -> None:
+    raise Failed(rest or "it went wrong")
+
+
+COMMANDS: dict[str, Callable[[Voice, str], None]] = {
+    "echo": lambda voice, rest: voice.say(rest),
+    "think": lambda voice, rest: voice.think(rest or "hm"),
+    "stream": _stream,
+    "flood": lambda voice, rest: _stream(voice, rest or "20000"),
+    "wait": _wait,
+    "history": lambda voice, _: voice.say(" | ".join(voice.memory.prompts[:-1]) or "(nothing)"),
+    "tool": lambda voice, rest: voice.tool(rest or "look"),
+    "ask": _ask,
+    "plan": lambda voice, rest: voice.plan((rest or "look,mend").split(",")),
+    "unknown": lambda voice, rest: voice.unknown(rest),
+    "garbage": _garbage,
+    "stderr": _stderr,
+    "children": _children,
+    "crash": _crash,
+    "hang-up": _hang_up,
+    "error": _error,
+    "silence": lambda voice, rest: os._exit(int(rest or 0)),
+}

@@ -1,0 +1,64 @@
+"""The fakes as one program: ``--as NAME`` says which agent it plays."""
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from .commands import Failed, run_line
+from .flags import parse
+from .memory import Memory
+from .voices import VOICES, Voice
+
+__all__ = ["main"]
+
+_STUBBORN = {
+    "gemini": (signal.SIGINT, signal.SIGTERM),
+    "opencode": (signal.SIGINT,),
+}
+"""Signals that the real ones ignore while they work."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Play an agent with these arguments, by default those of this process."""
+    argv = list(sys.argv[1:] if arguments is None else arguments)
+    name = Path(sys.argv[0]).name.removesuffix("-agent")
+    if argv[:1] == ["--as"] and len(argv) > 1:
+        name, argv = argv[1], argv[2:]
+    if name not in VOICES:
+        sys.exit(f"say which agent to play: --as {'|'.join(VOICES)}")
+    if "--version" in argv:
+        sys.stdout.write(f"{name} 0.0.0-fake\n")
+        return
+    sys.exit(_run(name, VOICES[name](parse(name, argv))))
+
+
+def _leave(number: int, frame: object) -> None:
+    """Leave at once, without an answer, as codex does."""
+    os._exit(1)
+
+
+def _run(name: str, voice: Voice) -> int:
+    session, fork = voice.resumed()
+    memory = voice.memory = Memory(name, session, fork=fork)
+    if not memory.is_known:
+        sys.stderr.write(f"Error: no session found for id {session}\n")
+        return 1
+    prompt = voice.prompt()
+    if not prompt.strip():
+        sys.stderr.write("No prompt provided\n")
+        return 1
+    for number in _STUBBORN.get(name, ()):
+        signal.signal(number, signal.SIG_IGN)
+    if name == "codex":
+        signal.signal(signal.SIGINT, _leave)
+    memory.keep(prompt)
+    voice.begin(prompt)
+    try:
+        for line in prompt.split("\n"):
+            run_line(voice, line)
+    except Failed as error:
+        return voice.fail(str(error))
+    voice.finish()
+    return 0
