@@ -85,7 +85,8 @@ CompactionStatus: TypeAlias = Literal["in_progress", "completed", "failed", "can
 
 
 class SessionSpawned(Value, frozen=True, kw_only=True, tag_field="type", tag="session_spawned"):
-    """A fleet was asked for a session: how it shall be; once, before all else about it."""
+    """A fleet starts a session: how it shall be; before all else about it, and again before each
+    later run."""
 
     name: str
     """What people and other agents call it; unique among those that are not archived."""
@@ -108,6 +109,8 @@ class SessionSpawned(Value, frozen=True, kw_only=True, tag_field="type", tag="se
     """The session whose agent asked for it."""
     resume: str | None = None
     """The agent's own id of the session that it goes on with."""
+    forked_from: SessionId | None = None
+    """The session whose past it shares."""
 
 
 class SessionOpened(Value, frozen=True, kw_only=True, tag_field="type", tag="session_opened"):
@@ -149,6 +152,8 @@ class SessionChanged(Value, frozen=True, kw_only=True, tag_field="type", tag="se
     updated_at: str | UnsetType | None = UNSET
     name: str | UnsetType = UNSET
     """What a fleet calls it."""
+    mode: str | UnsetType = UNSET
+    """Our permission mode; the agent's own is told by ``ModeChanged``."""
     archived: bool | UnsetType = UNSET
     """Put away: kept, and left out of lists."""
 
@@ -173,7 +178,10 @@ class ModeChanged(Value, frozen=True, kw_only=True, tag_field="type", tag="mode_
 
 
 class SessionEnded(Value, frozen=True, kw_only=True, tag_field="type", tag="session_ended"):
-    """The last event of a run, exactly once, however it ended."""
+    """The last event of a run, exactly once, however it ended.
+
+    Also the end of a ``SessionSpawned`` that no run followed.
+    """
 
     how: EndOfSession
     reason: str | None = None
