@@ -1,0 +1,403 @@
+"""Claude Code, and who speaks its language, in one process for the whole session."""
+
+import asyncio
+import json
+import logging
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from quarterdeck.system.guard import shared_guard
+from quarterdeck.system.local import LocalSystem
+from quarterdeck.wire.content import ContentBlock
+from quarterdeck.wire.errors import Broken, Closed, Ended, LinkError, QuarterdeckError, RpcError
+from quarterdeck.wire.events import Unknown
+
+from ..child import Child, Launch
+from ..driver import Capabilities, McpServer, Opening
+from ..errors import LoginMethod, LoginNeeded, OpenFailed, Unsupported
+from ..link import Departure, Host, Outcome, Started
+from . import claude_control as control
+from .claude_dialect import DIALECTS, command_words
+from .claude_events import Translator
+from .claude_prompt import blocks_of, mcp_config
+from .claude_result import failure_of
+from .lines import Line, read_lines
+from .told import as_list, as_map, as_text
+
+__all__ = ["ClaudeLink"]
+
+_log = logging.getLogger(__name__)
+
+_LEAVING = 2.0
+"""Seconds that a process may live on after it closed its output."""
+_REFUSED = -32000
+
+
+class ClaudeLink:
+    """Stream-json in both directions with the control protocol; see ``link.Link``."""
+
+    transport = "pipe"
+    capabilities = Capabilities(
+        asks=True,
+        streams=True,
+        resumes=True,
+        forks=True,
+        sets_mode=True,
+        sets_model=True,
+        images=True,
+        questions=True,
+        mcp=True,
+    )
+
+    def __init__(self, launch: Launch) -> None:
+        self._launch = launch
+        self._origin = launch.dialect or "claude"
+        self._translator = Translator(self._origin)
+        self._host: Host
+        self._child: Child | None = None
+        self._system: LocalSystem | None = None
+        self._folder: str | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self._sending = asyncio.Lock()
+        self._requests: dict[str, asyncio.Future[Mapping[str, Any]]] = {}
+        """What we asked and wait for."""
+        self._answering: dict[str, asyncio.Task[None]] = {}
+        """What the agent asked and a person may be thinking about."""
+        self._count = 0
+        self._turn: asyncio.Future[Outcome] | None = None
+        self._prompt = ""
+        """Our id of the prompt that runs."""
+        self._interrupted = False
+        self._over: LinkError | None = None
+        self._refusal = ""
+        self._ending: asyncio.Task[Departure | None] | None = None
+
+    # Beginning
+
+    async def start(self, host: Host) -> Started:
+        """Start the program and greet it."""
+        self._host = host
+        opening = host.opening
+        session = None
+        if "session" in self._launch.words and (opening.resume is None or opening.fork):
+            session = str(uuid.uuid4())
+        mcp = await self._write_servers(opening.mcp_servers)
+        words = command_words(self._launch, opening, self.transport, session=session, mcp=mcp)
+        self._system = LocalSystem([opening.cwd, *opening.roots], guard=shared_guard())
+        self._child = await Child.start(self._launch, opening, self._system, words)
+        self._reader = asyncio.create_task(self._read(self._child))
+        try:
+            greeting = await self._request("initialize", hooks=None)
+        except RpcError as error:
+            raise OpenFailed(f"{self._launch.agent} refused: {error.message}") from error
+        except LinkError as error:
+            if self._refusal:
+                raise OpenFailed(f"{self._launch.agent} refused: {self._refusal}") from error
+            raise
+        self._check_login(greeting)
+        return self._started(opening, session, greeting)
+
+    def _started(
+        self, opening: Opening, session: str | None, greeting: Mapping[str, Any]
+    ) -> Started:
+        resumed = None if opening.fork else opening.resume
+        return Started(
+            agent_session=session or resumed,
+            agent_version=as_text(greeting.get("claude_code_version")) or None,
+            mode=as_text(greeting.get("current_permission_mode")) or opening.agent_mode,
+        )
+
+    def _check_login(self, greeting: Mapping[str, Any]) -> None:
+        account = as_map(greeting.get("account"))
+        known = [account.get(key) for key in ("tokenSource", "apiKeySource")]
+        if account.get("apiProvider") != "firstParty" or any(
+            k not in ("none", None) for k in known
+        ):
+            return
+        login = DIALECTS[self._origin].login
+        way = LoginMethod(id="terminal", name="log in in a terminal", command=login)
+        raise LoginNeeded(f"{self._launch.agent} is not logged in.", [way])
+
+    async def _write_servers(self, servers: tuple[McpServer, ...]) -> str | None:
+        """Write the tool servers where only we can read them: they may hold secrets."""
+        if not servers:
+            return None
+        self._folder = await asyncio.to_thread(tempfile.mkdtemp, prefix="quarterdeck-")
+        path = Path(self._folder) / "mcp.json"
+        await asyncio.to_thread(_write_private, path, json.dumps(mcp_config(servers)))
+        return str(path)
+
+    # Turns
+
+    async def prompt(self, content: tuple[ContentBlock, ...]) -> Outcome:
+        """Send a prompt and wait for its result."""
+        if self._over is not None:
+            raise self._over
+        try:
+            blocks = blocks_of(content)
+        except ValueError as error:
+            raise Unsupported(self._launch.agent, self.transport, str(error)) from error
+        self._interrupted = False
+        self._prompt = str(uuid.uuid4())
+        turn = self._turn = asyncio.get_running_loop().create_future()
+        line = {
+            "type": "user",
+            "message": {"role": "user", "content": blocks},
+            "parent_tool_use_id": None,
+            "session_id": "",
+            "uuid": self._prompt,
+        }
+        try:
+            await self._say(line)
+            return await turn
+        finally:
+            self._turn = None
+
+    async def _say(self, line: Mapping[str, Any]) -> None:
+        try:
+            await self._send(line)
+        except LinkError as error:
+            # What it last said, and how it left, is heard by the reader and tells more.
+            assert self._reader is not None
+            await asyncio.wait([self._reader], timeout=_LEAVING)
+            self._lose(error)
+
+    async def interrupt(self) -> None:
+        """Stop the turn, also one that waits in the program's own queue."""
+        self._interrupted = True
+        prompt = self._prompt
+        answer = await self._request("interrupt", cancel_queued=True)
+        withdrawn = answer.get("cancelled")
+        if isinstance(withdrawn, list) and prompt in withdrawn and prompt == self._prompt:
+            self._finish(Outcome(stop="cancelled"))
+
+    async def set_mode(self, mode: str) -> None:
+        """Change the program's own permission mode."""
+        await self._change(f"use the mode {mode!r}", "set_permission_mode", mode=mode)
+
+    async def set_model(self, model: str) -> None:
+        """Change the model."""
+        await self._change(f"use the model {model!r}", "set_model", model=model)
+
+    async def set_option(self, option: str, value: str | bool) -> None:
+        """It has no other settings to change."""
+        raise Unsupported(self._launch.agent, self.transport, f"change the option {option!r}")
+
+    async def list_sessions(self) -> tuple[Mapping[str, Any], ...]:
+        """It cannot list its sessions."""
+        raise Unsupported(self._launch.agent, self.transport, "list its sessions")
+
+    async def _change(self, what: str, subtype: str, **fields: Any) -> None:
+        try:
+            await self._request(subtype, **fields)
+        except RpcError as error:
+            raise Unsupported(self._launch.agent, self.transport, what, error.message) from error
+
+    def _finish(self, outcome: Outcome) -> None:
+        if self._turn is not None and not self._turn.done():
+            self._turn.set_result(outcome)
+
+    # Speaking
+
+    async def _send(self, line: Mapping[str, Any]) -> None:
+        if self._over is not None:
+            raise self._over
+        assert self._child is not None
+        # ASCII alone: nothing in it can be taken for the end of a line.
+        data = json.dumps(line, separators=(",", ":")).encode("ascii") + b"\n"
+        async with self._sending:
+            await self._child.process.send(data)
+
+    async def _request(self, subtype: str, **fields: Any) -> Mapping[str, Any]:
+        """Ask the program something. Raises RpcError with its refusal."""
+        self._count += 1
+        id_ = f"quarterdeck-{self._count}-{subtype}"
+        answer = self._requests[id_] = asyncio.get_running_loop().create_future()
+        try:
+            with suppress(LinkError):
+                await self._send(control.request_line(id_, subtype, **fields))
+            if self._over is not None and not answer.done():
+                raise self._over
+            return await answer
+        finally:
+            self._requests.pop(id_, None)
+
+    # Listening
+
+    async def _read(self, child: Child) -> None:
+        problem: LinkError | None = None
+        try:
+            async for line in read_lines(child.process):
+                await self._hear(line)
+        except LinkError as error:
+            problem = error
+        self._lose(await _departed(child, problem))
+
+    async def _hear(self, line: Line) -> None:
+        if line.value is None:
+            await self._tell_noise(line.text)
+            return
+        match line.value.get("type"):
+            case "control_request":
+                self._asked(line.value)
+            case "control_response":
+                await self._answered(as_map(line.value.get("response")))
+            case "control_cancel_request":
+                if waiting := self._answering.get(as_text(line.value.get("request_id"))):
+                    waiting.cancel()
+            case _:
+                await self._tell(line.value)
+
+    async def _tell(self, line: Mapping[str, Any]) -> None:
+        for told in self._translator.read(line):
+            if told.event is not None:
+                await self._host.emit(told.event, parent=told.parent)
+            elif told.outcome is not None:
+                await self._end_turn(line, told.outcome)
+
+    async def _end_turn(self, line: Mapping[str, Any], outcome: Outcome) -> None:
+        named = as_list(line.get("user_message_uuids"))
+        if self._turn is not None and (not named or self._prompt in named):
+            self._finish(outcome)
+        elif any(not one.done() for one in self._requests.values()):
+            self._refusal = failure_of(line)
+        else:
+            reason = "it is the end of a turn that we did not begin"
+            await self._host.emit(Unknown(origin=self._origin, raw=line, reason=reason))
+
+    async def _tell_noise(self, text: str) -> None:
+        told = self._translator.noise(text)
+        if told.event is not None:
+            await self._host.emit(told.event)
+
+    async def _answered(self, response: Mapping[str, Any]) -> None:
+        """The program answers, or repeats what we answered."""
+        waiting = self._requests.get(as_text(response.get("request_id")))
+        if waiting is None or waiting.done():
+            return
+        if response.get("subtype") != "success":
+            error = as_text(response.get("error")) or "it does not say why"
+            waiting.set_exception(RpcError(_REFUSED, error))
+            return
+        answer = as_map(response.get("response"))
+        for event in self._translator.answer(answer):
+            await self._host.emit(event)
+        waiting.set_result(answer)
+
+    # Answering
+
+    def _asked(self, line: Mapping[str, Any]) -> None:
+        """Answer in a task of its own: a person may take long."""
+        id_ = as_text(line.get("request_id"))
+        task = asyncio.create_task(self._answer(id_, as_map(line.get("request"))))
+        self._answering[id_] = task
+        task.add_done_callback(lambda done: self._answering_done(id_, done))
+
+    def _answering_done(self, id_: str, task: "asyncio.Task[None]") -> None:
+        if self._answering.get(id_) is task:
+            del self._answering[id_]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a request of %s was not answered", self._launch.agent, exc_info=error)
+
+    async def _answer(self, id_: str, request: Mapping[str, Any]) -> None:
+        try:
+            line = control.response_line(id_, await self._decide(request))
+        except QuarterdeckError as error:
+            line = control.error_line(id_, str(error))
+        # From here on the answer must not be cut in two by a request that is withdrawn.
+        self._answering.pop(id_, None)
+        with suppress(LinkError):
+            await self._send(line)
+
+    async def _decide(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        subtype = as_text(request.get("subtype"))
+        if subtype == "elicitation":
+            question = control.elicitation_of(request)
+            return control.answer_to_elicitation(await self._host.ask(question))
+        if subtype != "can_use_tool":
+            raise RpcError(_REFUSED, f"Unsupported control request subtype: {subtype}")
+        if request.get("tool_name") == control.QUESTIONS:
+            asked = control.questions_of(request)
+            if asked is not None:
+                return control.answer_to_questions(request, await self._host.ask(asked))
+        verdict = await self._host.permit(control.permission_of(request))
+        return control.answer_to_permission(request, verdict, interrupted=self._interrupted)
+
+    # Ending
+
+    def _lose(self, error: LinkError) -> None:
+        """Everybody who waits hears that the program is gone."""
+        if self._over is None:
+            self._over = error
+        for waiting in (*self._requests.values(), self._turn):
+            if waiting is not None and not waiting.done():
+                waiting.set_exception(self._over)
+                waiting.exception()
+        for task in self._answering.values():
+            task.cancel()
+        self._host.lost(self._over)
+
+    async def end(self) -> Departure | None:
+        """End the program and all that it started."""
+        if self._ending is None:
+            self._ending = asyncio.create_task(self._end())
+        return await asyncio.shield(self._ending)
+
+    async def _end(self) -> Departure | None:
+        if self._over is None:
+            self._over = Closed(f"the session of {self._launch.agent} is closed")
+        try:
+            return await self._child.end() if self._child is not None else None
+        finally:
+            tasks = [*self._answering.values()]
+            if self._reader is not None:
+                tasks.append(self._reader)
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                await asyncio.wait(tasks)
+            for waiting in (*self._requests.values(), self._turn):
+                if waiting is not None and not waiting.done():
+                    waiting.set_exception(self._over)
+            if self._system is not None:
+                await self._system.close()
+            if self._folder is not None:
+                await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+
+
+async def _departed(child: Child, problem: LinkError | None) -> LinkError:
+    """Why there is nothing more to hear."""
+    if problem is not None:
+        return problem
+    try:
+        async with asyncio.timeout(_LEAVING):
+            left = await child.left()
+    except TimeoutError:
+        return Broken("it closed its output and runs on", stderr=child.stderr())
+    if left.exit_code == 0:
+        return Ended("it left")
+    how = f"exit code {left.exit_code}" if left.signal is None else left.signal
+    last = left.stderr.splitlines()[-1] if left.stderr else ""
+    return Broken(
+        f"it left with {how}: {last}" if last else f"it left with {how}",
+        exit_code=left.exit_code,
+        signal=left.signal,
+        stderr=left.stderr,
+    )
+
+
+def _write_private(path: Path, content: str) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(content)
+
+
+if TYPE_CHECKING:
+    from ..link import Link
+
+    _link: Link = ClaudeLink(Launch(agent="claude", command=("claude",)))
