@@ -1,7 +1,5 @@
 """``quarterdeck acp``: our own agent for editors, over standard input and output."""
 
-import asyncio
-import logging
 import os
 import signal
 import sys
@@ -22,6 +20,9 @@ def acp(setup: bool, verbose: bool) -> None:
     An editor starts this and talks with it over standard input and output; it ends when its
     input ends. What is worth knowing besides goes to standard error.
     """
+    import asyncio  # both late, so that --help does not wait for them
+    import logging
+
     if setup:
         asyncio.run(_tell_setup())
         return
@@ -35,6 +36,8 @@ def acp(setup: bool, verbose: bool) -> None:
 
 
 async def _serve() -> None:
+    import asyncio
+
     from quarterdeck.config.places import Places
     from quarterdeck.serve.server import serve
     from quarterdeck.wire.rpc.pipes import stdio_stream

@@ -9,9 +9,8 @@ The one mode that does not ask is ``full-auto``, and what it leaves unasked is e
 sandbox contains.
 """
 
+from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
-
-from msgspec import Struct
 
 from .errors import UnknownMode
 
@@ -103,7 +102,8 @@ _FOREIGN_NAMES: dict[str, Mode] = {
 }
 
 
-class Sandbox(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sandbox:
     """What holds the commands of a session, as the system reports it."""
 
     in_force: bool = False

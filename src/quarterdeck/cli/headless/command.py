@@ -1,6 +1,5 @@
 """The command line of ``quarterdeck run``."""
 
-import asyncio
 import sys
 from pathlib import Path
 from typing import Any
@@ -57,6 +56,8 @@ def run(prompt: str | None, format_: Any, quiet: bool, **options: Any) -> None:
 
     PROMPT may also come from standard input; with both, what is piped in follows PROMPT.
     """
+    import asyncio  # late, so that --help does not wait for it
+
     from .outputs import make_output
     from .running import run_job
 

@@ -1,0 +1,129 @@
+"""What a turn of our own agent imports: told by names, because times depend on the machine."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from quarterdeck.testing.model_server import ModelServer
+
+PROGRAM = (
+    "import atexit, os, sys\n"
+    "from quarterdeck.cli.main import main\n"
+    "names = lambda: os.write(2, '\\n|'.join(['', *sys.modules, '']).encode())\n"
+    "atexit.register(names)\n"
+    "sys.exit(main())\n"
+)
+"""The command line; when it ends, the names of all modules are on standard error."""
+
+NEVER = {
+    "anthropic",
+    "ctypes",
+    "google.genai",
+    "httpx2",
+    "importlib.resources",
+    "mcp",
+    "openai",
+    "quarterdeck.agent.tools.all",
+    "quarterdeck.drivers",
+    "quarterdeck.fleet",
+    "quarterdeck.journal.check",
+    "quarterdeck.journal.indexing",
+    "quarterdeck.journal.salvaging",
+    "quarterdeck.journal.search",
+    "quarterdeck.models.anthropic",
+    "quarterdeck.models.google",
+    "quarterdeck.models.openai_chat",
+    "quarterdeck.models.script",
+    "quarterdeck.models.scripted",
+    "quarterdeck.system.sandbox",
+    "quarterdeck.testing",
+    "quarterdeck.workbench",
+    "tempfile",
+    "textual",
+    "tomllib",
+    "zipfile",
+}
+FOR_CALLS = {
+    "quarterdeck.agent.tools.bash",
+    "quarterdeck.agent.tools.edit",
+    "quarterdeck.agent.tools.fetch",
+    "quarterdeck.agent.tools.grep",
+    "quarterdeck.agent.tools.read",
+    "quarterdeck.policy.deciding",
+    "quarterdeck.policy.grammar",
+    "quarterdeck.policy.options",
+    "quarterdeck.policy.parts",
+    "quarterdeck.policy.shell",
+    "quarterdeck.policy.suggesting",
+    "quarterdeck.system.process",
+    "quarterdeck.system.terminal",
+    "tree_sitter",
+}
+FOR_ACP = {"quarterdeck.serve", "quarterdeck.wire.acp", "quarterdeck.wire.rpc"}
+
+
+def modules(home: Path, url: str, *arguments: str, stdin: str = "") -> set[str]:
+    """The modules of a command that has ended well."""
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "OPENAI_BASE_URL": f"{url}/v1",
+        "OPENAI_API_KEY": "dummy",
+        "QUARTERDECK_MODEL": "openai/gpt-5.5",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *arguments],
+        capture_output=True,
+        text=True,
+        cwd=home,
+        env=environment,
+        input=stdin,
+        timeout=50,
+    )
+    assert done.returncode == 0, done.stderr
+    return {name for line in done.stderr.splitlines() if (name := line.removeprefix("|"))}
+
+
+async def modules_of_run(home: Path, scene: str) -> set[str]:
+    async with ModelServer() as server:
+        return await asyncio.to_thread(modules, home, server.url, "run", "-q", f"scene:{scene}")
+
+
+async def test_a_turn_of_words_imports_nothing_that_only_calls_need(home: Path):
+    loaded = await modules_of_run(home, "text")
+    assert "quarterdeck.models.openai_responses" in loaded
+    assert not loaded & (NEVER | FOR_CALLS | FOR_ACP)
+
+
+async def test_a_turn_imports_the_tools_that_are_called_and_no_others(home: Path):
+    (home / "README.md").write_text("hello\n")
+    loaded = await modules_of_run(home, "read")
+    assert {"quarterdeck.agent.tools.read", "quarterdeck.policy.deciding"} <= loaded
+    others = {"bash", "edit", "fetch", "grep"}
+    assert not loaded & (NEVER | FOR_ACP | {f"quarterdeck.agent.tools.{name}" for name in others})
+
+
+@pytest.mark.parametrize("command", ["run", "acp"])
+def test_help_of_a_command_imports_neither_the_agent_nor_an_event_loop(home: Path, command: str):
+    loaded = modules(home, "http://127.0.0.1:1", command, "--help")
+    heavy = {"asyncio", "msgspec", "sqlite3", "quarterdeck.agent", "quarterdeck.models"}
+    assert not loaded & (NEVER | FOR_CALLS | FOR_ACP | heavy)
+
+
+def test_a_new_session_for_an_editor_imports_nothing_that_only_calls_need(home: Path):
+    calls = [
+        ("initialize", {"protocolVersion": 1}),
+        ("session/new", {"cwd": str(home), "mcpServers": []}),
+    ]
+    frames = [
+        json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+        for number, (method, params) in enumerate(calls)
+    ]
+    loaded = modules(home, "http://127.0.0.1:1", "acp", stdin="\n".join([*frames, ""]))
+    assert "quarterdeck.agent.native" in loaded
+    assert not loaded & (NEVER | FOR_CALLS)
