@@ -145,14 +145,33 @@ def describe(name: str, fields: Mapping[str, Any], sources: tuple[str, ...]) -> 
     file = sources[-1] if sources else name
     if "sources" in fields:
         raise _bad(file, "sources", "no such field")
+    reaches = _reaches(file, fields.get("transports", {}))
+    plain: dict[str, Any] = {"title": name, **fields, "transports": {}, "sources": sources}
     try:
-        agent = msgspec.convert({"title": name, **fields, "sources": sources}, Agent)
+        agent = msgspec.convert(plain, Agent)
     except msgspec.ValidationError as error:
-        raise _explained(file, error) from error
+        raise _explained(file, "", error) from error
     if agent.name not in ("", name):
         raise _bad(file, "name", f"{agent.name!r} is not the file's name; leave it out")
+    agent = msgspec.structs.replace(agent, name=name, transports=reaches)
     _check(file, agent)
-    return msgspec.structs.replace(agent, name=name)
+    return agent
+
+
+def _reaches(file: str, tables: object) -> dict[Transport, Reach]:
+    """Each transport by itself, so that a mistake can be told with its place."""
+    if not isinstance(tables, dict):
+        raise _bad(file, "transports", "must be a table of tables, such as [transports.acp]")
+    found: dict[Transport, Reach] = {}
+    for name, table in cast("dict[str, Any]", tables).items():
+        if name not in get_args(Transport):
+            known = ", ".join(get_args(Transport))
+            raise _bad(file, f"transports.{name}", f"no such transport; known are {known}")
+        try:
+            found[cast("Transport", name)] = msgspec.convert(table, Reach)
+        except msgspec.ValidationError as error:
+            raise _explained(file, f"transports.{name}", error) from error
+    return found
 
 
 def launch_of(agent: Agent, transport: str) -> Launch:
@@ -232,7 +251,7 @@ def _check_words(file: str, key: str, table: Mapping[str, tuple[str, ...]]) -> N
             raise _bad(file, f"{key}.{option}", "a word of a command line cannot hold a NUL")
 
 
-_AT = re.compile(r" - at `\$?(?P<path>[^`]*)`$")
+_AT = re.compile(r" - at (?:`key` in )?`\$?(?P<path>[^`]*)`$")
 _UNKNOWN = re.compile(r"unknown field `(?P<field>[^`]*)`")
 _MISSING = re.compile(r"missing required field `(?P<field>[^`]*)`")
 _FIELDS = tuple(
@@ -245,27 +264,21 @@ _FIELDS = tuple(
 )
 
 
-def _explained(file: str, error: msgspec.ValidationError) -> BadAgentFile:
-    """The same in words for whoever wrote the file."""
+def _explained(file: str, table: str, error: msgspec.ValidationError) -> BadAgentFile:
+    """The same in words for whoever wrote the file; ``table`` is where the values stand."""
     text = str(error)
     at = _AT.search(text)
-    path = at["path"].strip(".") if at else ""
-    message = text[: at.start()] if at else text
+    path = f"{table}{at['path'].replace('[...]', '')}" if at else table
     if unknown := _UNKNOWN.search(text):
         field = unknown["field"]
         near = difflib.get_close_matches(field, _FIELDS, n=1)
         meant = f"; did you mean {near[0]!r}?" if near else ""
-        return _bad(file, f"{path}.{field}".strip("."), f"no such field{meant}")
+        return _bad(file, f"{path}.{field}", f"no such field{meant}")
     if missing := _MISSING.search(text):
-        return _bad(file, f"{path}.{missing['field']}".strip("."), "is missing")
-    if path.endswith("[...]") and "Invalid enum value" in message:
-        known = ", ".join(
-            get_args(Transport) if "order" in path or path == "transports[...]" else ()
-        )
-        message += f"; known are {known}" if known else ""
-    return _bad(file, path.replace("[...]", ""), message)
+        return _bad(file, f"{path}.{missing['field']}", "is missing")
+    return _bad(file, path, text[: at.start()] if at else text)
 
 
 def _bad(file: str, key: str, message: str) -> BadAgentFile:
-    where = f"{file}: {key}" if key else file
+    where = f"{file}: {key.strip('.')}" if key.strip(".") else file
     return BadAgentFile(f"{where}: {message}. {_HELP}.")

@@ -33,6 +33,8 @@ _FAILURE_KEPT = 600.0
 _MOST = 500
 """Answers that are kept."""
 _VERSION = re.compile(r"(?<![\w.])v?(\d+\.\d+[\w.+-]*)")
+_ESCAPE = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+"""Colours, which some print whoever reads."""
 _QUIET = {"LANG": "C.UTF-8", "TERM": "dumb", "NO_COLOR": "1", "CI": "1"}
 _END = Ending(ask=0.0, terminate=0.3, kill=5.0)
 
@@ -147,7 +149,7 @@ async def _hear(process: Process) -> tuple[str, Exit | None]:
 def _answer(question: Question, text: str, exit_: Exit | None) -> Answer:
     if exit_ is not None and not exit_.is_success:
         return Answer(None, f"{_shown(question)} ended with {exit_}")
-    found = _VERSION.search(text)
+    found = _VERSION.search(_ESCAPE.sub("", text))
     if found is None or len(found[1]) > _LONGEST:
         return Answer(None, f"{_shown(question)} told no version")
     return Answer(found[1].rstrip(".-+"))

@@ -1,0 +1,159 @@
+"""Opening a session by an agent's name: over the first transport that starts."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quarterdeck.config.places import Places
+from quarterdeck.drivers.connecting import open_session
+from quarterdeck.drivers.description import Agent, describe
+from quarterdeck.drivers.driver import Opening
+from quarterdeck.drivers.errors import AgentMissing, OpenFailed, UnknownAgent, Unsupported
+from quarterdeck.wire.events import (
+    Notice,
+    PermissionAsked,
+    SessionEnded,
+    SessionOpened,
+    SessionResumed,
+)
+from quarterdeck.wire.ids import new_session_id
+from tests.support.driving import Driven
+from tests.support.patience import SOON
+
+FAKE = [sys.executable, "-m", "quarterdeck.testing.acp_agent"]
+LEAVES = [sys.executable, "-c", "import sys; print('no licence', file=sys.stderr); sys.exit(3)"]
+CODEX = {"dialect": "codex", "modes": {"ask": []}}
+
+
+def agent_of(**transports: dict[str, Any]) -> Agent:
+    fields = {"install": "get-it now", "transports": transports}
+    return describe("tester", fields, ("/tester.toml",))
+
+
+async def opened(agent: str | Agent, cwd: Path, **options: Any) -> Driven:
+    driven = Driven()
+    opening = Opening(cwd=str(cwd))
+    driven.session = await open_session(agent, opening, driven.sink, **options)
+    return driven
+
+
+async def test_an_agent_of_the_users_own_needs_no_code(tmp_path: Path):
+    folder = Places.find().agents
+    await asyncio.to_thread(folder.mkdir, parents=True)
+    words = ", ".join(f'"{word}"' for word in FAKE)
+    await asyncio.to_thread(
+        (folder / "mine.toml").write_text, f"[transports.acp]\ncommand = [{words}]"
+    )
+    driven = await opened("Mine", tmp_path)
+    ended = await driven.say("echo hello")
+    await driven.session.close()
+    assert (ended.stop, driven.text) == ("end_turn", "hello")
+    (first,) = driven.all(SessionOpened)
+    assert (first.agent, first.transport) == ("mine", "acp")
+    assert not driven.all(Notice)
+
+
+async def test_when_a_program_is_missing_the_next_transport_is_used_and_told(tmp_path: Path):
+    agent = agent_of(pipe={"command": ["no-such-program"], **CODEX}, acp={"command": FAKE})
+    driven = await opened(agent, tmp_path)
+    assert (await driven.say("echo hello")).stop == "end_turn"
+    await driven.session.close()
+    assert driven.session.transport == "acp"
+    (notice,) = driven.all(Notice)
+    assert notice.title == "tester is used over acp: pipe did not start"
+    assert "'no-such-program'" in (notice.description or "")
+    assert "get-it now" in (notice.description or "")
+
+
+async def test_when_a_program_leaves_at_once_the_next_transport_is_used(tmp_path: Path):
+    script = tmp_path / "once"
+    await asyncio.to_thread(script.write_text, "#!/bin/sh\nexit 0\n")
+    await asyncio.to_thread(script.chmod, 0o755)
+    agent = agent_of(acp={"command": LEAVES}, pipe={"command": [str(script)], **CODEX})
+    driven = await opened(agent, tmp_path)
+    await driven.session.close()
+    assert driven.session.transport == "pipe"
+    (notice,) = driven.all(Notice)
+    assert "acp did not start" in notice.title
+    assert len(driven.all(SessionOpened)) == len(driven.all(SessionEnded)) == 1
+
+
+async def test_a_transport_that_is_named_is_the_only_one_tried(tmp_path: Path):
+    agent = agent_of(pipe={"command": ["no-such-program"], **CODEX}, acp={"command": FAKE})
+    with pytest.raises(AgentMissing, match="get-it now") as told:
+        await opened(agent, tmp_path, transport="pipe")
+    assert told.value.program == "no-such-program"
+
+
+async def test_when_none_starts_the_failure_of_one_that_was_there_is_raised(tmp_path: Path):
+    driven = Driven()
+    agent = agent_of(pipe={"command": ["no-such-program"], **CODEX}, acp={"command": LEAVES})
+    with pytest.raises(OpenFailed) as told:
+        await open_session(agent, Opening(cwd=str(tmp_path)), driven.sink)
+    assert "no licence" in told.value.stderr
+    assert any("no-such-program" in note for note in told.value.__notes__)
+    (ended,) = driven.all(SessionEnded)
+    assert (ended.how, len(driven.all(SessionOpened))) == ("broken", 1)
+
+
+async def test_a_missing_program_is_told_within_a_second(tmp_path: Path):
+    async with asyncio.timeout(SOON):
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(AgentMissing) as told:
+            await opened(agent_of(acp={"command": ["no-such-program"]}), tmp_path)
+        assert asyncio.get_running_loop().time() - began < 5
+    assert told.value.searched and "get-it now" in str(told.value)
+
+
+async def test_an_unknown_agent_writes_nothing(tmp_path: Path):
+    driven = Driven()
+    with pytest.raises(UnknownAgent):
+        await open_session("nobody", Opening(cwd=str(tmp_path)), driven.sink)
+    with pytest.raises(Unsupported, match="terminal only"):
+        await open_session("aider", Opening(cwd=str(tmp_path)), driven.sink)
+    assert driven.events == []
+
+
+async def test_a_session_that_is_known_goes_on_under_its_id(tmp_path: Path):
+    id_ = new_session_id()
+    driven = await opened(agent_of(acp={"command": FAKE}), tmp_path, session_id=id_, is_known=True)
+    await driven.session.close()
+    assert driven.session.id == id_
+    assert driven.all(SessionResumed) and not driven.all(SessionOpened)
+
+
+async def test_what_the_agent_asks_is_judged_in_its_project(tmp_path: Path):
+    await asyncio.to_thread((tmp_path / ".git").mkdir)
+    below = tmp_path / "below"
+    await asyncio.to_thread(below.mkdir)
+    driven = await opened(agent_of(acp={"command": FAKE}), below)
+    turn = asyncio.create_task(driven.say("ask rm -rf build"))
+    await driven.answer("reject_once")
+    await turn
+    await driven.session.close()
+    (asked,) = driven.all(PermissionAsked)
+    assert asked.title == "rm -rf build"
+
+
+async def test_a_sink_that_fails_at_the_start_leaves_no_process(tmp_path: Path):
+    """Nobody has the session then, so nobody could end the agent."""
+    mark = tmp_path / "pid"
+    code = (
+        "import os, pathlib, runpy, sys\n"
+        f"pathlib.Path({str(mark)!r}).write_text(str(os.getpid()))\n"
+        "sys.argv = ['acp-agent']\n"
+        "runpy.run_module('quarterdeck.testing.acp_agent', run_name='__main__')\n"
+    )
+
+    async def sink(event: Any, **_: Any) -> None:
+        raise RuntimeError("the log is full")
+
+    agent = agent_of(acp={"command": [sys.executable, "-c", code]})
+    with pytest.raises(RuntimeError, match="the log is full"):
+        await open_session(agent, Opening(cwd=str(tmp_path)), sink)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(await asyncio.to_thread(mark.read_text)), 0)
