@@ -1,4 +1,5 @@
 // Drives an agent with the official TypeScript SDK: node serve_client.mjs REPORT FOLDER MODEL COMMAND…
+// With "cancels" for the model it cancels and does nothing else.
 import { spawn } from "node:child_process";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -63,17 +64,27 @@ async function drive(agent) {
     updates = [];
     const turn = prompt(sessionId, text);
     await isThere();
-    const began = Date.now();
     await agent.notify(methods.agent.session.cancel, { sessionId });
     release();
-    const stop = await turn;
-    return [stop, Date.now() - began < 3000];
+    return await turn;
   };
   const report = {};
+  const cancels = async (session) => {
+    report.cancel_stream = await cancelled(session, "scene:slow", () => until(() => said("agent_message_chunk").includes("tick 2")));
+    report.cancel_tool = await cancelled(session, "scene:longcmd", () => until(() => states().includes("in_progress")));
+    choice = "wait";
+    report.cancel_permission = await cancelled(session, "scene:shell", () => new Promise((resolve) => (onAsked = resolve)));
+    onAsked = () => {};
+    choice = "allow_once";
+  };
   const introduced = await agent.request(methods.agent.initialize, {
     protocolVersion: 1,
     clientCapabilities: { fs: { readTextFile: true, writeTextFile: true } },
   });
+  if (model === "cancels") {
+    await cancels((await start()).sessionId);
+    return report;
+  }
   report.version = introduced.protocolVersion;
   report.name = introduced.agentInfo.name;
   const opened = await start();
@@ -90,12 +101,7 @@ async function drive(agent) {
   report.asked = [...asked];
   report.written = [...written];
 
-  report.cancel_stream = await cancelled(session, "scene:slow", () => until(() => said("agent_message_chunk").includes("tick 2")));
-  report.cancel_tool = await cancelled(session, "scene:longcmd", () => until(() => states().includes("in_progress")));
-  choice = "wait";
-  report.cancel_permission = await cancelled(session, "scene:shell", () => new Promise((resolve) => (onAsked = resolve)));
-  onAsked = () => {};
-  choice = "allow_once";
+  await cancels(session);
 
   updates = [];
   await agent.request(methods.agent.session.setMode, { sessionId: session, modeId: "plan" });

@@ -1,9 +1,11 @@
-"""Drives an agent with the official Python SDK: serve_client.py REPORT FOLDER MODEL COMMAND…"""
+"""Drives an agent with the official Python SDK: serve_client.py REPORT FOLDER MODEL COMMAND…
+
+With ``cancels`` for the model it cancels and does nothing else.
+"""
 
 import asyncio
 import json
 import sys
-import time
 from pathlib import Path
 
 import acp
@@ -78,11 +80,9 @@ async def cancelled(client, conn, session, text, holds):
     client.release.clear()
     turn = asyncio.create_task(prompt(conn, session, text))
     await client.until(holds)
-    began = time.monotonic()
     await conn.cancel(session_id=session)
     client.release.set()
-    stop = await turn
-    return [stop, time.monotonic() - began < 15]
+    return await turn
 
 
 async def tools(client, conn, session):
@@ -96,6 +96,12 @@ async def tools(client, conn, session):
     stop = await prompt(conn, session, "scene:write")
     report["allowed"] = [stop, client.states(), HELLO.exists()]
     report["asked"], report["written"] = list(client.asked), list(client.written)
+    return report
+
+
+async def cancels(client, conn, session):
+    report = {}
+    client.choice = "allow_once"
     report["cancel_stream"] = await cancelled(
         client, conn, session, "scene:slow", lambda: "tick 2" in client.said()
     )
@@ -150,6 +156,8 @@ async def drive(client, conn):
     hello = await conn.initialize(protocol_version=1, client_capabilities=capabilities)
     opened = await conn.new_session(cwd=FOLDER, mcp_servers=[])
     session = opened.session_id
+    if MODEL == "cancels":
+        return await cancels(client, conn, session)
     report = {
         "version": hello.protocol_version,
         "name": hello.agent_info.name,
@@ -157,6 +165,7 @@ async def drive(client, conn):
         "text": [await prompt(conn, session, "scene:text"), client.said()],
     }
     report |= await tools(client, conn, session)
+    report |= await cancels(client, conn, session)
     report |= await settings(client, conn, session)
     return report | await sessions(client, conn)
 
