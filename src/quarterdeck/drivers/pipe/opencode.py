@@ -151,13 +151,9 @@ def _seconds(value: object) -> float | None:
 # What words of the agent's file cannot say
 
 
-_ASK: dict[str, Any] = {
-    "edit": "ask",
-    "bash": "ask",
-    "webfetch": "ask",
-    "external_directory": "ask",
-}
-_PERMISSIONS: dict[str, dict[str, Any]] = {
+_READING = ("read", "list", "glob", "grep", "lsp", "skill", "task", "todoread", "todowrite")
+_ASK: dict[str, str] = {"*": "ask", **dict.fromkeys(_READING, "allow"), "external_directory": "ask"}
+_PERMISSIONS: dict[str, dict[str, str]] = {
     "ask": _ASK,
     "accept-edits": {**_ASK, "edit": "allow"},
     "plan": {**_ASK, "edit": "deny", "bash": "deny"},
