@@ -4,11 +4,14 @@ import click
 
 from .lazy import Later, LazyGroup
 
-__all__ = ["FAKES", "acp_agent", "oneshot_cli", "testing"]
+__all__ = ["FAKES", "acp_agent", "claude_cli", "oneshot_cli", "testing"]
 
 FAKES = {
     "acp-agent": Later(
         "quarterdeck.cli.testing:acp_agent", "Run an ACP agent whose prompts are commands."
+    ),
+    "claude-cli": Later(
+        "quarterdeck.cli.testing:claude_cli", "Play Claude Code's CLI; prompts are commands."
     ),
     "oneshot-cli": Later(
         "quarterdeck.cli.testing:oneshot_cli", "Play an agent's CLI that runs once for each turn."
@@ -33,6 +36,18 @@ def testing() -> None:
 def acp_agent(arguments: tuple[str, ...]) -> None:
     """Run an ACP agent whose prompts are commands."""
     from quarterdeck.testing.acp_agent.program import main
+
+    main(arguments)
+
+
+@click.command(
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def claude_cli(arguments: tuple[str, ...]) -> None:
+    """Play Claude Code's CLI; prompts are commands."""
+    from quarterdeck.testing.claude_cli.program import main
 
     main(arguments)
 

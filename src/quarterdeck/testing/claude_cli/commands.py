@@ -1,0 +1,282 @@
+"""What a line of a prompt makes the fake do; ``docs/fake-agent.md`` lists the common ones."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .voice import Aborted, Voice
+
+if TYPE_CHECKING:
+    from .program import Program
+
+__all__ = ["COMMANDS", "Failed", "run_line"]
+
+_SLEEPER = "import time; time.sleep(600)"
+_DAEMON = (
+    "import os, time\n"
+    "if os.fork(): os._exit(0)\n"
+    "os.setsid()\n"
+    "if os.fork(): os._exit(0)\n"
+    "time.sleep(600)"
+)
+_DOT = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJ"
+    "RU5ErkJggg=="
+)
+
+
+class Failed(Exception):
+    """The turn ends by an error: its text, the result's subtype, the status of the API."""
+
+    def __init__(self, told: str, subtype: str = "success", status: int | None = 500) -> None:
+        super().__init__(told)
+        self.subtype = subtype
+        self.status = status
+
+
+def run_line(program: "Program", line: str) -> None:
+    """Do what one line says; one that is no command is echoed. Raises Aborted, Failed."""
+    voice = program.voice
+    if voice.interrupted.is_set():
+        raise Aborted
+    name, _, rest = line.strip().partition(" ")
+    command = COMMANDS.get(name)
+    if command is not None:
+        command(program, rest)
+    elif line.strip():
+        voice.say(line)
+
+
+def _stream(program: "Program", rest: str) -> None:
+    count, _, size = rest.partition(" ")
+    filler = "x" * int(size or 0)
+    for number in range(int(count or 10)):
+        if program.voice.interrupted.is_set():
+            raise Aborted
+        program.voice.say(f"chunk {number}{filler}\n")
+
+
+def _wait(program: "Program", rest: str) -> None:
+    program.voice.say("waiting")
+    program.voice.wait(float(rest or 3600))
+
+
+def _tool(program: "Program", rest: str) -> None:
+    call = program.voice.call("Read", {"file_path": f"/{rest or 'look'}"})
+    program.voice.result(call, f"did {rest or 'look'}")
+
+
+def _permitted(voice: Voice, call: str, name: str, given: dict[str, Any]) -> dict[str, Any] | None:
+    """The input to use if it is allowed; else the refusal is told."""
+    if voice.mode == "bypassPermissions":
+        return given
+    asked = {"tool_name": name, "input": given, "tool_use_id": call}
+    try:
+        answer = voice.ask("can_use_tool", **asked, permission_suggestions=[])
+    except Aborted:
+        voice.result(call, "The user doesn't want to proceed with this tool use.", failed=True)
+        raise
+    said: dict[str, Any] = answer.get("response") or {}
+    if said.get("behavior") == "allow":
+        return said["updatedInput"]
+    voice.result(call, said.get("message") or answer.get("error"), failed=True)
+    if said.get("interrupt"):
+        raise Aborted
+    return None
+
+
+def _ask(program: "Program", rest: str) -> None:
+    voice = program.voice
+    given = {"command": rest or "run a command"}
+    call = voice.call("Bash", given)
+    allowed = _permitted(voice, call, "Bash", given)
+    if allowed is not None:
+        told = {"stdout": "ran", "stderr": "", "interrupted": False}
+        voice.result(call, f"ran {allowed['command']}", told=told)
+    voice.say("denied" if allowed is None else "allowed")
+
+
+def _write(program: "Program", rest: str) -> None:
+    voice = program.voice
+    name, _, content = rest.partition(" ")
+    path = Path(name).resolve()
+    given = {"file_path": str(path), "content": content}
+    call = voice.call("Write", given)
+    allowed = given if voice.mode == "acceptEdits" else _permitted(voice, call, "Write", given)
+    if allowed is None:
+        voice.say("denied")
+        return
+    before = path.read_text() if path.exists() else None
+    path.write_text(allowed["content"])
+    told = {"type": "create", "filePath": str(path), "content": content, "originalFile": before}
+    voice.result(call, f"File created successfully at: {path}", told=told)
+    voice.say("allowed")
+
+
+def _question(program: "Program", rest: str) -> None:
+    voice = program.voice
+    options = [{"label": one, "description": f"the {one} one"} for one in ("red", "blue")]
+    asked = {"question": rest or "Which colour?", "header": "Colour", "options": options}
+    given = {"questions": [{**asked, "multiSelect": False}]}
+    call = voice.call("AskUserQuestion", given)
+    allowed = _permitted(voice, call, "AskUserQuestion", given)
+    if allowed is not None:
+        voice.result(call, f"The person answered: {json.dumps(allowed['answers'])}")
+    voice.say("no answer" if allowed is None else f"answer: {json.dumps(allowed['answers'])}")
+
+
+def _control(program: "Program", rest: str) -> None:
+    """Send a request of some kind and say what came back."""
+    answer = program.voice.ask(rest or "hook_callback", message="Which?", input={})
+    program.voice.say(json.dumps(answer.get("response") or answer.get("error")))
+
+
+def _plan(program: "Program", rest: str) -> None:
+    entries = [{"content": one, "status": "pending"} for one in (rest or "look,mend").split(",")]
+    call = program.voice.call("TodoWrite", {"todos": entries})
+    program.voice.result(call, "Todos have been modified")
+
+
+def _image(program: "Program", rest: str) -> None:
+    source = {"type": "base64", "media_type": "image/png", "data": _DOT}
+    call = program.voice.call("Read", {"file_path": "/dot.png"})
+    program.voice.result(call, [{"type": "image", "source": source}])
+
+
+def _subagent(program: "Program", rest: str) -> None:
+    """A sub-agent that says something and uses a tool."""
+    voice = program.voice
+    call = voice.call("Task", {"description": rest or "look", "prompt": "look"})
+    voice.parent = call
+    voice.say(f"sub: {rest or 'look'}")
+    _tool(program, "below")
+    voice.parent = None
+    voice.result(call, [{"type": "text", "text": "the sub-agent is done"}])
+
+
+def _broken(program: "Program", rest: str) -> None:
+    """An answer that breaks off in the middle; the model is asked again."""
+    program.voice.say("Before it ")
+    program.voice.end_message(None)
+    retry = {"attempt": 1, "max_retries": 10, "retry_delay_ms": 500, "error": "unknown"}
+    program.voice.line({"type": "system", "subtype": "api_retry", "error_status": None, **retry})
+    program.voice.say("Whole now.")
+
+
+def _retry(program: "Program", rest: str) -> None:
+    status = int(rest or 529)
+    retry = {"attempt": 1, "max_retries": 10, "retry_delay_ms": 1500, "error_status": status}
+    error = "rate_limit" if status == 429 else "overloaded"
+    program.voice.line({"type": "system", "subtype": "api_retry", "error": error, **retry})
+
+
+def _limit(program: "Program", rest: str) -> None:
+    info = {"status": rest or "rejected", "resetsAt": 1800000000, "rateLimitType": "five_hour"}
+    program.voice.line({"type": "rate_limit_event", "rate_limit_info": info})
+
+
+def _compact(program: "Program", rest: str) -> None:
+    voice = program.voice
+    voice.line({"type": "system", "subtype": "status", "status": "compacting"})
+    meta = {"trigger": "auto", "pre_tokens": 1000}
+    voice.line({"type": "system", "subtype": "compact_boundary", "compact_metadata": meta})
+
+
+def _garbage(program: "Program", rest: str) -> None:
+    for number in range(int(rest or 3)):
+        program.voice.raw(b"garbage %d \xff\xfe {]\n" % number)
+    program.voice.raw(b"[1, 2]\n\n3\n")
+    program.voice.say("after the garbage")
+
+
+def _stderr(program: "Program", rest: str) -> None:
+    left = int(rest or 1_000_000)
+    while left > 0:
+        left -= os.write(2, (b"e" * 79 + b"\n") * min(512, left // 80 + 1))
+    program.voice.say("said a lot on stderr")
+
+
+def _children(program: "Program", rest: str) -> None:
+    count, _, how = rest.partition(" ")
+    for _ in range(int(count or 1)):
+        code = _DAEMON if how == "detached" else _SLEEPER
+        child = subprocess.Popen([sys.executable, "-c", code])
+        if how == "detached":
+            child.wait()
+    program.voice.say("children are running")
+
+
+def _crash(program: "Program", rest: str) -> None:
+    program.voice.say("crashing")
+    os.write(2, b"about to crash\n")
+    if rest.startswith("SIG"):
+        os.kill(os.getpid(), signal.Signals[rest])
+        time.sleep(60)
+    os._exit(int(rest or 3))
+
+
+def _hang_up(program: "Program", rest: str) -> None:
+    """Close standard output and live on."""
+    os.close(1)
+    time.sleep(float(rest or 3600))
+
+
+def _error(program: "Program", rest: str) -> None:
+    raise Failed(rest or "it went wrong")
+
+
+def _stop(program: "Program", rest: str) -> None:
+    """End the turn with a subtype of the result, or a stop reason of the model."""
+    if rest.startswith("error_"):
+        raise Failed("", rest, None)
+    program.stop = rest or "end_turn"
+
+
+def _last(program: "Program", rest: str) -> None:
+    """Leave as soon as the result is printed."""
+    program.leave_with = int(rest or 0)
+
+
+def _options(program: "Program", rest: str) -> None:
+    flags = program.flags
+    told = {**flags.values, **flags.lists, "switches": sorted(flags.switches)}
+    told |= {"mcp_servers": program.servers}
+    program.voice.say(json.dumps(told))
+
+
+COMMANDS: dict[str, Callable[["Program", str], None]] = {
+    "echo": lambda program, rest: program.voice.say(rest),
+    "think": lambda program, rest: program.voice.think(rest or "hm"),
+    "stream": _stream,
+    "flood": lambda program, rest: _stream(program, rest or "20000"),
+    "wait": _wait,
+    "history": lambda program, _: program.voice.say(" | ".join(program.memory[:-1]) or "(nothing)"),
+    "tool": _tool,
+    "ask": _ask,
+    "write": _write,
+    "question": _question,
+    "control": _control,
+    "plan": _plan,
+    "image": _image,
+    "subagent": _subagent,
+    "broken": _broken,
+    "retry": _retry,
+    "limit": _limit,
+    "compact": _compact,
+    "unknown": lambda program, rest: program.voice.line({"type": rest or "novelty", "x": 1}),
+    "garbage": _garbage,
+    "stderr": _stderr,
+    "children": _children,
+    "crash": _crash,
+    "hang-up": _hang_up,
+    "error": _error,
+    "stop": _stop,
+    "last": _last,
+    "options": _options,
+}

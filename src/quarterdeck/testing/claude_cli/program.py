@@ -1,0 +1,283 @@
+"""The fake as a program: its start, the control protocol, turns one after another."""
+
+import json
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from .commands import Failed, run_line
+from .flags import Flags, parse, refuse
+from .voice import Aborted, Voice
+
+__all__ = ["Program", "main"]
+
+_VERSION = "2.1.325"
+_PRICE = 0.0001
+"""Dollars of one model call."""
+_MODES = ("acceptEdits", "auto", "bypassPermissions", "default", "dontAsk", "plan")
+
+
+class Program:
+    """One session; standard input is read in the main thread, turns run in another."""
+
+    def __init__(self, flags: Flags, environment: Mapping[str, str]) -> None:
+        self.flags = flags
+        self.quirks = frozenset(environment.get("FAKE_QUIRKS", "").split(","))
+        state = environment.get("FAKE_STATE")
+        self._state = Path(state) if state else None
+        self.memory: list[str] = []
+        """The prompts of the session."""
+        self.servers = _servers(flags)
+        self.stop = "end_turn"
+        self.leave_with: int | None = None
+        self._total = 0.0
+        self._results = 0
+        self._prompts: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        self._withdrawn: set[str] = set()
+        self._waiting: list[str] = []
+        self._lock = threading.Lock()
+        session = self._recall(flags)
+        self.voice = Voice(flags, session, flags.values.get("model", "fake-model"))
+
+    # Sessions
+
+    def _recall(self, flags: Flags) -> str:
+        resumed = flags.values.get("resume")
+        fresh = flags.values.get("session_id") or str(uuid4())
+        if resumed is None:
+            return fresh
+        file = self._file(resumed)
+        if file is None or not file.exists():
+            _refuse_resume(resumed)
+        else:
+            self.memory = json.loads(file.read_text())
+        return fresh if "fork" in flags.switches else resumed
+
+    def _file(self, session: str) -> Path | None:
+        return self._state / f"claude-{session}.json" if self._state is not None else None
+
+    def _remember(self, prompt: str) -> None:
+        self.memory.append(prompt)
+        file = self._file(self.voice.session)
+        if file is not None:
+            file.write_text(json.dumps(self.memory))
+
+    # Listening
+
+    def run(self) -> int:
+        """Serve until standard input ends; returns the exit code."""
+        if "silent" in self.quirks:
+            time.sleep(3600)
+        worker = threading.Thread(target=self._work, daemon=True)
+        worker.start()
+        for data in sys.stdin.buffer:
+            try:
+                line = json.loads(data)
+            except ValueError:
+                sys.stderr.write("Error parsing streaming input line: SyntaxError\n")
+                return 1
+            self._hear(line)
+        self._prompts.put(None)
+        if "deaf" in self.quirks:
+            time.sleep(3600)
+        worker.join()
+        return 0
+
+    def _hear(self, line: dict[str, Any]) -> None:
+        match line.get("type"):
+            case "user":
+                self._lifecycle(line, "queued")
+                with self._lock:
+                    self._waiting.append(line.get("uuid", ""))
+                self._prompts.put(line)
+            case "control_response":
+                self.voice.hear(line["response"])
+            case "control_request":
+                self._control(line["request_id"], line["request"])
+            case _:
+                pass
+
+    def _control(self, id_: str, request: dict[str, Any]) -> None:
+        subtype = request.get("subtype")
+        mode = request.get("mode")
+        if subtype == "initialize":
+            self._answer(id_, self._greeting())
+        elif subtype == "interrupt":
+            self._interrupt(id_)
+        elif subtype == "set_permission_mode" and mode in _MODES:
+            self.voice.mode = str(mode)
+            self._answer(id_, {"mode": mode})
+            status = {"type": "system", "subtype": "status", "status": None}
+            self.voice.line({**status, "permissionMode": mode})
+        elif subtype == "set_permission_mode":
+            self._refuse(id_, f"Invalid permission mode: {mode}")
+        elif subtype == "set_model":
+            self.voice.model = str(request.get("model"))
+            self._answer(id_, {"model": self.voice.model})
+        else:
+            self._refuse(id_, f"Unsupported control request subtype: {subtype}")
+
+    def _interrupt(self, id_: str) -> None:
+        with self._lock:
+            withdrawn, self._waiting = self._waiting, []
+            self._withdrawn.update(withdrawn)
+            if "ignore-interrupt" not in self.quirks:
+                self.voice.interrupt()
+        self._answer(id_, {"still_queued": [], "cancelled": withdrawn})
+
+    def _answer(self, id_: str, response: dict[str, Any]) -> None:
+        answer = {"subtype": "success", "request_id": id_, "response": response}
+        self.voice.line({"type": "control_response", "response": answer})
+
+    def _refuse(self, id_: str, error: str) -> None:
+        answer = {"subtype": "error", "request_id": id_, "error": error}
+        self.voice.line({"type": "control_response", "response": answer})
+
+    def _greeting(self) -> dict[str, Any]:
+        key = {} if "logged-out" in self.quirks else {"apiKeySource": "ANTHROPIC_API_KEY"}
+        compact = {"name": "compact", "description": "Make room", "argumentHint": "[what]"}
+        return {
+            "commands": [compact, {"name": "clear", "description": "Forget", "argumentHint": ""}],
+            "models": [{"value": "default", "displayName": "Default"}],
+            "account": {"tokenSource": "none", **key, "apiProvider": "firstParty"},
+            "claude_code_version": _VERSION,
+            "current_permission_mode": self.voice.mode,
+            "pid": os.getpid(),
+        }
+
+    # Turns
+
+    def _work(self) -> None:
+        while (line := self._prompts.get()) is not None:
+            if not self._begin(line.get("uuid", "")):
+                self._lifecycle(line, "cancelled")
+                continue
+            self._lifecycle(line, "started")
+            self._turn(line)
+            self._lifecycle(line, "completed")
+
+    def _begin(self, uuid: str) -> bool:
+        """Whether the prompt is still wanted; an interrupt is for this turn from here on."""
+        with self._lock:
+            if uuid in self._withdrawn:
+                return False
+            if uuid in self._waiting:
+                self._waiting.remove(uuid)
+            self.voice.interrupted.clear()
+            return True
+
+    def _lifecycle(self, line: dict[str, Any], state: str) -> None:
+        if "uuid" in line:
+            told = {"type": "command_lifecycle", "command_uuid": line["uuid"]}
+            self.voice.line({**told, "state": state})
+
+    def _turn(self, line: dict[str, Any]) -> None:
+        voice = self.voice
+        self.stop = "end_turn"
+        prompt = _text(line["message"]["content"])
+        self._remember(prompt)
+        init: dict[str, Any] = {"type": "system", "subtype": "init", "model": voice.model}
+        servers = [{"name": name, "status": "failed"} for name in self.servers]
+        voice.line(
+            {**init, "permissionMode": voice.mode, "mcp_servers": servers, "cwd": str(Path.cwd())}
+        )
+        voice.line({"type": "system", "subtype": "status", "status": "requesting"})
+        if "replay" in self.flags.switches:
+            voice.line({**line, "isReplay": True})
+        before = voice.calls
+        try:
+            for one in prompt.split("\n"):
+                run_line(self, one)
+            voice.end_message(self.stop)
+            self._result(line, calls=1 + voice.calls - before, stop_reason=self.stop)
+        except Aborted:
+            self._aborted(line)
+        except Failed as failure:
+            self._failed(line, failure)
+
+    def _aborted(self, line: dict[str, Any]) -> None:
+        voice = self.voice
+        voice.parent = None
+        voice.end_message("end_turn")
+        said = [{"type": "text", "text": "[Request interrupted by user]"}]
+        voice.line({"type": "user", "message": {"role": "user", "content": said}})
+        self._result(
+            line,
+            calls=0,
+            subtype="error_during_execution",
+            is_error=True,
+            terminal_reason="aborted_streaming",
+        )
+
+    def _failed(self, line: dict[str, Any], failure: Failed) -> None:
+        voice, told = self.voice, str(failure)
+        voice.end_message("end_turn")
+        if told:
+            content = [{"type": "text", "text": f"API Error: {told}"}]
+            body = {"id": str(uuid4()), "model": "<synthetic>", "content": content}
+            error = {"is_api_error_message": True, "api_error_status": failure.status}
+            voice.line({"type": "assistant", "message": body, **error})
+        said = {"result": f"API Error: {told}"} if told else {}
+        self._result(line, calls=0, subtype=failure.subtype, is_error=True, **said)
+
+    def _result(self, line: dict[str, Any], *, calls: int, **fields: Any) -> None:
+        cost = calls * _PRICE
+        self._total += cost
+        usage = {"inputTokens": 11 * calls, "outputTokens": 7 * calls, "costUSD": cost}
+        result = {
+            "type": "result",
+            "subtype": "success",
+            "is_error": False,
+            "result": "".join(self.voice.said),
+            "usage": {"input_tokens": 11 * calls, "output_tokens": 7 * calls},
+            "total_cost_usd": self._total,
+            "modelUsage": {self.voice.model: {**usage, "contextWindow": 200_000}},
+            "model_usage_since_last_result": {self.voice.model: usage} if calls else {},
+            "permission_denials": [],
+            "user_message_uuids": [line["uuid"]] if "uuid" in line else [],
+            "result_index": self._results,
+        }
+        self._results += 1
+        self.voice.line({**result, **fields})
+        if self.leave_with is not None:
+            os._exit(self.leave_with)
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    return "\n".join(block.get("text", f"[{block['type']}]") for block in content)
+
+
+def _servers(flags: Flags) -> list[str]:
+    """The names of the tool servers that were handed over, as a file or as text."""
+    found: list[str] = []
+    for given in flags.lists.get("mcp", ()):
+        try:
+            read = given if given.startswith("{") else Path(given).read_text()
+            found.extend(json.loads(read)["mcpServers"])
+        except (OSError, ValueError, KeyError):
+            refuse(f"Error: Invalid MCP configuration: {given}")
+    return found
+
+
+def _refuse_resume(session: str) -> None:
+    told = f"No conversation found with session ID: {session}"
+    result = {"type": "result", "subtype": "error_during_execution", "is_error": True}
+    print(json.dumps({**result, "errors": [told], "session_id": session}), flush=True)  # noqa: T201
+    refuse(told)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run as a program."""
+    flags = parse(sys.argv[1:] if arguments is None else arguments)
+    # What still runs in another thread must not hold the end up.
+    code = Program(flags, os.environ).run()
+    sys.stdout.flush()
+    os._exit(code)
