@@ -31,7 +31,7 @@ from quarterdeck.wire.events import (
     TurnEnded,
     TurnStarted,
 )
-from quarterdeck.wire.ids import ToolCallId, new_request_id
+from quarterdeck.wire.ids import MessageId, ToolCallId, new_request_id
 from quarterdeck.wire.permissions import Cancelled, PermissionOption
 from tests.support.driving import Driven, Rig, drive
 
@@ -466,3 +466,35 @@ async def _open(
     )
     await begin(driven.session, [lambda: next(made)] * len(links))
     return driven
+
+
+async def test_an_interrupt_while_the_turn_is_written_down_ends_it_unasked(tmp_path: Path):
+    link = ScriptedLink(for_ever)
+    async with drive(rig(link), tmp_path) as driven:
+        driven.hold = asyncio.Event()
+        turn = asyncio.create_task(driven.say("go"))
+        await asyncio.sleep(0)
+        interrupting = asyncio.create_task(driven.session.interrupt())
+        await asyncio.sleep(0)
+        driven.hold.set()
+        await interrupting
+        assert [event.stop for event in driven.all(TurnEnded)] == ["cancelled"]
+        assert (await turn).stop == "cancelled"
+
+
+async def test_a_killed_session_does_not_wait_for_the_agent_to_stop(tmp_path: Path):
+    link = ScriptedLink(for_ever)
+    link.obeys = False
+    async with drive(rig(link), tmp_path, cancel_limit=60) as driven:
+        turn = asyncio.create_task(driven.say("go"))
+        await driven.seen(TurnStarted)
+        ended = await driven.session.close("killed", "enough")
+        assert (ended.how, ended.reason) == ("killed", "enough")
+        assert (await turn).stop == "cancelled"
+    assert len(driven.all(SessionEnded)) == 1
+
+
+async def test_a_prompt_keeps_the_id_it_was_given(tmp_path: Path):
+    async with drive(rig(ScriptedLink()), tmp_path) as driven:
+        await driven.session.prompt((text("hi"),), message=MessageId("msg_mine"))
+    assert driven.all(Prompted)[0].message == driven.all(TurnStarted)[0].prompt == "msg_mine"

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Literal
 
 import msgspec
 
@@ -30,7 +31,7 @@ from quarterdeck.wire.events import (
     SessionResumed,
     TurnEnded,
 )
-from quarterdeck.wire.ids import SessionId, TurnId, new_message_id, new_turn_id
+from quarterdeck.wire.ids import MessageId, SessionId, TurnId, new_message_id, new_turn_id
 from quarterdeck.wire.settings import ConfigOption
 
 from .cage import tell_sandbox
@@ -148,11 +149,12 @@ class Session:
         *,
         origin: Origin = "person",
         sender: SessionId | None = None,
+        message: MessageId | None = None,
     ) -> TurnEnded:
         """Run a turn for a prompt, after those that were asked for earlier.
 
-        Returns when the turn has ended and its events are durable. Cancelling the caller cancels
-        the turn.
+        ``message`` is the prompt's id; None: a new one. Returns when the turn has ended and its
+        events are durable. Cancelling the caller cancels the turn.
 
         Raises:
             Closed: the session is closed.
@@ -161,7 +163,7 @@ class Session:
         async with self._turns:
             if self._closed:
                 raise Closed(f"session {self.id!r} is closed; load it again to go on")
-            message = new_message_id()
+            message = message or new_message_id()
             prompted = Prompted(content=content, message=message, origin=origin, sender=sender)
             return await self._run(new_turn_id(), prompted)
 
@@ -219,7 +221,9 @@ class Session:
         self.title = title or None
         await self._emit(SessionChanged(title=self.title), None)
 
-    async def close(self) -> None:
+    async def close(
+        self, how: Literal["closed", "killed"] = "closed", reason: str | None = None
+    ) -> None:
         """Cancel what runs, write the end, free everything; safe to call twice."""
         if self._closed:
             return
@@ -231,7 +235,7 @@ class Session:
             finally:
                 self._retired.append(self._setup.model)
                 await self._close_retired()
-                await self._emit(SessionEnded(how="closed"), None)
+                await self._emit(SessionEnded(how=how, reason=reason), None)
                 await self.journal.durable(self.last_seq)
 
     async def _close_retired(self) -> None:

@@ -33,10 +33,11 @@ from quarterdeck.policy.gate import Answer, Gate, QuestionReply
 from quarterdeck.policy.modes import DEFAULT_MODE, Mode
 from quarterdeck.wire.content import ContentBlock
 from quarterdeck.wire.events import Event, Origin, SessionEnded, TurnEnded
-from quarterdeck.wire.ids import RequestId, SessionId, ToolCallId, TurnId
+from quarterdeck.wire.ids import MessageId, RequestId, SessionId, ToolCallId, TurnId
 
 __all__ = [
     "Capabilities",
+    "ClosedAs",
     "McpServer",
     "Opening",
     "Session",
@@ -46,6 +47,8 @@ __all__ = [
 
 Transport: TypeAlias = Literal["acp", "pipe", "pty", "daemon", "native"]
 """How an agent is reached."""
+ClosedAs: TypeAlias = Literal["closed", "killed"]
+"""How we end a session: in good order, or at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,10 +177,11 @@ class Session(Protocol):
         *,
         origin: Origin = "person",
         sender: SessionId | None = None,
+        message: MessageId | None = None,
     ) -> TurnEnded:
         """Run a turn, after those asked for earlier; returns when it has ended, however.
 
-        Cancelling the caller interrupts the turn.
+        ``message`` is the prompt's id; None: a new one. Cancelling the caller interrupts the turn.
 
         Raises:
             Unsupported: the agent takes no such content; nothing has happened.
@@ -222,8 +226,11 @@ class Session(Protocol):
         """
         ...
 
-    async def close(self) -> SessionEnded:
-        """Interrupt what runs, end the agent and all its processes; may be called again."""
+    async def close(self, how: ClosedAs = "closed", reason: str | None = None) -> SessionEnded:
+        """Interrupt what runs, end the agent and all its processes; may be called again.
+
+        ``killed``: now, without waiting for the agent to stop. ``reason`` is for the log.
+        """
         ...
 
     async def wait(self) -> SessionEnded:

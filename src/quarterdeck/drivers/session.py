@@ -30,6 +30,7 @@ from quarterdeck.wire.events import (
     TurnStarted,
 )
 from quarterdeck.wire.ids import (
+    MessageId,
     RequestId,
     SessionId,
     ToolCallId,
@@ -40,7 +41,7 @@ from quarterdeck.wire.ids import (
 from quarterdeck.wire.permissions import PermissionOption
 from quarterdeck.wire.toolcalls import ToolKind
 
-from .driver import Capabilities, Opening, Sink
+from .driver import Capabilities, ClosedAs, Opening, Sink
 from .errors import Unsupported
 from .ledger import Ledger
 from .link import Departure, Link, Outcome, Verdict
@@ -76,6 +77,7 @@ class DrivenSession:
         self._ledger = Ledger(agent)
         self._turns = asyncio.Lock()
         self._turn: TurnId | None = None
+        self._turn_over = asyncio.Event()
         self._running: asyncio.Task[Outcome] | None = None
         self._interrupted = False
         self._overdue: str | None = None
@@ -83,6 +85,7 @@ class DrivenSession:
         self._early: list[tuple[Event, ToolCallId | None]] | None = []
         """What the link said before the session was announced; None from then on."""
         self._over: LinkError | None = None
+        self._closed_as: tuple[ClosedAs, str | None] = ("closed", None)
         self._ending: asyncio.Task[SessionEnded] | None = None
         self._ended: asyncio.Future[SessionEnded] = asyncio.get_running_loop().create_future()
 
@@ -122,10 +125,12 @@ class DrivenSession:
         if self._over is not None:
             self._end_soon()
 
-    async def fail(self, ended: SessionEnded) -> None:
-        """Write the end of a session that could not be opened; once, by the opener."""
+    async def fail(self, events: Iterable[Event], ended: SessionEnded) -> None:
+        """Write that the session could not be opened; once, by the opener."""
         self._early = None
         self._over = Broken(ended.reason or "the agent could not be started")
+        for event in events:
+            await self._sink(event)
         self._ended.set_result(ended)
         await self._sink(ended)
 
@@ -211,6 +216,7 @@ class DrivenSession:
         *,
         origin: Origin = "person",
         sender: SessionId | None = None,
+        message: MessageId | None = None,
     ) -> TurnEnded:
         """Run a turn, after those asked for earlier; see ``driver.Session``."""
         self._check(content)
@@ -218,14 +224,19 @@ class DrivenSession:
             link = self._alive()
             self._interrupted = False
             self._overdue = None
-            self._turn = new_turn_id()
-            prompted = Prompted(
-                content=content, message=new_message_id(), origin=origin, sender=sender
-            )
-            await self._sink(prompted)
-            await self._sink(TurnStarted(prompt=prompted.message), turn=self._turn)
-            self._running = asyncio.create_task(link.prompt(content))
-            return await self._settle(self._running)
+            self._turn, self._turn_over = new_turn_id(), asyncio.Event()
+            message = message or new_message_id()
+            prompted = Prompted(content=content, message=message, origin=origin, sender=sender)
+            try:
+                await self._sink(prompted)
+                await self._sink(TurnStarted(prompt=message), turn=self._turn)
+                if self._interrupted:  # while its beginning was written down
+                    return await self._end_turn(Outcome(stop="cancelled"))
+                self._running = asyncio.create_task(link.prompt(content))
+                return await self._settle(self._running)
+            finally:
+                self._turn = None
+                self._turn_over.set()
 
     def answer(self, request: RequestId, answer: Answer) -> bool:
         """Answer a permission request; False if it is not, or no longer, open."""
@@ -237,6 +248,17 @@ class DrivenSession:
 
     async def interrupt(self) -> None:
         """End the running turn as cancelled, if there is one; returns when it has ended."""
+        if self._turn is None:
+            return
+        over = self._turn_over
+        if self._running is None:
+            # It is about to begin, and will not, or about to end.
+            self._interrupted = True
+        await self._stop()
+        await over.wait()
+
+    async def _stop(self) -> None:
+        """Have the agent stop its turn; returns when it has."""
         running = self._running
         if running is None or running.done():
             return
@@ -275,11 +297,15 @@ class DrivenSession:
         self._need(link.capabilities.lists, "list its sessions")
         return await link.list_sessions()
 
-    async def close(self) -> SessionEnded:
-        """Interrupt what runs, end the agent and all its processes; may be called again."""
+    async def close(self, how: ClosedAs = "closed", reason: str | None = None) -> SessionEnded:
+        """Interrupt what runs, end the agent and all its processes; see ``driver.Session``."""
         if self._over is None:
-            with suppress(QuarterdeckError):
-                await self.interrupt()
+            self._closed_as = (how, reason)
+            if how == "killed":
+                self._interrupted = True
+            else:
+                with suppress(QuarterdeckError):
+                    await self.interrupt()
             self.lost(Closed(f"session {self.id!r} is closed"))
         return await self.wait()
 
@@ -295,7 +321,7 @@ class DrivenSession:
             async with self._watched():
                 await asyncio.wait([running])
         except asyncio.CancelledError:
-            await _finish(self.interrupt())
+            await _finish(self._stop())
             await _finish(self._end_turn(_outcome(running)))
             raise
         return await self._end_turn(_outcome(running))
@@ -313,7 +339,6 @@ class DrivenSession:
             await self._sink(event, turn=turn)
         ended = TurnEnded(stop=stop, reason=reason, usage=outcome.usage, cost=outcome.cost)
         await self._sink(ended, turn=turn)
-        self._turn = None
         return ended
 
     @asynccontextmanager
@@ -340,7 +365,7 @@ class DrivenSession:
                 break
             await asyncio.sleep(left)
         self._overdue = f"no sign of life for {limit:g} s"
-        await self.interrupt()
+        await self._stop()
 
     # Ending
 
@@ -357,7 +382,7 @@ class DrivenSession:
             await asyncio.wait([self._running], timeout=1)
             self._running.cancel()
         async with self._turns:
-            ended = _session_ended(self._over, departure)
+            ended = _session_ended(self._over, departure, self._closed_as)
             await self._sink(ended)
         self._ended.set_result(ended)
         return ended
@@ -406,13 +431,18 @@ def _outcome(running: "asyncio.Task[Outcome]") -> Outcome:
             return Outcome(stop="failed", reason=f"an error of our own: {error!r}")
 
 
-def _session_ended(over: LinkError, departure: Departure | None) -> SessionEnded:
-    how = "closed" if isinstance(over, Closed) else "ended" if isinstance(over, Ended) else "broken"
+def _session_ended(
+    over: LinkError, departure: Departure | None, closed_as: tuple[ClosedAs, str | None]
+) -> SessionEnded:
     left = departure or Departure()
+    if isinstance(over, Closed):
+        how, reason = closed_as
+    else:
+        how, reason = "ended" if isinstance(over, Ended) else "broken", str(over)
     exit_code = left.exit_code if left.exit_code is not None else getattr(over, "exit_code", None)
     return SessionEnded(
         how=how,
-        reason=None if how == "closed" else str(over),
+        reason=reason,
         exit_code=exit_code,
         signal=left.signal or getattr(over, "signal", None),
         stderr=(left.stderr or getattr(over, "stderr", "")) or None,

@@ -85,8 +85,7 @@ CompactionStatus: TypeAlias = Literal["in_progress", "completed", "failed", "can
 
 
 class SessionSpawned(Value, frozen=True, kw_only=True, tag_field="type", tag="session_spawned"):
-    """A fleet starts a session: how it shall be; before all else about it, and again before each
-    later run."""
+    """A fleet starts a session, and how it shall be; first of all, and again before later runs."""
 
     name: str
     """What people and other agents call it; unique among those that are not archived."""
