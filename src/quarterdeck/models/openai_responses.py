@@ -132,7 +132,7 @@ def _output(part: ToolResultPart, profile: ModelProfile) -> dict[str, Any]:
     content = _content(part.content, profile)
     output: str | list[dict[str, Any]] = content
     if all(item["type"] == "input_text" for item in content):
-        output = "\n".join(item["text"] for item in content)
+        output = "\n".join([item["text"] for item in content])
         # This format has no field for it, and the model must know that the call failed.
         if part.is_error and not output.lower().startswith("error"):
             output = f"Error: {output}"

@@ -48,9 +48,31 @@ def repair(
     the next message, results first; thinking, opaque parts and signatures are ``owner``'s own,
     signatures without their seal. ``has_strict_ids``: ids hold only letters, digits, ``_``, ``-``.
     """
-    kept = (replace(message, parts=tuple(_own(message.parts, owner))) for message in messages)
+    kept = (_owned(message, owner) for message in messages)
     merged = _alternate(message for message in kept if message.parts)
     return list(_paired(merged, _Calls(has_strict_ids)))
+
+
+def _owned(message: Message, owner: str) -> Message:
+    # Nearly all messages are fit as they are, and every request passes all of them here.
+    for part in message.parts:
+        if not _is_plain(part):
+            return replace(message, parts=tuple(_own(message.parts, owner)))
+    return message
+
+
+def _is_plain(part: Part) -> bool:
+    """Whether a part is anybody's own and says something."""
+    if isinstance(part, TextPart):
+        return part.signature is None and _is_said(part.text)
+    if isinstance(part, ToolUsePart):
+        return part.signature is None
+    return isinstance(part, ToolResultPart | ImagePart)
+
+
+def _is_said(text: str) -> bool:
+    # Unlike ``strip`` this ends at the first character that is no space.
+    return bool(text) and not text.isspace()
 
 
 def _own(parts: Iterable[Part], owner: str) -> Iterable[Part]:
@@ -144,7 +166,8 @@ def _answered(parts: Sequence[Part], waiting: Sequence[tuple[str, str]]) -> tupl
             paired.append(ToolResultPart(id=new, content=text, is_error=True))
             continue
         results.remove(found)
-        paired.append(replace(found, id=new, content=_content(found)))
+        is_fit = old == new and all(map(_is_plain, found.content)) and bool(found.content)
+        paired.append(found if is_fit else replace(found, id=new, content=_content(found)))
     orphans = [part for result in results for part in _told(result)]
     said = [part for part in parts if isinstance(part, TextPart | ImagePart)]
     # Opaque parts, thinking and calls are the model's: none of a user's message.
