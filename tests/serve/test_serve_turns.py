@@ -274,7 +274,7 @@ async def test_the_client_that_is_gone_ends_the_turn(connected, project: Path):
 
 
 async def cancelled(editor, session: str, turn: "asyncio.Task[acp.PromptResponse]") -> bool:
-    """Cancel a turn; whether it was answered so within a second, with nothing behind it."""
+    """Cancel a turn; whether it was answered so, with nothing behind it."""
     began = time.monotonic()
     await editor.cancel(session)
     answer = await turn
