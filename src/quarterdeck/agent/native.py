@@ -31,7 +31,7 @@ from .pace import Pace
 from .past import Past, recall, shared_events
 from .recovery import FORKED
 from .session import Session, Setup
-from .store import SessionStore
+from .store import NoSuchSession, SessionStore
 from .tools.shipped import LaterTool, shipped_tools
 from .tools.tool import Tool
 from .tools.toolbox import Toolbox
@@ -132,6 +132,8 @@ class NativeAgent:
             journal = await stack.enter_async_context(await self._store.open(id_))
             session_id = SessionId(id_)
             past = recall([record async for record in journal.history(session=session_id)])
+            if past.agent != "native":
+                raise NoSuchSession(id_, agent=past.agent)
             past.cwd = cwd or past.cwd
             past.roots = past.roots if roots is None else roots
             session = await self._assemble(session_id, journal, past, wishes, stack)
@@ -177,7 +179,7 @@ class NativeAgent:
         self, *, cwd: str | None = None, limit: int = 50, before: int | None = None
     ) -> list[SessionSummary]:
         """The sessions that changed last, newest first; ``before`` is an ``updated`` time."""
-        return await self._store.sessions(cwd=cwd, limit=limit, before=before)
+        return await self._store.sessions(cwd=cwd, agent="native", limit=limit, before=before)
 
     async def close(self, id_: str) -> None:
         """Close a session; one that is not open is no error."""

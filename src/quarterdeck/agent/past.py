@@ -36,6 +36,7 @@ class Past:
     """A session as its log tells it."""
 
     conversation: Conversation = field(default_factory=Conversation)
+    agent: str = "native"
     cwd: str = ""
     roots: tuple[str, ...] = ()
     title: str | None = None
@@ -54,6 +55,7 @@ class Past:
         self.conversation.apply(event)
         match event:
             case SessionOpened():
+                self.agent = event.agent
                 self.cwd, self.roots, self.title = event.cwd, event.roots, event.title
                 self.model, self.mode = event.model, event.mode
             case SessionChanged(title=title, model=model):

@@ -8,6 +8,7 @@ by side; the log's lock makes sure that no session is open twice.
 import asyncio
 import re
 import sqlite3
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from urllib.parse import quote
@@ -25,8 +26,12 @@ _ID = re.compile(r"ses_[0-9a-z]{26}")
 class NoSuchSession(QuarterdeckError):
     """There is no session of that id."""
 
-    def __init__(self, id_: str) -> None:
-        super().__init__(f"no session {id_!r} is kept here; leave out --resume to begin one")
+    def __init__(self, id_: str, *, agent: str | None = None) -> None:
+        if agent is None:
+            told = f"no session {id_!r} is kept here; leave out --resume to begin one"
+        else:
+            told = f"session {id_!r} is one of {agent}; go on with it by -a {agent}"
+        super().__init__(told)
         self.id = id_
 
 
@@ -53,10 +58,27 @@ class SessionStore:
         return Journal.open(path)
 
     async def sessions(
-        self, *, cwd: str | None = None, limit: int = 50, before: int | None = None
+        self,
+        *,
+        cwd: str | None = None,
+        agent: str | None = None,
+        limit: int = 50,
+        before: int | None = None,
     ) -> list[SessionSummary]:
         """The sessions that changed last, newest first; ``before`` is an ``updated`` time."""
-        return await asyncio.to_thread(self._list, cwd, limit, before)
+
+        def wanted(found: SessionSummary) -> bool:
+            return (
+                (cwd is None or found.cwd == cwd)
+                and (agent is None or found.agent == agent)
+                and (before is None or found.updated < before)
+            )
+
+        return await asyncio.to_thread(self._list, wanted, limit)
+
+    async def summary(self, id_: str) -> SessionSummary | None:
+        """What is known of one session; None if there is none."""
+        return await asyncio.to_thread(_summary, self._path(id_))
 
     async def delete(self, id_: str) -> bool:
         """Delete a session for good; False if there was none.
@@ -77,13 +99,11 @@ class SessionStore:
             raise NoSuchSession(id_)
         return self._directory / f"{id_}.db"
 
-    def _list(self, cwd: str | None, limit: int, before: int | None) -> list[SessionSummary]:
+    def _list(self, wanted: Callable[[SessionSummary], bool], limit: int) -> list[SessionSummary]:
         found: list[SessionSummary] = []
         for path in self._newest_first():
             summary = _summary(path)
-            if summary is None or (cwd is not None and summary.cwd != cwd):
-                continue
-            if before is None or summary.updated < before:
+            if summary is not None and wanted(summary):
                 found.append(summary)
             if len(found) >= limit:
                 break

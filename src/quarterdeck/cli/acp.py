@@ -8,13 +8,17 @@ from pathlib import Path
 
 import click
 
+from quarterdeck.policy.modes import MODES
+
 __all__ = ["acp"]
 
 
 @click.command()
+@click.option("-m", "--model", metavar="VENDOR/MODEL", help="The model of new sessions.")
+@click.option("--mode", type=click.Choice(MODES), help="The permission mode of new sessions.")
 @click.option("--setup", is_flag=True, help="Say which model would be used, or what is missing.")
 @click.option("--verbose", is_flag=True, help="Write more to standard error.")
-def acp(setup: bool, verbose: bool) -> None:
+def acp(model: str | None, mode: str | None, setup: bool, verbose: bool) -> None:
     """Serve our own agent to an editor, over the Agent Client Protocol.
 
     An editor starts this and talks with it over standard input and output; it ends when its
@@ -23,8 +27,12 @@ def acp(setup: bool, verbose: bool) -> None:
     import asyncio  # both late, so that --help does not wait for them
     import logging
 
+    environment = dict(os.environ)
+    # A flag outranks the variable of the same meaning, which outranks every file.
+    environment |= {"QUARTERDECK_MODEL": model} if model else {}
+    environment |= {"QUARTERDECK_MODE": mode} if mode else {}
     if setup:
-        asyncio.run(_tell_setup())
+        asyncio.run(_tell_setup(environment))
         return
     logging.basicConfig(
         stream=sys.stderr,
@@ -32,10 +40,10 @@ def acp(setup: bool, verbose: bool) -> None:
         format="quarterdeck: %(levelname)s: %(message)s",
     )
     with suppress(asyncio.CancelledError):
-        asyncio.run(_serve())
+        asyncio.run(_serve(environment))
 
 
-async def _serve() -> None:
+async def _serve(environment: dict[str, str]) -> None:
     import asyncio
 
     from quarterdeck.config.places import Places
@@ -45,17 +53,15 @@ async def _serve() -> None:
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    environment = dict(os.environ)
     await serve(await stdio_stream(), Places.find(environment), environment)
 
 
-async def _tell_setup() -> None:
+async def _tell_setup(environment: dict[str, str]) -> None:
     """Say what a session would use. Raises ModelSetupError with what to do."""
     from quarterdeck.agent.assembly import model_options, prepare_ground
     from quarterdeck.config.places import Places
     from quarterdeck.models.choosing import choose
 
-    environment = dict(os.environ)
     ground = await prepare_ground(Places.find(environment), environment, str(Path.cwd()))
     name = await choose(environment, model_options(ground.settings))
     click.echo(f"A session here uses the model {name}.")

@@ -43,10 +43,9 @@ async def begin(
             await asyncio.shield(asyncio.ensure_future(link.end()))
             raise
         return
-    first = _first(session, Started(), (), is_known=is_known)
-    await session.announce(first)
     error = _most_telling(failures)
-    await session.fail(_never_ran(error))
+    first = _first(session, Started(), (), is_known=is_known)
+    await session.fail(first, _never_ran(error))
     raise error
 
 

@@ -18,6 +18,9 @@ _LATEST = ""
     "nobody was there to ask, 5 cancelled, 7 request or budget limit."
 )
 @click.argument("prompt", required=False)
+@click.option("-a", "--agent", metavar="NAME", help="Another agent; see `quarterdeck agents`.")
+@click.option("--transport", metavar="WAY", help="With -a: how to reach it, e.g. acp or pipe.")
+@click.option("--agent-mode", metavar="MODE", help="With -a: a mode of the agent's own.")
 @click.option("-m", "--model", metavar="VENDOR/MODEL", help="The model to ask.")
 @click.option("--mode", type=click.Choice(MODES), help="What may be done without asking.")
 @click.option("--effort", type=click.Choice(["off", "low", "medium", "high"]), help="Thinking.")
@@ -52,7 +55,7 @@ _LATEST = ""
 )
 @click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
 def run(prompt: str | None, format_: Any, quiet: bool, **options: Any) -> None:
-    """Run our own agent on PROMPT, without a screen, and print its answer.
+    """Run our own agent, or another, on PROMPT, without a screen, and print its answer.
 
     PROMPT may also come from standard input; with both, what is piped in follows PROMPT.
     """
@@ -91,12 +94,14 @@ def _job(prompt: str, options: dict[str, Any]) -> Any:
     if options["fork"] and resume is None:
         raise click.UsageError("--fork needs --resume or --continue")
     schema = options["output_schema"]
+    foreign = _foreign(options, resume)
     return Job(
         prompt=prompt,
         cwd=str(Path(options["cwd"] or ".").resolve()),
         resume=resume,
         fork=options["fork"],
         schema=AnswerSchema(schema) if schema else None,
+        foreign=foreign,
         wishes=Wishes(
             model=options["model"],
             mode=options["mode"],
@@ -106,6 +111,33 @@ def _job(prompt: str, options: dict[str, Any]) -> Any:
             flags=_flags(options),
             attended=False,
         ),
+    )
+
+
+def _foreign(options: dict[str, Any], resume: str | None) -> Any:
+    """The wish for another agent than our own; None where our own is meant."""
+    if options["agent"] in (None, "native"):
+        for name in ("transport", "agent_mode"):
+            if options[name] is not None:
+                raise click.UsageError(f"--{name.replace('_', '-')} needs another agent: -a NAME")
+        return None
+    for name in ("effort", "tools", "max_cost", "max_calls"):
+        if options[name]:
+            flag = "--tool" if name == "tools" else f"--{name.replace('_', '-')}"
+            raise click.UsageError(f"{flag} holds for our own agent only; leave it out with -a")
+    from .foreign import Foreign
+
+    return Foreign(
+        agent=options["agent"],
+        cwd=str(Path(options["cwd"] or ".").resolve()),
+        transport=options["transport"],
+        model=options["model"],
+        mode=options["mode"],
+        agent_mode=options["agent_mode"],
+        rules=_rules(options),
+        resume=resume,
+        fork=options["fork"],
+        max_seconds=options["max_seconds"],
     )
 
 

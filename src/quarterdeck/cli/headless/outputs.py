@@ -5,7 +5,6 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from quarterdeck.agent.session import Session
 from quarterdeck.wire.content import TextContent
 from quarterdeck.wire.events import (
     MessageChunk,
@@ -13,9 +12,10 @@ from quarterdeck.wire.events import (
     Notice,
     RetryScheduled,
     ToolCallStarted,
-    TurnEnded,
 )
 from quarterdeck.wire.record import Record, encode_record
+
+from .session import Result
 
 __all__ = ["Format", "JsonOutput", "Output", "StreamOutput", "TextOutput", "make_output"]
 
@@ -32,7 +32,7 @@ class Output(Protocol):
         """Take one record, in order."""
         ...
 
-    def end(self, session: Session, ended: TurnEnded) -> None:
+    def end(self, result: Result) -> None:
         """Write what is left to write."""
         ...
 
@@ -49,7 +49,7 @@ class _Listener:
             case MessageChunk(content=TextContent(text=text), role="agent"):
                 self.answer = text if self._is_over else self.answer + text
                 self._is_over = False
-            case ModelCallFinished():
+            case ModelCallFinished() | ToolCallStarted():
                 self._is_over = True
             case _:
                 pass
@@ -68,8 +68,9 @@ class TextOutput(_Listener):
         if not self._quiet:
             self._tell(record)
 
-    def end(self, session: Session, ended: TurnEnded) -> None:
+    def end(self, result: Result) -> None:
         """Write the answer."""
+        ended = result.ended
         if self.answer:
             sys.stdout.write(self.answer.rstrip("\n") + "\n")
         if ended.stop != "end_turn":
@@ -90,9 +91,9 @@ class TextOutput(_Listener):
 class JsonOutput(_Listener):
     """One object on stdout when the turn has ended."""
 
-    def end(self, session: Session, ended: TurnEnded) -> None:
+    def end(self, result: Result) -> None:
         """Write the object."""
-        _write(msgspec.json.encode(summary(session, ended, self.answer)))
+        _write(msgspec.json.encode(summary(result, self.answer)))
 
 
 class StreamOutput(_Listener):
@@ -103,7 +104,7 @@ class StreamOutput(_Listener):
         super().record(record)
         _write(encode_record(record))
 
-    def end(self, session: Session, ended: TurnEnded) -> None:
+    def end(self, result: Result) -> None:
         """Nothing: the last line was the turn's end."""
 
 
@@ -118,17 +119,18 @@ def make_output(format_: Format, *, quiet: bool) -> Output:
             return StreamOutput()
 
 
-def summary(session: Session, ended: TurnEnded, answer: str) -> dict[str, Any]:
+def summary(result: Result, answer: str) -> dict[str, Any]:
     """What ``--format json`` tells."""
+    ended = result.ended
     return {
-        "session": session.id,
-        "model": session.model.name,
+        "session": result.session,
+        "model": result.model,
         "stop": ended.stop,
         "reason": ended.reason,
         "text": answer,
         "usage": ended.usage,
         "cost": ended.cost,
-        "refused": session.gate.refused_unattended,
+        "refused": result.refused,
     }
 
 

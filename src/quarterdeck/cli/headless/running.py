@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -19,6 +20,10 @@ from quarterdeck.wire.events import TurnEnded
 from .answers import AnswerSchema
 from .codes import OK, exit_code
 from .outputs import Output
+from .session import HeadlessSession, Result
+
+if TYPE_CHECKING:
+    from .foreign import Foreign
 
 __all__ = ["Job", "WrongAnswer", "run_job"]
 
@@ -37,20 +42,42 @@ class Job(Struct, frozen=True, kw_only=True):
     """The session to go on with; empty for the latest one of this directory."""
     fork: bool = False
     schema: AnswerSchema | None = None
+    foreign: "Foreign | None" = None
+    """Another agent than our own."""
 
 
 async def run_job(job: Job, output: Output) -> int:
     """Run the turn and write its output; returns the exit code."""
+    if job.foreign is not None:
+        from .foreign import open_foreign
+
+        async with open_foreign(job.foreign) as foreign:
+            ended = await _talk(foreign, job, output)
+            return _finish(job, output, _result(foreign, foreign.model, ended))
     async with NativeAgent(Places.find(), dict(os.environ)) as agent:
         session = await _session(agent, job)
-        async with _follow(session, output) as reached, _interruptible(session):
-            ended = await _turn(session, job, output)
-            await reached(session.last_seq)
-        output.end(session, ended)
-        code = exit_code(ended, was_denied=session.gate.refused_unattended > 0)
-        if code == OK and job.schema is not None and (wrong := job.schema.problem(output.answer)):
-            raise WrongAnswer(f"the answer does not fit {job.schema.name}: {wrong}")
-        return code
+        ended = await _talk(session, job, output)
+        return _finish(job, output, _result(session, session.model.name, ended))
+
+
+async def _talk(session: HeadlessSession, job: Job, output: Output) -> TurnEnded:
+    async with _follow(session, output) as reached, _interruptible(session):
+        ended = await _turn(session, job, output)
+        await reached(session.last_seq)
+    return ended
+
+
+def _result(session: HeadlessSession, model: str | None, ended: TurnEnded) -> Result:
+    refused = session.gate.refused_unattended
+    return Result(session=session.id, model=model, ended=ended, refused=refused)
+
+
+def _finish(job: Job, output: Output, result: Result) -> int:
+    output.end(result)
+    code = exit_code(result.ended, was_denied=result.refused > 0)
+    if code == OK and job.schema is not None and (wrong := job.schema.problem(output.answer)):
+        raise WrongAnswer(f"the answer does not fit {job.schema.name}: {wrong}")
+    return code
 
 
 async def _session(agent: NativeAgent, job: Job) -> Session:
@@ -69,7 +96,7 @@ async def _latest(agent: NativeAgent, cwd: str) -> str:
     return found[0].id
 
 
-async def _turn(session: Session, job: Job, output: Output) -> TurnEnded:
+async def _turn(session: HeadlessSession, job: Job, output: Output) -> TurnEnded:
     said = job.prompt if job.schema is None else job.schema.ask(job.prompt)
     ended = await session.prompt((text(said),))
     if job.schema is None or ended.stop != "end_turn":
@@ -84,7 +111,7 @@ async def _turn(session: Session, job: Job, output: Output) -> TurnEnded:
 
 
 @asynccontextmanager
-async def _follow(session: Session, output: Output) -> AsyncGenerator["_Reached"]:
+async def _follow(session: HeadlessSession, output: Output) -> AsyncGenerator["_Reached"]:
     """Show the session's records from now on, and let the caller wait for one of them."""
     reached = _Reached()
     start = session.journal.last
@@ -128,7 +155,7 @@ class _Reached:
 
 
 @asynccontextmanager
-async def _interruptible(session: Session) -> AsyncGenerator[None]:
+async def _interruptible(session: HeadlessSession) -> AsyncGenerator[None]:
     """Let Ctrl-C and SIGTERM cancel the turn instead of killing the program."""
     loop = asyncio.get_running_loop()
     cancelling: set[asyncio.Task[None]] = set()
