@@ -101,6 +101,10 @@ class TransportStream(asyncio.Protocol):
             self._transport.close()
         await self._lost.wait()
 
+    def extra_info(self, name: str) -> object:
+        """What asyncio knows about the transport, such as its ``socket``; None if nothing."""
+        return None if self._transport is None else self._transport.get_extra_info(name)
+
     def _check_open(self) -> None:
         if self._is_closed:
             raise Closed("the stream was closed")

@@ -1,0 +1,151 @@
+"""One host at a time: an advisory lock on a file beside the log.
+
+The lock belongs to the open file, so the system drops it with the process however that ends: a
+process id that is left in the file proves nothing, the lock does. The file stays, because
+removing it would let two processes lock two different files of one name. In it the host says
+where it listens, so that a client whose environment names another runtime directory finds it.
+"""
+
+import errno
+import fcntl
+import os
+import time
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from quarterdeck.config.errors import UnusablePlace
+from quarterdeck.config.places import make_private
+
+from ..errors import HostError
+
+__all__ = ["Holder", "HostLock", "HostRunning", "holder"]
+
+_MOST_BYTES = 4096
+_HELD = (errno.EWOULDBLOCK, errno.EACCES)
+_TRIES = 10
+_PAUSE = 0.03
+
+
+class HostRunning(HostError):
+    """Another process is the host of this home."""
+
+    def __init__(self, pid: int | None) -> None:
+        who = "" if pid is None else f" (process {pid})"
+        super().__init__(f"a host is running already{who}; `quarterdeck host status` tells more")
+        self.pid = pid
+
+
+class Holder(Struct, frozen=True, kw_only=True):
+    """What a host says about itself in its lock file."""
+
+    pid: int
+    socket: str
+    version: str
+    started: int
+    """Microseconds since the epoch."""
+
+
+class HostLock:
+    """The right to be the host, held until ``release``. Blocks shortly: use it in a thread."""
+
+    def __init__(self, handle: int) -> None:
+        """Only ``acquire`` makes locks."""
+        self._handle = handle
+
+    @classmethod
+    def acquire(cls, path: Path) -> "HostLock":
+        """Become the host.
+
+        Raises:
+            HostRunning: another process is.
+            UnusablePlace: the file cannot be made, or the file system has no locks.
+        """
+        make_private(path.parent)
+        try:
+            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise _unusable(path, error) from error
+        try:
+            _lock(handle)
+        except OSError as error:
+            told = _read(handle)
+            os.close(handle)
+            if error.errno in _HELD:
+                raise HostRunning(told.pid if told else None) from None
+            raise _unusable(path, error) from error
+        lock = cls(handle)
+        lock._write(b"")
+        return lock
+
+    def sign(self, holder: Holder) -> None:
+        """Say who we are and where we listen."""
+        self._write(msgspec.json.encode(holder))
+
+    def release(self) -> None:
+        """Let another process be the host; may be called again."""
+        if self._handle >= 0:
+            self._write(b"")
+            os.close(self._handle)
+            self._handle = -1
+
+    def _write(self, data: bytes) -> None:
+        try:
+            os.ftruncate(self._handle, 0)
+            os.pwrite(self._handle, data, 0)
+        except OSError:
+            # On a full disk the lock still holds; clients then look at the usual place.
+            return
+
+
+def holder(path: Path) -> tuple[bool, Holder | None]:
+    """Whether a process holds the lock, and what it said so far. Blocks shortly.
+
+    Raises:
+        UnusablePlace: the file cannot be read.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return False, None
+    except OSError as error:
+        raise _unusable(path, error) from error
+    try:
+        # Shared: two who look at the same time are no obstacle to each other.
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in _HELD:
+            raise _unusable(path, error) from error
+        return True, _read(handle)
+    else:
+        return False, None
+    finally:
+        os.close(handle)
+
+
+def _lock(handle: int) -> None:
+    """Take the lock; who only looks (``holder``) has it for a moment, so try more than once."""
+    for left in reversed(range(_TRIES)):
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in _HELD or not left:
+                raise
+        else:
+            return
+        time.sleep(_PAUSE)
+
+
+def _read(handle: int) -> Holder | None:
+    try:
+        return msgspec.json.decode(os.pread(handle, _MOST_BYTES, 0), type=Holder)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _unusable(path: Path, error: OSError) -> UnusablePlace:
+    return UnusablePlace(
+        f"cannot use the lock {str(path)!r}: {error.strerror or error}; "
+        "make it writable or set QUARTERDECK_HOME to a directory on a local disk"
+    )

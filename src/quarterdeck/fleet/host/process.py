@@ -1,0 +1,150 @@
+"""The life of a host: become the one, open the fleet, serve it, leave in good order."""
+
+import asyncio
+import logging
+import os
+import signal
+import time
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from typing import TypeAlias
+
+from quarterdeck import __version__
+from quarterdeck.config.places import Places
+
+from ..port import Fleet
+from .lock import Holder, HostLock
+from .place import lock_file, socket_path
+from .server import FleetServer
+
+__all__ = ["IDLE_SECONDS", "OpenFleet", "open_local", "run_host"]
+
+log = logging.getLogger(__name__)
+
+IDLE_SECONDS = 900.0
+"""A host without clients and agents leaves after this time."""
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+OpenFleet: TypeAlias = Callable[[Places, Mapping[str, str]], AbstractAsyncContextManager[Fleet]]
+
+
+def open_local(
+    places: Places, environment: Mapping[str, str]
+) -> AbstractAsyncContextManager[Fleet]:
+    """The fleet that a host owns."""
+    from ..local import LocalFleet
+
+    return LocalFleet.open(places, environment)
+
+
+async def run_host(
+    places: Places,
+    environment: Mapping[str, str],
+    *,
+    idle_seconds: float | None = IDLE_SECONDS,
+    open_fleet: OpenFleet = open_local,
+    ready: Callable[[], None] = lambda: None,
+) -> str:
+    """Be the host of these places until told to stop; returns why it left.
+
+    Agents are closed on the way out, so that they can be resumed.
+
+    Args:
+        places: whose host.
+        environment: in which agents run.
+        idle_seconds: leave after so long without clients and agents; None: stay.
+        open_fleet: makes the fleet.
+        ready: called when clients can connect.
+
+    Raises:
+        HostRunning: another process is the host.
+        QuarterdeckError: the log cannot be opened, or the socket not be made.
+    """
+    path = socket_path(places)
+    lock = await asyncio.to_thread(HostLock.acquire, lock_file(places))
+    try:
+        stopping = _Stopping()
+        with _signals(stopping):
+            async with open_fleet(places, environment) as fleet:
+                server = FleetServer(fleet, stop=lambda: stopping.ask("a client asked"))
+                async with (
+                    server.serve(path),
+                    _watching_idle(fleet, server, idle_seconds, stopping),
+                ):
+                    await asyncio.to_thread(lock.sign, _holder(str(path)))
+                    log.info("quarterdeck %s listens at %s", __version__, path)
+                    ready()
+                    why = await stopping.wait()
+                    log.info("the host stops: %s", why)
+        return why
+    finally:
+        await asyncio.to_thread(lock.release)
+
+
+class _Stopping:
+    """The wish to stop, and why; the first one counts."""
+
+    def __init__(self) -> None:
+        self._why = ""
+        self._asked = asyncio.Event()
+
+    def ask(self, why: str) -> None:
+        if not self._asked.is_set():
+            self._why = why
+            self._asked.set()
+
+    async def wait(self) -> str:
+        await self._asked.wait()
+        return self._why
+
+
+def _holder(path: str) -> Holder:
+    started = time.time_ns() // 1_000
+    return Holder(pid=os.getpid(), socket=path, version=__version__, started=started)
+
+
+@contextmanager
+def _signals(stopping: _Stopping) -> Generator[None]:
+    loop = asyncio.get_running_loop()
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, stopping.ask, f"signal {signal.Signals(number).name}")
+    try:
+        yield
+    finally:
+        for number in _SIGNALS:
+            loop.remove_signal_handler(number)
+
+
+@asynccontextmanager
+async def _watching_idle(
+    fleet: Fleet, server: FleetServer, seconds: float | None, stopping: _Stopping
+) -> AsyncGenerator[None]:
+    if seconds is None:
+        yield
+        return
+    task = asyncio.create_task(_watch_idle(fleet, server, seconds, stopping))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("watching for idleness failed", exc_info=error)
+
+
+async def _watch_idle(
+    fleet: Fleet, server: FleetServer, seconds: float, stopping: _Stopping
+) -> None:
+    loop = asyncio.get_running_loop()
+    since = loop.time()
+    while True:
+        await asyncio.sleep(min(seconds / 4, 10.0))
+        if server.clients or await _has_agents(fleet):
+            since = loop.time()
+        elif loop.time() - since >= seconds:
+            stopping.ask(f"no client and no agent for {seconds:.0f} s")
+            return
+
+
+async def _has_agents(fleet: Fleet) -> bool:
+    return any(agent.is_live or agent.state == "starting" for agent in await fleet.agents())

@@ -1,0 +1,126 @@
+"""A fleet at a Unix socket: any number of clients, none of which can hurt another."""
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from quarterdeck.wire.errors import Broken
+from quarterdeck.wire.rpc import ByteStream, Limits, Peer, serve_unix
+
+from ..port import Fleet
+from .connection import Connection, Desk
+from .credentials import Credentials, peer_credentials
+from .place import make_socket_directory
+from .work import Work
+
+__all__ = ["GREETING_SECONDS", "LIMITS", "FleetServer"]
+
+log = logging.getLogger(__name__)
+
+GREETING_SECONDS = 10.0
+"""Who has not said hello by then is sent away."""
+MOST_CLIENTS = 256
+FINISH_SECONDS = 10.0
+
+LIMITS = Limits(max_in_flight=128, max_frame_bytes=64 * 1024 * 1024)
+"""The same at both ends."""
+
+
+class FleetServer:
+    """Serves a fleet to clients of this user.
+
+    The socket and its directory are closed to others; whoever connects all the same, such as
+    somebody with the rights of root, is looked at and sent away. A client that does not read is
+    held back alone; one that sends garbage gets an error for each piece of it.
+    """
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        *,
+        stop: Callable[[], None],
+        credentials: Callable[[ByteStream], Credentials] = peer_credentials,
+        greeting_seconds: float = GREETING_SECONDS,
+    ) -> None:
+        """Args:
+        fleet: what is served; stays open.
+        stop: called when a client asks the host to stop.
+        credentials: tells who is behind a stream.
+        greeting_seconds: how long a client may take to say hello.
+        """
+        self._desk = Desk(fleet=fleet, work=Work(), stop=stop)
+        self._credentials = credentials
+        self._greeting_seconds = greeting_seconds
+
+    @property
+    def clients(self) -> int:
+        """How many are connected."""
+        return self._desk.clients
+
+    @asynccontextmanager
+    async def serve(self, path: Path) -> AsyncGenerator[None]:
+        """Listen at ``path``; at the end changes under way are finished and clients sent away.
+
+        Raises:
+            UnusablePlace: the socket's directory is not ours alone.
+            Busy: another process listens there.
+            Broken: the operating system refuses the path.
+        """
+        await asyncio.to_thread(make_socket_directory, path)
+        async with serve_unix(path, self.attend):
+            try:
+                yield
+            finally:
+                await self._desk.work.finish(FINISH_SECONDS)
+
+    async def attend(self, stream: ByteStream) -> None:
+        """Serve one client until it goes."""
+        who = self._check(stream)
+        if who is None:
+            return
+        connection = Connection(self._desk, who)
+        self._desk.clients += 1
+        try:
+            async with Peer(stream, connection, limits=LIMITS, name="client") as peer:
+                try:
+                    await self._attend(peer, connection)
+                finally:
+                    await connection.close()
+        finally:
+            self._desk.clients -= 1
+
+    async def _attend(self, peer: Peer, connection: Connection) -> None:
+        leaving = asyncio.create_task(peer.wait_closed())
+        greeting = asyncio.create_task(connection.greeted.wait())
+        try:
+            await asyncio.wait(
+                (leaving, greeting),
+                timeout=self._greeting_seconds,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            if greeting.done():
+                ending = await leaving
+                log.info("a client left: %s", ending)
+            elif not leaving.done():
+                log.warning("a client is sent away: it did not say hello")
+        finally:
+            leaving.cancel()
+            greeting.cancel()
+            await asyncio.gather(leaving, greeting, return_exceptions=True)
+
+    def _check(self, stream: ByteStream) -> Credentials | None:
+        try:
+            who = self._credentials(stream)
+        except Broken as error:
+            log.warning("a client is sent away: %s", error)
+            return None
+        if who.uid != os.getuid():
+            log.warning("a client is sent away: it belongs to user %d", who.uid)
+            return None
+        if self._desk.clients >= MOST_CLIENTS:
+            log.warning("a client is sent away: %d are connected", self._desk.clients)
+            return None
+        return who

@@ -1,0 +1,113 @@
+"""Getting a host: the one that runs, or else a new one.
+
+Any number of programs may try at once. Each starts a process if none holds the lock; the lock
+lets one of them be the host, and all connect to that one.
+"""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+
+from quarterdeck.config.places import Places, make_private
+from quarterdeck.wire.rpc import ByteStream
+
+from ..errors import HostError, NoHost
+from .dialling import dial, is_held
+from .place import log_file
+
+__all__ = ["START_SECONDS", "ensure_host", "launch"]
+
+START_SECONDS = 30.0
+"""How long a host may take until it answers; opening a log that was not closed takes time."""
+_PAUSE = 0.03
+_LONGEST_PAUSE = 0.3
+_LAUNCHES = 5
+_SHOWN_LINES = 5
+
+
+async def ensure_host(
+    places: Places,
+    environ: Mapping[str, str] | None = None,
+    *,
+    timeout: float = START_SECONDS,
+) -> ByteStream:
+    """Connect to the host of these places, and start one if none is there.
+
+    Args:
+        places: whose host.
+        environ: what a new host gets as its environment; None for ours. Agents run in it.
+        timeout: seconds until it must answer.
+
+    Raises:
+        HostError: it does not start, or does not answer in time; the message has its last words.
+    """
+    environ = os.environ if environ is None else environ
+    child: subprocess.Popen[bytes] | None = None
+    launches, pause = 0, _PAUSE
+    try:
+        async with asyncio.timeout(timeout):
+            while True:
+                try:
+                    return await dial(places)
+                except NoHost:
+                    is_coming = child is not None and child.poll() is None
+                if not is_coming and not await is_held(places):
+                    if launches >= _LAUNCHES:
+                        raise await _failed(places, "the host ends as soon as it starts")
+                    launches += 1
+                    child = await asyncio.to_thread(launch, places, environ)
+                await asyncio.sleep(pause)
+                pause = min(pause * 1.3, _LONGEST_PAUSE)
+    except TimeoutError:
+        raise await _failed(places, f"the host does not answer within {timeout:.0f} s") from None
+    finally:
+        if child is not None and child.poll() is None:
+            # It outlives us on purpose: Popen must not complain that nobody waited for it.
+            child.returncode = 0
+
+
+def launch(places: Places, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start a process that tries to be the host, in a session of its own. Blocks shortly.
+
+    Raises:
+        UnusablePlace: its log cannot be written.
+        HostError: the operating system refuses.
+    """
+    path = log_file(places)
+    make_private(path.parent)
+    try:
+        output = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    except OSError as error:
+        raise HostError(f"cannot write {str(path)!r}: {error.strerror}") from error
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "quarterdeck", "host", "run", "--detached"],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd="/",
+            env=dict(environ),
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise HostError(f"cannot start the host: {error}") from error
+    finally:
+        os.close(output)
+
+
+async def _failed(places: Places, what: str) -> HostError:
+    path = log_file(places)
+    last = await asyncio.to_thread(_last_lines, places)
+    return HostError("\n".join([f"{what}; see {str(path)!r}, which ends with:", *last]))
+
+
+def _last_lines(places: Places) -> list[str]:
+    try:
+        with log_file(places).open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - 4096))
+            lines = file.read().decode("utf-8", "replace").splitlines()
+    except OSError:
+        return ["  (nothing)"]
+    return [f"  {line}" for line in lines[-_SHOWN_LINES:]]

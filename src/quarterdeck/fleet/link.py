@@ -1,0 +1,187 @@
+"""A client's link to a host, and the records that come over it."""
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+from msgspec import Raw
+
+from quarterdeck import __version__
+from quarterdeck.wire.errors import Broken, LinkError, RpcError
+from quarterdeck.wire.record import Record, decode_record
+from quarterdeck.wire.rpc import ByteStream, MethodNotFound, Peer, RequestContext
+
+from .errors import HostTooNew
+from .host.faults import restore
+from .host.methods import (
+    ENDED,
+    FOLLOW,
+    HELLO,
+    PROTOCOL,
+    RECORDS,
+    TAKEN,
+    UNFOLLOW,
+    Ended,
+    Follow,
+    Followed,
+    Hello,
+    Records,
+    Taken,
+    Unfollow,
+    Welcome,
+)
+from .host.server import LIMITS
+
+__all__ = ["Feed", "Link"]
+
+_HELLO_SECONDS = 30.0
+
+
+class Feed:
+    """The records of one subscription, in order."""
+
+    def __init__(self, link: "Link", followed: Followed) -> None:
+        self.followed = followed
+        self._link = link
+        self._batches: deque[tuple[Raw, ...]] = deque()
+        self._current: deque[Raw] = deque()
+        self._changed = asyncio.Event()
+        self._end: Exception | None = None
+
+    async def take(self) -> Record:
+        """The next record.
+
+        Raises:
+            QuarterdeckError: there will be no more; a link error if the host is gone.
+        """
+        while not self._current:
+            if self._batches:
+                self._current.extend(self._batches.popleft())
+                # Only now: the host sends no more than we have room for.
+                with suppress(LinkError):
+                    await self._link.peer.notify(
+                        TAKEN, Taken(subscription=self.followed.subscription)
+                    )
+            elif self._end is not None:
+                raise self._end
+            else:
+                self._changed.clear()
+                await self._changed.wait()
+        return decode_record(bytes(self._current.popleft()))
+
+    def put(self, batch: tuple[Raw, ...]) -> None:
+        """Take in what the host sent; it sends few batches before we take them."""
+        self._batches.append(batch)
+        self._changed.set()
+
+    def end(self, error: Exception) -> None:
+        """Say that nothing follows, and why."""
+        self._end = self._end or error
+        self._changed.set()
+
+
+class Link:
+    """One connection to a host, greeted; an async context manager. A ``Handler`` of its peer."""
+
+    def __init__(self, stream: ByteStream, name: str) -> None:
+        self.peer = Peer(stream, self, limits=LIMITS, name="the host")
+        self._name = name
+        self._feeds: dict[int, Feed] = {}
+        self._watching: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        """Say hello.
+
+        Raises:
+            HostTooNew: the host is of another version.
+            LinkError: it went away.
+        """
+        await self.peer.__aenter__()
+        try:
+            await self._greet()
+        except BaseException:
+            await self.peer.close()
+            raise
+        self._watching = asyncio.create_task(self._watch(), name="link to the host: watch")
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        trace: TracebackType | None = None,
+    ) -> None:
+        """Close the link; who follows gets ``Closed``."""
+        await self.peer.close()
+        if self._watching is not None:
+            await self._watching
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it cannot be used any more."""
+        return self.peer.ending is not None
+
+    async def follow(self, wanted: Follow) -> Feed:
+        """Ask for records.
+
+        Raises:
+            RpcError: the host refuses; see ``restore``.
+            LinkError: it went away.
+        """
+        raw = await self.peer.request(FOLLOW.name, wanted)
+        # No wait from here on: the first records are the next that is read.
+        followed = msgspec.json.decode(raw, type=Followed)
+        feed = self._feeds[followed.subscription] = Feed(self, followed)
+        if self.peer.ending is not None:
+            feed.end(self.peer.ending)
+        return feed
+
+    async def unfollow(self, feed: Feed) -> None:
+        """End a subscription; nothing happens if the link is over."""
+        id_ = feed.followed.subscription
+        self._feeds.pop(id_, None)
+        with suppress(LinkError, RpcError):
+            await self.peer.request(UNFOLLOW.name, Unfollow(subscription=id_))
+
+    async def on_request(self, method: str, params: Raw | None, context: RequestContext) -> Any:
+        """The host asks nothing."""
+        raise MethodNotFound(method)
+
+    def on_notification(self, method: str, params: Raw | None) -> None:
+        """Hand records to whom they belong."""
+        data = b"{}" if params is None else params
+        if method == RECORDS:
+            sent = msgspec.json.decode(data, type=Records)
+            if (feed := self._feeds.get(sent.subscription)) is not None:
+                # A Raw is a view of the bytes that came with it.
+                feed.put(tuple(record.copy() for record in sent.records))
+        elif method == ENDED:
+            told = msgspec.json.decode(data, type=Ended)
+            if (feed := self._feeds.get(told.subscription)) is not None:
+                feed.end(restore(RpcError(told.code, told.message, told.data)))
+        else:
+            raise MethodNotFound(method)
+
+    async def _greet(self) -> None:
+        hello = Hello(version=__version__, protocol=PROTOCOL, name=self._name)
+        try:
+            raw = await self.peer.request(HELLO.name, hello, timeout=_HELLO_SECONDS)
+        except RpcError as error:
+            raise restore(error) from None
+        except TimeoutError:
+            raise Broken(f"the host did not say hello within {_HELLO_SECONDS:.0f} s") from None
+        welcome = msgspec.json.decode(raw, type=Welcome)
+        if welcome.protocol != PROTOCOL:
+            raise HostTooNew(
+                f"the host is quarterdeck {welcome.version} (protocol {welcome.protocol}), this "
+                f"program {__version__} (protocol {PROTOCOL}); "
+                "restart the host with `quarterdeck host stop` when its agents may end"
+            )
+
+    async def _watch(self) -> None:
+        ending = await self.peer.wait_closed()
+        for feed in self._feeds.values():
+            feed.end(ending)
