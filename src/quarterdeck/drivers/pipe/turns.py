@@ -36,7 +36,7 @@ __all__ = ["TurnsLink", "plain_text"]
 _TRANSPORT = "pipe"
 _SIGINT_LIMIT = 2.0
 """Seconds that an agent which obeys SIGINT gets to leave."""
-_LINGER = 5.0
+_LINGER = 3.0
 """Seconds that a process may live on after it closed its output."""
 _CANCEL = Ending(ask=0.0, terminate=1.5, kill=5.0)
 _STDERR_PAUSE = 0.5

@@ -191,7 +191,7 @@ class Opencode(Voice):
     @property
     def may_run(self) -> bool:
         rules: dict[str, Any] = json.loads(os.environ.get("OPENCODE_PERMISSION") or "{}")
-        return self.call.has("--auto") or rules.get("bash", "allow") == "allow"
+        return self.call.has("--auto") or rules.get("bash", rules.get("*", "allow")) == "allow"
 
     def prompt(self) -> str:
         return " ".join(self.call.words[1:]) + super().prompt()
