@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from quarterdeck.cli.welcome import AT_A_GLANCE
 from quarterdeck.drivers.catalogue import load_catalogue
 
 
@@ -164,3 +165,19 @@ def test_a_table_of_nothing_costs_little(run, path: str):
     used = after.children_user + after.children_system
     used -= before.children_user + before.children_system
     assert used < 1.0, f"{used:.2f} s of CPU"
+
+
+def test_the_welcome_knows_agents_by_the_names_of_their_files():
+    titles = {agent.program: agent.title for agent in load_catalogue().agents.values()}
+    assert AT_A_GLANCE.items() <= titles.items()
+
+
+def test_doctor_looks_for_agents_of_the_users_own(run, path: str, own: Path, tools: Path):
+    put(tools, "mine", "echo 7.7.7")
+    (own / "mine.toml").write_text(
+        'title = "Mine"\nversion = ["mine", "-V"]\n[transports.acp]\ncommand = ["mine"]'
+    )
+    (own / "bad.toml").write_text("nonsense")
+    found = json.loads(run("doctor", "--json", PATH=path).stdout)["findings"]
+    (mine,) = [finding for finding in found if finding["name"] == "Mine"]
+    assert (mine["state"], mine["version"]) == ("found", "7.7.7")

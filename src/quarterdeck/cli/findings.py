@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 from quarterdeck.config.errors import ConfigError
 from quarterdeck.config.places import Places
 
-from .programs import PROGRAMS, Program, ProgramKind, ask_version
+from .programs import GIT, NODE, RIPGREP, Program, ProgramKind, agents, ask_version
 
 __all__ = ["PATIENCE", "Finding", "FindingState", "examine", "find_program"]
 
@@ -50,7 +50,7 @@ def examine(seconds: float = PATIENCE) -> list[Finding]:
         find_settings,
         find_state,
         find_sandbox,
-        *(partial(find_program, program, seconds) for program in PROGRAMS),
+        *(partial(find_program, program, seconds) for program in (GIT, RIPGREP, NODE, *agents())),
     )
     # Nearly all of them wait for a child: a thread each, so that the slow ones wait together.
     with ThreadPoolExecutor(len(checks)) as pool:

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-__all__ = ["AGENTS", "GIT", "NODE", "PROGRAMS", "RIPGREP", "Program", "ProgramKind", "ask_version"]
+__all__ = ["GIT", "NODE", "RIPGREP", "Program", "ProgramKind", "agents", "ask_version"]
 
 ProgramKind: TypeAlias = Literal["required", "useful", "agent"]
 
@@ -34,17 +34,6 @@ class Program:
         return shutil.which(self.command)
 
 
-def _agent(name: str, command: str, get: str, version: tuple[str, ...] = ("--version",)) -> Program:
-    return Program(
-        name=name,
-        command=command,
-        kind="agent",
-        purpose="coding agent",
-        get=get,
-        version=version,
-    )
-
-
 GIT = Program(
     name="git",
     command="git",
@@ -66,28 +55,31 @@ NODE = Program(
     purpose="runs agents that come from npm",
     get="https://nodejs.org, or apt, dnf or brew install node",
 )
-AGENTS = (
-    _agent("Claude Code", "claude", "npm install -g @anthropic-ai/claude-code"),
-    _agent("Codex", "codex", "npm install -g @openai/codex"),
-    _agent("Gemini CLI", "gemini", "npm install -g @google/gemini-cli"),
-    _agent("OpenCode", "opencode", "npm install -g opencode-ai"),
-    _agent("Qwen Code", "qwen", "npm install -g @qwen-code/qwen-code"),
-    _agent("Cursor", "cursor-agent", "https://cursor.com/cli"),
-    _agent("Goose", "goose", "npm install -g @aaif/goose"),
-    _agent("GitHub Copilot", "copilot", "npm install -g @github/copilot"),
-    _agent("Amp", "amp", "npm install -g @sourcegraph/amp"),
-    _agent("Aider", "aider", "uv tool install aider-chat"),
-    # The last release of the older program of this name fetches and runs a script when started.
-    _agent("Kimi Code", "kimi", "npm install -g @moonshot-ai/kimi-code", version=()),
-    _agent("Auggie", "auggie", "npm install -g @augmentcode/auggie"),
-    _agent("Droid", "droid", "npm install -g droid"),
-    _agent("Mistral Vibe", "vibe", "uv tool install mistral-vibe"),
-    _agent("Cline", "cline", "npm install -g cline"),
-)
-PROGRAMS = (GIT, RIPGREP, NODE, *AGENTS)
-
 _SHOWN = 4096
 _VERSION = re.compile(r"\d+\.\d+[\w.+-]*")
+
+
+def agents() -> tuple[Program, ...]:
+    """Every agent that is described, but our own; none where nobody knows a home. Reads files."""
+    from quarterdeck.config.errors import ConfigError
+    from quarterdeck.drivers.catalogue import load_catalogue
+
+    try:
+        described = load_catalogue().agents
+    except ConfigError:
+        return ()
+    return tuple(
+        Program(
+            name=agent.title,
+            command=agent.program,
+            kind="agent",
+            purpose="coding agent",
+            get=agent.install,
+            version=agent.version[1:],
+        )
+        for agent in described.values()
+        if agent.name != "native"
+    )
 
 
 def ask_version(path: str, arguments: tuple[str, ...], seconds: float) -> str | None:

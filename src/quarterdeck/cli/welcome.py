@@ -1,23 +1,43 @@
 """What ``quarterdeck`` without arguments says."""
 
+import shutil
+
 import click
 
-from .programs import AGENTS, GIT, RIPGREP
+__all__ = ["AT_A_GLANCE", "welcome"]
 
-__all__ = ["welcome"]
+AT_A_GLANCE = {
+    "claude": "Claude Code",
+    "codex": "Codex",
+    "gemini": "Gemini CLI",
+    "opencode": "OpenCode",
+    "qwen": "Qwen Code",
+    "cursor-agent": "Cursor",
+    "goose": "Goose",
+    "copilot": "GitHub Copilot CLI",
+    "amp": "Amp",
+    "aider": "Aider",
+    "kimi": "Kimi Code",
+    "auggie": "Auggie",
+    "droid": "Droid",
+    "vibe": "Mistral Vibe",
+    "cline": "Cline",
+}
+"""Programs of well-known agents; the files of all take longer to read than a greeting may."""
 
 
 def welcome() -> None:
     """Say what this is, what is there at a glance, and what to do next. Starts no program."""
-    agents = [program.name for program in AGENTS if program.find()]
-    tools = [program.name for program in (GIT, RIPGREP) if program.find()]
+    found = [title for program, title in AT_A_GLANCE.items() if shutil.which(program)]
+    tools = [name for name, program in (("git", "git"), ("ripgrep", "rg")) if shutil.which(program)]
     for line in (
         "Quarterdeck: command many coding agents, of any make, from one place.",
         "",
-        f"  Agents found   {', '.join(agents) or 'none yet'}",
+        f"  Agents found   {', '.join(found) or 'none yet'}",
         f"  Tools found    {', '.join(tools) or 'none'}",
         "",
         '  quarterdeck run "…"       our own agent on a prompt; -m scripted/default needs no key',
+        "  quarterdeck agents        the agents that can be used, and how to get each",
         "  quarterdeck doctor        what is installed, what is missing, how to get it",
         "  quarterdeck config show   your settings and where each comes from",
         "  quarterdeck --help        every command",
