@@ -16,6 +16,7 @@ from quarterdeck.drivers.description import PROXIES, Agent, describe
 from quarterdeck.drivers.errors import BadAgentFile, UnknownAgent, Unsupported
 from quarterdeck.drivers.links import LINKED, links_of
 from quarterdeck.drivers.words import render
+from tests.interop.test_agents_by_file import CELLS
 
 WANTED = (
     *("claude", "codex", "gemini", "opencode", "qwen", "kimi", "vibe", "goose", "cursor"),
@@ -99,11 +100,17 @@ class TestShipped:
         with pytest.raises(Unsupported, match="aider over pty"):
             links_of(agent, "pty")
 
-    def test_what_is_called_proven_names_program_and_version(self):
-        proven = [reach.verified for agent in shipped() for reach in agent.transports.values()]
-        for claim in filter(None, proven):
-            assert re.fullmatch(r"[\w-]+ \d+\.\d+\.\d+", claim)
-            assert not claim or LINKED
+    def test_what_is_called_proven_was_recorded_or_is_run_live(self):
+        ours = ("native", "acp")
+        for agent in shipped():
+            for transport, reach in agent.transports.items():
+                if not reach.verified:
+                    continue
+                assert transport in LINKED
+                assert re.fullmatch(r"[\w-]+ \d+\.\d+\.\d+", reach.verified)
+                recorded = CAPTURES / reach.verified.replace(" ", "-") / transport
+                live = (agent.name, transport) in CELLS
+                assert live or recorded.is_dir() or (agent.name, transport) == ours
 
 
 class TestNames:
