@@ -1,5 +1,4 @@
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
@@ -180,13 +179,9 @@ def test_no_setting_takes_the_name_of_another_variable_of_ours():
     assert not environment.OTHERS & set(environment.variables())
 
 
-def test_words_are_those_of_the_rooms_that_act_on_them():
-    from quarterdeck.models import model, vendors
+def test_the_default_mode_is_the_policys():
     from quarterdeck.policy import modes
 
-    assert get_args(schema.Effort) == get_args(model.Effort)
-    assert get_args(schema.VendorWire) == get_args(vendors.WireName)
-    assert get_args(schema.PermissionMode) == modes.MODES
     assert Settings().mode == modes.DEFAULT_MODE
 
 

@@ -98,6 +98,7 @@ def test_an_address_that_can_be_misread_is_not_certain(url: str):
         ("169.254.1.1", "link-local"),
         ("fe80::1", "link-local"),
         ("169.254.169.254", "metadata"),
+        ("168.63.129.16", "metadata"),
         ("::ffff:169.254.169.254", "metadata"),
         ("64:ff9b::a9fe:a9fe", "metadata"),
         ("metadata.google.internal", "metadata"),

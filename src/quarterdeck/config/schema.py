@@ -9,6 +9,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, field
 
+from quarterdeck.wire.settings import Effort, PermissionMode, VendorWire
 from quarterdeck.wire.values import Value
 
 __all__ = [
@@ -16,29 +17,17 @@ __all__ = [
     "FREE_OF_TRUST",
     "SECRET",
     "BashSettings",
-    "Effort",
     "FetchSettings",
     "InstructionSettings",
     "LimitSettings",
     "ModelSettings",
-    "PermissionMode",
     "PermissionSettings",
     "PriceSettings",
     "SandboxSettings",
     "Settings",
     "ToolSettings",
     "VendorSettings",
-    "VendorWire",
 ]
-
-PermissionMode: TypeAlias = Literal[
-    "read-only", "ask", "accept-edits", "plan", "full-auto", "deny-all"
-]
-"""What an agent may do before it has to ask."""
-Effort: TypeAlias = Literal["off", "low", "medium", "high"]
-"""How much a model may think before it answers."""
-VendorWire: TypeAlias = Literal["anthropic", "openai", "openai-chat", "google"]
-"""The form in which a vendor's server is asked."""
 
 Count: TypeAlias = Annotated[int, Meta(ge=1, description="a whole number, at least 1")]
 Retries: TypeAlias = Annotated[int, Meta(ge=0, description="a whole number, at least 0")]

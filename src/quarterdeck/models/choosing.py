@@ -15,13 +15,15 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from quarterdeck.wire.settings import VendorWire
+
 from .catalogue import known_models, profile_of
 from .endpoint import Endpoint
 from .errors import CallError, ModelSetupError
 from .http import Client, Timeouts, is_loopback, read_all
 from .model import Model
 from .remote import RemoteModel, Wire
-from .vendors import VENDORS, Vendor, WireName
+from .vendors import VENDORS, Vendor
 
 __all__ = [
     "ModelName",
@@ -40,7 +42,7 @@ _BRIDGE = "pydantic-ai"
 _SCRIPTED = "scripted"
 _LOCAL_IDLE = 1800.0
 """Seconds: a model on this machine may take minutes to load and to read a long prompt."""
-_MODULES: dict[WireName, str] = {
+_MODULES: dict[VendorWire, str] = {
     "anthropic": "anthropic",
     "openai": "openai_responses",
     "openai-chat": "openai_chat",
@@ -53,7 +55,7 @@ class VendorOptions:
     """A server that the user describes: a new vendor, or other facts of a known one."""
 
     base_url: str | None = None
-    wire: WireName | None = None
+    wire: VendorWire | None = None
     api_key_env: str | None = None
     """The variable with its key; without one, a new vendor is sent no key at all."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
@@ -173,7 +175,7 @@ def _has_auth(headers: Mapping[str, str]) -> bool:
     return any(name.lower() in ("authorization", "x-api-key", "x-goog-api-key") for name in headers)
 
 
-def _auth(wire: WireName, key: str, *, is_token: bool) -> dict[str, str]:
+def _auth(wire: VendorWire, key: str, *, is_token: bool) -> dict[str, str]:
     if wire == "anthropic" and not is_token:
         return {"x-api-key": key}
     if wire == "google":
@@ -181,7 +183,7 @@ def _auth(wire: WireName, key: str, *, is_token: bool) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"}
 
 
-def _based(url: str, wire: WireName) -> str:
+def _based(url: str, wire: VendorWire) -> str:
     """The URL that a wire's path is added to: people write it with and without the version."""
     url = (url if "://" in url else f"http://{url}").rstrip("/")
     path = urlsplit(url).path

@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 from msgspec import Struct
 
 from quarterdeck.wire.conversation import Message
+from quarterdeck.wire.settings import Effort
 from quarterdeck.wire.usage import TokenUsage
 
 __all__ = [
@@ -28,8 +29,6 @@ __all__ = [
     "ToolUseStarted",
 ]
 
-Effort: TypeAlias = Literal["off", "low", "medium", "high"]
-"""How much a model may think before it answers."""
 ModelStop: TypeAlias = Literal["end_turn", "tool_use", "max_tokens", "refusal", "other"]
 
 

@@ -1,20 +1,17 @@
 """The vendors that we know: data for ``choosing``."""
 
-from typing import Literal, TypeAlias
-
 from msgspec import Struct
 
-__all__ = ["VENDORS", "Vendor", "WireName"]
+from quarterdeck.wire.settings import VendorWire
 
-WireName: TypeAlias = Literal["anthropic", "openai", "openai-chat", "google"]
-"""The form in which a server is asked."""
+__all__ = ["VENDORS", "Vendor"]
 
 
 class Vendor(Struct, frozen=True, kw_only=True):
     """Where a vendor is, which variables are its own, and what to ask when nothing is said."""
 
     name: str
-    wire: WireName
+    wire: VendorWire
     base_url: str
     key_names: tuple[str, ...] = ()
     """Variables that may hold its key, the first one set counts."""

@@ -33,7 +33,14 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 _LONGEST_URL = 8192
 _LONGEST_HOST = 253
 _METADATA = frozenset(
-    ("169.254.169.254", "169.254.170.2", "169.254.170.23", "100.100.100.200", "fd00:ec2::254")
+    (
+        "169.254.169.254",
+        "169.254.170.2",
+        "169.254.170.23",
+        "100.100.100.200",
+        "168.63.129.16",  # Azure's, which looks like any public address
+        "fd00:ec2::254",
+    )
 )
 _METADATA_NAMES = frozenset(("metadata.google.internal", "metadata", "instance-data"))
 _INNER_SUFFIXES = (".local", ".internal", ".lan", ".home.arpa", ".intranet", ".corp", ".home")

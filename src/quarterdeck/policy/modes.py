@@ -12,6 +12,8 @@ sandbox contains.
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
+from quarterdeck.wire.settings import PermissionMode
+
 from .errors import UnknownMode
 
 __all__ = [
@@ -26,7 +28,7 @@ __all__ = [
     "parse_mode",
 ]
 
-Mode: TypeAlias = Literal["read-only", "ask", "accept-edits", "plan", "full-auto", "deny-all"]
+Mode: TypeAlias = PermissionMode
 MODES: tuple[Mode, ...] = get_args(Mode)
 DEFAULT_MODE: Mode = "ask"
 

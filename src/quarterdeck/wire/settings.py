@@ -1,4 +1,4 @@
-"""What a session can be set to, as agents announce it: modes, options, commands; and plans."""
+"""What a session can be set to: our own words, and what agents announce; and plans."""
 
 from typing import Literal, TypeAlias
 
@@ -9,11 +9,23 @@ __all__ = [
     "CommandInput",
     "ConfigChoice",
     "ConfigOption",
+    "Effort",
     "Mode",
+    "PermissionMode",
     "PlanEntry",
     "PlanPriority",
     "PlanStatus",
+    "VendorWire",
 ]
+
+PermissionMode: TypeAlias = Literal[
+    "read-only", "ask", "accept-edits", "plan", "full-auto", "deny-all"
+]
+"""What an agent may do before it has to ask."""
+Effort: TypeAlias = Literal["off", "low", "medium", "high"]
+"""How much a model may think before it answers."""
+VendorWire: TypeAlias = Literal["anthropic", "openai", "openai-chat", "google"]
+"""The form in which a vendor's server is asked."""
 
 PlanPriority: TypeAlias = Literal["high", "medium", "low"]
 PlanStatus: TypeAlias = Literal["pending", "in_progress", "completed"]

@@ -8,25 +8,28 @@ from typing import Any
 
 from msgspec import Struct
 
+from quarterdeck.config.schema import ToolSettings
 from quarterdeck.policy.call import Access, Call, PathUse, path_use
 from quarterdeck.system.port import Identity, System
 from quarterdeck.wire.toolcalls import ToolKind
 
 __all__ = ["SeenFiles", "ToolOptions", "Workspace"]
 
+_DEFAULTS = ToolSettings()
+
 
 class ToolOptions(Struct, frozen=True, kw_only=True):
     """The limits of the tools; from the configuration."""
 
-    bash_timeout: float = 120.0
+    bash_timeout: float = _DEFAULTS.bash.timeout
     """Seconds a command may run when the model names no time."""
     bash_max_timeout: float = 600.0
     """The longest time that the model may name."""
-    output_bytes: int = 30_000
+    output_bytes: int = _DEFAULTS.output_bytes
     """What the model is told of one command's output: head and tail together."""
-    fetch_timeout: float = 30.0
+    fetch_timeout: float = _DEFAULTS.fetch.timeout
     fetch_bytes: int = 5_000_000
-    fetch_allow_private: bool = False
+    fetch_allow_private: bool = _DEFAULTS.fetch.allow_private
     """Let ``fetch`` reach loopback and private addresses."""
 
 
