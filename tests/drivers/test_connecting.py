@@ -2,7 +2,9 @@
 
 import asyncio
 import os
+import re
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +21,11 @@ from quarterdeck.wire.events import (
     SessionEnded,
     SessionOpened,
     SessionResumed,
+    ToolCallEnded,
+    Unknown,
 )
 from quarterdeck.wire.ids import new_session_id
+from quarterdeck.wire.usage import TokenUsage
 from tests.support.driving import Driven
 from tests.support.patience import SOON
 
@@ -55,6 +60,53 @@ async def test_an_agent_of_the_users_own_needs_no_code(tmp_path: Path):
     (first,) = driven.all(SessionOpened)
     assert (first.agent, first.transport) == ("mine", "acp")
     assert not driven.all(Notice)
+
+
+LINER = """\
+import json, sys
+prompt, words = sys.stdin.read(), sys.argv[1:]
+session = words[words.index("--session") + 1] if "--session" in words else "s-1"
+for line in (
+    {"type": "start", "session_id": session, "model": "m-1"},
+    {"type": "delta", "text": f"{prompt} {' '.join(words)}"},
+    {"type": "call", "id": "c1", "tool": "read_file", "arguments": {"path": "x"}},
+    {"type": "called", "id": "c1", "output": "text", "error": None},
+    {"type": "mystery"},
+    {"type": "done", "error": None, "tokens": {"in": 5, "out": 7}},
+):
+    print(json.dumps(line), flush=True)
+"""
+
+
+async def test_the_page_of_agents_has_an_example_of_a_pipe_that_works(tmp_path: Path):
+    page = Path(__file__).parents[2] / "docs/agents.md"
+    text = await asyncio.to_thread(page.read_text)
+    (example,) = re.findall(r"`liner\.toml`[^\n]*\n\n```toml\n(.*?)```", text, re.DOTALL)
+    script = tmp_path / "liner"
+    await asyncio.to_thread(script.write_text, f"#!{sys.executable}\n{LINER}")
+    await asyncio.to_thread(script.chmod, 0o755)
+    agent = describe("liner", tomllib.loads(example), ("/liner.toml",))
+    driven = Driven()
+    opening = Opening(cwd=str(tmp_path), environment={"PATH": str(tmp_path)}, model="-x")
+    driven.session = await open_session(agent, opening, driven.sink)
+    first = await driven.say("--hello 👋")
+    await driven.say("again")
+    await driven.session.close()
+    assert (first.stop, first.usage) == ("end_turn", TokenUsage(input=5, output=7))
+    assert driven.text == (
+        "--hello 👋 --json --read-only --model -xagain --json --read-only --model -x --session s-1"
+    )
+    assert driven.session.agent_session == "s-1"
+    assert [call.status for call in driven.all(ToolCallEnded)] == ["completed", "completed"]
+    assert len(driven.all(Unknown)) == 2
+
+
+async def test_a_mode_that_the_file_has_no_words_for_is_refused(tmp_path: Path):
+    agent = agent_of(pipe={"command": [sys.executable], **CODEX})
+    with pytest.raises(Unsupported, match="full-auto"):
+        driven = Driven()
+        opening = Opening(cwd=str(tmp_path), mode="full-auto")
+        await open_session(agent, opening, driven.sink)
 
 
 async def test_when_a_program_is_missing_the_next_transport_is_used_and_told(tmp_path: Path):
