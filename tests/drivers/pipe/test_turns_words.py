@@ -122,6 +122,7 @@ async def test_each_option_is_in_the_words(
     [
         ("codex", {"mode": "deny-all"}, "mode 'deny-all'.*It has ask, read-only, plan"),
         ("codex", {"agent_mode": "yolo"}, "agent_mode 'yolo'.*danger-full-access"),
+        ("codex", {"mcp_servers": (McpServer(name="a.b", command=("x",)),)}, "called 'a.b'"),
         ("gemini", {"mode": "full-auto"}, "mode 'full-auto'"),
         ("gemini", {"system_prompt": "x"}, "'system_prompt'"),
         ("gemini", {"resume": "x", "fork": True}, "'fork'"),
@@ -162,19 +163,19 @@ async def test_opencode_is_told_to_ask(tmp_path: Path):
 
 async def test_mcp_servers_reach_codex_and_opencode(tmp_path: Path):
     servers = (
-        McpServer(name="my lab", command=("run", "a b", '"'), environment={"K": "v\n"}),
+        McpServer(name="my-lab", command=("run", "a b", '"'), environment={"K": "v\n"}),
         McpServer(name="far", url="http://127.0.0.1:1/mcp", headers={"X-A": "1"}),
     )
     seen = await started("codex", tmp_path, mcp_servers=servers)
     settings = [word for word in seen["argv"] if word.startswith("mcp_servers.")]
     told = tomllib.loads("\n".join(settings))["mcp_servers"]
     assert told == {
-        "my lab": {"command": "run", "args": ["a b", '"'], "env": {"K": "v\n"}},
+        "my-lab": {"command": "run", "args": ["a b", '"'], "env": {"K": "v\n"}},
         "far": {"url": "http://127.0.0.1:1/mcp", "http_headers": {"X-A": "1"}},
     }
     seen = await started("opencode", tmp_path, mcp_servers=servers)
     told = json.loads(seen["env"]["OPENCODE_CONFIG_CONTENT"])["mcp"]
-    assert told["my lab"]["command"] == ["run", "a b", '"'] and told["far"]["type"] == "remote"
+    assert told["my-lab"]["command"] == ["run", "a b", '"'] and told["far"]["type"] == "remote"
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from quarterdeck.wire.usage import TokenUsage
 
 from ..child import Launch
 from ..driver import McpServer, Opening
+from ..errors import Unsupported
 from ..link import Departure, Outcome
 from .dialect import Asked, Dialect, Extra, failure
 from .told import as_list, as_map, as_number, as_text, message, rate_limit, shown, thought
@@ -32,6 +33,7 @@ from .told import as_list, as_map, as_number, as_text, message, rate_limit, show
 __all__ = ["CODEX", "CodexReader"]
 
 _RETRY = re.compile(r"Reconnecting\.\.\. (\d+)/\d+\s*(?:\((.*)\))?", re.DOTALL)
+_SERVER_NAME = re.compile(r"[A-Za-z0-9_-]+")
 _ENDS: dict[str, ToolCallEnd] = {"completed": "completed", "failed": "failed", "declined": "failed"}
 _STOPS: tuple[tuple[str, TurnEnd], ...] = (
     ("max_output_tokens", "max_tokens"),
@@ -287,7 +289,14 @@ def _extra(launch: Launch, opening: Opening) -> Extra:
         words += ["-c", f"developer_instructions={_toml(opening.system_prompt)}"]
         honoured.add("system_prompt")
     for server in opening.mcp_servers:
-        words += ["-c", f"mcp_servers.{_toml(server.name)}={_server(server)}"]
+        if not _SERVER_NAME.fullmatch(server.name):
+            raise Unsupported(
+                launch.agent,
+                "pipe",
+                f"take a tool server called {server.name!r}",
+                "Call it by letters, digits, '-' and '_' alone.",
+            )
+        words += ["-c", f"mcp_servers.{server.name}={_server(server)}"]
     if opening.mcp_servers:
         honoured.add("mcp_servers")
     return Extra(words=tuple(words), honoured=frozenset(honoured))
