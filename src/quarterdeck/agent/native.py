@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from quarterdeck.config.places import Places
 from quarterdeck.journal import Journal, SessionSummary
@@ -31,7 +31,7 @@ from .pace import Pace
 from .past import Past, recall, shared_events
 from .recovery import FORKED
 from .session import Session, Setup
-from .store import NoSuchSession, SessionStore
+from .store import NoSuchSession, SessionStore, Store
 from .tools.shipped import LaterTool, shipped_tools
 from .tools.tool import Tool
 from .tools.toolbox import Toolbox
@@ -53,6 +53,8 @@ class Wishes:
     model: str | None = None
     mode: Mode | None = None
     effort: Effort | None = None
+    system_prompt: str | None = None
+    """Added to ours."""
     rules: "tuple[Rule, ...]" = ()
     tools: tuple[str, ...] | None = None
     """Only these tools; None for all."""
@@ -78,12 +80,15 @@ class NativeAgent:
         places: where configuration and sessions are.
         environment: variables for the configuration and the vendors' keys; nothing else is read
             from the process's own environment.
+        store: where sessions are kept; None: each in a log of its own.
     """
 
-    def __init__(self, places: Places, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, places: Places, environment: Mapping[str, str], *, store: Store | None = None
+    ) -> None:
         self._places = places
         self._environment = environment
-        self._store = SessionStore(places.state / "sessions")
+        self._store: Store = store or SessionStore(places.state / "sessions")
         self._open: dict[SessionId, tuple[Session, AsyncExitStack]] = {}
 
     async def __aenter__(self) -> Self:
@@ -100,15 +105,21 @@ class NativeAgent:
         return found[0] if found else None
 
     async def new(
-        self, cwd: str, *, roots: tuple[str, ...] = (), wishes: Wishes = _DEFAULTS
+        self,
+        cwd: str,
+        *,
+        roots: tuple[str, ...] = (),
+        wishes: Wishes = _DEFAULTS,
+        id_: SessionId | None = None,
     ) -> Session:
-        """Begin a session in a directory.
+        """Begin a session in a directory; ``id_``: None for a new one.
 
         Raises:
             QuarterdeckError: the configuration, the model or the directory is not usable; the
                 message says what to do. Nothing is left behind.
         """
-        return await self._begin(new_session_id(), Past(cwd=cwd, roots=roots), wishes, ())
+        past = Past(cwd=cwd, roots=roots)
+        return await self._begin(id_ or new_session_id(), past, wishes, ())
 
     async def load(
         self,
@@ -154,6 +165,7 @@ class NativeAgent:
         roots: tuple[str, ...] | None = None,
         until: int | None = None,
         wishes: Wishes = _DEFAULTS,
+        new_id: SessionId | None = None,
     ) -> Session:
         """Begin a session that shares the past of another, whole or up to a sequence number.
 
@@ -173,7 +185,8 @@ class NativeAgent:
         past.cwd, past.closing, past.began = cwd or past.cwd, (), None
         past.roots = past.roots if roots is None else roots
         last = kept[-1].seq if kept else 0
-        return await self._begin(new_session_id(), past, wishes, shared, forked=(source, last))
+        new_id = new_id or new_session_id()
+        return await self._begin(new_id, past, wishes, shared, forked=(source, last))
 
     async def sessions(
         self, *, cwd: str | None = None, limit: int = 50, before: int | None = None
@@ -181,13 +194,18 @@ class NativeAgent:
         """The sessions that changed last, newest first; ``before`` is an ``updated`` time."""
         return await self._store.sessions(cwd=cwd, agent="native", limit=limit, before=before)
 
-    async def close(self, id_: str) -> None:
+    async def close(
+        self,
+        id_: str,
+        how: Literal["closed", "killed"] = "closed",
+        reason: str | None = None,
+    ) -> None:
         """Close a session; one that is not open is no error."""
         entry = self._open.pop(SessionId(id_), None)
         if entry is not None:
             session, stack = entry
             async with stack:
-                await session.close()
+                await session.close(how, reason)
 
     async def delete(self, id_: str) -> bool:
         """Close a session and delete it for good; False if there was none."""
@@ -276,7 +294,7 @@ class NativeAgent:
             make_model=make,
             models=await asyncio.to_thread(offered_models, self._environment, options),
             effort=wishes.effort or past.effort or ground.settings.effort,
-            system_prompt=ground.system_prompt,
+            system_prompt="\n\n".join(filter(None, (ground.system_prompt, wishes.system_prompt))),
             toolbox=toolbox,
             workspace=Workspace(
                 system=cage,

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from quarterdeck.models.model import Effort
 from quarterdeck.wire.events import (
@@ -13,10 +14,15 @@ from quarterdeck.wire.events import (
     OptionsChanged,
     PermissionAnswered,
     PermissionAsked,
+    PromptDropped,
+    PromptQueued,
     SessionChanged,
     SessionEnded,
     SessionOpened,
     SessionResumed,
+    SessionSpawned,
+    TurnEnded,
+    UsageReported,
 )
 from quarterdeck.wire.ids import RequestId, TurnId
 from quarterdeck.wire.record import Record
@@ -28,7 +34,7 @@ from .recovery import DIED, FORKED, Cut, closing_events
 if TYPE_CHECKING:
     from quarterdeck.policy.grants import Grant
 
-__all__ = ["Past", "recall", "shared_events"]
+__all__ = ["Past", "grants_in", "recall", "shared_events"]
 
 
 @dataclass(slots=True)
@@ -75,14 +81,14 @@ def recall(records: Iterable[Record], cut: Cut = DIED) -> Past:
     past = Past(began=kept[0].time if kept else None)
     for record in kept:
         past.apply(record.event)
-    past.grants = _grants(kept)
+    past.grants = grants_in(kept)
     past.closing = closing_events(kept, cut)
     for _, event in past.closing:
         past.apply(event)
     return past
 
 
-def _grants(records: Iterable[Record]) -> "tuple[Grant, ...]":
+def grants_in(records: Iterable[Record]) -> "tuple[Grant, ...]":
     """The session's grants in the log. Those that a fork took over name another session."""
     # Imported here: it brings all of the policy with it, and a new session has no past.
     from quarterdeck.policy.options import session_grants
@@ -103,9 +109,28 @@ def _grants(records: Iterable[Record]) -> "tuple[Grant, ...]":
 def shared_events(
     records: Iterable[Record], until: int | None
 ) -> tuple[tuple[TurnId | None, Event], ...]:
-    """What a fork takes over: everything up to a sequence number but the runs' begin and end."""
-    lifecycle = (SessionOpened, SessionResumed, SessionEnded)
+    """What a fork takes over: all up to a sequence number but what was of that session alone.
+
+    That is the begin and the end of its runs, what a fleet noted about it, and what it has cost.
+    """
     kept = [record for record in records if until is None or record.seq <= until]
-    taken = [(r.turn, r.event) for r in kept if not isinstance(r.event, lifecycle)]
+    taken = [(record.turn, _shared(record.event)) for record in kept]
     left_open = closing_events(kept, FORKED)
-    return (*taken, *(pair for pair in left_open if not isinstance(pair[1], SessionEnded)))
+    closing = (pair for pair in left_open if not isinstance(pair[1], SessionEnded))
+    return (*((turn, event) for turn, event in taken if event is not None), *closing)
+
+
+def _shared(event: Event) -> Event | None:
+    match event:
+        case SessionOpened() | SessionResumed() | SessionEnded() | SessionSpawned():
+            return None
+        case PromptQueued() | PromptDropped():
+            return None
+        case SessionChanged():
+            return replace(event, name=UNSET, mode=UNSET, archived=UNSET)
+        case TurnEnded():
+            return replace(event, usage=None, cost=None)
+        case UsageReported():
+            return replace(event, session_tokens=None, session_cost=None)
+        case _:
+            return event

@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
+from typing import Protocol
 from urllib.parse import quote
 
 from quarterdeck.journal import Journal, SessionSummary
@@ -18,7 +19,7 @@ from quarterdeck.journal.sessions import list_sessions
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.ids import SessionId
 
-__all__ = ["NoSuchSession", "SessionStore"]
+__all__ = ["NoSuchSession", "SessionStore", "Store"]
 
 _ID = re.compile(r"ses_[0-9a-z]{26}")
 
@@ -33,6 +34,33 @@ class NoSuchSession(QuarterdeckError):
             told = f"session {id_!r} is one of {agent}; go on with it by -a {agent}"
         super().__init__(told)
         self.id = id_
+
+
+class Store(Protocol):
+    """Where an agent's sessions are kept; see ``SessionStore`` for what its methods do."""
+
+    def create(self, id_: SessionId) -> AbstractAsyncContextManager[Journal]:
+        """Open the log of a new session."""
+        ...
+
+    async def open(self, id_: str) -> AbstractAsyncContextManager[Journal]:
+        """Open the log of a session that exists. Raises NoSuchSession, Locked."""
+        ...
+
+    async def sessions(
+        self,
+        *,
+        cwd: str | None = None,
+        agent: str | None = None,
+        limit: int = 50,
+        before: int | None = None,
+    ) -> list[SessionSummary]:
+        """The sessions that changed last, newest first."""
+        ...
+
+    async def delete(self, id_: str) -> bool:
+        """Delete a session for good; False if there was none."""
+        ...
 
 
 class SessionStore:
