@@ -107,6 +107,8 @@ def advance(now: Standing, event: Event) -> Standing:
             return Standing(phase=_ENDS[how], reason=reason, is_archived=now.is_archived)
         case SessionChanged(archived=bool(archived)):
             return replace(now, is_archived=archived)
+        case _ if not now.is_live and now.phase != "starting":
+            return now  # it is over: nothing that comes late brings it back
         case TurnStarted():
             return replace(now, phase="running", reason=None)
         case TurnEnded():

@@ -1,0 +1,216 @@
+"""The fleet as it is now, in memory: the durable log, folded as it grows.
+
+What is told from here is on disk, because it is made of nothing but records that are.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from heapq import heappop, heappush
+from itertools import count
+
+from quarterdeck.journal import Journal, JournalClosed
+from quarterdeck.wire.events import (
+    PermissionAnswered,
+    PermissionAsked,
+    PromptQueued,
+    QuestionAnswered,
+    QuestionAsked,
+    SessionEnded,
+)
+from quarterdeck.wire.ids import MessageId, RequestId, SessionId
+from quarterdeck.wire.record import Record, event_type
+
+from .entry import TYPES, Entry, fold, info_of
+from .errors import NoSuchAgent
+from .names import key_of
+from .port import AgentInfo, Queued
+from .roster import Request, find_entry, load_archived, load_requests, load_unarchived
+
+__all__ = ["Current"]
+
+_log = logging.getLogger(__name__)
+
+
+class Current:
+    """Who is in the fleet, what each waits for; follows the log while ``follow`` runs."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.seq = 0
+        """The last record that has been taken in."""
+        self.requests: dict[RequestId, Request] = {}
+        """What is open, oldest first."""
+        self._journal = journal
+        self._entries: dict[SessionId, Entry] = {}
+        self._names: dict[str, SessionId] = {}
+        """Keys of the names of those that are not archived."""
+        self._words: dict[MessageId, Queued] = {}
+        self._last: dict[SessionId, int] = {}
+        self._changed = asyncio.Event()
+        self._reaching: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._numbers = count()
+        self._is_over = False
+
+    # Taking in
+
+    async def load(self) -> None:
+        """Read the projections, once, before anything else is written."""
+        self.seq = self._journal.last
+        for entry in await self._journal.query(load_unarchived):
+            await self._adopt(entry)
+        requests = await self._journal.query(load_requests)
+        self.requests = {one.request: one for one in requests}
+
+    async def follow(self) -> None:
+        """Take in every record, until the log is closed."""
+        try:
+            async for record in self._journal.follow(self.seq):
+                try:
+                    self._take(record)
+                except Exception:
+                    # A bad record costs only itself.
+                    _log.exception("record %d could not be taken in", record.seq)
+                self._reached(record.seq)
+        finally:
+            self._is_over = True
+            self._reached(None)
+            self._wake()
+
+    def _take(self, record: Record) -> None:
+        event, session = record.event, record.session
+        self._last[session] = record.seq
+        if event_type(event) not in TYPES:
+            return
+        if isinstance(event, PromptQueued):
+            self._words[event.message] = _queued(event)
+        before = self._entries.get(session)
+        entry = fold(before, record)
+        if entry is None:
+            return
+        self._entries[session] = entry
+        self._index(before, entry)
+        self._take_request(record)
+        self._wake()
+
+    def _take_request(self, record: Record) -> None:
+        match record.event:
+            case PermissionAsked() | QuestionAsked() as event:
+                self.requests[event.request] = Request(
+                    request=event.request,
+                    session=record.session,
+                    seq=record.seq,
+                    time=record.time,
+                    event=event,
+                )
+            case PermissionAnswered(request=request) | QuestionAnswered(request=request):
+                self.requests.pop(request, None)
+            case SessionEnded():
+                mine = [r for r, one in self.requests.items() if one.session == record.session]
+                for request in mine:
+                    del self.requests[request]
+            case _:
+                pass
+
+    def _index(self, before: Entry | None, entry: Entry) -> None:
+        if before is not None and before.queue != entry.queue:
+            for gone in {one.message for one in before.queue} - {e.message for e in entry.queue}:
+                self._words.pop(gone, None)
+        if before is not None and self._names.get(key_of(before.name)) == entry.session:
+            del self._names[key_of(before.name)]
+        if not entry.standing.is_archived:
+            self._names[key_of(entry.name)] = entry.session
+
+    async def _adopt(self, entry: Entry) -> None:
+        """Keep an entry that was read from disk, with the words of its queue."""
+        for waiting in entry.queue:
+            for record in await self._journal.read(waiting.seq - 1, entry.session, limit=1):
+                if isinstance(record.event, PromptQueued):
+                    self._words[waiting.message] = _queued(record.event)
+        if entry.session not in self._entries:
+            self._entries[entry.session] = entry
+            self._index(None, entry)
+
+    # Telling
+
+    def get(self, session: SessionId) -> Entry:
+        """The entry of a session that is known here."""
+        return self._entries[session]
+
+    def all(self) -> Iterable[Entry]:
+        """Every entry in memory: all that are not archived, and some that are."""
+        return self._entries.values()
+
+    def names(self) -> set[str]:
+        """Keys of the names that are taken."""
+        return set(self._names)
+
+    def holder(self, key: str) -> SessionId | None:
+        """Who has the name of this key."""
+        return self._names.get(key)
+
+    async def find(self, agent: str) -> Entry:
+        """An agent by id or name, one that is not archived first. Raises NoSuchAgent."""
+        id_ = SessionId(agent)
+        if id_ not in self._entries:
+            id_ = self._names.get(key_of(agent), id_)
+        if id_ not in self._entries:
+            found = await self._journal.query(lambda connection: find_entry(connection, agent))
+            if found is None:
+                raise NoSuchAgent(agent, [e.name for e in self._entries.values()])
+            await self._adopt(found)
+            id_ = found.session
+        return self._entries[id_]
+
+    async def archived(self) -> list[Entry]:
+        """Those that are put away."""
+        stored = await self._journal.query(load_archived)
+        unknown = [entry for entry in stored if entry.session not in self._entries]
+        return [e for e in self._entries.values() if e.standing.is_archived] + unknown
+
+    def info(self, entry: Entry) -> AgentInfo:
+        """An agent as callers see it."""
+        return info_of(entry, self._words, self._last.get(entry.session, 0))
+
+    def words(self, message: MessageId) -> Queued:
+        """A prompt that waits."""
+        return self._words[message]
+
+    # Waiting
+
+    async def reached(self, seq: int) -> None:
+        """Wait until a record has been taken in. Raises JournalClosed."""
+        if seq <= self.seq:
+            return
+        if self._is_over:
+            raise JournalClosed(self._journal.path)
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heappush(self._reaching, (seq, next(self._numbers), future))
+        await future
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait until something holds; looked at after each change. Raises JournalClosed."""
+        while not holds():
+            if self._is_over:
+                raise JournalClosed(self._journal.path)
+            await self._changed.wait()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _reached(self, seq: int | None) -> None:
+        self.seq = self.seq if seq is None else seq
+        while self._reaching and (seq is None or self._reaching[0][0] <= seq):
+            _, _, future = heappop(self._reaching)
+            if future.done():
+                continue
+            if seq is None:
+                future.set_exception(JournalClosed(self._journal.path))
+            else:
+                future.set_result(None)
+
+
+def _queued(event: PromptQueued) -> Queued:
+    return Queued(
+        message=event.message, content=event.content, origin=event.origin, sender=event.sender
+    )
