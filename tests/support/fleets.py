@@ -363,7 +363,7 @@ class FakeFleet:
         position = len(self.records) if after is None else after
         while True:
             async with self.changed:
-                await self.changed.wait_for(lambda: len(self.records) > position)
+                await self.changed.wait_for(lambda at=position: len(self.records) > at)
             for record in self.records[position:]:
                 position = record.seq
                 if session is None or record.session == session:

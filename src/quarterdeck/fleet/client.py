@@ -29,6 +29,7 @@ __all__ = ["HostClient"]
 
 R = TypeVar("R")
 
+_TRIES = 5
 _PAUSE = 0.1
 _LONGEST_PAUSE = 1.0
 
@@ -75,7 +76,16 @@ class HostClient:
         async def reach() -> ByteStream:
             return await (ensure_host(places, environ) if start else dial(places))
 
-        client = cls(reach, name)
+        async with cls.connect_with(reach, name=name) as client:
+            yield client
+
+    @classmethod
+    @asynccontextmanager
+    async def connect_with(
+        cls, dial: Callable[[], Awaitable[ByteStream]], *, name: str = ""
+    ) -> AsyncGenerator["HostClient"]:
+        """Connect in another way; ``dial`` is called again when the host went away."""
+        client = cls(dial, name)
         try:
             await client.reach()
             yield client
@@ -287,12 +297,15 @@ class HostClient:
         if self._link is not None:
             await self._link.__aexit__()
             self._link = None
-        try:
-            return await Link(await self._dial(), self._name).__aenter__()
-        except Closed:
-            raise
-        except LinkError as error:
-            raise NoHost(f"the host went away while we connected: {error}") from error
+        for left in reversed(range(_TRIES)):
+            try:
+                return await Link(await self._dial(), self._name).__aenter__()
+            except LinkError as error:
+                # A host that ends takes connections until its last moment.
+                if not left:
+                    raise NoHost(f"the host went away while we connected: {error}") from error
+                await asyncio.sleep(_PAUSE)
+        raise AssertionError
 
     async def _comes_back(self, patience: float) -> bool:
         """Wait for a host; False if none came in time."""

@@ -8,7 +8,8 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 from quarterdeck.config.places import Places, make_private
 from quarterdeck.wire.rpc import ByteStream
@@ -17,10 +18,13 @@ from ..errors import HostError, NoHost
 from .dialling import dial, is_held
 from .place import log_file
 
-__all__ = ["START_SECONDS", "ensure_host", "launch"]
+__all__ = ["START_SECONDS", "Launcher", "ensure_host", "launch"]
 
 START_SECONDS = 30.0
 """How long a host may take until it answers; opening a log that was not closed takes time."""
+
+Launcher: TypeAlias = Callable[[Places, Mapping[str, str]], subprocess.Popen[bytes]]
+
 _PAUSE = 0.03
 _LONGEST_PAUSE = 0.3
 _LAUNCHES = 5
@@ -32,6 +36,7 @@ async def ensure_host(
     environ: Mapping[str, str] | None = None,
     *,
     timeout: float = START_SECONDS,
+    launcher: Launcher | None = None,
 ) -> ByteStream:
     """Connect to the host of these places, and start one if none is there.
 
@@ -39,6 +44,7 @@ async def ensure_host(
         places: whose host.
         environ: what a new host gets as its environment; None for ours. Agents run in it.
         timeout: seconds until it must answer.
+        launcher: starts a process; ``launch`` by default.
 
     Raises:
         HostError: it does not start, or does not answer in time; the message has its last words.
@@ -57,7 +63,7 @@ async def ensure_host(
                     if launches >= _LAUNCHES:
                         raise await _failed(places, "the host ends as soon as it starts")
                     launches += 1
-                    child = await asyncio.to_thread(launch, places, environ)
+                    child = await asyncio.to_thread(launcher or launch, places, environ)
                 await asyncio.sleep(pause)
                 pause = min(pause * 1.3, _LONGEST_PAUSE)
     except TimeoutError:

@@ -1,0 +1,294 @@
+"""Many clients at one socket: none can hurt another, or the fleet."""
+
+import asyncio
+import json
+import os
+import stat
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quarterdeck.fleet.client import HostClient
+from quarterdeck.fleet.errors import HostTooNew, NoHost
+from quarterdeck.fleet.host.credentials import Credentials, peer_credentials
+from quarterdeck.fleet.host.methods import FOLLOW, HELLO, METHODS, PROTOCOL, READ
+from quarterdeck.fleet.host.server import FleetServer
+from quarterdeck.fleet.host.subscription import WINDOW
+from quarterdeck.fleet.port import Fleet, Spawn
+from quarterdeck.wire.content import text
+from quarterdeck.wire.errors import Broken, Closed, Ended
+from quarterdeck.wire.events import MessageChunk
+from quarterdeck.wire.rpc import ByteStream, connect_unix
+from tests.support.fleets import FakeFleet
+from tests.support.patience import SOON
+
+
+class Line:
+    """A client that writes what it likes."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    @classmethod
+    async def connect(cls, path: Path, limit: int = 2**20) -> "Line":
+        return cls(*await asyncio.open_unix_connection(path, limit=limit))
+
+    async def say(self, line: bytes) -> Any:
+        self.writer.write(line + b"\n")
+        return json.loads(await self.reader.readline())
+
+    async def ask(self, method: str, **params: Any) -> Any:
+        message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        return await self.say(json.dumps(message).encode())
+
+    async def hello(self, protocol: int = PROTOCOL) -> Any:
+        return await self.ask(HELLO.name, version="0", protocol=protocol)
+
+    async def close(self) -> None:
+        self.writer.close()
+        await self.writer.wait_closed()
+
+
+@pytest.fixture
+async def line(server: FleetServer, socket: Path):
+    line = await Line.connect(socket)
+    yield line
+    await line.close()
+
+
+async def until(condition: Any) -> None:
+    async with asyncio.timeout(SOON):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+def test_every_method_of_a_fleet_can_be_called():
+    wanted = {name for name in vars(Fleet) if not name.startswith("_")}
+    assert {name.partition("/")[2] for name in (*METHODS, READ.name, FOLLOW.name)} == wanted
+
+
+async def test_only_the_user_can_reach_the_socket(server: FleetServer, socket: Path):
+    assert stat.S_IMODE(socket.stat().st_mode) == 0o600
+    assert stat.S_IMODE(socket.parent.stat().st_mode) == 0o700
+
+
+async def test_the_system_says_who_is_there(server: FleetServer, socket: Path):
+    stream = await connect_unix(socket)
+    assert peer_credentials(stream) == Credentials(uid=os.getuid(), pid=os.getpid())
+    await stream.close()
+
+
+async def test_another_user_is_sent_away(fleet: FakeFleet, socket: Path):
+    def stranger(stream: ByteStream) -> Credentials:
+        return Credentials(uid=os.getuid() + 1)
+
+    server = FleetServer(fleet, stop=lambda: None, credentials=stranger)
+    async with server.serve(socket):
+        line = await Line.connect(socket)
+        assert await asyncio.wait_for(line.reader.read(), SOON) == b""
+        await line.close()
+
+
+async def test_who_cannot_be_told_is_sent_away(fleet: FakeFleet, socket: Path):
+    def unknown(stream: ByteStream) -> Credentials:
+        raise Broken("nobody knows")
+
+    server = FleetServer(fleet, stop=lambda: None, credentials=unknown)
+    async with server.serve(socket):
+        line = await Line.connect(socket)
+        assert await asyncio.wait_for(line.reader.read(), SOON) == b""
+        await line.close()
+
+
+async def test_garbage_gets_an_error_and_hurts_nobody(line: Line, connect: Any):
+    assert (await line.say(b"GET / HTTP/1.1"))["error"]["code"] == -32700
+    assert (await line.say(b"[]"))["error"]["code"] == -32600
+    assert "host/hello" in (await line.ask("fleet/agents"))["error"]["message"]
+    assert (await line.hello())["result"]["protocol"] == PROTOCOL
+    assert (await line.ask("fleet/nothing"))["error"]["code"] == -32601
+    wrong = await line.ask("fleet/agents", archive=True)
+    assert (wrong["error"]["code"], "archive" in wrong["error"]["message"]) == (-32602, True)
+    assert (await line.ask("fleet/spawn", wish={"name": 1}))["error"]["code"] == -32602
+    async with connect() as client:
+        assert await client.agents() == []
+
+
+async def test_who_says_nothing_is_sent_away(fleet: FakeFleet, socket: Path):
+    server = FleetServer(fleet, stop=lambda: None, greeting_seconds=0.05)
+    async with server.serve(socket):
+        line = await Line.connect(socket)
+        assert await asyncio.wait_for(line.reader.read(), SOON) == b""
+        await line.close()
+        await until(lambda: server.clients == 0)
+
+
+async def test_another_version_is_told_so(line: Line):
+    refused = await line.hello(protocol=PROTOCOL + 1)
+    assert refused["error"]["data"]["error"] == "HostTooNew"
+    assert "quarterdeck host stop" in refused["error"]["message"]
+    assert "host/hello" in (await line.ask("fleet/agents"))["error"]["message"]
+
+
+async def test_a_client_raises_what_a_host_of_another_version_says(tmp_path: Path):
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked = json.loads(await reader.readline())
+        result = {"version": "9.9", "protocol": 99, "pid": 1}
+        answer = {"jsonrpc": "2.0", "id": asked["id"], "result": result}
+        writer.write(json.dumps(answer).encode() + b"\n")
+        await reader.read()
+        writer.close()
+
+    path = tmp_path / "s"
+    async with await asyncio.start_unix_server(serve, path):
+        client = HostClient(lambda: connect_unix(path))
+        with pytest.raises(HostTooNew, match=r"9\.9 \(protocol 99\)"):
+            await client.agents()
+        await client.disconnect()
+
+
+async def test_two_clients_see_the_same(connect: Any):
+    async with connect() as one, connect() as two:
+        await one.spawn(Spawn(cwd="/", name="ann", prompt="ask"))
+        (item,) = await two.inbox()
+        assert (await one.status()).clients == 2
+        answers = await asyncio.gather(
+            one.answer(item.request, "allow_once"), two.answer(item.request, "reject_once")
+        )
+        assert sorted(answers) == [False, True]
+        assert await one.inbox() == await two.inbox() == []
+        last = (await one.status()).last_seq
+        async with asyncio.timeout(SOON), aclosing(two.follow(0)) as records:
+            assert [(await anext(records)).seq for _ in range(last)] == list(range(1, last + 1))
+
+
+async def test_a_client_that_goes_in_the_middle_ends_nothing(
+    fleet: FakeFleet, server: FleetServer, socket: Path, connect: Any
+):
+    fleet.spawn_gate.clear()
+    line = await Line.connect(socket)
+    await line.hello()
+    wish = {"cwd": "/", "name": "ann", "prompt": "work"}
+    asked = {"jsonrpc": "2.0", "id": 2, "method": "fleet/spawn", "params": {"wish": wish}}
+    line.writer.write(json.dumps(asked).encode() + b"\n")
+    await line.ask("fleet/agents")
+    line.writer.transport.abort()
+    await line.close()
+    await until(lambda: server.clients == 0)
+    fleet.spawn_gate.set()
+    async with connect() as client:
+        while not await client.agents():
+            await asyncio.sleep(0.005)
+        assert (await client.agent("ann")).state == "running"
+
+
+async def test_who_does_not_read_holds_back_itself_alone(
+    fleet: FakeFleet, server: FleetServer, socket: Path, connect: Any
+):
+    lazy = await Line.connect(socket, limit=2**16)
+    await lazy.hello()
+    await lazy.ask("fleet/follow", after=0)
+    async with connect() as client:
+        await client.spawn(Spawn(cwd="/", name="ann"))
+        for _ in range(60):
+            await client.send("ann", (text("big 200000"),))
+        last = (await client.status()).last_seq
+        async with asyncio.timeout(SOON), aclosing(client.follow(0)) as records:
+            seen = [(await anext(records)).seq for _ in range(last)]
+    assert seen == list(range(1, last + 1))
+
+    async def batches(count: int) -> int:
+        async with asyncio.timeout(SOON):
+            received = b""
+            while received.count(b"\n") < count:
+                received += await lazy.reader.read(2**16)
+        return len(received)
+
+    assert await batches(WINDOW) < 4_000_000  # of twelve
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(lazy.reader.read(1), 0.1)
+    taken = {"jsonrpc": "2.0", "method": "fleet/taken", "params": {"subscription": 1}}
+    lazy.writer.write(json.dumps(taken).encode() + b"\n")
+    assert await batches(1) > 100_000
+    lazy.writer.transport.abort()
+    await lazy.close()
+
+
+async def test_a_follower_that_calls_while_much_waits_does_not_hang(connect: Any):
+    async with connect() as client:
+        await client.spawn(Spawn(cwd="/", name="ann"))
+        seen = 0
+        async with asyncio.timeout(SOON), aclosing(client.follow(0)) as records:
+            await anext(records)
+            for _ in range(50):
+                await client.send("ann", (text("big 100000"),))
+            async for record in records:
+                await client.agent("ann")
+                seen += isinstance(record.event, MessageChunk)
+                if seen == 50:
+                    break
+
+
+async def test_following_ends_when_it_is_no_longer_wanted(connect: Any, server: FleetServer):
+    def subscriptions() -> list[str]:
+        return [t.get_name() for t in asyncio.all_tasks() if "subscription" in t.get_name()]
+
+    async with connect() as client:
+        await client.spawn(Spawn(cwd="/", name="ann"))
+        for _ in range(3):
+            async with aclosing(client.follow(0)) as records:
+                await anext(records)
+        await until(lambda: not subscriptions())
+
+
+async def test_calls_fail_when_the_host_goes_and_work_when_it_is_back(
+    fleet: FakeFleet, socket: Path
+):
+    async def dial() -> ByteStream:
+        try:
+            return await connect_unix(socket)
+        except Broken as error:
+            raise NoHost("none") from error
+
+    client = HostClient(dial)
+    await fleet.spawn(Spawn(cwd="/", name="ann", prompt="work"))
+    async with FleetServer(fleet, stop=lambda: None).serve(socket):
+        waiting = asyncio.create_task(client.wait(["ann"]))
+        following = asyncio.create_task(anext(client.follow()))
+        lasting = client.follow(0, patience=SOON)
+        first = [(await anext(lasting)).seq for _ in range(3)]
+        await asyncio.sleep(0.05)
+    with pytest.raises(Broken, match="went away"):
+        await waiting
+    with pytest.raises((Broken, Ended)):
+        await following
+    with pytest.raises(NoHost):
+        await client.agents()
+    await fleet.interrupt("ann")
+    async with FleetServer(fleet, stop=lambda: None).serve(socket):
+        assert len(await client.agents()) == 1
+        async with asyncio.timeout(SOON):
+            rest = [(await anext(lasting)).seq for _ in range(len(fleet.records) - 3)]
+        assert first + rest == list(range(1, len(fleet.records) + 1))
+        await lasting.aclose()
+        await client.disconnect()
+    with pytest.raises(Closed):
+        await client.agents()
+
+
+async def test_fifty_busy_agents_reach_three_clients_whole(fleet: FakeFleet, connect: Any):
+    sessions = [(await fleet.spawn(Spawn(cwd="/", name=f"a{n}"))).session for n in range(50)]
+    total = len(fleet.records) + 50 * 20
+
+    async def look(client: HostClient) -> list[int]:
+        async with aclosing(client.follow(0)) as records:
+            return [(await anext(records)).seq for _ in range(total)]
+
+    async with connect() as one, connect() as two, connect() as three:
+        looking = asyncio.gather(*(look(client) for client in (one, two, three)))
+        for number in range(20):
+            for session in sessions:
+                await fleet.append(session, MessageChunk(content=text(f"{number}")))
+        async with asyncio.timeout(SOON):
+            assert await looking == [list(range(1, total + 1))] * 3
