@@ -23,6 +23,7 @@ from quarterdeck.wire.conversation import (
 )
 from quarterdeck.wire.usage import TokenUsage
 
+from .counts import UNSAID, read_counts
 from .errors import StreamBroken
 from .model import (
     Delta,
@@ -180,7 +181,7 @@ class _Usage(msgspec.Struct):
 
 
 class _Start(msgspec.Struct):
-    usage: _Usage | None = None
+    usage: msgspec.Raw = UNSAID
 
 
 class _Block(msgspec.Struct):
@@ -209,7 +210,7 @@ class _Event(msgspec.Struct):
     message: _Start | None = None
     content_block: msgspec.Raw = msgspec.Raw(b"")
     delta: _Change | None = None
-    usage: _Usage | None = None
+    usage: msgspec.Raw = UNSAID
     error: Any = None
 
 
@@ -321,8 +322,9 @@ class MessagesParser:
         elif draft.kind == "opaque" and draft.pieces:
             draft.raw = {**draft.raw, "input": msgspec.json.decode(json_object(draft.text))}
 
-    def _count(self, usage: _Usage | None) -> None:
+    def _count(self, raw: msgspec.Raw) -> None:
         # Each report is cumulative: a later figure replaces an earlier one, it is never added.
+        usage = read_counts(raw, _Usage)
         if usage is None:
             return
         for name in ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"):

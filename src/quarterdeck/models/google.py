@@ -20,6 +20,7 @@ from quarterdeck.wire.conversation import (
 )
 from quarterdeck.wire.usage import TokenUsage
 
+from .counts import UNSAID, read_counts
 from .errors import StreamBroken
 from .model import (
     Delta,
@@ -194,7 +195,7 @@ class _Usage(msgspec.Struct, rename="camel"):
 class _Chunk(msgspec.Struct, rename="camel"):
     candidates: list[_Candidate] | None = None
     prompt_feedback: _Feedback | None = None
-    usage_metadata: _Usage | None = None
+    usage_metadata: msgspec.Raw = UNSAID
     error: Any = None
 
 
@@ -219,8 +220,8 @@ class GenerateParser:
         chunk = self._decoder.decode(event.data)
         if chunk.error:
             raise WireFailure(chunk.error)
-        if chunk.usage_metadata is not None:
-            self._usage = chunk.usage_metadata.normal()
+        if (usage := read_counts(chunk.usage_metadata, _Usage)) is not None:
+            self._usage = usage.normal()
         if chunk.prompt_feedback and chunk.prompt_feedback.block_reason:
             self._stop = chunk.prompt_feedback.block_reason
             self._is_blocked = True

@@ -21,6 +21,7 @@ from quarterdeck.wire.conversation import (
 )
 from quarterdeck.wire.usage import TokenUsage
 
+from .counts import UNSAID, read_counts
 from .errors import StreamBroken
 from .model import (
     Delta,
@@ -247,7 +248,7 @@ class _Usage(msgspec.Struct):
 
 class _Chunk(msgspec.Struct):
     choices: list[_Choice] | None = None
-    usage: _Usage | None = None
+    usage: msgspec.Raw = UNSAID
     error: Any = None
 
 
@@ -278,8 +279,8 @@ class ChatParser:
         chunk = self._decoder.decode(event.data)
         if chunk.error:
             raise WireFailure(chunk.error)
-        if chunk.usage is not None:
-            self._usage = chunk.usage.normal()
+        if (usage := read_counts(chunk.usage, _Usage)) is not None:
+            self._usage = usage.normal()
         for choice in (chunk.choices or ())[:1]:
             if choice.delta is not None:
                 yield from self._change(choice.delta)

@@ -24,6 +24,7 @@ from quarterdeck.wire.conversation import (
 )
 from quarterdeck.wire.usage import TokenUsage
 
+from .counts import UNSAID, read_counts
 from .errors import StreamBroken
 from .model import (
     Delta,
@@ -193,7 +194,7 @@ class _Incomplete(msgspec.Struct):
 class _Response(msgspec.Struct):
     status: str | None = None
     output: list[msgspec.Raw] = []
-    usage: _Usage | None = None
+    usage: msgspec.Raw = UNSAID
     error: Any = None
     incomplete_details: _Incomplete | None = None
 
@@ -265,10 +266,11 @@ class ResponsesParser:
         if self._final is None:
             raise StreamBroken("the stream ended before the response did")
         reason = self._final.incomplete_details and self._final.incomplete_details.reason
+        usage = read_counts(self._final.usage, _Usage)
         return Finished(
             reply=self._reply.message(),
             stop=self._stop(reason),
-            usage=self._final.usage.normal() if self._final.usage else TokenUsage(),
+            usage=usage.normal() if usage else TokenUsage(),
             raw_stop=reason or self._final.status,
         )
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from quarterdeck.wire.conversation import Message
 
+from .counts import plausible
 from .endpoint import Endpoint
 from .errors import CallError, Rejected, StreamBroken
 from .failures import failure, stream_failure
@@ -108,7 +109,8 @@ class RemoteModel:
             ):
                 async for delta in deltas:
                     yield delta
-            yield parser.finish()
+            finished = parser.finish()
+            yield msgspec.structs.replace(finished, usage=plausible(finished.usage))
         except CallError as error:
             error.partial = parser.partial()
             raise
