@@ -16,7 +16,7 @@ import msgspec
 from msgspec import UNSET
 
 from quarterdeck.policy.gate import Refused
-from quarterdeck.wire.conversation import TextPart, ToolResultPart, ToolUsePart
+from quarterdeck.wire.conversation import ResultPart, TextPart, ToolResultPart, ToolUsePart
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import (
     Event,
@@ -32,11 +32,14 @@ from quarterdeck.wire.toolcalls import ToolCallEnd, ToolKind
 from .footprint import EVERYTHING, Footprint, footprint_of
 from .gate import permit
 from .tools.tool import Arguments, Outcome, Prepared, Tool, said
+from .tools.truncate import keep_ends
 from .turn import Turn
 
 __all__ = ["run_calls"]
 
 _log = logging.getLogger(__name__)
+_MOST_TOLD = 100_000
+"""Bytes of one text that the model is told, whatever tool it comes from."""
 _CUT_SHORT = (
     "The answer reached the model's limit before this call was written; nothing was run. "
     "Send it again, in smaller pieces if it is long."
@@ -267,7 +270,7 @@ async def _execute(turn: Turn, ready: _Ready) -> Outcome:
 async def _finish(
     turn: Turn, use: ToolUsePart, status: ToolCallEnd, outcome: Outcome, reason: str | None = None
 ) -> None:
-    result = outcome.result or (TextPart(text="(no output)"),)
+    result = tuple(map(_bounded, outcome.result)) or (TextPart(text="(no output)"),)
     if reason is None and outcome.is_error:
         reason = next((part.text for part in result if isinstance(part, TextPart)), None)
     await turn.emit(
@@ -281,6 +284,13 @@ async def _finish(
             result=ToolResultPart(id=use.id, content=result, is_error=outcome.is_error),
         )
     )
+
+
+def _bounded(part: ResultPart) -> ResultPart:
+    """Cut a text that would fill the model's window; our own tools keep far below that."""
+    if not isinstance(part, TextPart) or len(part.text) * 4 <= _MOST_TOLD:
+        return part
+    return msgspec.structs.replace(part, text=keep_ends(part.text, _MOST_TOLD).text)
 
 
 def _decoded(arguments: str) -> Any:
