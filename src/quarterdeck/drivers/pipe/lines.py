@@ -1,5 +1,6 @@
 """Lines of JSON from a program that may print anything."""
 
+import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, cast
@@ -56,9 +57,20 @@ def _line(data: bytes) -> Line | None:
     if not data:
         return None
     try:
-        value = _decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        value = _decode(data)
+    except (ValueError, RecursionError):
         return Line(None, data.decode("utf-8", "replace"))
     if isinstance(value, dict):
         return Line(cast("dict[str, Any]", value))
     return Line(None, data.decode("utf-8", "replace"))
+
+
+def _decode(data: bytes) -> Any:
+    try:
+        return _decoder.decode(data)
+    except msgspec.DecodeError:
+        if b"\\ud" not in data and b"\\uD" not in data:
+            raise
+    # Programs in JavaScript cut texts within a character and print one half of it.
+    halved = json.dumps(json.loads(data), ensure_ascii=False)
+    return _decoder.decode(halved.encode("utf-8", "replace"))
