@@ -1,7 +1,7 @@
 """The coding agents that are measured: how each is started, with the least that it needs.
 
-Every one gets a home of its own, a clean environment and the same scripted model. Of those that
-npm installs behind a launcher, what is measured is what people run.
+Every one gets a home of its own, a clean environment and the same scripted model. What is measured
+is what people run, launchers of npm included; Codex is measured without its launcher too.
 """
 
 import sys
@@ -14,6 +14,7 @@ from tests.support import real_agents
 __all__ = ["CONTENDERS", "OURS", "Contender"]
 
 OURS = "quarterdeck"
+_BINARY = "codex, no launcher"
 _SCRIPT = Path(sys.executable).with_name("quarterdeck")
 
 
@@ -24,25 +25,25 @@ class Contender:
     name: str
     turn: Callable[[str], list[str]]
     """Arguments for a prompt."""
-    acp: tuple[str, ...] = ()
-    """Arguments for the Agent Client Protocol."""
-    acp_agent: str | None = None
-    """Another program that speaks it for this agent."""
+    acp: tuple[str, ...] | None = None
+    """The program that speaks the Agent Client Protocol for it, and its arguments."""
+    environment_of: str | None = None
+    """The agent whose settings it takes; None: its own."""
 
     def is_installed(self) -> bool:
-        names = {self.name, self.acp_agent or self.name}
-        return self.name == OURS or all(real_agents.find(name) for name in names)
+        programs = [self.name, *(self.acp or ())[:1]]
+        return all(_program(program) for program in programs)
 
     def turn_command(self, prompt: str) -> list[str]:
         return [str(_program(self.name)), *self.turn(prompt)]
 
-    def acp_command(self) -> list[str]:
-        return [str(_program(self.acp_agent or self.name)), *self.acp]
+    def acp_command(self) -> list[str] | None:
+        return [str(_program(self.acp[0])), *self.acp[1:]] if self.acp else None
 
     def environment(self, home: Path, url: str, *, acp: bool = False) -> Mapping[str, str]:
         """Its variables; writes the files that it wants into ``home``."""
         if self.name != OURS:
-            who = (self.acp_agent if acp else None) or self.name
+            who = self.acp[0] if acp and self.acp else self.environment_of or self.name
             return real_agents.environment(who, home, url)
         return {
             "HOME": str(home),
@@ -54,10 +55,19 @@ class Contender:
         }
 
 
-def _program(name: str) -> Path:
-    found = _SCRIPT if name == OURS else real_agents.find(name)
-    assert found is not None
-    return found
+def _program(name: str) -> Path | None:
+    if name == OURS:
+        return _SCRIPT
+    return _codex_binary() if name == _BINARY else real_agents.find(name)
+
+
+def _codex_binary() -> Path | None:
+    """What Codex's launcher starts: the program itself, without node."""
+    launcher = real_agents.find("codex")
+    if launcher is None:
+        return None
+    packages = launcher.resolve().parents[2]
+    return next(iter(packages.glob("codex-*/vendor/*/bin/codex")), None)
 
 
 def _ours(prompt: str) -> list[str]:
@@ -83,9 +93,10 @@ def _gemini(prompt: str) -> list[str]:
 
 
 CONTENDERS = (
-    Contender(OURS, _ours, ("acp",)),
-    Contender("codex", _codex, acp_agent="codex-acp"),
-    Contender("opencode", _opencode, ("acp",)),
-    Contender("claude", _claude, acp_agent="claude-agent-acp"),
-    Contender("gemini", _gemini, ("--acp",)),
+    Contender(OURS, _ours, (OURS, "acp")),
+    Contender("codex", _codex, ("codex-acp",)),
+    Contender(_BINARY, _codex, environment_of="codex"),
+    Contender("opencode", _opencode, ("opencode", "acp")),
+    Contender("claude", _claude, ("claude-agent-acp",)),
+    Contender("gemini", _gemini, ("gemini", "--acp")),
 )
