@@ -139,11 +139,13 @@ class ClaudeLink:
         """Send a prompt and wait for its result."""
         if self._over is not None:
             raise self._over
+        if self._interrupted:  # before it was sent
+            self._interrupted = False
+            return Outcome(stop="cancelled")
         try:
             blocks = blocks_of(content)
         except ValueError as error:
             raise Unsupported(self._launch.agent, self.transport, str(error)) from error
-        self._interrupted = False
         self._prompt = str(uuid.uuid4())
         turn = self._turn = asyncio.get_running_loop().create_future()
         line = {
@@ -158,6 +160,7 @@ class ClaudeLink:
             return await turn
         finally:
             self._turn = None
+            self._interrupted = False
 
     async def _say(self, line: Mapping[str, Any]) -> None:
         try:
@@ -171,10 +174,15 @@ class ClaudeLink:
     async def interrupt(self) -> None:
         """Stop the turn, also one that waits in the program's own queue."""
         self._interrupted = True
+        if self._turn is None:
+            return
         prompt = self._prompt
-        answer = await self._request("interrupt", cancel_queued=True)
-        withdrawn = answer.get("cancelled")
-        if isinstance(withdrawn, list) and prompt in withdrawn and prompt == self._prompt:
+        try:
+            answer = await self._request("interrupt", cancel_queued=True)
+        except RpcError as error:
+            _log.warning("%s does not want to be interrupted: %s", self._launch.agent, error)
+            return
+        if prompt in as_list(answer.get("cancelled")) and prompt == self._prompt:
             self._finish(Outcome(stop="cancelled"))
 
     async def set_mode(self, mode: str) -> None:

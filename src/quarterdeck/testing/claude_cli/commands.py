@@ -45,7 +45,7 @@ def run_line(program: "Program", line: str) -> None:
     voice = program.voice
     if voice.interrupted.is_set():
         raise Aborted
-    name, _, rest = line.strip().partition(" ")
+    name, _, rest = line.partition(" ")
     command = COMMANDS.get(name)
     if command is not None:
         command(program, rest)
