@@ -80,9 +80,9 @@ async def test_chunks_stream_in_order():
 @pytest.mark.parametrize(
     ("outcome", "said"),
     [
-        (Selected(option_id="yes"), "permission: yes"),
-        (Selected(option_id="no"), "permission: no"),
-        (Cancelled(), "permission: cancelled"),
+        (Selected(option_id="yes"), "permission: yes, allowed"),
+        (Selected(option_id="no"), "permission: no, denied"),
+        (Cancelled(), "permission: cancelled, denied"),
     ],
 )
 async def test_a_permission_is_asked_and_its_answer_obeyed(outcome: Any, said: str):

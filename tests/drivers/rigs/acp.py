@@ -1,6 +1,7 @@
 """The fake agent that speaks ACP."""
 
 import sys
+from typing import Any
 
 from quarterdeck.drivers.acp.link import AcpLink
 from quarterdeck.drivers.child import Launch
@@ -11,10 +12,10 @@ __all__ = ["RIGS", "acp_rig"]
 _COMMAND = (sys.executable, "-m", "quarterdeck.testing.acp_agent")
 
 
-def acp_rig(*words: str, name: str = "acp", **launch: object) -> Rig:
+def acp_rig(*words: str, login: str | None = None, **launch: Any) -> Rig:
     """The fake agent, misbehaving as the words say."""
-    how = Launch(agent="fake", command=(*_COMMAND, *words), **launch)  # pyright: ignore
-    return Rig(name=name, make=lambda: AcpLink(how))
+    how = Launch(agent="fake", command=(*_COMMAND, *words), **launch)
+    return Rig(name="acp", make=lambda: AcpLink(how, login=login))
 
 
 RIGS = [acp_rig()]

@@ -4,9 +4,8 @@ Each request runs in a task of its own, so none holds up what the agent says mea
 """
 
 import asyncio
-from collections.abc import Generator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -20,10 +19,13 @@ from quarterdeck.wire.rpc.codes import INVALID_PARAMS
 
 from ..link import Host, Verdict
 from .files import ServedFiles
+from .plain import plain
 from .terminals import ServedTerminals
 from .updates import Translator
 
 __all__ = ["Desk"]
+
+T = TypeVar("T")
 
 _CANCELLED = acp.RequestPermissionResponse(outcome=Cancelled())
 
@@ -38,7 +40,7 @@ class Desk:
         self._translator = translator
         self._files = files
         self._terminals = terminals
-        self._asking = 0
+        self._questions: set[asyncio.Future[Any]] = set()
         self._all_answered = asyncio.Event()
         self._all_answered.set()
         self.session: str | None = None
@@ -61,6 +63,14 @@ class Desk:
         """Wait until every person's answer is on its way to the agent."""
         await self._all_answered.wait()
 
+    async def drop_questions(self) -> None:
+        """End what is still asked: the agent has ended the turn without waiting for an answer."""
+        questions = list(self._questions)
+        for question in questions:
+            question.cancel()
+        if questions:
+            await asyncio.wait(questions)
+
     # People
 
     async def _permit(self, request: acp.RequestPermissionRequest) -> acp.RequestPermissionResponse:
@@ -82,9 +92,8 @@ class Desk:
             locations=call.locations or (),
             raw_input=call.raw_input,
         )
-        with self._open_question():
-            verdict = await self._host.permit(question)
-        return _response(verdict, request)
+        verdict = await self._answer_of(self._host.permit(question))
+        return _response(verdict, request) if verdict is not None else _CANCELLED
 
     async def _ask(self, request: acp.CreateElicitationRequest) -> acp.CreateElicitationResponse:
         if self.session is None:  # nobody can be asked before there is a session
@@ -97,12 +106,13 @@ class Desk:
         question = QuestionAsked(
             request=new_request_id(),
             text=request.message,
-            form=msgspec.to_builtins(form) if form is not None else None,
+            form=plain(form) if form is not None else None,
             url=request.url if request.mode == "url" else None,
             call=ToolCallId(request.tool_call_id) if request.tool_call_id else None,
         )
-        with self._open_question():
-            answer = await self._host.ask(question)
+        answer = await self._answer_of(self._host.ask(question))
+        if answer is None:
+            return acp.CreateElicitationResponse(action="cancel")
         if answer.action != "accept" or form is None:
             return acp.CreateElicitationResponse(action=answer.action)
         return _accepted(answer.content or {})
@@ -110,16 +120,22 @@ class Desk:
     async def _completed(self, note: acp.CompleteElicitationNotification) -> None:
         await self._host.emit(Notice(title="What the agent asked for in the browser is done."))
 
-    @contextmanager
-    def _open_question(self) -> Generator[None]:
-        self._asking += 1
+    async def _answer_of(self, asking: Coroutine[Any, Any, T]) -> T | None:
+        """A person's answer; None when the question was dropped with its turn."""
+        task = asyncio.ensure_future(asking)
+        self._questions.add(task)
         self._all_answered.clear()
         try:
-            yield
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            task.cancel()
+            await asyncio.wait([task])
+            raise
         finally:
-            self._asking -= 1
-            if not self._asking:
+            self._questions.discard(task)
+            if not self._questions:
                 self._all_answered.set()
+        return None if task.cancelled() else task.result()
 
     # Files and terminals
 

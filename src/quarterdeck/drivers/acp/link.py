@@ -21,10 +21,10 @@ from quarterdeck.wire.usage import Cost
 
 from ..child import Child, Launch
 from ..driver import Capabilities, Opening
-from ..errors import OpenFailed, Unsupported
+from ..errors import OpenFailed
 from ..link import Departure, Host, Outcome, Started
 from .choosing import Chooser
-from .departing import explain
+from .departing import Outlet
 from .desk import Desk
 from .files import ServedFiles
 from .handshake import capabilities_of, choose_way, command_words, greet, open_session
@@ -66,6 +66,7 @@ class AcpLink:
         self._capabilities = Capabilities(asks=True, streams=True)
         self._settings = Settings(launch.agent)
         self._child: Child | None = None
+        self._outlet: Outlet | None = None
         self._system: LocalSystem | None = None
         self._terminals: ServedTerminals | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -113,7 +114,8 @@ class AcpLink:
             self._child = await Child.start(self._launch, opening, system, words)
         except PathFault as error:
             raise OpenFailed(f"{self._launch.agent} could not be started: {error}") from error
-        return self._child.process
+        self._outlet = Outlet(self._launch.agent, self._child)
+        return self._outlet
 
     def _connect(self, host: Host, system: LocalSystem, stream: ByteStream) -> None:
         quirks = self._launch.quirks
@@ -213,6 +215,7 @@ class AcpLink:
             raise await self._verdict() from None
         finally:
             translator.end_turn()
+            await self._desk.drop_questions()
         await self._tell_malformed()
         return answered(answer, failure=translator.failure, cost=self._spent(before))
 
@@ -284,7 +287,7 @@ class AcpLink:
     async def _watch(self) -> None:
         """Wait for the end of the connection and tell the session what it means."""
         ending = await self._connection.wait_closed()
-        verdict = await explain(self._launch.agent, self._child, ending)
+        verdict = await self._outlet.explain(ending) if self._outlet is not None else ending
         assert self._over is not None
         self._over.set_result(verdict)
         self._host.lost(verdict)

@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import to_builtins
-
 from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.acp.connection import AcpConnection
 from quarterdeck.wire.acp.errors import MalformedAnswer
@@ -12,6 +10,7 @@ from quarterdeck.wire.errors import RpcError
 
 from ..child import Launch
 from ..errors import Unsupported
+from .plain import plain
 
 __all__ = ["list_sessions"]
 
@@ -36,7 +35,7 @@ async def list_sessions(
             page = await connection.call(acp.SESSION_LIST, request)
         except (RpcError, MalformedAnswer) as error:
             raise Unsupported(launch.agent, "acp", "list its sessions", str(error)) from error
-        found += [to_builtins(session) for session in page.sessions]
+        found += [plain(session) for session in page.sessions]
         cursor = page.next_cursor
         if cursor is None:
             break

@@ -12,6 +12,7 @@ from quarterdeck.wire.acp.router import Router
 from quarterdeck.wire.errors import RpcError
 from quarterdeck.wire.rpc.codes import INVALID_REQUEST, MethodNotFound
 
+from .plain import plain
 from .updates import Translator
 
 __all__ = ["ClientRouter"]
@@ -70,10 +71,7 @@ class ClientRouter(Router):
             return None
         update = note.update
         body: Any = update.raw if isinstance(update, acp.UnknownUpdate) else update
-        raw = {
-            "sessionId": note.session_id,
-            "update": msgspec.json.decode(msgspec.json.encode(body)),
-        }
+        raw = {"sessionId": note.session_id, "update": plain(body)}
         return self._translator.strange(raw, "an update of a session that is not this one")
 
     def _strange(self, method: str, params: Raw | None, reason: str) -> Awaitable[None]:

@@ -7,7 +7,6 @@ the kind up in a table and hands the event on without a copy; the values are the
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Protocol, TypeAlias, cast
 
-import msgspec
 from msgspec import UNSET
 
 from quarterdeck.wire.acp import schema as acp
@@ -38,6 +37,7 @@ from quarterdeck.wire.usage import ContextUsage, Cost
 
 from .calls import details, merged, updated
 from .extensions import codex_error, codex_failed, parent_call, terminal_events, tool_name
+from .plain import plain
 from .settings import Settings
 
 __all__ = ["Emit", "Translator"]
@@ -267,7 +267,7 @@ class Translator:
         status = _STATUSES.get(update.status)
         if status is None:
             reason = f"a compaction's state {update.status!r} is not known"
-            return self.strange(msgspec.to_builtins(update), reason)
+            return self.strange(plain(update), reason)
         return self._emit(
             CompactionChanged(
                 compaction=CompactionId(update.compaction_id),
@@ -283,7 +283,7 @@ class Translator:
 
     def _unknown(self, update: acp.UnknownUpdate) -> Step:
         reason = f"an update of the kind {update.kind!r} that we do not know or cannot read"
-        return self.strange(msgspec.json.decode(update.raw), reason)
+        return self.strange(plain(update.raw), reason)
 
 
 def _joined(blocks: tuple[ContentBlock, ...]) -> str:

@@ -4,6 +4,7 @@ A line that begins with no known command is echoed, so that any prompt gets an a
 """
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -19,6 +20,7 @@ from quarterdeck.wire.settings import Command, PlanEntry
 from quarterdeck.wire.toolcalls import ContentItem, Diff, TerminalItem, ToolCallLocation
 from quarterdeck.wire.usage import Cost
 
+from .oddities import ODDITIES
 from .session import Saved
 
 if TYPE_CHECKING:
@@ -66,6 +68,7 @@ class Work:
     session: Saved
     answer: list[str] = field(default_factory=list[str])
     calls: int = 0
+    usage: acp.Usage | None = None
 
     async def update(self, update: Any) -> None:
         """Send a session update."""
@@ -118,6 +121,10 @@ async def _history(work: Work, rest: str) -> None:
     await work.say(" | ".join(earlier) or "(nothing)")
 
 
+async def _told(work: Work, rest: str) -> None:
+    await work.say(" | ".join([work.session.model, work.session.mode, *work.session.told]))
+
+
 async def _tool(work: Work, rest: str) -> None:
     """A tool call without permission: started, in progress, completed."""
     call = work.call_id()
@@ -141,9 +148,10 @@ async def _ask(work: Work, rest: str) -> None:
         ),
     )
     chosen = answer.outcome.option_id if isinstance(answer.outcome, Selected) else "cancelled"
-    status = "completed" if chosen in ("yes", "always") else "failed"
+    is_allowed = chosen in ("yes", "always")
+    status = "completed" if is_allowed else "failed"
     await work.update(acp.ToolCallUpdate(tool_call_id=call, status=status))
-    await work.say(f"permission: {chosen}")
+    await work.say(f"permission: {chosen}, {'allowed' if is_allowed else 'denied'}")
 
 
 async def _asks(work: Work, rest: str) -> None:
@@ -314,8 +322,12 @@ async def _crash(work: Work, rest: str) -> None:
 
 async def _hang_up(work: Work, rest: str) -> None:
     """Close stdout and live on."""
+    clock = asyncio.get_running_loop().time
+    until = clock() + float(rest or 3600)
     await work.stream.close()
-    await asyncio.sleep(float(rest or 3600))
+    while clock() < until:
+        with contextlib.suppress(asyncio.CancelledError):  # nothing but a signal ends this
+            await asyncio.sleep(until - clock())
 
 
 async def _stop(work: Work, rest: str) -> None:
@@ -324,7 +336,9 @@ async def _stop(work: Work, rest: str) -> None:
 
 async def _error(work: Work, rest: str) -> None:
     code, _, message = rest.partition(" ")
-    raise Stop("error", RpcError(int(code or -32603), message or "it went wrong"))
+    if not code.removeprefix("-").isdecimal():
+        code, message = "-32603", rest
+    raise Stop("error", RpcError(int(code), message or "it went wrong"))
 
 
 COMMANDS: dict[str, Callable[[Work, str], Awaitable[None]]] = {
@@ -334,6 +348,7 @@ COMMANDS: dict[str, Callable[[Work, str], Awaitable[None]]] = {
     "flood": lambda work, rest: _stream(work, rest or "20000"),
     "wait": _wait,
     "history": _history,
+    "told": _told,
     "tool": _tool,
     "ask": _ask,
     "asks": _asks,
@@ -356,4 +371,5 @@ COMMANDS: dict[str, Callable[[Work, str], Awaitable[None]]] = {
     "hang-up": _hang_up,
     "stop": _stop,
     "error": _error,
+    **ODDITIES,
 }

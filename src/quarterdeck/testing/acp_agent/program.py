@@ -8,14 +8,17 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.acp.connection import AcpConnection
+from quarterdeck.wire.acp.methods import Method
 from quarterdeck.wire.acp.router import Router
 from quarterdeck.wire.content import TextContent, text
 from quarterdeck.wire.errors import RpcError
 from quarterdeck.wire.rpc import ByteStream, stdio_stream
 from quarterdeck.wire.settings import ConfigChoice, ConfigOption, Mode
+from quarterdeck.wire.values import AcpValue
 
 from .commands import Stop, Work, run_line
 from .session import Exchange, Saved, Sessions
@@ -28,18 +31,42 @@ BUSY = -32600
 
 _MODES = (Mode(id="ask", name="Ask"), Mode(id="plan", name="Plan"))
 _MODELS = ("fake-1", "fake-2")
+_LOGINS = (
+    acp.AuthMethod(id="pretend", name="Pretend to log in"),
+    acp.AuthMethod(
+        id="type", name="Type it", type="terminal", args=("--type",), env={"FAKE_LOGIN": "1"}
+    ),
+)
+
+
+class _SetModel(AcpValue, frozen=True, kw_only=True):
+    session_id: str
+    model_id: str
+
+
+_SET_MODEL: Method[_SetModel, acp.Empty] = Method(
+    name="session/set_model", params=_SetModel, result=acp.Empty, side="agent"
+)
+"""As it was before options."""
 
 
 def options() -> argparse.ArgumentParser:
     """The ways in which the agent can be made to misbehave."""
     parser = argparse.ArgumentParser(prog="acp-agent", description=__doc__)
     add = parser.add_argument
-    add("--state", type=Path, help="keep sessions in this directory")
+    state = os.environ.get("FAKE_STATE")
+    kept = Path(state) if state else None
+    add("--state", type=Path, default=kept, help="keep sessions here; also by $FAKE_STATE")
     add("--protocol-version", type=int, default=1, help="answer initialize with this version")
     add("--banner", help="print this line on stdout before anything else")
     add("--exit-at-start", type=int, help="exit with this code at once")
     add("--slow-start", type=float, default=0.0, help="seconds before anything is read")
     add("--needs-login", action="store_true", help="session/new fails until authenticate")
+    add("--terminal-login", action="store_true", help="offer a login in a terminal as well")
+    add("--no-resume", action="store_true", help="offer load, but neither resume nor fork")
+    add("--old-models", action="store_true", help="models as they were before options")
+    add("--no-settings", action="store_true", help="neither modes nor options nor models")
+    add("--able", action="store_true", help="take further directories and a system prompt")
     add("--no-load", action="store_true", help="offer neither load, resume nor list")
     add("--ignore-cancel", action="store_true", help="never react to session/cancel")
     add("--update-first", action="store_true", help="send an update before session/new's answer")
@@ -79,28 +106,42 @@ class FakeAgent:
         router.on(acp.SESSION_SET_CONFIG_OPTION, self._set_option)
         router.on(acp.SESSION_CLOSE, self._close)
         router.on(acp.SESSION_DELETE, self._delete)
+        router.on(acp.SESSION_SET_TITLE, self._set_title)
+        if self._settings.old_models:
+            router.on(_SET_MODEL, self._set_model)
         if not self._settings.no_load:
             router.on(acp.SESSION_LOAD, self._load)
-            router.on(acp.SESSION_RESUME, self._resume)
             router.on(acp.SESSION_LIST, self._list)
-            router.on(acp.SESSION_FORK, self._fork)
+            if not self._settings.no_resume:
+                router.on(acp.SESSION_RESUME, self._resume)
+                router.on(acp.SESSION_FORK, self._fork)
         return router
 
     async def _initialize(self, request: acp.InitializeRequest) -> acp.InitializeResponse:
         if self._settings.silent:
             await asyncio.sleep(3600)
-        there = None if self._settings.no_load else acp.Empty()
+        settings = self._settings
+        there = None if settings.no_load else acp.Empty()
+        more = None if settings.no_resume else there
+        able = acp.Empty() if settings.able else None
         return acp.InitializeResponse(
             protocol_version=self._settings.protocol_version,
             agent_capabilities=acp.AgentCapabilities(
                 load_session=there is not None,
                 prompt_capabilities=acp.PromptCapabilities(image=True, embedded_context=True),
                 session_capabilities=acp.SessionCapabilities(
-                    list=there, resume=there, fork=there, close=acp.Empty(), delete=acp.Empty()
+                    list=there,
+                    resume=more,
+                    fork=more,
+                    close=acp.Empty(),
+                    delete=acp.Empty(),
+                    title=able,
+                    additional_directories=able,
+                    system_prompt=acp.SessionSystemPromptCapabilities() if able else None,
                 ),
                 auth=acp.AgentAuthCapabilities(logout=acp.Empty()),
             ),
-            auth_methods=(acp.AuthMethod(id="pretend", name="Pretend to log in"),),
+            auth_methods=_LOGINS[: 2 if settings.terminal_login else 1],
             agent_info=acp.Implementation(name="fake", version="1.0.0", title="Fake agent"),
         )
 
@@ -114,34 +155,50 @@ class FakeAgent:
         self._logged_in = not self._settings.needs_login
         return acp.Empty()
 
-    async def _new(self, request: acp.NewSessionRequest) -> acp.NewSessionResponse:
+    async def _new(self, request: acp.NewSessionRequest) -> Any:
         if not self._logged_in:
             raise RpcError(AUTH_REQUIRED, "log in first")
         saved = self._sessions.new(request.cwd)
         if self._settings.update_first:
             await self._work(saved).update(acp.AgentMessageChunk(content=text("too early")))
-        return acp.NewSessionResponse(
-            session_id=saved.id, modes=_modes(saved), config_options=_options(saved)
-        )
+        saved.told = [
+            *(block.text for block in _texts(request.system_prompt)),
+            *request.additional_directories,
+            *(server.name for server in request.mcp_servers),
+        ]
+        return self._opened(saved, named=True)
 
-    async def _load(self, request: acp.LoadSessionRequest) -> acp.LoadSessionResponse:
+    def _opened(self, saved: Saved, *, named: bool = False) -> Any:
+        """The answer to an opened session, in the form that the options ask for."""
+        answer: dict[str, Any] = {"sessionId": saved.id} if named else {}
+        if self._settings.no_settings:
+            return answer
+        answer["modes"] = _modes(saved)
+        if self._settings.old_models:
+            models = [{"modelId": name, "name": name} for name in _MODELS]
+            answer["models"] = {"currentModelId": saved.model, "availableModels": models}
+        else:
+            answer["configOptions"] = _options(saved)
+        return answer
+
+    async def _load(self, request: acp.LoadSessionRequest) -> Any:
         saved = self._found(request.session_id)
         work = self._work(saved)
         for exchange in saved.exchanges:
             await work.update(acp.UserMessageChunk(content=text(exchange.prompt)))
             await work.update(acp.AgentMessageChunk(content=text(exchange.answer)))
-        return acp.LoadSessionResponse(modes=_modes(saved), config_options=_options(saved))
+        return self._opened(saved)
 
-    async def _resume(self, request: acp.ResumeSessionRequest) -> acp.ResumeSessionResponse:
+    async def _resume(self, request: acp.ResumeSessionRequest) -> Any:
         saved = self._found(request.session_id)
-        return acp.ResumeSessionResponse(modes=_modes(saved), config_options=_options(saved))
+        return self._opened(saved)
 
-    async def _fork(self, request: acp.ForkSessionRequest) -> acp.ForkSessionResponse:
+    async def _fork(self, request: acp.ForkSessionRequest) -> Any:
         source = self._found(request.session_id)
         saved = self._sessions.new(request.cwd)
         saved.exchanges = list(source.exchanges)
         self._sessions.save(saved)
-        return acp.ForkSessionResponse(session_id=saved.id, modes=_modes(saved))
+        return self._opened(saved, named=True)
 
     async def _list(self, request: acp.ListSessionsRequest) -> acp.ListSessionsResponse:
         return acp.ListSessionsResponse(
@@ -167,7 +224,7 @@ class FakeAgent:
             self._running.pop(saved.id, None)
         saved.exchanges[-1].answer = "".join(work.answer)
         self._sessions.save(saved)
-        return acp.PromptResponse(stop_reason=_stop_reason(task))
+        return acp.PromptResponse(stop_reason=_stop_reason(task), usage=work.usage)
 
     def _cancel(self, request: acp.CancelNotification) -> None:
         task = self._running.get(request.session_id)
@@ -190,6 +247,16 @@ class FakeAgent:
             raise RpcError(-32602, f"cannot set {request.config_id!r} to {request.value!r}")
         saved.model = str(request.value)
         return acp.SetSessionConfigOptionResponse(config_options=_options(saved))
+
+    async def _set_model(self, request: "_SetModel") -> acp.Empty:
+        if request.model_id not in _MODELS:
+            raise RpcError(-32602, f"no such model: {request.model_id!r}")
+        self._found(request.session_id).model = request.model_id
+        return acp.Empty()
+
+    async def _set_title(self, request: acp.SetSessionTitleRequest) -> acp.SetSessionTitleResponse:
+        self._found(request.session_id).title = request.title
+        return acp.SetSessionTitleResponse(title=request.title)
 
     async def _close(self, request: acp.CloseSessionRequest) -> acp.Empty:
         if task := self._running.get(request.session_id):
@@ -231,6 +298,11 @@ def _stop_reason(task: asyncio.Task[None]) -> str:
             raise error
         case error:
             raise RpcError(-32603, f"the command failed: {error!r}")
+
+
+def _texts(prompt: acp.SystemPrompt | None) -> list[TextContent]:
+    blocks = prompt.content if prompt is not None else ()
+    return [block for block in blocks if isinstance(block, TextContent)]
 
 
 def _modes(saved: Saved) -> acp.SessionModeState:

@@ -23,6 +23,8 @@ class Saved(Struct):
     mode: str = "ask"
     model: str = "fake-1"
     title: str | None = None
+    told: list[str] = field(default_factory=list[str])
+    """System prompt, further directories and tool servers that it was opened with."""
     exchanges: list[Exchange] = field(default_factory=list[Exchange])
 
 
