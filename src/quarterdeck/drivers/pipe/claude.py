@@ -8,21 +8,20 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quarterdeck.system.guard import shared_guard
 from quarterdeck.system.local import LocalSystem
 from quarterdeck.wire.content import ContentBlock
-from quarterdeck.wire.errors import Broken, Closed, Ended, LinkError, QuarterdeckError, RpcError
+from quarterdeck.wire.errors import Broken, Closed, Ended, LinkError, RpcError
 from quarterdeck.wire.events import Unknown
 
 from ..child import Child, Launch
 from ..driver import Capabilities, McpServer, Opening
 from ..errors import LoginMethod, LoginNeeded, OpenFailed, Unsupported
 from ..link import Departure, Host, Outcome, Started
-from . import claude_control as control
+from .claude_channel import Answers, Channel
 from .claude_dialect import DIALECTS, command_words
 from .claude_events import Translator
 from .claude_prompt import blocks_of, mcp_config
@@ -36,7 +35,6 @@ _log = logging.getLogger(__name__)
 
 _LEAVING = 2.0
 """Seconds that a process may live on after it closed its output."""
-_REFUSED = -32000
 
 
 class ClaudeLink:
@@ -64,16 +62,11 @@ class ClaudeLink:
         self._system: LocalSystem | None = None
         self._folder: str | None = None
         self._reader: asyncio.Task[None] | None = None
-        self._sending = asyncio.Lock()
-        self._requests: dict[str, asyncio.Future[Mapping[str, Any]]] = {}
-        """What we asked and wait for."""
-        self._answering: dict[str, asyncio.Task[None]] = {}
-        """What the agent asked and a person may be thinking about."""
-        self._count = 0
+        self._channel: Channel
+        self._answers: Answers
         self._turn: asyncio.Future[Outcome] | None = None
         self._prompt = ""
         """Our id of the prompt that runs."""
-        self._interrupted = False
         self._over: LinkError | None = None
         self._refusal = ""
         self._ending: asyncio.Task[Departure | None] | None = None
@@ -91,9 +84,11 @@ class ClaudeLink:
         words = command_words(self._launch, opening, self.transport, session=session, mcp=mcp)
         self._system = LocalSystem([opening.cwd, *opening.roots], guard=shared_guard())
         self._child = await Child.start(self._launch, opening, self._system, words)
+        self._channel = Channel(self._child)
+        self._answers = Answers(self._launch.agent, host, self._channel)
         self._reader = asyncio.create_task(self._read(self._child))
         try:
-            greeting = await self._request("initialize", hooks=None)
+            greeting = await self._channel.request("initialize", hooks=None)
         except RpcError as error:
             raise OpenFailed(f"{self._launch.agent} refused: {error.message}") from error
         except LinkError as error:
@@ -139,8 +134,8 @@ class ClaudeLink:
         """Send a prompt and wait for its result."""
         if self._over is not None:
             raise self._over
-        if self._interrupted:  # before it was sent
-            self._interrupted = False
+        if self._answers.is_interrupted:  # before it was sent
+            self._answers.is_interrupted = False
             return Outcome(stop="cancelled")
         try:
             blocks = blocks_of(content)
@@ -160,11 +155,11 @@ class ClaudeLink:
             return await turn
         finally:
             self._turn = None
-            self._interrupted = False
+            self._answers.is_interrupted = False
 
     async def _say(self, line: Mapping[str, Any]) -> None:
         try:
-            await self._send(line)
+            await self._channel.send(line)
         except LinkError as error:
             # What it last said, and how it left, is heard by the reader and tells more.
             assert self._reader is not None
@@ -173,12 +168,12 @@ class ClaudeLink:
 
     async def interrupt(self) -> None:
         """Stop the turn, also one that waits in the program's own queue."""
-        self._interrupted = True
+        self._answers.is_interrupted = True
         if self._turn is None:
             return
         prompt = self._prompt
         try:
-            answer = await self._request("interrupt", cancel_queued=True)
+            answer = await self._channel.request("interrupt", cancel_queued=True)
         except RpcError as error:
             _log.warning("%s does not want to be interrupted: %s", self._launch.agent, error)
             return
@@ -203,38 +198,13 @@ class ClaudeLink:
 
     async def _change(self, what: str, subtype: str, **fields: Any) -> None:
         try:
-            await self._request(subtype, **fields)
+            await self._channel.request(subtype, **fields)
         except RpcError as error:
             raise Unsupported(self._launch.agent, self.transport, what, error.message) from error
 
     def _finish(self, outcome: Outcome) -> None:
         if self._turn is not None and not self._turn.done():
             self._turn.set_result(outcome)
-
-    # Speaking
-
-    async def _send(self, line: Mapping[str, Any]) -> None:
-        if self._over is not None:
-            raise self._over
-        assert self._child is not None
-        # ASCII alone: nothing in it can be taken for the end of a line.
-        data = json.dumps(line, separators=(",", ":")).encode("ascii") + b"\n"
-        async with self._sending:
-            await self._child.process.send(data)
-
-    async def _request(self, subtype: str, **fields: Any) -> Mapping[str, Any]:
-        """Ask the program something. Raises RpcError with its refusal."""
-        self._count += 1
-        id_ = f"quarterdeck-{self._count}-{subtype}"
-        answer = self._requests[id_] = asyncio.get_running_loop().create_future()
-        try:
-            with suppress(LinkError):
-                await self._send(control.request_line(id_, subtype, **fields))
-            if self._over is not None and not answer.done():
-                raise self._over
-            return await answer
-        finally:
-            self._requests.pop(id_, None)
 
     # Listening
 
@@ -253,12 +223,11 @@ class ClaudeLink:
             return
         match line.value.get("type"):
             case "control_request":
-                self._asked(line.value)
+                self._answers.begin(line.value)
             case "control_response":
                 await self._answered(as_map(line.value.get("response")))
             case "control_cancel_request":
-                if waiting := self._answering.get(as_text(line.value.get("request_id"))):
-                    waiting.cancel()
+                self._answers.withdraw(line.value)
             case _:
                 await self._tell(line.value)
 
@@ -273,7 +242,7 @@ class ClaudeLink:
         named = as_list(line.get("user_message_uuids"))
         if self._turn is not None and (not named or self._prompt in named):
             self._finish(outcome)
-        elif any(not one.done() for one in self._requests.values()):
+        elif self._channel.is_asking:
             self._refusal = failure_of(line)
         else:
             reason = "it is the end of a turn that we did not begin"
@@ -285,70 +254,23 @@ class ClaudeLink:
             await self._host.emit(told.event)
 
     async def _answered(self, response: Mapping[str, Any]) -> None:
-        """The program answers, or repeats what we answered."""
-        waiting = self._requests.get(as_text(response.get("request_id")))
-        if waiting is None or waiting.done():
-            return
-        if response.get("subtype") != "success":
-            error = as_text(response.get("error")) or "it does not say why"
-            waiting.set_exception(RpcError(_REFUSED, error))
+        waiting = self._channel.answered(response)
+        if waiting is None:
             return
         answer = as_map(response.get("response"))
         for event in self._translator.answer(answer):
             await self._host.emit(event)
-        waiting.set_result(answer)
-
-    # Answering
-
-    def _asked(self, line: Mapping[str, Any]) -> None:
-        """Answer in a task of its own: a person may take long."""
-        id_ = as_text(line.get("request_id"))
-        task = asyncio.create_task(self._answer(id_, as_map(line.get("request"))))
-        self._answering[id_] = task
-        task.add_done_callback(lambda done: self._answering_done(id_, done))
-
-    def _answering_done(self, id_: str, task: "asyncio.Task[None]") -> None:
-        if self._answering.get(id_) is task:
-            del self._answering[id_]
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("a request of %s was not answered", self._launch.agent, exc_info=error)
-
-    async def _answer(self, id_: str, request: Mapping[str, Any]) -> None:
-        try:
-            line = control.response_line(id_, await self._decide(request))
-        except QuarterdeckError as error:
-            line = control.error_line(id_, str(error))
-        # From here on the answer must not be cut in two by a request that is withdrawn.
-        self._answering.pop(id_, None)
-        with suppress(LinkError):
-            await self._send(line)
-
-    async def _decide(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        subtype = as_text(request.get("subtype"))
-        if subtype == "elicitation":
-            question = control.elicitation_of(request)
-            return control.answer_to_elicitation(await self._host.ask(question))
-        if subtype != "can_use_tool":
-            raise RpcError(_REFUSED, f"Unsupported control request subtype: {subtype}")
-        if request.get("tool_name") == control.QUESTIONS:
-            asked = control.questions_of(request)
-            if asked is not None:
-                return control.answer_to_questions(request, await self._host.ask(asked))
-        verdict = await self._host.permit(control.permission_of(request))
-        return control.answer_to_permission(request, verdict, interrupted=self._interrupted)
+        if not waiting.done():
+            waiting.set_result(answer)
 
     # Ending
 
     def _lose(self, error: LinkError) -> None:
         """Everybody who waits hears that the program is gone."""
-        if self._over is None:
-            self._over = error
-        for waiting in (*self._requests.values(), self._turn):
-            if waiting is not None and not waiting.done():
-                waiting.set_exception(self._over)
-                waiting.exception()
-        for task in self._answering.values():
-            task.cancel()
+        self._over = self._over or error
+        self._channel.close(self._over)
+        if self._turn is not None and not self._turn.done():
+            self._turn.set_exception(self._over)
         self._host.lost(self._over)
 
     async def end(self) -> Departure | None:
@@ -358,25 +280,26 @@ class ClaudeLink:
         return await asyncio.shield(self._ending)
 
     async def _end(self) -> Departure | None:
-        if self._over is None:
-            self._over = Closed(f"the session of {self._launch.agent} is closed")
+        closed = Closed(f"the session of {self._launch.agent} is closed")
+        self._over = self._over or closed
         try:
             return await self._child.end() if self._child is not None else None
         finally:
-            tasks = [*self._answering.values()]
-            if self._reader is not None:
-                tasks.append(self._reader)
-            for task in tasks:
-                task.cancel()
-            if tasks:
-                await asyncio.wait(tasks)
-            for waiting in (*self._requests.values(), self._turn):
-                if waiting is not None and not waiting.done():
-                    waiting.set_exception(self._over)
+            await self._stop_listening(self._over)
             if self._system is not None:
                 await self._system.close()
             if self._folder is not None:
                 await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+
+    async def _stop_listening(self, error: LinkError) -> None:
+        if self._reader is None:
+            return
+        self._reader.cancel()
+        await asyncio.wait([self._reader])
+        await self._answers.close()
+        self._channel.close(error)
+        if self._turn is not None and not self._turn.done():
+            self._turn.set_exception(error)
 
 
 async def _departed(child: Child, problem: LinkError | None) -> LinkError:

@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMANDS", "Failed", "run_line"]
 
-_SLEEPER = "import time; time.sleep(600)"
+_SLEEPER = "import time; print('up', flush=True); time.sleep(600)"
 _DAEMON = (
     "import os, time\n"
     "if os.fork(): os._exit(0)\n"
     "os.setsid()\n"
     "if os.fork(): os._exit(0)\n"
+    "print('up', flush=True)\n"
     "time.sleep(600)"
 )
 _DOT = (
@@ -206,9 +207,9 @@ def _children(program: "Program", rest: str) -> None:
     count, _, how = rest.partition(" ")
     for _ in range(int(count or 1)):
         code = _DAEMON if how == "detached" else _SLEEPER
-        child = subprocess.Popen([sys.executable, "-c", code])
-        if how == "detached":
-            child.wait()
+        child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+        assert child.stdout is not None
+        child.stdout.readline()
     program.voice.say("children are running")
 
 
