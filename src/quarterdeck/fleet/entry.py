@@ -35,7 +35,7 @@ from .states import EVENTS, NEW, Standing, State, advance
 __all__ = ["NATIVE", "TYPES", "Entry", "Waiting", "fold", "info_of"]
 
 NATIVE = "native"
-"""Our own agent's name in the catalogue."""
+"""Our own agent's name in the catalogue, and how it is reached in the host's process."""
 TYPES = EVENTS | {
     "mode_changed",
     "prompt_queued",
@@ -85,6 +85,11 @@ class Entry(Struct, frozen=True, kw_only=True):
     """A prompt that has left the queue and whose turn has not begun."""
 
     @property
+    def is_native(self) -> bool:
+        """Whether it is our own agent, in the host's process."""
+        return self.wish.agent == NATIVE and self.wish.transport in (None, NATIVE)
+
+    @property
     def state(self) -> State:
         """The word for where it stands."""
         state = self.standing.state
@@ -103,7 +108,7 @@ class Entry(Struct, frozen=True, kw_only=True):
     @property
     def resume(self) -> str | None:
         """The agent's own id of the session."""
-        if self.wish.agent == NATIVE and self.is_known:
+        if self.is_native and self.is_known:
             return self.session
         return self.agent_session
 
@@ -157,7 +162,7 @@ def _changes(entry: Entry, event: Event, seq: int) -> Mapping[str, Any]:
     match event:
         case SessionOpened() | SessionResumed() | SessionEnded() | SessionChanged():
             return _run_changes(entry, event, seq)
-        case ModeChanged(mode=mode) if entry.wish.agent == NATIVE:
+        case ModeChanged(mode=mode) if entry.is_native:
             return {"mode": mode}
         case PromptQueued() | PromptDropped() | Prompted():
             return _queue_changes(entry, event, seq)
@@ -181,10 +186,10 @@ def _run_changes(
         case SessionOpened():
             told = {
                 "title": event.title,
-                "transport": event.transport,
+                "transport": NATIVE if entry.is_native else event.transport,
                 "agent_session": event.agent_session,
                 "model": event.model,
-                "mode": event.mode if entry.wish.agent == NATIVE else None,
+                "mode": event.mode if entry.is_native else None,
             }
             return {"run": seq, "is_known": True} | _given(told)
         case SessionResumed():

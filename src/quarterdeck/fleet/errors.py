@@ -6,6 +6,7 @@
     ├── NoSuchAgent          no agent has this name or id
     ├── NoSuchRequest        nothing of this id is in the inbox
     ├── BadName              a name that cannot be one
+    ├── BadWish              an agent that cannot be as it is wished for
     ├── NameTaken            another agent has it
     ├── NotNow               the agent is not in a state for this
     ├── NotYours             an agent may act on its own children only
@@ -22,6 +23,7 @@ from quarterdeck.wire.errors import QuarterdeckError
 
 __all__ = [
     "BadName",
+    "BadWish",
     "FleetError",
     "HostError",
     "HostTooNew",
@@ -67,6 +69,10 @@ class BadName(FleetError):
             f"{name!r} cannot name an agent: use 1 to 40 letters, digits, '-', '_' or '.', "
             "beginning with a letter or a digit"
         )
+
+
+class BadWish(FleetError):
+    """An agent cannot be as it is wished for; the message names the field."""
 
 
 class NameTaken(FleetError):

@@ -147,14 +147,19 @@ class Fleet(Protocol):
         A start that fails ends in ``failed`` with the reason; ``wait`` tells.
 
         Raises:
-            BadName, NameTaken, TooMany, UnknownAgent, RuleError, UnknownMode: nothing was noted.
+            BadName, NameTaken, TooMany, BadWish, UnknownAgent, RuleError, UnknownMode: nothing was
+                noted.
+            NoSuchAgent, NotNow: there is no such parent, or it is not live.
         """
         ...
 
     async def agents(
         self, *, archived: bool = False, parent: SessionId | None = None
     ) -> list[AgentInfo]:
-        """The agents: who needs a person first, then the latest to change."""
+        """The agents: who needs a person first, then the latest to change.
+
+        ``archived``: also those that are put away. ``parent``: only its children.
+        """
         ...
 
     async def agent(self, agent: str) -> AgentInfo:

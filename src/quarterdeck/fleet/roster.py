@@ -30,13 +30,14 @@ __all__ = [
     "find_entry",
     "load_archived",
     "load_requests",
+    "load_started",
     "load_unarchived",
     "was_asked",
 ]
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Entry)
-_COLUMNS = "session, key, archived, last_seq, entry"
+_COLUMNS = "session, key, archived, started, last_seq, entry"
 
 
 class Request(Struct, frozen=True, kw_only=True):
@@ -57,9 +58,11 @@ class RosterProjection:
     types = TYPES
     schema = (
         "CREATE TABLE fleet (session TEXT PRIMARY KEY, key TEXT NOT NULL,"
-        " archived INTEGER NOT NULL, last_seq INTEGER NOT NULL, entry BLOB NOT NULL)",
+        " archived INTEGER NOT NULL, started INTEGER NOT NULL, last_seq INTEGER NOT NULL,"
+        " entry BLOB NOT NULL)",
         "CREATE INDEX fleet_by_key ON fleet (key, last_seq)",
         "CREATE INDEX fleet_by_last_seq ON fleet (archived, last_seq)",
+        "CREATE INDEX fleet_started ON fleet (session) WHERE started",
     )
 
     def apply(self, connection: sqlite3.Connection, records: Sequence[Record]) -> None:
@@ -71,7 +74,7 @@ class RosterProjection:
                 entries[id_] = find_entry(connection, id_)
             entries[id_] = fold(entries[id_], record)
         connection.executemany(
-            f"INSERT OR REPLACE INTO fleet ({_COLUMNS}) VALUES (?, ?, ?, ?, ?)",
+            f"INSERT OR REPLACE INTO fleet ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
             [_row(entry) for entry in entries.values() if entry is not None],
         )
 
@@ -151,6 +154,11 @@ def load_unarchived(connection: sqlite3.Connection) -> list[Entry]:
     return _load(connection.execute("SELECT entry FROM fleet WHERE archived = 0 ORDER BY last_seq"))
 
 
+def load_started(connection: sqlite3.Connection) -> list[Entry]:
+    """Every agent that runs or is about to, as far as the log tells."""
+    return _load(connection.execute("SELECT entry FROM fleet WHERE started ORDER BY session"))
+
+
 def load_archived(connection: sqlite3.Connection) -> list[Entry]:
     """The agents that are put away, the latest to change first."""
     return _load(
@@ -180,7 +188,8 @@ def was_asked(connection: sqlite3.Connection, request: RequestId) -> bool:
 def _row(entry: Entry) -> tuple[Any, ...]:
     archived = int(entry.standing.is_archived)
     key = key_of(entry.name)
-    return entry.session, key, archived, entry.last_seq, _encoder.encode(entry)
+    started = int(entry.is_started)
+    return entry.session, key, archived, started, entry.last_seq, _encoder.encode(entry)
 
 
 def _load(rows: Iterable[tuple[bytes]]) -> list[Entry]:

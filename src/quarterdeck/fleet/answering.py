@@ -1,0 +1,101 @@
+"""Answering what agents ask: from anywhere, by anyone, once."""
+
+from collections.abc import Callable
+from typing import Any
+
+from quarterdeck.journal import Journal
+from quarterdeck.policy.gate import Answer, Gate, QuestionReply
+from quarterdeck.wire.events import PermissionAsked, QuestionAsked
+from quarterdeck.wire.ids import RequestId, SessionId
+from quarterdeck.wire.permissions import Decider, QuestionAction, Selected
+
+from .current import Current
+from .errors import NoSuchRequest
+from .names import looks_like_id
+from .port import InboxItem
+from .roster import Request, was_asked
+
+__all__ = ["Inbox"]
+
+
+class Inbox:
+    """What is open in the whole fleet. ``gate_of`` gives the gate of a live agent."""
+
+    def __init__(
+        self, journal: Journal, current: Current, gate_of: Callable[[SessionId], Gate | None]
+    ) -> None:
+        self._journal = journal
+        self._current = current
+        self._gate_of = gate_of
+
+    def items(self) -> list[InboxItem]:
+        """What waits for a person, oldest first."""
+        return [
+            self._item(one)
+            for one in self._current.requests.values()
+            if not isinstance(one.event, QuestionAsked) or one.event.to is None
+        ]
+
+    async def answer(self, request: RequestId, choice: str, by: str, feedback: str | None) -> bool:
+        """Answer a permission request; see ``Fleet.answer``."""
+        found = await self._find(request)
+        if found is None:
+            return False
+        if not isinstance(found.event, PermissionAsked):
+            raise ValueError(f"request {request!r} is a question: reply to it")
+        outcome = Selected(option_id=_option(found.event, choice))
+        answer = Answer(outcome=outcome, by=_decider(by), feedback=feedback)
+        gate = self._gate_of(found.session)
+        return await self._settle(request, gate is not None and gate.answer(request, answer))
+
+    async def reply(
+        self, request: RequestId, action: QuestionAction, by: str, content: dict[str, Any] | None
+    ) -> bool:
+        """Answer a question; see ``Fleet.reply``."""
+        found = await self._find(request)
+        if found is None:
+            return False
+        if not isinstance(found.event, QuestionAsked):
+            raise ValueError(f"request {request!r} asks for leave: answer it by an option")
+        reply = QuestionReply(action=action, by=_decider(by), content=content)
+        gate = self._gate_of(found.session)
+        return await self._settle(request, gate is not None and gate.reply(request, reply))
+
+    async def _find(self, request: RequestId) -> Request | None:
+        """The open request; None if it is answered. Raises NoSuchRequest."""
+        found = self._current.requests.get(request)
+        if found is None and not await self._journal.query(lambda c: was_asked(c, request)):
+            raise NoSuchRequest(request)
+        return found
+
+    async def _settle(self, request: RequestId, is_first: bool) -> bool:
+        """Report an answer that was taken once the log has it."""
+        if is_first:
+            await self._current.until(lambda: request not in self._current.requests)
+        return is_first
+
+    def _item(self, one: Request) -> InboxItem:
+        event = one.event
+        return InboxItem(
+            request=one.request,
+            session=one.session,
+            name=self._current.get(one.session).name,
+            since=one.time,
+            seq=one.seq,
+            permission=event if isinstance(event, PermissionAsked) else None,
+            question=event if isinstance(event, QuestionAsked) else None,
+        )
+
+
+def _option(asked: PermissionAsked, choice: str) -> str:
+    by_id = (one.option_id for one in asked.options if one.option_id == choice)
+    by_kind = (one.option_id for one in asked.options if one.kind == choice)
+    found = next(by_id, None) or next(by_kind, None)
+    if found is None:
+        offered = ", ".join(f"{one.option_id!r} ({one.kind})" for one in asked.options)
+        raise ValueError(f"request {asked.request!r} offers no {choice!r}; it offers {offered}")
+    return found
+
+
+def _decider(by: str) -> Decider:
+    return Decider(kind="agent" if looks_like_id(by) else "person", name=by)

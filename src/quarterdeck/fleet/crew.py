@@ -1,0 +1,190 @@
+"""The agents that this process runs: starts them, ends them, keeps names and bounds."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace as copy
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from quarterdeck.drivers.driver import ClosedAs
+from quarterdeck.journal import Journal, JournalError
+from quarterdeck.policy.gate import Gate
+from quarterdeck.wire.events import Event, SessionChanged, SessionEnded
+from quarterdeck.wire.ids import SessionId
+
+from .current import Current
+from .entry import Entry
+from .errors import NameTaken, NotNow, TooMany
+from .member import Member, Opener, Start
+from .names import check_name, free_name, key_of
+from .notes import Notes
+from .port import Queued
+from .queues import Queues, queued_event
+
+__all__ = ["Bounds", "Crew"]
+
+
+class Bounds(Struct, frozen=True, kw_only=True):
+    """How much a fleet takes on."""
+
+    live: int = 200
+    """Agents that run at one time."""
+    depth: int = 8
+    """Generations of agents that start agents."""
+    queue: int = 1_000
+    """Prompts that wait for one agent."""
+
+
+class Crew:
+    """Every live agent of this process."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        current: Current,
+        notes: Notes,
+        queues: Queues,
+        opener: Opener,
+        bounds: Bounds,
+    ) -> None:
+        self._journal = journal
+        self._current = current
+        self._notes = notes
+        self._queues = queues
+        self._opener = opener
+        self._bounds = bounds
+        self._members: dict[SessionId, Member] = {}
+        self._naming = asyncio.Lock()
+        """Held from looking for a name until it is noted."""
+        self._is_stopping = False
+
+    def get(self, session: SessionId) -> Member | None:
+        """The live agent of a session; None if it is not live."""
+        return self._members.get(session)
+
+    def gate(self, session: SessionId) -> Gate | None:
+        """The gate of a live agent."""
+        member = self._members.get(session)
+        return member.gate if member is not None else None
+
+    # Starting
+
+    async def start_new(self, start: Start, name: str | None, first: Queued | None) -> Entry:
+        """Note a new agent under a free name and start it.
+
+        Raises:
+            BadName, NameTaken, TooMany, NoSuchAgent, NotNow, JournalError: nothing runs.
+        """
+        async with self._naming:
+            await self._check_parent(start.wish.parent_session)
+            start = _named(start, free_name(name, start.wish.agent, self._current.names()))
+            return await self._start(start, (start.wish, *_queueing(first)))
+
+    async def start_again(self, start: Start) -> Entry:
+        """Note that an agent runs again and start it. Raises NotNow, TooMany, JournalError."""
+        async with self._naming:
+            if start.session in self._members:
+                raise NotNow(f"{start.wish.name!r} is live already")
+            name = self._current.get(start.session).name
+            start = _named(start, name)
+            return await self._start(start, (start.wish,))
+
+    async def _start(self, start: Start, events: tuple[Event, ...]) -> Entry:
+        if self._is_stopping:
+            raise NotNow("the host is stopping; start it again first")
+        if len(self._members) >= self._bounds.live:
+            raise TooMany(f"{self._bounds.live} agents are live; end some first")
+        member = Member(
+            start,
+            self._opener,
+            current=self._current,
+            notes=self._notes,
+            queues=self._queues,
+        )
+        self._members[member.id] = member
+        try:
+            await self._notes.note(member.id, *events)
+        except JournalError as error:
+            del self._members[member.id]
+            # What was taken on may still be written: then so is this, and nobody sees a ghost.
+            with suppress(JournalError):
+                await self._journal.append(
+                    member.id, SessionEnded(how="broken", reason=f"the log fails: {error}")
+                )
+            raise
+        entry = self._current.get(member.id)
+        member.begin(lambda: self._members.pop(member.id, None))
+        return entry
+
+    async def _check_parent(self, parent: SessionId | None) -> None:
+        depth = 0
+        while parent is not None:
+            entry = await self._current.find(parent)
+            member = self._members.get(entry.session)
+            if depth == 0 and (member is None or member.is_ending):
+                raise NotNow(f"{entry.name!r} is not live, so it can start no agents")
+            depth += 1
+            if depth >= self._bounds.depth:
+                raise TooMany(
+                    f"agents may start agents over {self._bounds.depth} generations at the most"
+                )
+            parent = entry.wish.parent_session
+
+    # Ending
+
+    async def end(self, session: SessionId, how: ClosedAs, reason: str | None) -> None:
+        """End an agent, if it is live; one that is killed takes its children along."""
+        ending = [session, *self._offspring(session)] if how == "killed" else [session]
+        members = [self._members[one] for one in ending if one in self._members]
+        name = self._current.get(session).name
+        async with asyncio.TaskGroup() as group:
+            for member in members:
+                why = reason if member.id == session else f"{name!r}, which started it, was killed"
+                group.create_task(member.end(how, why))
+        if how == "killed":
+            for member in members:
+                await self._queues.drop(member.id, "the agent was killed")
+
+    async def stop(self, reason: str) -> None:
+        """End everybody in good order and start nobody any more."""
+        self._is_stopping = True
+        async with self._naming:
+            pass  # whoever is being started is a member now
+        async with asyncio.TaskGroup() as group:
+            for member in tuple(self._members.values()):
+                group.create_task(member.end("closed", reason))
+
+    def _offspring(self, session: SessionId) -> Iterator[SessionId]:
+        for entry in tuple(self._current.all()):
+            if entry.wish.parent_session == session:
+                yield entry.session
+                yield from self._offspring(entry.session)
+
+    # Names
+
+    async def rename(self, session: SessionId, name: str) -> None:
+        """Give an agent another name. Raises BadName, NameTaken."""
+        name = check_name(name)
+        async with self._naming:
+            self._check_free(session, name)
+            await self._notes.note(session, SessionChanged(name=name))
+
+    async def unarchive(self, session: SessionId) -> None:
+        """Take an agent out again. Raises NameTaken."""
+        async with self._naming:
+            self._check_free(session, self._current.get(session).name)
+            await self._notes.note(session, SessionChanged(archived=False))
+
+    def _check_free(self, session: SessionId, name: str) -> None:
+        if self._current.holder(key_of(name)) not in (None, session):
+            raise NameTaken(name)
+
+
+def _named(start: Start, name: str) -> Start:
+    return copy(start, wish=replace(start.wish, name=name))
+
+
+def _queueing(first: Queued | None) -> tuple[Event, ...]:
+    return (queued_event(first),) if first is not None else ()
