@@ -29,8 +29,14 @@ CELLS = {
     ("gemini", "pipe"): "gemini",
     ("opencode", "acp"): "opencode",
     ("opencode", "pipe"): "opencode",
+    ("qwen", "acp"): "qwen",
+    ("qwen", "pipe"): "qwen",
+    ("kimi", "acp"): "kimi",
+    ("goose", "acp"): "goose",
 }
 """What is installed of each transport that a file calls proven."""
+SET_UP = ("claude-agent-acp", "qwen", "kimi", "goose")
+"""Agents whose model is chosen by their configuration here."""
 
 every_cell = pytest.mark.parametrize(
     ("agent", "transport", "real"),
@@ -56,8 +62,8 @@ async def session(
     await asyncio.to_thread(project.mkdir, exist_ok=True)
     variables = await asyncio.to_thread(real_agents.environment, real, folder / "home", server.url)
     driven = Driven()
-    # This adapter offers a few names of its own, and any of them does.
-    model = None if real == "claude-agent-acp" else real_agents.model_of(real)
+    # Some offer names of their own alone, and what is configured does as well.
+    model = None if real in SET_UP else real_agents.model_of(real)
     opening = Opening(cwd=str(project), model=model, environment=variables, **options)
     driven.session = await open_session(agent, opening, driven.sink, transport=transport)
     try:
@@ -78,7 +84,7 @@ async def test_it_answers_and_knows_what_was_said(
         assert driven.text
         (opened,) = driven.all(SessionOpened)
         assert (opened.agent, opened.transport) == (agent, transport)
-        asked = [str(one.json) for one in server.requests if one.json]
+        asked = [one.body.decode() for one in server.requests]
         assert any("scene:text please" in one and "scene:text again" in one for one in asked)
 
 
@@ -109,8 +115,9 @@ async def test_the_installed_version_is_told(
     described = await asyncio.to_thread(find_agent, agent)
     (state,) = await probe([described], environment=variables, limit=60)
     (reached,) = [one for one in state.transports if one.name == transport]
-    assert reached.path and reached.version
-    assert reached.version == described.transports[reached.name].verified.split()[1]
+    assert reached.path
+    if described.version:
+        assert reached.version == described.transports[reached.name].verified.split()[1]
 
 
 async def _deny(driven: Driven) -> None:

@@ -1,7 +1,8 @@
 """Real agents from npm, pointed at a scripted model on loopback: where they are, what they need.
 
-``make test`` installs two of them, ``make interop`` and ``make bench`` all. Each gets a home of
-its own, a dummy key and nothing else of this machine.
+``make test`` installs two of them, ``make interop`` and ``make bench`` more, and
+``make build/extra-peers/.done`` the rest. Each gets a home of its own, a dummy key and nothing
+else of this machine.
 """
 
 import json
@@ -11,7 +12,9 @@ from pathlib import Path
 __all__ = ["AGENTS", "RealAgent", "environment", "find", "model_of"]
 
 ROOT = Path(__file__).parents[2]
-_FOLDERS = [ROOT / "build" / name / "node_modules" for name in ("peers", "more-peers")]
+_FOLDERS = [
+    ROOT / "build" / name / "node_modules" for name in ("peers", "more-peers", "extra-peers")
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +114,23 @@ _OPENCODE_FILES = {
         }
     )
 }
+_QWEN = {"OPENAI_API_KEY": "dummy", "OPENAI_BASE_URL": "{url}/v1", "OPENAI_MODEL": "scripted-1"}
+_KIMI = {
+    "KIMI_MODEL_NAME": "scripted-1",
+    "KIMI_MODEL_API_KEY": "dummy",
+    "KIMI_MODEL_PROVIDER_TYPE": "openai",
+    "KIMI_MODEL_BASE_URL": "{url}/v1",
+    "KIMI_DISABLE_TELEMETRY": "1",
+    "KIMI_CODE_NO_AUTO_UPDATE": "1",
+}
+_GOOSE = {
+    "GOOSE_PROVIDER": "openai",
+    "GOOSE_MODEL": "scripted-1",
+    "OPENAI_API_KEY": "dummy",
+    "OPENAI_HOST": "{url}",
+    "GOOSE_DISABLE_KEYRING": "1",
+    "GOOSE_TELEMETRY_ENABLED": "false",
+}
 
 AGENTS = {
     agent.name: agent
@@ -157,6 +177,9 @@ AGENTS = {
             variables=_GEMINI,
             files=_GEMINI_FILES,
         ),
+        RealAgent(name="qwen", program="qwen", model="scripted-1", variables=_QWEN),
+        RealAgent(name="kimi", program="kimi", model="scripted-1", variables=_KIMI),
+        RealAgent(name="goose", program="goose", model="scripted-1", variables=_GOOSE),
     )
 }
 
@@ -179,7 +202,8 @@ def environment(name: str, home: Path, url: str) -> dict[str, str]:
     """The whole environment for one agent; writes what it wants to find into ``home``."""
     agent = AGENTS[name]
     temporary = home.with_name(f"{home.name}-tmp")
-    temporary.mkdir(parents=True, exist_ok=True)
+    for folder in (home, temporary):
+        folder.mkdir(parents=True, exist_ok=True)
     for path, text in agent.files.items():
         file = home / path
         file.parent.mkdir(parents=True, exist_ok=True)
