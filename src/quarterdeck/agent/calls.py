@@ -38,8 +38,8 @@ from .turn import Turn
 __all__ = ["run_calls"]
 
 _log = logging.getLogger(__name__)
-_MOST_TOLD = 100_000
-"""Bytes of one text that the model is told, whatever tool it comes from."""
+_SLACK = 5
+"""How far a text may go beyond what tools are to keep to: they count characters, and add notes."""
 _CUT_SHORT = (
     "The answer reached the model's limit before this call was written; nothing was run. "
     "Send it again, in smaller pieces if it is long."
@@ -270,7 +270,9 @@ async def _execute(turn: Turn, ready: _Ready) -> Outcome:
 async def _finish(
     turn: Turn, use: ToolUsePart, status: ToolCallEnd, outcome: Outcome, reason: str | None = None
 ) -> None:
-    result = tuple(map(_bounded, outcome.result)) or (TextPart(text="(no output)"),)
+    most = turn.workspace.options.output_bytes * _SLACK
+    parts = tuple(_bounded(part, most) for part in outcome.result)
+    result = parts or (TextPart(text="(no output)"),)
     if reason is None and outcome.is_error:
         reason = next((part.text for part in result if isinstance(part, TextPart)), None)
     await turn.emit(
@@ -286,11 +288,11 @@ async def _finish(
     )
 
 
-def _bounded(part: ResultPart) -> ResultPart:
-    """Cut a text that would fill the model's window; our own tools keep far below that."""
-    if not isinstance(part, TextPart) or len(part.text) * 4 <= _MOST_TOLD:
+def _bounded(part: ResultPart, most: int) -> ResultPart:
+    """Cut a text of a tool that keeps to no limit: it would fill the model's window."""
+    if not isinstance(part, TextPart) or len(part.text) * 4 <= most:
         return part
-    return msgspec.structs.replace(part, text=keep_ends(part.text, _MOST_TOLD).text)
+    return msgspec.structs.replace(part, text=keep_ends(part.text, most).text)
 
 
 def _decoded(arguments: str) -> Any:

@@ -85,7 +85,9 @@ async def workspace(tmp_path: Path) -> AsyncIterator[Workspace]:
 @pytest.fixture
 def inner(workspace: Workspace) -> Workspace:
     """A workspace that may ask this machine."""
-    workspace.options = ToolOptions(fetch_allow_private=True, fetch_timeout=5, fetch_bytes=100_000)
+    workspace.options = ToolOptions(
+        fetch_allow_private=True, fetch_timeout=5, fetch_bytes=100_000, output_bytes=30_000
+    )
     return workspace
 
 
