@@ -175,6 +175,8 @@ class DrivenSession:
             title=question.title,
             around=self._around,
         )
+        if self._interrupted:  # meanwhile: what is asked now would be asked after the cancelling
+            return Verdict(allowed=False, cancelled=True)
         verdict = await self.gate.permit(self._emit_asked, ours, call)
         if isinstance(verdict, Permitted):
             option = _option(theirs, verdict.option, "allow_once", "allow_always")
