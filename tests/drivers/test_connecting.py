@@ -209,3 +209,26 @@ async def test_a_sink_that_fails_at_the_start_leaves_no_process(tmp_path: Path):
         await open_session(agent, Opening(cwd=str(tmp_path)), sink)
     with pytest.raises(ProcessLookupError):
         os.kill(int(await asyncio.to_thread(mark.read_text)), 0)
+
+
+async def test_an_opening_that_is_cancelled_leaves_no_process_and_writes_nothing(tmp_path: Path):
+    mark = tmp_path / "pid"
+    script = tmp_path / "mute"
+    text = f"#!/bin/sh\necho $$ > {mark}.new && mv {mark}.new {mark}\nexec sleep 600\n"
+    await asyncio.to_thread(script.write_text, text)
+    await asyncio.to_thread(script.chmod, 0o755)
+    driven = Driven()
+    opening = asyncio.create_task(
+        open_session(
+            agent_of(acp={"command": [str(script)]}), Opening(cwd=str(tmp_path)), driven.sink
+        )
+    )
+    async with asyncio.timeout(SOON):
+        while not await asyncio.to_thread(mark.exists):
+            await asyncio.sleep(0.01)
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(await asyncio.to_thread(mark.read_text)), 0)
+    assert driven.events == []
