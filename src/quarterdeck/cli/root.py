@@ -20,6 +20,31 @@ COMMANDS = {
         "quarterdeck.cli.journal:journal",
         "Look after the log of every session.",
     ),
+    "ps": Later("quarterdeck.cli.fleet.listing:ps", "List the agents."),
+    "spawn": Later("quarterdeck.cli.fleet.beginning:spawn", "Start an agent on PROMPT."),
+    "attach": Later("quarterdeck.cli.fleet.attach:attach", "Follow AGENT in this terminal."),
+    "send": Later("quarterdeck.cli.fleet.steering:send", "Give AGENT a prompt."),
+    "inbox": Later("quarterdeck.cli.fleet.inbox:inbox", "Show what agents ask for."),
+    "answer": Later("quarterdeck.cli.fleet.inbox:answer", "Answer a request."),
+    "logs": Later("quarterdeck.cli.fleet.logs:logs", "Show what AGENT said and did."),
+    "wait": Later("quarterdeck.cli.fleet.steering:wait", "Wait until agents are at rest."),
+    "interrupt": Later(
+        "quarterdeck.cli.fleet.steering:interrupt", "End the turn that each agent works on."
+    ),
+    "kill": Later("quarterdeck.cli.fleet.steering:kill", "End agents and all their processes now."),
+    "close": Later("quarterdeck.cli.fleet.steering:close", "End agents in good order."),
+    "resume": Later("quarterdeck.cli.fleet.beginning:resume", "Start AGENT again where it ended."),
+    "fork": Later("quarterdeck.cli.fleet.beginning:fork", "Start a copy of AGENT."),
+    "rename": Later("quarterdeck.cli.fleet.steering:rename", "Call AGENT by another name."),
+    "archive": Later("quarterdeck.cli.fleet.steering:archive", "Put agents away."),
+    "search": Later(
+        "quarterdeck.cli.fleet.listing:search",
+        "Find WORDS in everything that agents and people said.",
+    ),
+    "sessions": Later("quarterdeck.cli.fleet.listing:sessions", "List every session."),
+    "host": Later(
+        "quarterdeck.cli.fleet.host:host", "Look after the process that owns the agents."
+    ),
     "testing": Later(
         "quarterdeck.cli.testing:testing", "Run the fakes that tests use.", hidden=True
     ),

@@ -1,0 +1,1 @@
+"""The commands of the fleet: one host, many agents. Thin: the fleet does the work."""

@@ -1,0 +1,61 @@
+"""``attach``: one agent in a plain terminal."""
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from .codes import rest_code
+from .connecting import with_fleet
+from .logs import write_flushed
+from .text import literal
+
+if TYPE_CHECKING:
+    from quarterdeck.fleet.client import HostClient
+
+__all__ = ["attach"]
+
+
+@click.command(
+    epilog="Exit codes: 0 you left or it is at rest, 4 it needs you, 5 it failed or was ended."
+)
+@click.argument("agent")
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(0),
+    default=50,
+    show_default=True,
+    help="How many records of the past to show.",
+)
+@click.option("--answer-only", is_flag=True, help="Show and answer requests, send nothing.")
+def attach(agent: str, limit: int, answer_only: bool) -> None:
+    """Follow AGENT in this terminal; type to talk to it.
+
+    Requests are shown and answered here. Ctrl-C interrupts the agent, twice it detaches; the
+    agent goes on without you. From a pipe or a file, every line is sent, and the command ends
+    when the agent is at rest.
+    """
+    raise SystemExit(with_fleet(lambda fleet: _attach(fleet, agent, limit, answer_only)))
+
+
+async def _attach(fleet: "HostClient", agent: str, limit: int, answer_only: bool) -> int:
+    from .attached import Attached, run_attached
+    from .keyboard import Keyboard
+    from .transcript import Transcript
+
+    info = await fleet.agent(agent)
+    is_terminal = sys.stdin.isatty()
+    transcript = Transcript(write_flushed, only_requests=answer_only)
+    attached = Attached(fleet, info, transcript, answer_only=answer_only)
+    if is_terminal:
+        transcript.line(f"= {literal(info.name)} ({info.agent}, {info.state}); /help tells more")
+    # Read before the list of what is open: what is asked in between comes as a record.
+    last = info.last_seq
+    if limit and not answer_only:
+        for record in await fleet.read(info.session, before=last + 1, limit=limit):
+            transcript.record(record)
+    await attached.show_open()
+    await run_attached(fleet, attached, last, info.session, Keyboard(), is_terminal=is_terminal)
+    transcript.end_line()
+    return 0 if is_terminal else rest_code([await fleet.agent(info.session)])

@@ -1,0 +1,103 @@
+"""``spawn``, ``resume`` and ``fork``: agents begin to work."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from quarterdeck.policy.modes import MODES
+
+from .connecting import as_json_option, directory, echo_json, given_text, with_fleet
+from .text import literal
+
+if TYPE_CHECKING:
+    from quarterdeck.fleet.client import HostClient
+    from quarterdeck.fleet.port import AgentInfo, Spawn
+
+__all__ = ["fork", "resume", "spawn"]
+
+
+@click.command(
+    epilog="Exit codes with --wait: 0 at rest, 4 it needs you, 5 it failed or was ended, "
+    "124 not in time."
+)
+@click.argument("prompt", required=False)
+@click.option("-a", "--agent", default="native", show_default=True, help="Which agent.")
+@click.option("-n", "--name", help="What it is called; made up by default.")
+@click.option("-C", "--cwd", type=click.Path(file_okay=False, exists=True), help="Work there.")
+@click.option("-m", "--model", help="The model, as the agent names it.")
+@click.option("--mode", type=click.Choice(MODES), help="What may be done without asking.")
+@click.option("--agent-mode", metavar="MODE", help="A mode of the agent's own.")
+@click.option("--system-prompt", metavar="TEXT", help="Told to the agent before all else.")
+@click.option("--tool", "tools", metavar="NAME", multiple=True, help="Only these tools.")
+@click.option("--allow", metavar="RULE", multiple=True, help="Allow calls, e.g. 'bash(git log:*)'.")
+@click.option("--deny", metavar="RULE", multiple=True, help="Deny calls; wins over every allow.")
+@click.option("--resume", "session", metavar="ID", help="Go on with a session of the agent's own.")
+@click.option("--wait", is_flag=True, help="Wait until it is at rest; print its last words.")
+@click.option("--timeout", type=float, metavar="S", help="With --wait: seconds at the most.")
+@as_json_option
+def spawn(prompt: str | None, wait: bool, timeout: float | None, as_json: bool, **o: Any) -> None:
+    """Start an agent on PROMPT; it goes on when this command ends. ``-`` reads standard input."""
+    wish = _wish(given_text(prompt), o)
+    if not wait:
+        info = with_fleet(lambda fleet: fleet.spawn(wish))
+        _show(info, as_json)
+        return
+    from .waiting import spawn_and_wait
+
+    raise SystemExit(with_fleet(lambda fleet: spawn_and_wait(fleet, wish, timeout, as_json)))
+
+
+@click.command()
+@click.argument("agent")
+@click.argument("prompt", required=False)
+@as_json_option
+def resume(agent: str, prompt: str | None, as_json: bool) -> None:
+    """Start AGENT again where it ended, and give it PROMPT if there is one."""
+    _show(with_fleet(lambda fleet: _resume(fleet, agent, given_text(prompt))), as_json)
+
+
+@click.command()
+@click.argument("agent")
+@click.argument("prompt", required=False)
+@click.option("-n", "--name", help="What the copy is called; made up by default.")
+@as_json_option
+def fork(agent: str, prompt: str | None, name: str | None, as_json: bool) -> None:
+    """Start a copy of AGENT with the same past."""
+    text = given_text(prompt)
+    _show(with_fleet(lambda fleet: fleet.fork(agent, name=name, prompt=text)), as_json)
+
+
+def _wish(prompt: str | None, o: dict[str, Any]) -> "Spawn":
+    from quarterdeck.fleet.port import Spawn
+
+    return Spawn(
+        agent=o["agent"],
+        cwd=directory(o["cwd"]),
+        name=o["name"],
+        prompt=prompt,
+        model=o["model"],
+        mode=o["mode"],
+        agent_mode=o["agent_mode"],
+        system_prompt=o["system_prompt"],
+        tools=o["tools"] or None,
+        allow=o["allow"],
+        deny=o["deny"],
+        resume=o["session"],
+    )
+
+
+def _show(info: "AgentInfo", as_json: bool) -> None:
+    if as_json:
+        echo_json(info)
+    else:
+        click.echo(literal(info.name))
+
+
+async def _resume(fleet: "HostClient", agent: str, prompt: str | None) -> "AgentInfo":
+    from quarterdeck.wire.content import text
+
+    info = await fleet.resume(agent)
+    if prompt:
+        await fleet.wait([info.session], timeout=60)
+        await fleet.send(info.session, (text(prompt),))
+    return info

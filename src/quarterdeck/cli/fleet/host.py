@@ -1,0 +1,188 @@
+"""``host``: the process that owns the agents."""
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from quarterdeck.config.places import Places
+
+from .codes import NO_HOST
+from .connecting import as_json_option, echo_json, echo_lines, with_fleet
+from .text import literal, since
+
+if TYPE_CHECKING:
+    from quarterdeck.fleet.port import FleetStatus
+
+__all__ = ["host"]
+
+
+@click.group()
+def host() -> None:
+    """Look after the process that owns the agents.
+
+    It starts by itself with the first command that needs it, outlives every terminal, and leaves
+    when it has had no clients and no agents for a while.
+    """
+
+
+@host.command()
+@click.option(
+    "--idle",
+    type=click.FloatRange(0),
+    metavar="MINUTES",
+    default=15.0,
+    show_default=True,
+    help="Leave after so long without clients and agents; 0: stay.",
+)
+@click.option("--detached", is_flag=True, hidden=True)
+def run(idle: float, detached: bool) -> None:
+    """Be the host, in the foreground, until SIGTERM or Ctrl-C; for systemd and the like."""
+    from quarterdeck.fleet.host.lock import HostRunning
+    from quarterdeck.fleet.host.place import log_file
+    from quarterdeck.fleet.host.process import run_host
+    from quarterdeck.fleet.host.recording import recording
+
+    places, environment = Places.find(), dict(os.environ)
+
+    def ready() -> None:
+        if not detached:
+            click.echo(f"The host is ready; it tells what it does in {log_file(places)}", err=True)
+
+    with recording(log_file(places), environment):
+        try:
+            why = asyncio.run(
+                run_host(places, environment, idle_seconds=idle * 60 or None, ready=ready)
+            )
+        except HostRunning:
+            if detached:  # two were started at once: the other one was first
+                return
+            raise
+    if not detached:
+        click.echo(f"The host ended: {why}", err=True)
+
+
+@host.command()
+@as_json_option
+def start(as_json: bool) -> None:
+    """Start the host, if none runs."""
+    status = with_fleet(lambda fleet: fleet.status())
+    if as_json:
+        echo_json(status)
+    else:
+        click.echo(f"The host runs: process {status.pid}")
+
+
+@host.command(epilog="Exit codes: 0 it runs, 3 none runs.")
+@as_json_option
+@click.pass_context
+def status(context: click.Context, as_json: bool) -> None:
+    """Tell whether a host runs, and how it fares."""
+    from quarterdeck.fleet.errors import NoHost
+
+    try:
+        found = with_fleet(lambda fleet: fleet.status(), start=False)
+    except NoHost as error:
+        if as_json:
+            echo_json({"running": False})
+        else:
+            click.echo(f"quarterdeck: {error}", err=True)
+        context.exit(NO_HOST)
+    if as_json:
+        echo_json({"running": True, **_as_dict(found)})
+    else:
+        echo_lines(_told(found))
+
+
+@host.command(epilog="Exit codes: 0 it is gone, 1 it is not, 3 none ran.")
+@click.option("--timeout", type=click.FloatRange(0), metavar="S", default=30.0, show_default=True)
+@click.option("--force", is_flag=True, help="Kill it, and its agents, if it takes longer.")
+@as_json_option
+@click.pass_context
+def stop(context: click.Context, timeout: float, force: bool, as_json: bool) -> None:
+    """End the host; its agents are closed and can be resumed."""
+    from quarterdeck.fleet.errors import NoHost
+    from quarterdeck.fleet.host.stopping import stop_host
+
+    try:
+        pid = asyncio.run(stop_host(Places.find(), timeout=timeout, force=force))
+    except NoHost as error:
+        if as_json:
+            echo_json({"stopped": False})
+        else:
+            click.echo(f"quarterdeck: {error}", err=True)
+        context.exit(NO_HOST)
+    if as_json:
+        echo_json({"stopped": True, "pid": pid})
+    else:
+        click.echo("The host has ended.")
+
+
+@host.command()
+@click.option("-n", "--lines", type=click.IntRange(0), default=100, show_default=True)
+@click.option("-f", "--follow", is_flag=True, help="Go on with what comes; Ctrl-C ends it.")
+@as_json_option
+def logs(lines: int, follow: bool, as_json: bool) -> None:
+    """Show what the host tells about itself."""
+    from quarterdeck.fleet.host.place import log_file
+
+    path = log_file(Places.find())
+    shown = _last_lines(path, lines)
+    if as_json:
+        echo_json({"file": str(path), "lines": shown})
+        return
+    echo_lines(literal(line) for line in shown)
+    if follow:
+        for line in _new_lines(path):
+            click.echo(literal(line))
+            sys.stdout.flush()
+
+
+def _told(status: "FleetStatus") -> Iterator[str]:
+    age = since(status.started, time.time_ns() // 1_000)
+    agents = ", ".join(f"{number} {state}" for state, number in status.agents.items())
+    yield f"process   {status.pid}, quarterdeck {literal(status.version)}, for {age}"
+    yield f"log       {literal(status.log)}, {status.last_seq} events"
+    yield f"agents    {agents or 'none'}"
+    yield f"needs you {status.needs_person or 'nobody'}"
+    yield f"clients   {status.clients}"
+    if status.problem:
+        yield f"problem   {literal(status.problem)}"
+
+
+def _as_dict(status: "FleetStatus") -> dict[str, object]:
+    import msgspec
+
+    return msgspec.to_builtins(status)
+
+
+def _last_lines(path: Path, lines: int) -> list[str]:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - 1_000_000))
+            found = file.read().decode("utf-8", "replace").splitlines()
+    except FileNotFoundError:
+        return []
+    return found[-lines:] if lines else []
+
+
+def _new_lines(path: Path) -> Iterator[str]:
+    """Lines as they are written; a file that was turned over is opened anew."""
+    position = path.stat().st_size if path.exists() else 0
+    rest = b""
+    while True:
+        if path.exists():
+            position = position if path.stat().st_size >= position else 0
+            with path.open("rb") as file:
+                file.seek(position)
+                data = file.read()
+            position += len(data)
+            *whole, rest = (rest + data).split(b"\n")
+            for line in whole:
+                yield line.decode("utf-8", "replace")
+        time.sleep(0.3)

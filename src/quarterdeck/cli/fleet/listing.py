@@ -1,0 +1,128 @@
+"""``ps``, ``sessions`` and ``search``: what there is."""
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from .connecting import as_json_option, echo_json, echo_lines, terminal_width, with_fleet
+from .text import count, literal, one_line, since, table
+
+if TYPE_CHECKING:
+    from quarterdeck.fleet.client import HostClient
+    from quarterdeck.fleet.port import AgentInfo
+    from quarterdeck.journal import Hit, SessionSummary
+    from quarterdeck.wire.usage import Cost
+
+__all__ = ["agent_table", "ps", "search", "sessions"]
+
+_HEAD = ("NAME", "AGENT", "STATE", "WAITING FOR", "AGE", "TOKENS", "COST", "TITLE")
+_SESSION_HEAD = ("SESSION", "NAME", "AGENT", "STATE", "CHANGED", "TITLE")
+
+
+@click.command()
+@click.option("-a", "--all", "archived", is_flag=True, help="Also those that are put away.")
+@as_json_option
+def ps(archived: bool, as_json: bool) -> None:
+    """List the agents; those that need you come first."""
+    agents = with_fleet(lambda fleet: fleet.agents(archived=archived))
+    if as_json:
+        echo_json({"agents": agents})
+        return
+    if not agents:
+        click.echo('No agents. Start one: quarterdeck spawn "…"')
+        return
+    echo_lines(agent_table(agents, terminal_width(), _now()))
+    if needed := sum(agent.needs_person for agent in agents):
+        click.echo(f"{needed} need{'s' * (needed == 1)} you: quarterdeck inbox")
+
+
+@click.command()
+@click.option("-n", "--limit", type=click.IntRange(1), default=50, show_default=True)
+@as_json_option
+def sessions(limit: int, as_json: bool) -> None:
+    """List every session: of agents, archived ones, and those that ran without a host."""
+    agents, alone = with_fleet(lambda fleet: _sessions(fleet, limit))
+    if as_json:
+        echo_json({"agents": agents, "standalone": alone})
+        return
+    rows = [(agent.updated, _agent_session(agent)) for agent in agents]
+    rows += [(summary.updated, _alone(summary)) for summary in alone]
+    rows.sort(key=lambda row: row[0], reverse=True)
+    echo_lines(table(_SESSION_HEAD, [row for _, row in rows[:limit]], terminal_width()))
+
+
+@click.command()
+@click.argument("words", nargs=-1, required=True)
+@click.option("-n", "--limit", type=click.IntRange(1), default=20, show_default=True)
+@as_json_option
+def search(words: tuple[str, ...], limit: int, as_json: bool) -> None:
+    """Find WORDS in everything that agents and people said, newest first.
+
+    All of them must occur together; "several words" is a phrase, begin* a beginning.
+    """
+    hits, names = with_fleet(lambda fleet: _search(fleet, " ".join(words), limit))
+    if as_json:
+        echo_json({"hits": hits})
+        return
+    for hit in hits:
+        name = names.get(hit.session, hit.session)
+        click.echo(f"{literal(name)} {hit.seq} {hit.type}: {one_line(hit.snippet)}")
+
+
+def agent_table(agents: "Sequence[AgentInfo]", width: int | None, now: int) -> Iterator[str]:
+    """Agents as lines; ``now`` in microseconds."""
+    return table(_HEAD, [_row(agent, now) for agent in agents], width)
+
+
+def _row(agent: "AgentInfo", now: int) -> tuple[str, ...]:
+    return (
+        agent.name,
+        agent.agent,
+        "archived" if agent.is_archived else agent.state,
+        agent.waits_for or "-",
+        since(agent.spawned, now),
+        count(agent.usage.total),
+        _cost(agent.cost),
+        agent.reason or agent.title or "",
+    )
+
+
+def _cost(cost: "Cost | None") -> str:
+    if cost is None:
+        return "-"
+    return f"${cost.amount:.2f}" if cost.currency == "USD" else f"{cost.amount:.2f} {cost.currency}"
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000
+
+
+async def _sessions(
+    fleet: "HostClient", limit: int
+) -> "tuple[list[AgentInfo], list[SessionSummary]]":
+    from quarterdeck.agent.store import SessionStore
+    from quarterdeck.config.places import Places
+
+    store = SessionStore(Places.find().state / "sessions")
+    return await fleet.agents(archived=True), await store.sessions(limit=limit)
+
+
+def _agent_session(agent: "AgentInfo") -> tuple[str, ...]:
+    state = "archived" if agent.is_archived else agent.state
+    changed = since(agent.updated, _now())
+    return (agent.session, agent.name, agent.agent, state, changed, agent.title or "")
+
+
+def _alone(summary: "SessionSummary") -> tuple[str, ...]:
+    state = summary.ended or "open"
+    changed = since(summary.updated, _now())
+    return (summary.id, "-", summary.agent, state, changed, summary.title or "")
+
+
+async def _search(
+    fleet: "HostClient", words: str, limit: int
+) -> "tuple[list[Hit], dict[str, str]]":
+    hits = await fleet.search(words, limit=limit)
+    return hits, {agent.session: agent.name for agent in await fleet.agents(archived=True)}

@@ -1,0 +1,60 @@
+"""``logs``: what an agent said and did."""
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .connecting import as_json_option, with_fleet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from quarterdeck.fleet.client import HostClient
+
+__all__ = ["logs", "write_flushed"]
+
+_PATIENCE = 60.0
+
+
+@click.command()
+@click.argument("agent")
+@click.option("-f", "--follow", is_flag=True, help="Go on with what comes; Ctrl-C ends it.")
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(0),
+    default=200,
+    show_default=True,
+    help="How many records back.",
+)
+@as_json_option
+def logs(agent: str, follow: bool, limit: int, as_json: bool) -> None:
+    """Show what AGENT said and did; with --json one record a line."""
+    with_fleet(lambda fleet: _logs(fleet, agent, follow, limit, as_json))
+
+
+def write_flushed(text: str) -> None:
+    """Write to standard output, so that it is seen at once."""
+    click.echo(text, nl=False)
+    sys.stdout.flush()
+
+
+async def _logs(fleet: "HostClient", agent: str, follow: bool, limit: int, as_json: bool) -> None:
+    from quarterdeck.wire.record import encode_record
+
+    from .transcript import Transcript
+
+    transcript = Transcript(write_flushed)
+    show: Callable[[Any], None] = transcript.record
+    if as_json:
+        show = lambda record: write_flushed(encode_record(record).decode() + "\n")  # noqa: E731
+    info = await fleet.agent(agent)
+    last = info.last_seq
+    if limit:
+        for record in await fleet.read(info.session, before=last + 1, limit=limit):
+            show(record)
+    if follow:
+        async for record in fleet.follow(last, agent=info.session, patience=_PATIENCE):
+            show(record)
+    transcript.end_line()

@@ -1,0 +1,137 @@
+"""Records as a person reads them in a plain terminal."""
+
+from collections.abc import Callable
+from typing import Any
+
+from quarterdeck.wire.content import ContentBlock, ResourceLink, TextContent
+from quarterdeck.wire.events import (
+    MessageChunk,
+    Notice,
+    PermissionAnswered,
+    PermissionAsked,
+    PromptDropped,
+    Prompted,
+    QuestionAnswered,
+    QuestionAsked,
+    RateLimited,
+    RetryScheduled,
+    SessionEnded,
+    SessionOpened,
+    SessionResumed,
+    ToolCallEnded,
+    ToolCallStarted,
+    TurnEnded,
+)
+from quarterdeck.wire.permissions import Decider, Selected
+from quarterdeck.wire.record import Record
+
+from .text import literal, one_line
+
+__all__ = ["Transcript"]
+
+
+class Transcript:
+    """Writes records as text: what the agent says as it comes, all else in a line each."""
+
+    def __init__(self, write: Callable[[str], Any], *, only_requests: bool = False) -> None:
+        self._write = write
+        self._only_requests = only_requests
+        self._is_within = False  # a line of the agent's words is not ended yet
+
+    def record(self, record: Record) -> None:
+        """Write one record, or nothing if it is none for people."""
+        event = record.event
+        if isinstance(event, MessageChunk):
+            if event.role == "agent" and not self._only_requests:
+                self._say(event.content)
+            return
+        line = _requests(event) or ("" if self._only_requests else _line(event))
+        if line:
+            self.line(line)
+        elif isinstance(event, TurnEnded):
+            self.end_line()
+
+    def line(self, text: str) -> None:
+        """Write a line of its own."""
+        self.end_line()
+        self._write(f"{text}\n")
+
+    def end_line(self) -> None:
+        """End the line of the agent's words, if there is one."""
+        if self._is_within:
+            self._write("\n")
+            self._is_within = False
+
+    def _say(self, content: ContentBlock) -> None:
+        shown = literal(_told(content), keep="\n\t")
+        if shown:
+            self._write(shown)
+            self._is_within = not shown.endswith("\n")
+
+
+def _told(content: ContentBlock) -> str:
+    match content:
+        case TextContent(text=text):
+            return text
+        case ResourceLink(uri=uri):
+            return f"[{uri}]"
+        case _:
+            return f"[{type(content).__name__}]"
+
+
+def _line(event: Any) -> str:
+    match event:
+        case Prompted(content=content, origin=origin):
+            who = "" if origin == "person" else f"({origin}) "
+            return "> " + who + literal("\n".join(map(_told, content))).replace("\n", "\n> ")
+        case PromptDropped(reason=reason):
+            return f"- a prompt was dropped{_because(reason)}"
+        case ToolCallStarted(title=title, name=name):
+            return f"- {one_line(name or 'tool')}: {one_line(title)}"
+        case ToolCallEnded(status="failed" | "cancelled" as status, reason=reason):
+            return f"- {status}{_because(reason)}"
+        case TurnEnded(stop=stop, reason=reason) if stop != "end_turn":
+            return f"= the turn ended: {stop}{_because(reason)}"
+        case _:
+            return _about_session(event)
+
+
+def _about_session(event: Any) -> str:
+    match event:
+        case SessionOpened(agent=agent, cwd=cwd):
+            return f"= {one_line(agent)} works in {one_line(cwd)}"
+        case SessionResumed():
+            return "= resumed"
+        case SessionEnded(how=how, reason=reason):
+            return f"= {how}{_because(reason)}"
+        case Notice(title=title, severity=severity):
+            return f"! {severity}: {one_line(title)}"
+        case RateLimited(reason=reason):
+            return f"! held back by the vendor{_because(reason)}"
+        case RetryScheduled(delay=delay, reason=reason):
+            return f"! trying again in {delay:.0f} s{_because(reason)}"
+        case _:
+            return ""
+
+
+def _requests(event: Any) -> str:
+    match event:
+        case PermissionAsked(title=title, name=name):
+            return f"? {one_line(name or 'tool')} wants leave: {one_line(title)}"
+        case PermissionAnswered(outcome=outcome, kind=kind, by=by):
+            what = kind or "answered" if isinstance(outcome, Selected) else "cancelled"
+            return f"= {one_line(what)}, by {_who(by)}"
+        case QuestionAsked(text=text, to=None):
+            return f"? {literal(text)}"
+        case QuestionAnswered(action=action, by=by):
+            return f"= {action}, by {_who(by)}"
+        case _:
+            return ""
+
+
+def _who(by: Decider) -> str:
+    return by.kind + (f" {one_line(by.name)}" if by.name else "")
+
+
+def _because(reason: str | None) -> str:
+    return f": {one_line(reason)}" if reason else ""
