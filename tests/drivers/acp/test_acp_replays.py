@@ -123,7 +123,7 @@ async def test_codex_shows_its_terminals(tmp_path: Path):
 async def test_a_file_is_asked_about(
     agent: str, scene: str, stop: str, status: str, tmp_path: Path
 ):
-    driven, ends, recorded = await replay(capture(agent, scene), tmp_path)
+    driven, ends, _ = await replay(capture(agent, scene), tmp_path)
     assert ends[0].stop == stop
     assert len(driven.all(PermissionAsked)) == 1
     statuses = [how for _, how in calls(driven)]
