@@ -28,7 +28,7 @@ from tests.support import real_agents
 from tests.support.driving import Driven, Rig, drive
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
-LONG = 90.0
+LONG = 60.0
 AGENTS = ["codex", "opencode", "gemini"]
 MCP_ECHO = Path(__file__).parent / "peers" / "mcp_echo.py"
 
@@ -83,6 +83,23 @@ async def say(driven: Driven, prompt: str) -> TurnEnded:
     return await driven.say(prompt, within=LONG)
 
 
+async def goes_on(lab: Lab, driven: Driven) -> None:
+    """The next prompt reaches the model and is answered.
+
+    Gemini puts it into one message with the one that came to nothing, whose scene it then is.
+    """
+    if lab.agent != "gemini":
+        assert (await say(driven, "scene:text and go on")).stop == "end_turn"
+        assert "Hello from the scripted model." in driven.text
+        return
+    turn = asyncio.create_task(say(driven, "and go on"))
+    async with asyncio.timeout(LONG):
+        while "and go on" not in lab.asked():
+            await asyncio.sleep(0.05)
+    await driven.session.interrupt()
+    assert (await turn).stop == "cancelled"
+
+
 async def test_a_conversation_over_several_processes(lab: Lab):
     async with lab.open() as driven:
         ended = await say(driven, "scene:text first of all")
@@ -120,7 +137,6 @@ async def test_the_mode_refuses(lab: Lab, scene: str):
 async def test_it_is_interrupted_and_the_next_prompt_works(lab: Lab):
     async with lab.open() as driven:
         turn = asyncio.create_task(say(driven, "scene:slow please"))
-        await driven.seen(SessionChanged, within=LONG) if lab.agent != "opencode" else None
         if driven.session.capabilities.streams:
             await driven.seen(MessageChunk, within=LONG)
         async with asyncio.timeout(LONG):
@@ -129,8 +145,7 @@ async def test_it_is_interrupted_and_the_next_prompt_works(lab: Lab):
         await driven.session.interrupt()
         assert (await turn).stop == "cancelled"
         assert await asyncio.to_thread(lab.running) == []
-        assert (await say(driven, "scene:text")).stop == "end_turn"
-        assert "Hello from the scripted model." in driven.text
+        await goes_on(lab, driven)
 
 
 async def test_a_rate_limit_is_told(lab: Lab):
@@ -142,7 +157,7 @@ async def test_a_rate_limit_is_told(lab: Lab):
             await driven.seen(RetryScheduled, within=LONG)
             await driven.session.interrupt()
         assert (await turn).stop == ("cancelled" if lab.agent == "gemini" else "failed")
-        assert (await say(driven, "scene:text")).stop == "end_turn"
+        await goes_on(lab, driven)
 
 
 async def test_an_overloaded_model_is_told(lab: Lab):
@@ -158,7 +173,7 @@ async def test_an_overloaded_model_is_told(lab: Lab):
         else:
             ended = await turn
             assert ended.stop == "failed" and "529" in (ended.reason or "")
-        assert (await say(driven, "scene:text")).stop == "end_turn"
+        await goes_on(lab, driven)
 
 
 async def test_a_broken_stream_is_told(lab: Lab):
@@ -171,7 +186,7 @@ async def test_a_broken_stream_is_told(lab: Lab):
         else:
             ended = await turn
             assert ended.stop == "failed" and ended.reason
-        assert (await say(driven, "scene:text")).stop == "end_turn"
+        await goes_on(lab, driven)
 
 
 async def test_a_megabyte_reaches_the_model(lab: Lab):
@@ -188,7 +203,7 @@ async def test_a_tool_server_and_instructions_of_ours(lab: Lab):
         pytest.skip("gemini takes neither over a pipe")
     server = McpServer(name="lab", command=(sys.executable, str(MCP_ECHO)))
     options: dict[str, Any] = {"system_prompt": 'Say "aye".\n'} if lab.agent == "codex" else {}
-    async with lab.open(mcp_servers=(server,), agent_mode=None, **options) as driven:
+    async with lab.open(mcp_servers=(server,), **options) as driven:
         assert (await say(driven, "scene:mcp")).stop == "end_turn"
     said = json.dumps([one.json for one in lab.server.requests])
     assert (lab.project / "mcp-started.txt").exists()

@@ -152,11 +152,11 @@ async def test_nothing_skips_permissions_unless_it_is_named(tmp_path: Path, name
 
 
 async def test_opencode_is_told_to_ask(tmp_path: Path):
-    for mode, edit in [("ask", None), ("accept-edits", "allow"), ("plan", "deny")]:
+    for mode, edit in [("ask", "ask"), ("accept-edits", "allow"), ("plan", "deny")]:
         seen = await started("opencode", tmp_path, mode=mode)
         rules = json.loads(seen["env"]["OPENCODE_PERMISSION"])
-        assert (rules["*"], rules.get("edit")) == ("ask", edit)
-        assert rules.get("bash", "ask") in ("ask", "deny")
+        assert (rules["*_*"], rules["edit"]) == ("ask", edit)
+        assert rules["bash"] in ("ask", "deny")
     seen = await started("opencode", tmp_path, agent_mode="auto")
     assert "OPENCODE_PERMISSION" not in seen["env"]
 

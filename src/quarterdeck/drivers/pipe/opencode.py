@@ -151,8 +151,12 @@ def _seconds(value: object) -> float | None:
 # What words of the agent's file cannot say
 
 
-_READING = ("read", "list", "glob", "grep", "lsp", "skill", "task", "todoread", "todowrite")
-_ASK: dict[str, str] = {"*": "ask", **dict.fromkeys(_READING, "allow"), "external_directory": "ask"}
+_ASKED = ("edit", "bash", "webfetch", "websearch", "codesearch", "external_directory", "*_*")
+"""All that changes or leaves the workspace; ``*_*`` are the tools of MCP servers.
+
+Not ``*``: opencode puts these after the person's own rules, and the last that fits decides.
+"""
+_ASK: dict[str, str] = dict.fromkeys(_ASKED, "ask")
 _PERMISSIONS: dict[str, dict[str, str]] = {
     "ask": _ASK,
     "accept-edits": {**_ASK, "edit": "allow"},
