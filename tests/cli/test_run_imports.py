@@ -111,7 +111,7 @@ async def test_a_turn_imports_the_tools_that_are_called_and_no_others(home: Path
 @pytest.mark.parametrize("command", ["run", "acp"])
 def test_help_of_a_command_imports_neither_the_agent_nor_an_event_loop(home: Path, command: str):
     loaded = modules(home, "http://127.0.0.1:1", command, "--help")
-    heavy = {"asyncio", "msgspec", "sqlite3", "quarterdeck.agent", "quarterdeck.models"}
+    heavy = {"asyncio", "sqlite3", "quarterdeck.agent", "quarterdeck.models", "quarterdeck.fleet"}
     assert not loaded & (NEVER | FOR_CALLS | FOR_ACP | heavy)
 
 
