@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import msgspec
 from msgspec import Struct
@@ -25,9 +25,11 @@ from .host.methods import Method
 from .link import Link
 from .port import AgentInfo, FleetStatus, InboxItem, Spawn, WaitFor
 
-__all__ = ["HostClient"]
+__all__ = ["Dial", "HostClient"]
 
 R = TypeVar("R")
+Dial: TypeAlias = Callable[[], Awaitable[ByteStream]]
+"""Connects to a host; raises NoHost where there is none."""
 
 _TRIES = 5
 _PAUSE = 0.1
@@ -42,7 +44,7 @@ class HostClient:
     otherwise.
     """
 
-    def __init__(self, dial: Callable[[], Awaitable[ByteStream]], name: str = "") -> None:
+    def __init__(self, dial: Dial, name: str = "") -> None:
         """Args:
         dial: connects to the host; raises NoHost.
         name: what we are, for the host's log.
@@ -65,6 +67,8 @@ class HostClient:
     ) -> AsyncGenerator["HostClient"]:
         """Connect to the host of these places; ``start`` starts one where there is none.
 
+        A host that is stopped later is not started again by who still watches it.
+
         Raises:
             NoHost: none is running.
             HostTooNew: it is of another version.
@@ -73,28 +77,20 @@ class HostClient:
         from .host.dialling import dial
         from .host.starting import ensure_host
 
-        async def reach() -> ByteStream:
-            return await (ensure_host(places, environ) if start else dial(places))
-
-        async with cls.connect_with(reach, name=name) as client:
-            yield client
-
-    @classmethod
-    @asynccontextmanager
-    async def connect_with(
-        cls, dial: Callable[[], Awaitable[ByteStream]], *, name: str = ""
-    ) -> AsyncGenerator["HostClient"]:
-        """Connect in another way; ``dial`` is called again when the host went away."""
-        client = cls(dial, name)
+        client = cls(lambda: dial(places), name)
         try:
-            await client.reach()
+            await client.reach((lambda: ensure_host(places, environ)) if start else None)
             yield client
         finally:
             await client.disconnect()
 
-    async def reach(self) -> None:
-        """Make sure that the host is there. Raises like ``connect``."""
-        await self._linked()
+    async def reach(self, dial: Dial | None = None) -> None:
+        """Make sure that the host is there; ``dial`` is another way to get to one, this time.
+
+        Raises:
+            NoHost, HostTooNew, HostError: like ``connect``.
+        """
+        await self._linked(dial)
 
     async def disconnect(self) -> None:
         """Leave the host, which goes on; may be called again."""
@@ -283,23 +279,23 @@ class HostClient:
                 f"({error}); `quarterdeck ps` tells how things stand"
             ) from error
 
-    async def _linked(self) -> Link:
+    async def _linked(self, dial: Dial | None = None) -> Link:
         if self._link is not None and not self._link.is_over:
             return self._link
         async with self._linking:
             if self._is_closed:
                 raise Closed("this client has left the host; connect again")
             if self._link is None or self._link.is_over:
-                self._link = await self._open()
+                self._link = await self._open(dial or self._dial)
             return self._link
 
-    async def _open(self) -> Link:
+    async def _open(self, dial: Dial) -> Link:
         if self._link is not None:
             await self._link.__aexit__()
             self._link = None
         for left in reversed(range(_TRIES)):
             try:
-                return await Link(await self._dial(), self._name).__aenter__()
+                return await Link(await dial(), self._name).__aenter__()
             except LinkError as error:
                 # A host that ends takes connections until its last moment.
                 if not left:

@@ -22,6 +22,7 @@ from quarterdeck.fleet.host.process import run_host
 from quarterdeck.fleet.host.starting import ensure_host
 from quarterdeck.fleet.host.stopping import stop_host
 from quarterdeck.fleet.port import Spawn
+from quarterdeck.wire.errors import Broken
 from tests.support.fleets import FakeFleet, open_fake
 from tests.support.patience import SOON
 
@@ -170,9 +171,7 @@ async def test_a_hundred_races_have_one_host_each(places: Places):
 
 async def race(places: Places, count: int) -> None:
     async def one() -> int:
-        async with HostClient.connect_with(
-            lambda: ensure_host(places, os.environ, launcher=launch_fake)
-        ) as client:
+        async with starting(places) as client:
             return (await client.status()).pid
 
     pids = await asyncio.gather(*(one() for _ in range(count)))
@@ -190,18 +189,27 @@ def end(child: subprocess.Popen[bytes]) -> None:
     child.wait(SOON)
 
 
-async def test_a_host_that_was_killed_is_replaced(places: Places):
-    def connect():
-        return HostClient.connect_with(
-            lambda: ensure_host(places, os.environ, launcher=launch_fake)
-        )
+@asynccontextmanager
+async def starting(places: Places) -> AsyncIterator[HostClient]:
+    client = HostClient(lambda: dial(places))
+    try:
+        await client.reach(lambda: ensure_host(places, os.environ, launcher=launch_fake))
+        yield client
+    finally:
+        await client.disconnect()
 
-    async with connect() as client:
+
+async def test_a_host_that_was_killed_is_replaced_when_one_is_wanted(places: Places):
+    async with starting(places) as client:
         first = (await client.status()).pid
         os.kill(first, signal.SIGKILL)
-        with suppress(Exception):
-            await client.wait(["nobody"])
-        assert (await client.status()).pid != first  # it connects again, and starts one
+        with pytest.raises((Broken, NoHost)):
+            while True:
+                await client.status()
+        with pytest.raises(NoHost):  # who merely looks starts none
+            await client.status()
+        await client.reach(lambda: ensure_host(places, os.environ, launcher=launch_fake))
+        assert (await client.status()).pid != first
     await stop_host(places)
 
 
@@ -222,9 +230,7 @@ async def test_a_host_that_cannot_start_is_told_with_its_last_words(places: Plac
 
 
 async def test_a_host_that_hangs_is_killed_by_force(places: Places):
-    async with HostClient.connect_with(
-        lambda: ensure_host(places, os.environ, launcher=launch_fake)
-    ) as client:
+    async with starting(places) as client:
         pid = (await client.status()).pid
     os.kill(pid, signal.SIGSTOP)
     try:
