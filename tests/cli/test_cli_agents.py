@@ -45,7 +45,7 @@ def test_with_none_installed_the_table_says_how_to_get_each(run, path: str):
         assert agent.title in rows[agent.name]
     assert "get it: npm install -g @openai/codex" in rows["codex"]
     assert "(acp) (pipe)" in rows["codex"]
-    assert "(acp?)" in rows["goose"]
+    assert "(acp?)" in rows["amp"]
     assert "terminal only" in rows["aider"]
 
 
