@@ -14,6 +14,7 @@ from quarterdeck.drivers.pipe.codex import CODEX
 from quarterdeck.drivers.pipe.turns import TurnsLink
 from quarterdeck.wire.events import (
     MessageChunk,
+    Notice,
     PlanChanged,
     SessionChanged,
     SessionEnded,
@@ -142,6 +143,20 @@ async def test_a_session_that_the_agent_lost_fails_the_turn(rig: Rig, tmp_path: 
     async with drive(rig, tmp_path, environment=environment, resume="gone") as driven:
         ended = await driven.say("echo hi")
     assert ended.stop == "failed" and "no session found" in (ended.reason or "")
+
+
+async def test_a_session_that_was_never_kept_begins_anew(rig: Rig, tmp_path: Path):
+    state = tmp_path / "state"
+    async with drive(rig, tmp_path, environment={"FAKE_STATE": str(state)}) as driven:
+        await driven.say("error no")
+        for kept in await asyncio.to_thread(lambda: list(state.iterdir())):
+            kept.unlink()
+        assert (await driven.say("echo again")).stop == "end_turn"
+        assert [notice.severity for notice in driven.all(Notice)] == ["warning"]
+        for kept in await asyncio.to_thread(lambda: list(state.iterdir())):
+            kept.unlink()
+        assert (await driven.say("echo lost")).stop == "failed", "what was kept is not given up"
+    assert driven.text == "again"
 
 
 async def test_garbage_is_kept_as_unknown(rig: Rig, tmp_path: Path):

@@ -20,7 +20,7 @@ from quarterdeck.system.local import LocalSystem
 from quarterdeck.system.port import Ending
 from quarterdeck.wire.content import ContentBlock, EmbeddedResource, ResourceLink, TextContent
 from quarterdeck.wire.errors import Broken, Closed, LinkError
-from quarterdeck.wire.events import Event, SessionChanged, Unknown, UsageReported
+from quarterdeck.wire.events import Event, Notice, SessionChanged, Unknown, UsageReported
 from quarterdeck.wire.usage import TokenUsage
 
 from ..child import Child, Launch
@@ -56,6 +56,10 @@ class TurnsLink:
         """The words that are the same in each turn."""
         self._session: str | None = None
         self._fork = False
+        self._is_kept = False
+        """The agent is known to keep the session."""
+        self._told = 0
+        """Events of this turn."""
         self._total: TokenUsage | None = TokenUsage()
         self._model: str | None = None
         self._child: Child | None = None
@@ -87,7 +91,7 @@ class TurnsLink:
         self._fork = opening.fork
         self._model = opening.model
         if opening.resume is not None:
-            self._total = None
+            self._is_kept, self._total = True, None
         self._extra = self._dialect.extra(self._launch, opening)
         self._fixed = self._options(opening)
         self._resume_words()
@@ -103,21 +107,14 @@ class TurnsLink:
             Unsupported: the agent takes prompts as words only, and this cannot be one.
             OpenFailed: the program could not be started.
         """
-        words, data = self._words(plain_text(content))
-        reader = self._dialect.reader(Asked(session=self._session, total=self._total))
+        prompt = plain_text(content)
         try:
-            child = self._child = await self._start(words)
-            try:
-                if self._interrupted or self._is_ended:
-                    await child.end(_CANCEL)
-                broken = await self._hear(child, reader, data)
-                left = await child.end(Ending(ask=_LINGER))
-            finally:
-                self._child = None
-                await child.end(_CANCEL)
-            if self._interrupted:
-                return replace(reader.outcome(left), stop="cancelled", reason=None)
-            return reader.outcome(left) if broken is None else _unreadable(broken)
+            outcome = await self._run(prompt)
+            if outcome.stop == "failed" and self._was_forgotten():
+                await self._begin_anew(outcome)
+                outcome = await self._run(prompt)
+            self._is_kept = self._is_kept or outcome.stop not in ("failed", "cancelled")
+            return outcome
         finally:
             # Not at the beginning: the order to stop may come before this ever ran.
             self._interrupted = False
@@ -204,6 +201,38 @@ class TurnsLink:
 
     # One turn
 
+    async def _run(self, prompt: str) -> Outcome:
+        """Run the program once."""
+        self._told = 0
+        words, data = self._words(prompt)
+        reader = self._dialect.reader(Asked(session=self._session, total=self._total))
+        child = self._child = await self._start(words)
+        try:
+            if self._interrupted or self._is_ended:
+                await child.end(_CANCEL)
+            broken = await self._hear(child, reader, data)
+            left = await child.end(Ending(ask=_LINGER))
+        finally:
+            self._child = None
+            await child.end(_CANCEL)
+        if self._interrupted:
+            return replace(reader.outcome(left), stop="cancelled", reason=None)
+        return reader.outcome(left) if broken is None else _unreadable(broken)
+
+    def _was_forgotten(self) -> bool:
+        """Whether the agent refused to go on with a session of which no turn ever went well.
+
+        Agents tell the id of a session before they keep it, and some keep none whose first turn
+        failed; without this no later prompt could go well.
+        """
+        return self._session is not None and not self._is_kept and self._told == 0
+
+    async def _begin_anew(self, outcome: Outcome) -> None:
+        told = "The agent kept nothing of what was said so far; its session begins anew."
+        await self._emit(Notice(title=told, severity="warning", description=outcome.reason))
+        self._session = None
+        self._total = TokenUsage()
+
     async def _start(self, words: tuple[str, ...]) -> Child:
         if self._system is None or self._is_ended:
             raise Closed("the session is closed")
@@ -247,6 +276,7 @@ class TurnsLink:
                 await self._emit(event)
 
     async def _emit(self, event: Event) -> None:
+        self._told += 1
         async with self._telling:
             await self._host.emit(event)
 
