@@ -14,6 +14,7 @@ from quarterdeck.drivers.description import launch_of
 from quarterdeck.drivers.driver import McpServer
 from quarterdeck.drivers.errors import LoginNeeded, OpenFailed, Unsupported
 from quarterdeck.drivers.pipe.claude import ClaudeLink
+from quarterdeck.policy.gate import QuestionReply
 from quarterdeck.testing.model_server import ModelServer
 from quarterdeck.wire.events import (
     MessageChunk,
@@ -21,6 +22,7 @@ from quarterdeck.wire.events import (
     Notice,
     PermissionAnswered,
     PermissionAsked,
+    QuestionAsked,
     RateLimited,
     RetryScheduled,
     SessionChanged,
@@ -29,6 +31,7 @@ from quarterdeck.wire.events import (
     ToolCallStarted,
     Unknown,
 )
+from quarterdeck.wire.permissions import Decider
 from tests.support import real_agents
 from tests.support.driving import Driven, Rig, drive
 
@@ -38,6 +41,29 @@ pytestmark = [
     pytest.mark.skipif(real_agents.find("claude") is None, reason="claude is not installed"),
 ]
 LONG = 60.0
+SCRIPT = """
+version = 1
+default = "echo"
+[[scenes.echo.replies]]
+parts = [{ text = "You said: {{prompt}}" }]
+[[scenes.question.replies]]
+parts = [{ call = "AskUserQuestion", arguments = { questions = [{ question = "Which colour?", \
+header = "Colour", multiSelect = false, options = [{ label = "red", description = "warm" }, \
+{ label = "blue", description = "cold" }] }] } }]
+[[scenes.question.replies]]
+parts = [{ text = "It said: {{last_tool_result}}" }]
+[[scenes.below.replies]]
+parts = [{ call = "Task", arguments = { description = "look around", \
+prompt = "scene:inner please", subagent_type = "general-purpose", run_in_background = false } }]
+[[scenes.below.replies]]
+parts = [{ text = "All done." }]
+[[scenes.inner.replies]]
+parts = [{ call = "Read", arguments = { file_path = "/etc/hostname" } }]
+[[scenes.inner.replies]]
+parts = [{ text = "Inner done." }]
+[[scenes.long.replies]]
+parts = [{ call = "Bash", arguments = { command = "touch begun.txt && sleep 61" } }]
+"""
 LAUNCH = launch_of(find_agent("claude"), "pipe")
 
 
@@ -65,6 +91,19 @@ async def lab(tmp_path: Path) -> AsyncGenerator[Lab]:
         rig = Rig(name="claude", make=lambda: ClaudeLink(LAUNCH), environment=environment)
         yield Lab(server, rig, project)
         assert not server.failures
+
+
+@pytest.fixture
+async def own_lab(tmp_path: Path) -> AsyncGenerator[Lab]:
+    """A lab whose model knows other scenes."""
+    project = tmp_path / "project"
+    project.mkdir()
+    script = tmp_path / "script.toml"
+    script.write_text(SCRIPT)
+    async with ModelServer(script) as server:
+        environment = real_agents.environment("claude", tmp_path / "home", server.url)
+        rig = Rig(name="claude", make=lambda: ClaudeLink(LAUNCH), environment=environment)
+        yield Lab(server, rig, project)
 
 
 @asynccontextmanager
@@ -256,3 +295,37 @@ async def test_without_a_login_it_does_not_open(lab: Lab) -> None:
         async with claude(lab, environment={"ANTHROPIC_API_KEY": ""}):
             pass
     assert running(lab) == []
+
+
+async def test_a_question_of_the_model_is_answered(own_lab: Lab) -> None:
+    async with claude(own_lab) as driven:
+        turn = asyncio.create_task(driven.say("scene:question please", within=LONG))
+        asked = await driven.seen(QuestionAsked, within=LONG)
+        by = Decider(kind="person", name="test")
+        reply = QuestionReply(action="accept", by=by, content={"q1": "blue"})
+        assert driven.session.reply(asked.request, reply)
+        assert (await turn).stop == "end_turn"
+    assert "blue" in driven.text and "Which colour?" in driven.text
+
+
+async def test_what_a_sub_agent_does_belongs_to_its_call(own_lab: Lab) -> None:
+    async with claude(own_lab) as driven:
+        turn = asyncio.create_task(driven.say("scene:below please", within=LONG))
+        asked = await driven.answer("allow_once")
+        assert (await turn).stop == "end_turn"
+    task, read = driven.all(ToolCallStarted)
+    assert (task.name, read.name, asked.call) == ("Task", "Read", read.call)
+    (placed,) = [one for one in driven.heard if one.event is read]
+    assert placed.parent == task.call
+    assert driven.all(Unknown) == []
+
+
+async def test_an_interrupted_command_leaves_nothing_running(own_lab: Lab) -> None:
+    async with claude(own_lab) as driven:
+        turn = asyncio.create_task(driven.say("scene:long please", within=LONG))
+        await driven.answer("allow_once")
+        while not any("sleep" in command for command in running(own_lab)):
+            await asyncio.sleep(0.05)
+        await driven.session.interrupt()
+        assert (await turn).stop == "cancelled"
+    assert running(own_lab) == []

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from quarterdeck.drivers.pipe.claude_events import Translator
 from quarterdeck.drivers.pipe.claude_tools import describe
 from quarterdeck.wire.content import ImageContent, text
 from quarterdeck.wire.events import (
@@ -18,6 +19,7 @@ from quarterdeck.wire.events import (
     RateLimited,
     ToolCallEnded,
     ToolCallStarted,
+    ToolCallUpdated,
     Unknown,
 )
 from quarterdeck.wire.ids import ToolCallId
@@ -59,6 +61,25 @@ def test_what_a_sub_agent_says_and_does_belongs_to_its_call() -> None:
     heard = replay([used("t1", "Task", description="look"), inside, gave("t1", "done")])
     assert heard.parents == [None, ToolCallId("t1"), None]
     assert heard.all(ToolCallStarted)[0].title == "Task: look"
+
+
+def test_a_sub_agent_gets_on_and_asks_before_it_announces() -> None:
+    translator = Translator("claude")
+    begun = system("task_started", task_id="a1", tool_use_id="t1")
+    beat = {"type": "tool_progress", "tool_use_id": "t1-heartbeat-0", "parent_tool_use_id": "t1"}
+    told = [one for line in (used("t1", "Task"), begun, beat) for one in translator.read(line)]
+    assert [type(one.event) for one in told] == [ToolCallStarted, ToolCallUpdated, ToolCallUpdated]
+    assert [one.parent for one in told] == [None, None, None]
+    request = {"subtype": "can_use_tool", "tool_name": "Read", "tool_use_id": "t2"}
+    (asked,) = translator.asked({**request, "agent_id": "a1"})
+    assert asked.parent == "t1" and isinstance(asked.event, ToolCallStarted)
+    assert list(translator.asked({"subtype": "hook_callback"})) == []
+
+
+def test_what_ends_in_the_background_is_told() -> None:
+    over = system("task_notification", task_id="a1", status="completed", summary="Built it.")
+    (notice,) = replay([over]).all(Notice)
+    assert notice.title == "completed: Built it."
 
 
 def test_two_speakers_at_once_are_kept_apart() -> None:

@@ -223,6 +223,9 @@ class ClaudeLink:
             return
         match line.value.get("type"):
             case "control_request":
+                for told in self._translator.asked(as_map(line.value.get("request"))):
+                    if told.event is not None:
+                        await self._host.emit(told.event, parent=told.parent)
                 self._answers.begin(line.value)
             case "control_response":
                 await self._answered(as_map(line.value.get("response")))

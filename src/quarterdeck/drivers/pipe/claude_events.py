@@ -30,14 +30,14 @@ from quarterdeck.wire.toolcalls import ContentItem, Diff, ToolCallContent
 from quarterdeck.wire.usage import ContextUsage, Cost
 
 from ..link import Outcome
-from .claude_messages import Messages
+from .claude_messages import Messages, started
 from .claude_result import Accounts, amount
 from .told import as_list, as_map, as_number, as_text
 
 __all__ = ["Told", "Translator", "commands_of"]
 
 _QUIET_TYPES = frozenset(("keep_alive", "command_lifecycle"))
-_QUIET_SYSTEM = frozenset(("thinking_tokens", "session_state_changed"))
+_QUIET_SYSTEM = frozenset(("thinking_tokens", "session_state_changed", "task_updated"))
 _INTERRUPTED = "[Request interrupted by user"
 _COMMAND_OUTPUT = re.compile(r"<local-command-(?:stdout|stderr)>(.*?)</local-command-\w+>", re.S)
 _LAST_MOMENT = 10**11
@@ -62,6 +62,8 @@ class Translator:
         self._messages: dict[str, Messages] = {"": Messages(origin)}
         self._shown: dict[str, tuple[ToolCallContent, ...]] = {}
         """What open calls show, such as a change of a file."""
+        self._tasks: dict[str, str] = {}
+        """The call that began each sub-agent, by the sub-agent's own id."""
         self._session = ""
         self._model = ""
         self._mode = ""
@@ -87,11 +89,21 @@ class Translator:
         if kind in _QUIET_TYPES:
             return
         reader = self._lines.get(kind, self._unknown)
-        parent = as_text(line.get("parent_tool_use_id"))
+        parent = as_text(line.get("parent_tool_use_id")) if kind != "tool_progress" else ""
         for event in reader(line):
             if isinstance(event, ToolCallStarted):
                 self._shown[event.call] = event.content
             yield Told(event, ToolCallId(parent) if parent else None)
+
+    def asked(self, request: Mapping[str, Any]) -> Iterator[Told]:
+        """The call that leave is asked for; a sub-agent asks before it announces the call."""
+        call = as_text(request.get("tool_use_id"))
+        if not call or request.get("subtype") != "can_use_tool":
+            return
+        event = started(call, as_text(request.get("tool_name")), request.get("input"))
+        self._shown[call] = event.content
+        parent = self._tasks.get(as_text(request.get("agent_id")))
+        yield Told(event, ToolCallId(parent) if parent else None)
 
     def noise(self, line: str) -> Told:
         """A line that is no JSON object."""
@@ -164,7 +176,7 @@ class Translator:
         content = tuple(ContentItem(content=one) for one in _blocks(block.get("content")))
         reason = _joined(block.get("content"))[:1000] if failed else None
         shown: tuple[ToolCallContent, ...] | UnsetType = content
-        if not failed and self._shown.pop(call, ()):
+        if self._shown.pop(call, ()) and not failed:
             shown = _changed(as_map(told))
         return ToolCallEnded(
             call=ToolCallId(call or "unnamed"),
@@ -175,8 +187,10 @@ class Translator:
         )
 
     def _progress(self, line: Mapping[str, Any]) -> Iterator[Event]:
-        call = as_text(line.get("tool_use_id"))
-        if call in self._shown:
+        # A heartbeat of a sub-agent has an id that no call has, and names the call as its parent.
+        ids = (as_text(line.get(key)) for key in ("tool_use_id", "parent_tool_use_id"))
+        call = next((one for one in ids if one in self._shown), None)
+        if call is not None:
             yield ToolCallUpdated(call=ToolCallId(call), status="in_progress")
 
     # What the program says of itself
@@ -198,10 +212,24 @@ class Translator:
                 name = as_text(line.get("tool_name")) or "a tool"
                 title = f"{name} was not allowed by the agent's own rules"
                 yield Notice(title=title, description=as_text(line.get("message")) or None)
+            case "task_started" | "task_progress" | "task_notification":
+                yield from self._task(line)
             case subtype if subtype in _QUIET_SYSTEM:
                 pass
             case _:
                 yield Unknown(origin=self._origin, raw=line)
+
+    def _task(self, line: Mapping[str, Any]) -> Iterator[Event]:
+        """How a sub-agent, or a command in the background, gets on."""
+        call = as_text(line.get("tool_use_id"))
+        if task := as_text(line.get("task_id")):
+            self._tasks[task] = call
+        if call in self._shown:
+            yield ToolCallUpdated(call=ToolCallId(call), status="in_progress")
+        elif line.get("subtype") == "task_notification":
+            # Its call is over: it went on in the background.
+            told = as_text(line.get("summary")) or "a task in the background"
+            yield Notice(title=f"{as_text(line.get('status')) or 'over'}: {told}")
 
     def _init(self, line: Mapping[str, Any]) -> Iterator[Event]:
         session, model = as_text(line.get("session_id")), as_text(line.get("model"))

@@ -26,7 +26,7 @@ from .claude_result import tokens_of
 from .claude_tools import describe, plan_of
 from .told import as_list, as_map, as_text
 
-__all__ = ["Messages"]
+__all__ = ["Messages", "started"]
 
 _CALLS = ("tool_use", "server_tool_use", "mcp_tool_use")
 _QUIET_DELTAS = frozenset(("input_json_delta", "signature_delta", "citations_delta"))
@@ -119,7 +119,7 @@ class Messages:
             made.call = as_text(block.get("id"))
             name = as_text(block.get("name"))
             if made.call:
-                yield _started(made.call, name, {})
+                yield started(made.call, name, {})
         elif first := as_text(block.get("text")) or as_text(block.get("thinking")):
             made.said.append(first)
             yield from _chunk(kind, first, self._answer.id)
@@ -190,7 +190,7 @@ class Messages:
         if not call:
             yield Unknown(origin=self._origin, raw=block)
             return
-        yield _started(call, name, block.get("input"))
+        yield started(call, name, block.get("input"))
         plan = plan_of(name, block.get("input"))
         if plan is not None:
             yield PlanChanged(entries=plan)
@@ -215,7 +215,8 @@ def _chunk(kind: str, said: str, id_: str) -> Iterator[Event]:
         yield MessageChunk(content=text(said), message=message)
 
 
-def _started(call: str, name: str, raw_input: Any) -> ToolCallStarted:
+def started(call: str, name: str, raw_input: Any) -> ToolCallStarted:
+    """The beginning of a call."""
     described = describe(name, raw_input)
     return ToolCallStarted(
         call=ToolCallId(call),

@@ -87,8 +87,8 @@ def describe(name: str, raw_input: Any) -> Described:
     if tool is None:
         return Described(title=_unknown_title(name))
     about = given.get(tool.field)
-    words = [tool.verb, about if isinstance(about, str) else ""]
-    title = " ".join(word for word in words if word) or name
+    told = about if isinstance(about, str) else ""
+    title = f"{tool.verb} {told}".strip() if told else tool.verb.rstrip(":") or name
     content = _CONTENT.get(name)
     return Described(
         title=title if len(title) <= _TITLE else title[: _TITLE - 1] + "…",

@@ -154,6 +154,8 @@ def _subagent(program: "Program", rest: str) -> None:
     """A sub-agent that says something and uses a tool."""
     voice = program.voice
     call = voice.call("Task", {"description": rest or "look", "prompt": "look"})
+    task = {"task_id": f"task-{call}", "tool_use_id": call, "is_backgrounded": False}
+    voice.line({"type": "system", "subtype": "task_started", **task})
     voice.parent = call
     voice.say(f"sub: {rest or 'look'}")
     _tool(program, "below")
