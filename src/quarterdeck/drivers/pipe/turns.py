@@ -6,6 +6,7 @@ is a failed turn, and the next prompt may go well.
 """
 
 import asyncio
+import logging
 import os
 import signal
 from collections.abc import Mapping
@@ -32,6 +33,8 @@ from .dialect import Asked, Dialect, Extra, Reader
 from .lines import read_lines
 
 __all__ = ["TurnsLink", "plain_text"]
+
+_log = logging.getLogger(__name__)
 
 _TRANSPORT = "pipe"
 _SIGINT_LIMIT = 2.0
@@ -257,9 +260,7 @@ class TurnsLink:
             await child.end(_CANCEL)
             return error
         finally:
-            feeding.cancel()
-            watching.cancel()
-            await asyncio.wait([feeding, watching])
+            await _stop(feeding, watching)
         return None
 
     async def _tell(self, event: Event) -> None:
@@ -326,6 +327,16 @@ def _text_of(block: ContentBlock) -> str:
 
 def _unreadable(error: Broken) -> Outcome:
     return Outcome(stop="failed", reason=f"what it printed could not be read: {error.reason}")
+
+
+async def _stop(*tasks: asyncio.Task[None]) -> None:
+    """Cancel what helped with a turn; a failure of our own there is not lost."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    for task in tasks:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a task beside a turn failed", exc_info=error)
 
 
 async def _feed(child: Child, data: bytes) -> None:
