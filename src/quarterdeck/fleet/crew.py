@@ -85,10 +85,12 @@ class Crew:
     async def start_again(self, start: Start) -> Entry:
         """Note that an agent runs again and start it. Raises NotNow, TooMany, JournalError."""
         async with self._naming:
-            if start.session in self._members:
-                raise NotNow(f"{start.wish.name!r} is live already")
-            name = self._current.get(start.session).name
-            start = _named(start, name)
+            entry = self._current.get(start.session)
+            if entry.is_started:
+                raise NotNow(f"{entry.name!r} is live already")
+            if (last := self._members.get(start.session)) is not None:
+                await last.over()  # its end is written, and it is about to go
+            start = _named(start, entry.name)
             return await self._start(start, (start.wish,))
 
     async def _start(self, start: Start, events: tuple[Event, ...]) -> Entry:

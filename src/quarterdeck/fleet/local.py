@@ -273,7 +273,7 @@ class LocalFleet(ReadableFleet):
     async def _live(self, agent: str) -> Member:
         entry = await self._current.find(agent)
         member = self._crew.get(entry.session)
-        if member is None or member.is_ending:
+        if member is None or member.is_ending or not entry.is_started:
             raise NotNow(f"{entry.name!r} is not live; resume it first")
         return member
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from quarterdeck import __version__
-from quarterdeck.journal import Hit, Journal
+from quarterdeck.journal import Hit, Journal, JournalClosed
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.record import Record
 
@@ -62,6 +62,11 @@ class ReadableFleet:
         session = (await self._current.find(agent)).session if agent is not None else None
         async with aclosing(self.journal.follow(after, session)) as records:
             async for record in records:
+                try:
+                    # Whoever has seen a record sees it in every list too.
+                    await self._current.reached(record.seq)
+                except JournalClosed:
+                    return
                 yield record
 
     async def wait(
