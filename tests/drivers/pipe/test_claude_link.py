@@ -358,11 +358,25 @@ async def test_it_hangs_up_and_lives_on(tmp_path: Path) -> None:
     assert ended.how == "broken"
 
 
-async def test_a_large_prompt_to_a_program_that_left(tmp_path: Path) -> None:
+async def test_it_leaves_with_a_code_after_the_turn(tmp_path: Path) -> None:
     async with claude(tmp_path) as driven:
         assert (await driven.say("last 3")).stop == "end_turn"
         ended = await driven.session.wait()
     assert (ended.how, ended.exit_code) == ("broken", 3)
+
+
+async def test_it_waits_for_a_slow_listener_and_loses_nothing(tmp_path: Path) -> None:
+    async with claude(tmp_path) as driven:
+        turn = asyncio.create_task(driven.say("stream 3000 50"))
+        await driven.seen(MessageChunk)
+        driven.hold = hold = asyncio.Event()
+        before = len(driven.heard)
+        await asyncio.sleep(0.3)
+        assert len(driven.heard) == before and not turn.done()
+        driven.hold = None
+        hold.set()
+        assert (await turn).stop == "end_turn"
+    assert driven.text.count("chunk ") == 3000
 
 
 async def test_it_leaves_in_good_order(tmp_path: Path) -> None:
