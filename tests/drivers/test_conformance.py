@@ -256,7 +256,9 @@ async def test_its_grandchildren_end_with_it(opened: Any, mark: str, kind: str):
     async with opened() as driven:
         turn = asyncio.create_task(driven.say(f"children 2{kind}\nwait 600"))
         await driven.seen(MessageChunk)
-        assert len(await asyncio.to_thread(left_of, mark)) >= 3
+        async with asyncio.timeout(SOON):  # they have begun, and are still forking
+            while len(await asyncio.to_thread(left_of, mark)) < 3:
+                await asyncio.sleep(0.02)
         await driven.session.close()
         assert (await turn).stop in ("cancelled", "failed")
         assert await asyncio.to_thread(left_of, mark) == []

@@ -2,9 +2,8 @@
 
 import asyncio
 import logging
-import time
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -13,7 +12,7 @@ from quarterdeck.policy.foreign import Surroundings, call_from_tool
 from quarterdeck.policy.gate import Answer, Gate, Permitted, QuestionReply
 from quarterdeck.policy.options import choice_of
 from quarterdeck.wire.content import ContentBlock
-from quarterdeck.wire.errors import Broken, Closed, Ended, LinkError, QuarterdeckError, RpcError
+from quarterdeck.wire.errors import Broken, Closed, Ended, LinkError, QuarterdeckError
 from quarterdeck.wire.events import (
     Event,
     Origin,
@@ -27,7 +26,6 @@ from quarterdeck.wire.events import (
     ToolCallStarted,
     ToolCallUpdated,
     TurnEnded,
-    TurnStarted,
 )
 from quarterdeck.wire.ids import (
     MessageId,
@@ -36,7 +34,6 @@ from quarterdeck.wire.ids import (
     ToolCallId,
     TurnId,
     new_message_id,
-    new_turn_id,
 )
 from quarterdeck.wire.permissions import PermissionOption
 from quarterdeck.wire.toolcalls import ToolKind
@@ -44,7 +41,8 @@ from quarterdeck.wire.toolcalls import ToolKind
 from .driver import Capabilities, ClosedAs, Opening, Sink
 from .errors import Unsupported
 from .ledger import Ledger
-from .link import Departure, Link, Outcome, Verdict
+from .link import Departure, Link, Verdict
+from .turn import Turn
 
 __all__ = ["DrivenSession"]
 
@@ -76,12 +74,7 @@ class DrivenSession:
         self._link: Link | None = None
         self._ledger = Ledger(agent)
         self._turns = asyncio.Lock()
-        self._turn: TurnId | None = None
-        self._turn_over = asyncio.Event()
-        self._running: asyncio.Task[Outcome] | None = None
-        self._interrupted = False
-        self._overdue: str | None = None
-        self._sign_of_life = 0.0
+        self._turn: Turn | None = None
         self._early: list[tuple[Event, ToolCallId | None]] | None = []
         """What the link said before the session was announced; None from then on."""
         self._over: LinkError | None = None
@@ -138,10 +131,10 @@ class DrivenSession:
 
     async def emit(self, event: Event, *, parent: ToolCallId | None = None) -> None:
         """Take what the agent said, in its order; see ``link.Host``."""
-        self._sign_of_life = time.monotonic()
         if self._early is not None:
             self._early.append((event, parent))
             return
+        turn = self._here()
         match event:
             case ToolCallStarted():
                 kept = self._ledger.begin(event)
@@ -153,15 +146,15 @@ class DrivenSession:
                 self.agent_session = event.agent_session
                 kept = (event,)
             case _:
-                await self._sink(event, turn=self._turn, parent=parent)
+                await self._sink(event, turn=turn, parent=parent)
                 return
         for one in kept:
-            await self._sink(one, turn=self._turn, parent=parent)
+            await self._sink(one, turn=turn, parent=parent)
 
     async def permit(self, question: PermissionAsked) -> Verdict:
         """Have a tool call decided: rules first, then whoever answers."""
         theirs = question.options
-        if self._interrupted:
+        if self._is_interrupted:
             return Verdict(allowed=False, cancelled=True)
         for event in self._ledger.ask(question):
             await self._emit_asked(event)
@@ -175,7 +168,7 @@ class DrivenSession:
             title=question.title,
             around=self._around,
         )
-        if self._interrupted:  # meanwhile: what is asked now would be asked after the cancelling
+        if self._is_interrupted:  # meanwhile: what is asked now would be asked after the cancelling
             return Verdict(allowed=False, cancelled=True)
         verdict = await self.gate.permit(self._emit_asked, ours, call)
         if isinstance(verdict, Permitted):
@@ -200,8 +193,18 @@ class DrivenSession:
         return await self.gate.ask(self._emit_asked, question)
 
     async def _emit_asked(self, event: Event) -> None:
-        self._sign_of_life = time.monotonic()
-        await self._sink(event, turn=self._turn)
+        await self._sink(event, turn=self._here())
+
+    def _here(self) -> TurnId | None:
+        """The turn that something belongs to which the agent says now; a sign of its life."""
+        if self._turn is None:
+            return None
+        self._turn.shows_life()
+        return self._turn.id
+
+    @property
+    def _is_interrupted(self) -> bool:
+        return self._turn is not None and self._turn.is_interrupted
 
     def lost(self, error: LinkError) -> None:
         """The agent is gone; the session ends."""
@@ -224,21 +227,18 @@ class DrivenSession:
         self._check(content)
         async with self._turns:
             link = self._alive()
-            self._interrupted = False
-            self._overdue = None
-            self._turn, self._turn_over = new_turn_id(), asyncio.Event()
-            message = message or new_message_id()
-            prompted = Prompted(content=content, message=message, origin=origin, sender=sender)
+            prompted = Prompted(
+                content=content,
+                message=message or new_message_id(),
+                origin=origin,
+                sender=sender,
+            )
+            turn = Turn(link, self.opening, self._sink, self.gate, self._ledger, self.lost)
+            self._turn = turn
             try:
-                await self._sink(prompted)
-                await self._sink(TurnStarted(prompt=message), turn=self._turn)
-                if self._interrupted:  # while its beginning was written down
-                    return await self._end_turn(Outcome(stop="cancelled"))
-                self._running = asyncio.create_task(link.prompt(content))
-                return await self._settle(self._running)
+                return await turn.run(prompted)
             finally:
                 self._turn = None
-                self._turn_over.set()
 
     def answer(self, request: RequestId, answer: Answer) -> bool:
         """Answer a permission request; False if it is not, or no longer, open."""
@@ -250,32 +250,8 @@ class DrivenSession:
 
     async def interrupt(self) -> None:
         """End the running turn as cancelled, if there is one; returns when it has ended."""
-        if self._turn is None:
-            return
-        over = self._turn_over
-        if self._running is None:
-            # It is about to begin, and will not, or about to end.
-            self._interrupted = True
-        await self._stop()
-        await over.wait()
-
-    async def _stop(self) -> None:
-        """Have the agent stop its turn; returns when it has."""
-        running = self._running
-        if running is None or running.done():
-            return
-        self._interrupted = True
-        self.gate.cancel_open()
-        try:
-            async with asyncio.timeout(self.opening.cancel_limit):
-                await self._alive().interrupt()
-                await asyncio.wait([running])
-        except TimeoutError:
-            limit = self.opening.cancel_limit
-            self.lost(Broken(f"it did not stop within {limit:g} s of being told, and was ended"))
-            await asyncio.wait([running])
-        except LinkError:
-            await asyncio.wait([running])
+        if self._turn is not None:
+            await self._turn.interrupt()
 
     async def set_mode(self, mode: str) -> None:
         """Change the agent's own mode."""
@@ -304,7 +280,8 @@ class DrivenSession:
         if self._over is None:
             self._closed_as = (how, reason)
             if how == "killed":
-                self._interrupted = True
+                if self._turn is not None:
+                    self._turn.is_interrupted = True
             else:
                 with suppress(QuarterdeckError):
                     await self.interrupt()
@@ -314,60 +291,6 @@ class DrivenSession:
     async def wait(self) -> SessionEnded:
         """Wait until the session is over, by whatever cause."""
         return await asyncio.shield(self._ended)
-
-    # Within a turn
-
-    async def _settle(self, running: asyncio.Task[Outcome]) -> TurnEnded:
-        """Wait for the turn's end, whatever it is, and write it down."""
-        try:
-            async with self._watched():
-                await asyncio.wait([running])
-        except asyncio.CancelledError:
-            await _finish(self._stop())
-            await _finish(self._end_turn(_outcome(running)))
-            raise
-        return await self._end_turn(_outcome(running))
-
-    async def _end_turn(self, outcome: Outcome) -> TurnEnded:
-        turn, self._running = self._turn, None
-        stop, reason = outcome.stop, outcome.reason
-        if self._overdue is not None:
-            stop, reason = "failed", self._overdue
-        elif self._interrupted:
-            stop = "cancelled"
-        self.gate.cancel_open()
-        left = "cancelled" if stop == "cancelled" else "failed"
-        for event in self._ledger.close(left, "the agent did not say how it ended"):
-            await self._sink(event, turn=turn)
-        ended = TurnEnded(stop=stop, reason=reason, usage=outcome.usage, cost=outcome.cost)
-        await self._sink(ended, turn=turn)
-        return ended
-
-    @asynccontextmanager
-    async def _watched(self) -> AsyncGenerator[None]:
-        """Interrupt the turn when the agent shows no sign of life for too long."""
-        limit = self.opening.idle_limit
-        if limit is None:
-            yield
-            return
-        self._sign_of_life = time.monotonic()
-        watcher = asyncio.create_task(self._watch(limit))
-        try:
-            yield
-        finally:
-            watcher.cancel()
-            await asyncio.wait([watcher])
-
-    async def _watch(self, limit: float) -> None:
-        waited = self.gate.pauses.seconds
-        while True:
-            people = self.gate.pauses.seconds - waited
-            left = self._sign_of_life + people + limit - time.monotonic()
-            if left <= 0:
-                break
-            await asyncio.sleep(left)
-        self._overdue = f"no sign of life for {limit:g} s"
-        await self._stop()
 
     # Ending
 
@@ -380,9 +303,8 @@ class DrivenSession:
         assert self._over is not None
         self.gate.cancel_open()
         departure = await self._depart()
-        if self._running is not None and not self._running.done():
-            await asyncio.wait([self._running], timeout=1)
-            self._running.cancel()
+        if self._turn is not None:
+            await self._turn.give_up()
         async with self._turns:
             ended = _session_ended(self._over, departure, self._closed_as)
             await self._sink(ended)
@@ -416,23 +338,6 @@ class DrivenSession:
             raise Unsupported(self.agent, self.transport, "answer an empty prompt")
 
 
-def _outcome(running: "asyncio.Task[Outcome]") -> Outcome:
-    """How a finished turn went; every failure becomes one that can be written down."""
-    if running.cancelled():
-        return Outcome(stop="failed", reason="the agent is gone")
-    error = running.exception()
-    match error:
-        case None:
-            return running.result()
-        case RpcError():
-            return Outcome(stop="failed", reason=error.message)
-        case QuarterdeckError():
-            return Outcome(stop="failed", reason=str(error))
-        case _:
-            _log.error("a turn failed in our own code", exc_info=error)
-            return Outcome(stop="failed", reason=f"an error of our own: {error!r}")
-
-
 def _session_ended(
     over: LinkError, departure: Departure | None, closed_as: tuple[ClosedAs, str | None]
 ) -> SessionEnded:
@@ -462,16 +367,6 @@ def _option(theirs: Sequence[PermissionOption], chosen: str | None, *kinds: str)
             if option.kind == kind:
                 return option.option_id
     return None
-
-
-async def _finish(step: Any) -> None:
-    """Do this to its end although the caller is being cancelled."""
-    task = asyncio.ensure_future(step)
-    while not task.done():
-        with suppress(asyncio.CancelledError):
-            await asyncio.wait([task])
-    if not task.cancelled() and (error := task.exception()) is not None:
-        _log.error("a turn whose caller left has failed", exc_info=error)
 
 
 if TYPE_CHECKING:

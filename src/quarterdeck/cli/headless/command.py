@@ -55,7 +55,9 @@ _LATEST = ""
 )
 @click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
 def run(prompt: str | None, format_: Any, quiet: bool, **options: Any) -> None:
-    """Run our own agent, or another, on PROMPT, without a screen, and print its answer.
+    """Run our own agent, or another, on PROMPT.
+
+    No screen is needed; the answer is printed.
 
     PROMPT may also come from standard input; with both, what is piped in follows PROMPT.
     """

@@ -1,0 +1,178 @@
+"""A turn: begins, is watched, is stopped, and ends exactly once."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from quarterdeck.policy.gate import Gate
+from quarterdeck.wire.errors import Broken, LinkError, QuarterdeckError, RpcError
+from quarterdeck.wire.events import Prompted, TurnEnded, TurnStarted
+from quarterdeck.wire.ids import TurnId, new_turn_id
+
+from .driver import Opening, Sink
+from .ledger import Ledger
+from .link import Link, Outcome
+
+__all__ = ["Turn"]
+
+_log = logging.getLogger(__name__)
+
+
+class Turn:
+    """One turn of a session. ``run`` it once; anything else may be called at any time.
+
+    Args:
+        lost: called when the agent does not obey and must be ended.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        opening: Opening,
+        sink: Sink,
+        gate: Gate,
+        ledger: Ledger,
+        lost: Callable[[LinkError], None],
+    ) -> None:
+        self.id: TurnId = new_turn_id()
+        self.is_interrupted = False
+        self._link = link
+        self._opening = opening
+        self._sink = sink
+        self._gate = gate
+        self._ledger = ledger
+        self._lost = lost
+        self._running: asyncio.Task[Outcome] | None = None
+        self._over = asyncio.Event()
+        self._overdue: str | None = None
+        self._sign_of_life = time.monotonic()
+
+    def shows_life(self) -> None:
+        """The agent has said something."""
+        self._sign_of_life = time.monotonic()
+
+    async def run(self, prompted: Prompted) -> TurnEnded:
+        """Run it from its prompt to its end; a cancelled caller interrupts it."""
+        try:
+            await self._sink(prompted)
+            await self._sink(TurnStarted(prompt=prompted.message), turn=self.id)
+            if self.is_interrupted:  # while its beginning was written down
+                return await self._end(Outcome(stop="cancelled"))
+            self._running = asyncio.create_task(self._link.prompt(prompted.content))
+            return await self._settle(self._running)
+        finally:
+            self._over.set()
+
+    async def interrupt(self) -> None:
+        """End it as cancelled; returns when it has ended."""
+        if self._running is None:
+            # It is about to begin, and will not, or about to end.
+            self.is_interrupted = True
+        await self._stop()
+        await self._over.wait()
+
+    async def give_up(self) -> None:
+        """Its agent is gone: let it end, soon."""
+        if self._running is not None and not self._running.done():
+            await asyncio.wait([self._running], timeout=1)
+            self._running.cancel()
+
+    async def _stop(self) -> None:
+        """Have the agent stop; returns when it has."""
+        running = self._running
+        if running is None or running.done():
+            return
+        self.is_interrupted = True
+        self._gate.cancel_open()
+        limit = self._opening.cancel_limit
+        try:
+            async with asyncio.timeout(limit):
+                await self._link.interrupt()
+                await asyncio.wait([running])
+        except TimeoutError:
+            self._lost(Broken(f"it did not stop within {limit:g} s of being told, and was ended"))
+            await asyncio.wait([running])
+        except LinkError:
+            await asyncio.wait([running])
+
+    async def _settle(self, running: asyncio.Task[Outcome]) -> TurnEnded:
+        """Wait for its end, whatever it is, and write it down."""
+        try:
+            async with self._watched():
+                await asyncio.wait([running])
+        except asyncio.CancelledError:
+            await _finish(self._stop())
+            await _finish(self._end(_outcome(running)))
+            raise
+        return await self._end(_outcome(running))
+
+    async def _end(self, outcome: Outcome) -> TurnEnded:
+        self._running = None
+        stop, reason = outcome.stop, outcome.reason
+        if self._overdue is not None:
+            stop, reason = "failed", self._overdue
+        elif self.is_interrupted:
+            stop = "cancelled"
+        self._gate.cancel_open()
+        left = "cancelled" if stop == "cancelled" else "failed"
+        for event in self._ledger.close(left, "the agent did not say how it ended"):
+            await self._sink(event, turn=self.id)
+        ended = TurnEnded(stop=stop, reason=reason, usage=outcome.usage, cost=outcome.cost)
+        await self._sink(ended, turn=self.id)
+        return ended
+
+    @asynccontextmanager
+    async def _watched(self) -> AsyncGenerator[None]:
+        """Interrupt it when the agent shows no sign of life for too long."""
+        limit = self._opening.idle_limit
+        if limit is None:
+            yield
+            return
+        self.shows_life()
+        watcher = asyncio.create_task(self._watch(limit))
+        try:
+            yield
+        finally:
+            watcher.cancel()
+            await asyncio.wait([watcher])
+
+    async def _watch(self, limit: float) -> None:
+        waited = self._gate.pauses.seconds
+        while True:
+            people = self._gate.pauses.seconds - waited
+            left = self._sign_of_life + people + limit - time.monotonic()
+            if left <= 0:
+                break
+            await asyncio.sleep(left)
+        self._overdue = f"no sign of life for {limit:g} s"
+        await self._stop()
+
+
+def _outcome(running: "asyncio.Task[Outcome]") -> Outcome:
+    """How a finished turn went; every failure becomes one that can be written down."""
+    if running.cancelled():
+        return Outcome(stop="failed", reason="the agent is gone")
+    error = running.exception()
+    match error:
+        case None:
+            return running.result()
+        case RpcError():
+            return Outcome(stop="failed", reason=error.message)
+        case QuarterdeckError():
+            return Outcome(stop="failed", reason=str(error))
+        case _:
+            _log.error("a turn failed in our own code", exc_info=error)
+            return Outcome(stop="failed", reason=f"an error of our own: {error!r}")
+
+
+async def _finish(step: Coroutine[Any, Any, object]) -> None:
+    """Do this to its end although the caller is being cancelled."""
+    task = asyncio.ensure_future(step)
+    while not task.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([task])
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("a turn whose caller left has failed", exc_info=error)
