@@ -11,7 +11,7 @@ __all__ = ["COMMANDS", "root"]
 COMMANDS = {
     "acp": Later("quarterdeck.cli.acp:acp", "Serve our own agent to an editor."),
     "run": Later(
-        "quarterdeck.cli.headless.command:run", "Run our own agent on PROMPT, without a screen."
+        "quarterdeck.cli.headless.command:run", "Run our own agent, or another, on PROMPT."
     ),
     "agents": Later("quarterdeck.cli.agents:agents", "List the agents that can be used."),
     "doctor": Later("quarterdeck.cli.doctor:doctor", "Tell what is installed and what is missing."),
