@@ -139,7 +139,7 @@ async def test_it_is_interrupted_and_the_next_prompt_works(lab: Lab):
         turn = asyncio.create_task(say(driven, "scene:slow please"))
         if driven.session.capabilities.streams:
             await driven.seen(MessageChunk, within=LONG)
-        async with asyncio.timeout(LONG):
+        async with asyncio.timeout(LONG):  # the others have begun when the model is asked
             while not lab.server.requests:
                 await asyncio.sleep(0.05)
         await driven.session.interrupt()
@@ -179,8 +179,10 @@ async def test_an_overloaded_model_is_told(lab: Lab):
 async def test_a_broken_stream_is_told(lab: Lab):
     async with lab.open() as driven:
         turn = asyncio.create_task(say(driven, "scene:drop"))
-        if lab.agent == "opencode":  # it would try again for minutes
-            await driven.seen(RetryScheduled, within=LONG)
+        if lab.agent == "opencode":  # it tries again for minutes, and mostly says nothing
+            async with asyncio.timeout(LONG):
+                while len(lab.server.requests) < 3:
+                    await asyncio.sleep(0.05)
             await driven.session.interrupt()
             assert (await turn).stop == "cancelled"
         else:
