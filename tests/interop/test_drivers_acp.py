@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from quarterdeck.drivers.description import launch_of
 from quarterdeck.testing.model_server import ModelServer
 from quarterdeck.wire.events import (
     MessageChunk,
+    RateLimited,
     SessionEnded,
     SessionOpened,
     ToolCallEnded,
@@ -157,10 +159,36 @@ async def test_the_next_process_goes_on_where_the_last_one_was(name: str, tmp_pa
 
 
 @pytest.mark.parametrize("name", installed("claude-agent-acp", "codex-acp"))
-async def test_an_overloaded_model_is_a_failed_turn(name: str, tmp_path: Path):
+@pytest.mark.parametrize(
+    ("scene", "told"), [("e529", "529"), ("e429", "429"), ("drop", "lost|disconnected")]
+)
+async def test_a_failure_of_the_model_fails_the_turn(
+    name: str, scene: str, told: str, tmp_path: Path
+):
+    async with lab_of(name, tmp_path) as lab:
+        async with open_(lab) as driven:
+            ended = await driven.say(f"scene:{scene} please", within=LONG)
+            assert ended.stop == "failed"
+            assert re.search(told, ended.reason or "")
+            assert bool(driven.all(RateLimited)) is (scene == "e429")
+            # Claude sends both prompts as one message, so its scene is played again.
+            after = await driven.say("scene:text after it", within=LONG)
+            assert after.stop == ("failed" if name == "claude-agent-acp" else "end_turn")
+            assert any("after it" in one for one in lab.asked())
+        assert running(lab) == []
+
+
+@pytest.mark.parametrize("name", installed("claude-agent-acp", "codex-acp", "gemini"))
+async def test_a_failure_that_passes_is_no_failure(name: str, tmp_path: Path):
     async with lab_of(name, tmp_path) as lab, open_(lab) as driven:
-        ended = await driven.say("scene:e529 please", within=LONG)
-        assert ended.stop == "failed" and "529" in (ended.reason or "")
-        driven.heard.clear()
-        assert (await driven.say("scene:text after it", within=LONG)).stop == "end_turn"
-        assert driven.text.endswith(HELLO)
+        ended = await driven.say("scene:e500once please", within=LONG)
+        assert ended.stop == "end_turn"
+
+
+@pytest.mark.parametrize("name", installed("opencode"))
+async def test_what_opencode_says_of_a_limit_is_the_reason(name: str, tmp_path: Path):
+    async with lab_of(name, tmp_path) as lab, open_(lab) as driven:
+        ended = await driven.say("scene:e429 please", within=LONG)
+        assert ended.stop == "failed" and "scripted failure" in (ended.reason or "")
+        after = await driven.say("scene:text after it", within=LONG)
+        assert after.stop == "end_turn" and driven.text.endswith(HELLO)

@@ -149,3 +149,13 @@ async def test_an_opening_that_is_cancelled_leaves_nothing(tmp_path: Path):
         await opening
     child = links[0]._child  # pyright: ignore[reportPrivateUsage]
     assert child is not None and child.process.exit is not None
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(300)
+async def test_the_last_words_before_an_exit_are_never_lost(tmp_path: Path):
+    for round_ in range(100):
+        async with drive(acp_rig(), tmp_path) as driven:
+            await driven.say(f"stream 20\ncrash {round_ % 3}")
+            await over(driven)
+            assert driven.text.endswith("chunk 19\ncrashing")

@@ -260,3 +260,25 @@ async def test_the_text_of_a_resource_reaches_an_agent_that_takes_none():
     shown, link = blocks_for("x", (resource, blob), PromptCapabilities())
     assert isinstance(shown, TextContent) and "inside" in shown.text
     assert link.__struct_config__.tag == "resource_link"
+
+
+async def test_the_echo_of_a_prompt_is_left_out_and_the_past_is_not():
+    from quarterdeck.drivers.acp.settings import Settings
+    from quarterdeck.drivers.acp.updates import Translator
+    from quarterdeck.wire.acp.schema import UserMessageChunk
+    from quarterdeck.wire.events import Event
+
+    events: list[Event] = []
+
+    async def emit(event: Event, *, parent: object = None) -> None:
+        events.append(event)
+
+    translator = Translator("vibe", Settings("vibe"), emit, print, drops_echoes=True)
+    past = translator.take(UserMessageChunk(content=text("long ago")))
+    assert past is not None
+    await past
+    translator.begin_turn()
+    assert translator.take(UserMessageChunk(content=text("just now"))) is None
+    assert [event.content for event in events if isinstance(event, MessageChunk)] == [
+        text("long ago")
+    ]

@@ -1,5 +1,7 @@
 """Telling the agent to use another mode, another model, another value of an option."""
 
+from contextlib import suppress
+
 from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.acp.connection import AcpConnection
 from quarterdeck.wire.acp.errors import MalformedAnswer
@@ -9,6 +11,8 @@ from quarterdeck.wire.events import ModeChanged, SessionChanged
 from quarterdeck.wire.settings import ConfigOption
 from quarterdeck.wire.values import AcpValue
 
+from ..child import Launch
+from ..driver import Opening
 from ..errors import Unsupported
 from .settings import Settings
 from .updates import Emit
@@ -47,6 +51,17 @@ class Chooser:
         self._connection = connection
         self._settings = settings
         self._emit = emit
+
+    async def begin(self, launch: Launch, opening: Opening, able: acp.SessionCapabilities) -> None:
+        """Set what was asked for and has not been set on the command line."""
+        if opening.model is not None and "model" not in launch.words:
+            await self.model(opening.model)
+        if opening.agent_mode is not None and opening.agent_mode not in launch.agent_modes:
+            await self.mode(opening.agent_mode)
+        if opening.title is not None and able.title is not None:
+            request = acp.SetSessionTitleRequest(session_id=self._session, title=opening.title)
+            with suppress(RpcError, MalformedAnswer):  # the title is ours in any case
+                await self._connection.call(acp.SESSION_SET_TITLE, request)
 
     async def mode(self, mode: str) -> None:
         """Use another mode."""

@@ -164,7 +164,7 @@ class AcpLink:
         self._chooser = Chooser(
             launch.agent, self._session, connection, self._settings, self._host.emit
         )
-        await self._choose(opening, agent.session_capabilities)
+        await self._chooser.begin(launch, opening, agent.session_capabilities)
         self._capabilities = replace(
             self._capabilities,
             sets_mode=self._settings.has_modes,
@@ -177,18 +177,6 @@ class AcpLink:
             model=self._settings.model,
             mode=self._settings.mode,
         )
-
-    async def _choose(self, opening: Opening, able: acp.SessionCapabilities) -> None:
-        """Set what was asked for and has not been set on the command line."""
-        launch = self._launch
-        if opening.model is not None and "model" not in launch.words:
-            await self._chooser.model(opening.model)
-        if opening.agent_mode is not None and opening.agent_mode not in launch.agent_modes:
-            await self._chooser.mode(opening.agent_mode)
-        if opening.title is not None and able.title is not None:
-            request = acp.SetSessionTitleRequest(session_id=self._session, title=opening.title)
-            with suppress(RpcError, MalformedAnswer):  # the title is ours in any case
-                await self._connection.call(acp.SESSION_SET_TITLE, request)
 
     # Turns
 
