@@ -18,6 +18,7 @@ __all__ = [
     "SECRET",
     "BashSettings",
     "FetchSettings",
+    "HostSettings",
     "InstructionSettings",
     "LimitSettings",
     "ModelSettings",
@@ -29,10 +30,22 @@ __all__ = [
     "VendorSettings",
 ]
 
+Occasion: TypeAlias = Literal["needed", "done", "failed"]
+"""What a person may want to be told."""
+
 Count: TypeAlias = Annotated[int, Meta(ge=1, description="a whole number, at least 1")]
 Retries: TypeAlias = Annotated[int, Meta(ge=0, description="a whole number, at least 0")]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0, description="a number of seconds above 0")]
 Dollars: TypeAlias = Annotated[float, Meta(ge=0, description="a number of US dollars")]
+Minutes: TypeAlias = Annotated[float, Meta(ge=0, description="a number of minutes")]
+Delay: TypeAlias = Annotated[float, Meta(ge=0, description="a number of seconds")]
+QuietHours: TypeAlias = Annotated[
+    str,
+    Meta(
+        pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]-([01][0-9]|2[0-3]):[0-5][0-9]$",
+        description="two times of the day in the form 22:00-07:00",
+    ),
+]
 Url: TypeAlias = Annotated[
     str, Meta(pattern=r"^https?://[^\s]+$", description="a URL with http:// or https://")
 ]
@@ -177,6 +190,33 @@ class InstructionSettings(Value, frozen=True, kw_only=True):
     """Files to read besides ``AGENTS.md``; relative to the workspace, or with ``~``."""
 
 
+class HostSettings(Value, frozen=True, kw_only=True):
+    """The process that owns the agents. It reads these when it starts, from your own file alone."""
+
+    idle_minutes: Minutes = 15.0
+    """A host without clients and agents leaves after this time; 0: it stays."""
+    resume_agents: bool = False
+    """Whether agents that ran when the host was killed are resumed by themselves."""
+
+
+class NotificationSettings(Value, frozen=True, kw_only=True):
+    """How you are told that an agent needs you or has come to an end. Never twice for one thing."""
+
+    on: tuple[Occasion, ...] = ("needed", "done", "failed")
+    """When: an agent needs you, has done what it was asked, or has failed."""
+    bell: bool = True
+    """Whether a terminal that shows agents rings its bell."""
+    desktop: bool = False
+    """Whether the host shows it on the desktop, with ``notify-send`` or ``osascript``."""
+    command: tuple[str, ...] = ()
+    """A program and its arguments that the host runs; it gets the notification as JSON on its
+    standard input and in variables that begin with ``QUARTERDECK_NOTE_``."""
+    delay: Delay = 2.0
+    """Seconds to wait: what you have answered by then is not told."""
+    quiet: QuietHours | None = None
+    """Hours of the day in which nothing is told, such as ``22:00-07:00``."""
+
+
 class Settings(Value, frozen=True, kw_only=True):
     """All settings, complete and checked."""
 
@@ -200,3 +240,7 @@ class Settings(Value, frozen=True, kw_only=True):
     """The tools of our own agent."""
     instructions: InstructionSettings = InstructionSettings()
     """What the model is told about a project."""
+    host: HostSettings = HostSettings()
+    """The process that owns the agents."""
+    notifications: NotificationSettings = NotificationSettings()
+    """How you are told that an agent needs you or has come to an end."""

@@ -1,5 +1,6 @@
 """``attach``: one agent in a plain terminal."""
 
+import asyncio
 import sys
 from typing import TYPE_CHECKING
 
@@ -47,7 +48,8 @@ async def _attach(fleet: "HostClient", agent: str, limit: int, answer_only: bool
     info = await fleet.agent(agent)
     is_terminal = sys.stdin.isatty()
     transcript = Transcript(write_flushed, only_requests=answer_only)
-    attached = Attached(fleet, info, transcript, answer_only=answer_only)
+    ring = _ring if is_terminal and await asyncio.to_thread(_wants_bell) else None
+    attached = Attached(fleet, info, transcript, answer_only=answer_only, ring=ring)
     if is_terminal:
         transcript.line(f"= {literal(info.name)} ({info.agent}, {info.state}); /help tells more")
     # Read before the list of what is open: what is asked in between comes as a record.
@@ -59,3 +61,14 @@ async def _attach(fleet: "HostClient", agent: str, limit: int, answer_only: bool
     await run_attached(fleet, attached, last, info.session, Keyboard(), is_terminal=is_terminal)
     transcript.end_line()
     return 0 if is_terminal else rest_code([await fleet.agent(info.session)])
+
+
+def _ring() -> None:
+    write_flushed("\a")
+
+
+def _wants_bell() -> bool:
+    from quarterdeck.config.load import load
+    from quarterdeck.config.places import Places
+
+    return load(Places.find()).settings.notifications.bell

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from quarterdeck.fleet.notify import note_of
 from quarterdeck.wire.content import text
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import (
@@ -46,6 +47,7 @@ class Attached:
         info: the agent.
         transcript: where its records are shown.
         answer_only: lines answer requests and are never sent as prompts.
+        ring: called when the agent needs a person, is done or has failed.
     """
 
     def __init__(
@@ -55,8 +57,11 @@ class Attached:
         transcript: Transcript,
         *,
         answer_only: bool = False,
+        ring: Callable[[], None] | None = None,
     ) -> None:
         self._fleet = fleet
+        self._info = info
+        self._ring = ring
         self._session = info.session
         self._transcript = transcript
         self._answer_only = answer_only
@@ -86,6 +91,8 @@ class Attached:
                 self.leave()
             case _:
                 pass
+        if self._ring is not None and note_of(record, self._info) is not None:
+            self._ring()
         self._shown = record.seq
         self._was_shown.set()
 

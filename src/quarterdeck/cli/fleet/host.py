@@ -36,35 +36,50 @@ def host() -> None:
     "--idle",
     type=click.FloatRange(0),
     metavar="MINUTES",
-    default=15.0,
-    show_default=True,
     help="Leave after so long without clients and agents; 0: stay.",
 )
 @click.option("--detached", is_flag=True, hidden=True)
-def run(idle: float, detached: bool) -> None:
+def run(idle: float | None, detached: bool) -> None:
     """Be the host, in the foreground, until SIGTERM or Ctrl-C; for systemd and the like."""
     from quarterdeck.fleet.host.lock import HostRunning
     from quarterdeck.fleet.host.place import log_file
-    from quarterdeck.fleet.host.process import run_host
     from quarterdeck.fleet.host.recording import recording
 
     places, environment = Places.find(), dict(os.environ)
-
-    def ready() -> None:
-        if not detached:
-            click.echo(f"The host is ready; it tells what it does in {log_file(places)}", err=True)
-
     with recording(log_file(places), environment):
         try:
-            why = asyncio.run(
-                run_host(places, environment, idle_seconds=idle * 60 or None, ready=ready)
-            )
+            why = asyncio.run(_be_host(places, environment, idle, detached))
         except HostRunning:
             if detached:  # two were started at once: the other one was first
                 return
             raise
     if not detached:
         click.echo(f"The host ended: {why}", err=True)
+
+
+async def _be_host(
+    places: Places, environment: dict[str, str], idle: float | None, detached: bool
+) -> str:
+    from functools import partial
+
+    from quarterdeck.config.load import load
+    from quarterdeck.fleet.host.place import log_file
+    from quarterdeck.fleet.host.process import open_local, run_host
+
+    def ready() -> None:
+        if not detached:
+            click.echo(f"The host is ready; it tells what it does in {log_file(places)}", err=True)
+
+    settings = (await asyncio.to_thread(load, places, environ=environment)).settings
+    minutes = settings.host.idle_minutes if idle is None else idle
+    return await run_host(
+        places,
+        environment,
+        idle_seconds=minutes * 60 or None,
+        notifications=settings.notifications,
+        open_fleet=partial(open_local, resume_running=settings.host.resume_agents),
+        ready=ready,
+    )
 
 
 @host.command()

@@ -5,12 +5,13 @@ import logging
 import os
 import signal
 import time
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from quarterdeck import __version__
 from quarterdeck.config.places import Places
+from quarterdeck.config.schema import NotificationSettings
 
 from ..port import Fleet
 from .lock import Holder, HostLock
@@ -29,12 +30,12 @@ OpenFleet: TypeAlias = Callable[[Places, Mapping[str, str]], AbstractAsyncContex
 
 
 def open_local(
-    places: Places, environment: Mapping[str, str]
+    places: Places, environment: Mapping[str, str], *, resume_running: bool = False
 ) -> AbstractAsyncContextManager[Fleet]:
-    """The fleet that a host owns."""
+    """The fleet that a host owns; see ``LocalFleet.open``."""
     from ..local import LocalFleet
 
-    return LocalFleet.open(places, environment)
+    return LocalFleet.open(places, environment, resume_running=resume_running)
 
 
 async def run_host(
@@ -42,6 +43,7 @@ async def run_host(
     environment: Mapping[str, str],
     *,
     idle_seconds: float | None = IDLE_SECONDS,
+    notifications: NotificationSettings | None = None,
     open_fleet: OpenFleet = open_local,
     ready: Callable[[], None] = lambda: None,
 ) -> str:
@@ -53,6 +55,7 @@ async def run_host(
         places: whose host.
         environment: in which agents run.
         idle_seconds: leave after so long without clients and agents; None: stay.
+        notifications: how a person is told; None: not at all.
         open_fleet: makes the fleet.
         ready: called when clients can connect.
 
@@ -69,7 +72,8 @@ async def run_host(
                 server = FleetServer(fleet, stop=lambda: stopping.ask("a client asked"))
                 async with (
                     server.serve(path),
-                    _watching_idle(fleet, server, idle_seconds, stopping),
+                    _beside(_watch_idle(fleet, server, idle_seconds, stopping)),
+                    _beside(_notify(fleet, notifications)),
                 ):
                     await asyncio.to_thread(lock.sign, _holder(str(path)))
                     log.info("quarterdeck %s listens at %s", __version__, path)
@@ -116,25 +120,35 @@ def _signals(stopping: _Stopping) -> Generator[None]:
 
 
 @asynccontextmanager
-async def _watching_idle(
-    fleet: Fleet, server: FleetServer, seconds: float | None, stopping: _Stopping
-) -> AsyncGenerator[None]:
-    if seconds is None:
-        yield
-        return
-    task = asyncio.create_task(_watch_idle(fleet, server, seconds, stopping))
+async def _beside(work: Coroutine[Any, Any, None]) -> AsyncGenerator[None]:
+    """Do something meanwhile that the host can live without."""
+    task = asyncio.create_task(work)
+    task.add_done_callback(_report)
     try:
         yield
     finally:
         task.cancel()
         await asyncio.wait([task])
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("watching for idleness failed", exc_info=error)
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("something beside the fleet failed", exc_info=error)
+
+
+async def _notify(fleet: Fleet, settings: NotificationSettings | None) -> None:
+    if settings is None or not (settings.desktop or settings.command):
+        return
+    from ..notifying import Notifier, tellers
+
+    await Notifier(fleet, settings, tellers(settings)).run()
 
 
 async def _watch_idle(
-    fleet: Fleet, server: FleetServer, seconds: float, stopping: _Stopping
+    fleet: Fleet, server: FleetServer, seconds: float | None, stopping: _Stopping
 ) -> None:
+    if seconds is None:
+        return
     loop = asyncio.get_running_loop()
     since = loop.time()
     while True:
