@@ -180,6 +180,18 @@ async def test_an_agent_without_settings_says_so(tmp_path: Path):
         await opened(acp_rig("--no-settings"), tmp_path, model="fake-1")
 
 
+async def test_an_agent_that_never_asks_has_only_the_modes_of_its_file(tmp_path: Path):
+    quirks = frozenset({"never-asks"})
+    with pytest.raises(Unsupported, match="mode 'ask'"):
+        await opened(acp_rig(quirks=quirks), tmp_path)
+    rig = acp_rig(quirks=quirks, modes={"full-auto": ()})
+    async with drive(rig, tmp_path, mode="full-auto") as driven:
+        assert not driven.session.capabilities.asks
+    rig = acp_rig(quirks=quirks, agent_modes={"open": ()})
+    async with drive(rig, tmp_path, agent_mode="open") as driven:
+        assert not driven.session.capabilities.asks
+
+
 # Going on
 
 

@@ -15,9 +15,10 @@ from quarterdeck.wire.errors import RpcError
 from ..child import Launch
 from ..driver import Capabilities, McpServer, Opening
 from ..errors import Unsupported, WrongProtocol
-from ..words import render
+from ..words import render, render_mode
 from .extensions import TERMINAL_OUTPUT
 from .login import login_needed
+from .quirks import NEVER_ASKS
 from .settings import OpenedSession
 
 __all__ = ["Way", "capabilities_of", "choose_way", "command_words", "greet", "open_session"]
@@ -50,8 +51,14 @@ class Way:
 
 
 def command_words(launch: Launch, opening: Opening) -> tuple[str, ...]:
-    """The words for what this agent takes on its command line rather than by the protocol."""
+    """The words for what this agent takes on its command line rather than by the protocol.
+
+    Raises:
+        Unsupported: an option that cannot be one of its words.
+    """
     words = list(launch.modes.get(opening.mode, ()))
+    if NEVER_ASKS in launch.quirks and opening.agent_mode not in launch.agent_modes:
+        words = list(render_mode(launch, "acp", opening.mode))
     if "model" in launch.words:
         words += render(launch, "acp", "model", opening.model)
     if "system_prompt" in launch.words:
@@ -87,11 +94,11 @@ async def greet(connection: AcpConnection, launch: Launch) -> acp.InitializeResp
     return answer
 
 
-def capabilities_of(agent: acp.AgentCapabilities) -> Capabilities:
+def capabilities_of(launch: Launch, agent: acp.AgentCapabilities) -> Capabilities:
     """What a session with this agent can do, as far as it says so before there is one."""
     session, prompt = agent.session_capabilities, agent.prompt_capabilities
     return Capabilities(
-        asks=True,
+        asks=NEVER_ASKS not in launch.quirks,
         streams=True,
         interrupts=True,
         resumes=agent.load_session or session.resume is not None,

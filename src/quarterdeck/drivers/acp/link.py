@@ -144,7 +144,7 @@ class AcpLink:
         connection, launch = self._connection, self._launch
         hello = await greet(connection, launch)
         agent = hello.agent_capabilities
-        self._capabilities = capabilities_of(agent)
+        self._capabilities = capabilities_of(launch, agent)
         way = choose_way(launch, opening, agent)
         if self._login is not None:
             await connection.call(acp.AUTHENTICATE, acp.AuthenticateRequest(method_id=self._login))

@@ -5,6 +5,8 @@
                        of its tool. A missing file is answered as an empty one.
 ``echoes-prompts``     It sends each prompt back as a user's message. Those are left out while a
                        turn runs; in a replay they are the past and stay.
+``never-asks``         It does what it likes and asks nobody. A mode of ours is then what its file
+                       has words for; opening with another one fails.
 =====================  ============================================================================
 
 What needs no name because it is always borne with: a banner on the output; a call that is first
@@ -15,9 +17,10 @@ does not know, which are answered with -32601.
 
 from typing import Final
 
-__all__ = ["ECHOES_PROMPTS", "EMPTY_FOR_MISSING", "KNOWN"]
+__all__ = ["ECHOES_PROMPTS", "EMPTY_FOR_MISSING", "KNOWN", "NEVER_ASKS"]
 
 EMPTY_FOR_MISSING: Final = "empty-for-missing"
 ECHOES_PROMPTS: Final = "echoes-prompts"
-KNOWN: Final = frozenset((EMPTY_FOR_MISSING, ECHOES_PROMPTS))
+NEVER_ASKS: Final = "never-asks"
+KNOWN: Final = frozenset((EMPTY_FOR_MISSING, ECHOES_PROMPTS, NEVER_ASKS))
 """Every name that means something here."""
