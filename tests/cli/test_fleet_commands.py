@@ -233,6 +233,16 @@ def test_leaving_a_terminal_ends_nothing(environ, done):
     assert "running" in done("ps")
 
 
+def test_a_reader_that_leaves_early_is_no_error(environ, done):
+    done("spawn", "-n", "ann", "big 500000")
+    for arguments in ("logs ann", "logs ann --json", "logs ann -f", "ps --json"):
+        line = f"{SCRIPT} {arguments} | head -c 10; exit ${{PIPESTATUS[0]}}"
+        left = subprocess.run(
+            ["bash", "-c", line], env=environ, capture_output=True, text=True, timeout=50
+        )
+        assert (left.returncode in (0, 141), left.stderr) == (True, "")
+
+
 def test_logs_follow_until_they_are_left(environ, done):
     done("spawn", "-n", "ann")
     screen = Screen(environ, "logs", "-f", "ann")

@@ -2,10 +2,11 @@
 
 import unicodedata
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quarterdeck.cli.fleet.text import columns, count, cut, literal, one_line, since, table
+from quarterdeck.cli.fleet.text import columns, count, cut, escape, literal, one_line, since, table
 from quarterdeck.fleet.port import AgentInfo
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.usage import Cost, TokenUsage
@@ -25,6 +26,14 @@ def test_hidden_things_are_shown():
     assert literal("zero\u200bwidth\u2066") == "zero\\u200bwidth\\u2066"
     assert literal("plain, 你好, é, \u3000 and 👩‍👧") == "plain, 你好, é, \u3000 and 👩‍👧"
     assert one_line("a\n\tb\rc") == "a b c"
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.text(alphabet=st.characters(exclude_categories=["Cs"])))
+def test_json_means_the_same_and_controls_nothing(text: str):
+    shown = escape(msgspec.json.encode({text: [text]}).decode())
+    assert msgspec.json.decode(shown) == {text: [text]}
+    assert literal(shown) == shown
 
 
 @settings(deadline=None, max_examples=100)

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from quarterdeck.config.places import Places
 from quarterdeck.journal.search import Hit
+from quarterdeck.policy.grants import Grant
 from quarterdeck.wire.content import ContentBlock
 from quarterdeck.wire.errors import Broken, Closed, LinkError, RpcError
 from quarterdeck.wire.events import Origin
@@ -198,6 +199,14 @@ class HostClient:
         params = methods.ReplyParams(request=request, action=action, by=by, content=content)
         return await self._ask(methods.REPLY, params)
 
+    async def grants(self) -> list[Grant]:
+        """See ``Fleet``."""
+        return await self._ask(methods.GRANTS, methods.Nothing())
+
+    async def revoke(self, grant: str, *, by: str = "person") -> bool:
+        """See ``Fleet``."""
+        return await self._ask(methods.REVOKE, methods.RevokeParams(grant=grant, by=by))
+
     async def read(
         self, agent: str, *, after: int = 0, before: int | None = None, limit: int = 200
     ) -> list[Record]:
@@ -237,7 +246,7 @@ class HostClient:
                 after, agent = feed.followed.after, feed.followed.session
                 try:
                     while True:
-                        record = await feed.take()
+                        record = await self._reached(feed.take(), methods.FOLLOW)
                         after = record.seq
                         yield record
                 finally:

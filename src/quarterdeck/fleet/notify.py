@@ -21,7 +21,10 @@ from quarterdeck.wire.record import Record
 
 from .port import AgentInfo
 
-__all__ = ["Note", "Told", "is_quiet", "note_of"]
+__all__ = ["NEWS", "Note", "Told", "is_quiet", "note_of"]
+
+NEWS = (PermissionAsked, QuestionAsked, TurnEnded, SessionEnded)
+"""The events that may be worth a note."""
 
 _LONGEST = 200
 _REMEMBERED = 10_000

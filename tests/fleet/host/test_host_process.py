@@ -17,7 +17,7 @@ from quarterdeck.fleet.client import HostClient
 from quarterdeck.fleet.errors import HostError, NoHost
 from quarterdeck.fleet.host.dialling import dial, is_held
 from quarterdeck.fleet.host.lock import HostRunning
-from quarterdeck.fleet.host.place import socket_path
+from quarterdeck.fleet.host.place import lock_file, socket_path
 from quarterdeck.fleet.host.process import run_host
 from quarterdeck.fleet.host.starting import ensure_host
 from quarterdeck.fleet.host.stopping import stop_host
@@ -157,6 +157,12 @@ async def test_an_idle_host_leaves_and_a_used_one_stays(places: Places):
         async with HostClient.connect(places) as client:
             await client.close("ann")
         assert "no client" in await asyncio.wait_for(host, SOON)
+
+
+async def test_a_host_whose_lock_was_removed_makes_room(places: Places):
+    async with hosting(places) as host:
+        await asyncio.to_thread(lock_file(places).unlink)
+        assert "was removed" in await asyncio.wait_for(host, SOON)
 
 
 async def test_a_host_is_started_once_however_many_want_it(places: Places):

@@ -19,6 +19,7 @@ __all__ = [
     "echo_json",
     "echo_lines",
     "given_text",
+    "plain_json",
     "terminal_width",
     "with_fleet",
 ]
@@ -50,8 +51,14 @@ def echo_json(value: Any) -> None:
     """Write a value as indented JSON."""
     import msgspec
 
-    data = msgspec.json.format(msgspec.json.encode(value), indent=2)
-    click.echo(data.decode())
+    click.echo(plain_json(msgspec.json.format(msgspec.json.encode(value), indent=2)))
+
+
+def plain_json(data: bytes) -> str:
+    """JSON that means the same and holds nothing that acts on a terminal."""
+    from .text import escape
+
+    return escape(data.decode())
 
 
 def echo_lines(lines: Iterable[str]) -> None:

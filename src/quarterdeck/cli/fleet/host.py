@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -155,7 +154,6 @@ def logs(lines: int, follow: bool, as_json: bool) -> None:
     if follow:
         for line in _new_lines(path):
             click.echo(literal(line))
-            sys.stdout.flush()
 
 
 def _told(status: "FleetStatus") -> Iterator[str]:

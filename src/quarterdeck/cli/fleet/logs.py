@@ -1,11 +1,10 @@
 """``logs``: what an agent said and did."""
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from .connecting import as_json_option, with_fleet
+from .connecting import as_json_option, plain_json, with_fleet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,9 +34,8 @@ def logs(agent: str, follow: bool, limit: int, as_json: bool) -> None:
 
 
 def write_flushed(text: str) -> None:
-    """Write to standard output, so that it is seen at once."""
+    """Write to standard output, where it is seen at once: ``echo`` leaves nothing behind."""
     click.echo(text, nl=False)
-    sys.stdout.flush()
 
 
 async def _logs(fleet: "HostClient", agent: str, follow: bool, limit: int, as_json: bool) -> None:
@@ -48,7 +46,7 @@ async def _logs(fleet: "HostClient", agent: str, follow: bool, limit: int, as_js
     transcript = Transcript(write_flushed)
     show: Callable[[Any], None] = transcript.record
     if as_json:
-        show = lambda record: write_flushed(encode_record(record).decode() + "\n")  # noqa: E731
+        show = lambda record: write_flushed(plain_json(encode_record(record)) + "\n")  # noqa: E731
     info = await fleet.agent(agent)
     last = info.last_seq
     if limit:

@@ -3,7 +3,7 @@
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["columns", "count", "cut", "literal", "one_line", "since", "table"]
+__all__ = ["columns", "count", "cut", "escape", "literal", "one_line", "since", "table"]
 
 # Used within emoji and scripts, and without any power over the rest of the line.
 _HARMLESS = frozenset("\u200c\u200d")
@@ -21,6 +21,16 @@ def literal(text: str, *, keep: str = "\n") -> str:
     return "".join(
         character if character in keep or _is_plain(character) else _escaped(character)
         for character in text
+    )
+
+
+def escape(json: str) -> str:
+    """The same in JSON, whose own escapes are used, so that it still means the same."""
+    if json.isascii():  # its control characters are escaped already
+        return json
+    return "".join(
+        character if character == "\n" or _is_plain(character) else _json_escaped(character)
+        for character in json
     )
 
 
@@ -111,6 +121,11 @@ def _is_plain(character: str) -> bool:
 
 def _escaped(character: str) -> str:
     return character.encode("unicode_escape", "backslashreplace").decode("ascii")
+
+
+def _json_escaped(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
 def _width(character: str) -> int:

@@ -37,7 +37,7 @@ def peer_credentials(stream: Any) -> Credentials:
         raise Broken("the stream is no socket; who is behind it is not known")
     try:
         return _ask_darwin(found) if sys.platform == "darwin" else _ask_linux(found)
-    except (OSError, struct.error) as error:
+    except (OSError, AttributeError, struct.error) as error:
         raise Broken(f"the system does not tell who is behind the socket: {error}") from error
 
 

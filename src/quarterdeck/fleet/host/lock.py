@@ -83,6 +83,13 @@ class HostLock:
         """Say who we are and where we listen."""
         self._write(msgspec.json.encode(holder))
 
+    def is_current(self, path: Path) -> bool:
+        """Whether the file is still the one that we hold; another could be locked in its place."""
+        try:
+            return os.path.samestat(path.stat(), os.fstat(self._handle))
+        except OSError:
+            return False
+
     def release(self) -> None:
         """Let another process be the host; may be called again."""
         if self._handle >= 0:

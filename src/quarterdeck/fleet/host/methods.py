@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 from msgspec import Raw, Struct
 
 from quarterdeck.journal.search import Hit
+from quarterdeck.policy.grants import Grant
 from quarterdeck.wire.content import ContentBlock
 from quarterdeck.wire.events import Origin
 from quarterdeck.wire.ids import MessageId, RequestId, SessionId
@@ -28,6 +29,7 @@ __all__ = [
     "ENDED",
     "FOLLOW",
     "FORK",
+    "GRANTS",
     "HELLO",
     "INBOX",
     "INTERRUPT",
@@ -39,6 +41,7 @@ __all__ = [
     "RENAME",
     "REPLY",
     "RESUME",
+    "REVOKE",
     "SEARCH",
     "SEND",
     "SET_OPTION",
@@ -202,6 +205,13 @@ class ReplyParams(Value, frozen=True, kw_only=True):
     content: dict[str, Any] | None = None
 
 
+class RevokeParams(Value, frozen=True, kw_only=True):
+    """See ``Fleet.revoke``."""
+
+    grant: str
+    by: str = "person"
+
+
 class ReadParams(Value, frozen=True, kw_only=True):
     """See ``Fleet.read``."""
 
@@ -301,6 +311,8 @@ SET_OPTION = Method[None](
 INBOX = Method[list[InboxItem]](name="fleet/inbox", params=Nothing, result=list[InboxItem])
 ANSWER = Method[bool](name="fleet/answer", params=AnswerParams, result=bool, changes=True)
 REPLY = Method[bool](name="fleet/reply", params=ReplyParams, result=bool, changes=True)
+GRANTS = Method[list[Grant]](name="fleet/grants", params=Nothing, result=list[Grant])
+REVOKE = Method[bool](name="fleet/revoke", params=RevokeParams, result=bool, changes=True)
 WAIT = Method[list[AgentInfo]](name="fleet/wait", params=WaitParams, result=list[AgentInfo])
 SEARCH = Method[list[Hit]](name="fleet/search", params=SearchParams, result=list[Hit])
 STATUS = Method[FleetStatus](name="fleet/status", params=Nothing, result=FleetStatus)
@@ -309,7 +321,7 @@ METHODS: dict[str, Method[Any]] = {
     method.name: method
     for method in (
         *(SPAWN, AGENTS, AGENT, SEND, EDIT, INTERRUPT, KILL, CLOSE, ARCHIVE, RESUME, FORK, RENAME),
-        *(SET_OPTION, INBOX, ANSWER, REPLY, WAIT, SEARCH, STATUS),
+        *(SET_OPTION, INBOX, ANSWER, REPLY, GRANTS, REVOKE, WAIT, SEARCH, STATUS),
     )
 }
 """Those that are a call of the fleet and nothing else."""

@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from quarterdeck import __version__
@@ -24,6 +25,7 @@ log = logging.getLogger(__name__)
 
 IDLE_SECONDS = 900.0
 """A host without clients and agents leaves after this time."""
+_LOCK_SECONDS = 2.0
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 OpenFleet: TypeAlias = Callable[[Places, Mapping[str, str]], AbstractAsyncContextManager[Fleet]]
@@ -73,6 +75,7 @@ async def run_host(
                 async with (
                     server.serve(path),
                     _beside(_watch_idle(fleet, server, idle_seconds, stopping)),
+                    _beside(_watch_lock(lock, lock_file(places), stopping)),
                     _beside(_notify(fleet, notifications)),
                 ):
                     await asyncio.to_thread(lock.sign, _holder(str(path)))
@@ -157,6 +160,14 @@ async def _watch_idle(
             since = loop.time()
         elif loop.time() - since >= seconds:
             stopping.ask(f"no client and no agent for {seconds:.0f} s")
+            return
+
+
+async def _watch_lock(lock: HostLock, path: Path, stopping: _Stopping) -> None:
+    while True:
+        await asyncio.sleep(_LOCK_SECONDS)
+        if not await asyncio.to_thread(lock.is_current, path):
+            stopping.ask(f"{str(path)!r} was removed, and another host may run by now")
             return
 
 

@@ -2,9 +2,11 @@
 
 import logging
 import logging.handlers
+import os
 import queue
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
 
 from quarterdeck.config.places import make_private
@@ -36,11 +38,20 @@ class _Queue(logging.handlers.QueueHandler):
             return
 
 
+class _PrivateFile(logging.handlers.RotatingFileHandler):
+    def _open(self) -> TextIOWrapper:
+        def opener(path: str, flags: int) -> int:
+            return os.open(path, flags, 0o600)
+
+        file = open(self.baseFilename, "ab", opener=opener)  # the handler closes it
+        return TextIOWrapper(file, self.encoding, self.errors, line_buffering=True)
+
+
 @contextmanager
 def recording(path: Path, environment: Mapping[str, str]) -> Generator[None]:
     """Write all logs of this process to ``path``. Blocks on files: enter it outside of a loop."""
     make_private(path.parent)
-    file = logging.handlers.RotatingFileHandler(
+    file = _PrivateFile(
         path, maxBytes=FILE_BYTES, backupCount=FILES, encoding="utf-8", errors="backslashreplace"
     )
     file.setFormatter(_Masked(environment))
