@@ -49,8 +49,8 @@ async def all_of(fleet: LocalFleet, name: str, kind: type[E]) -> list[E]:
     return [one for one in await events_of(fleet, name) if isinstance(one, kind)]
 
 
-async def seen(fleet: LocalFleet, name: str, kind: type[E]) -> E:
-    async with asyncio.timeout(SOON), aclosing(fleet.follow(0, agent=name)) as records:
+async def seen(fleet: LocalFleet, name: str, kind: type[E], after: int = 0) -> E:
+    async with asyncio.timeout(SOON), aclosing(fleet.follow(after, agent=name)) as records:
         async for record in records:
             if isinstance(record.event, kind):
                 return record.event
@@ -150,8 +150,9 @@ async def test_it_goes_on_where_it_was_after_its_host_was_killed(tmp_path: Path)
         await rested(fleet, "nat")
         await fleet.set_option("nat", "mode", "plan")
         await fleet.set_option("nat", "effort", "high")
+        before = (await fleet.agent("nat")).last_seq
         await fleet.send("nat", (text("scene:slow"),))
-        await seen(fleet, "nat", MessageChunk)
+        await seen(fleet, "nat", MessageChunk, after=before)
         await asyncio.to_thread(shutil.copytree, tmp_path / "home", tmp_path / "copy")
     async with LocalFleet.open(places_in(tmp_path / "copy"), {}) as fleet:
         info = await fleet.agent("nat")

@@ -168,6 +168,7 @@ class Casting:
 
     def __init__(self) -> None:
         self.links: list[PlayedLink] = []
+        self.make: type[PlayedLink] = PlayedLink
         self.failure: Exception | None = None
         self.hold: asyncio.Event | None = None
         """When set: no agent starts until this event is set."""
@@ -184,7 +185,7 @@ class Casting:
         session = DrivenSession(
             start.session, start.wish.agent, start.opening, sink, start.gate, start.around
         )
-        await begin(session, [lambda: PlayedLink(start, self)], is_known=start.is_known)
+        await begin(session, [lambda: self.make(start, self)], is_known=start.is_known)
         return session
 
 

@@ -46,7 +46,7 @@ class Inbox:
         outcome = Selected(option_id=_option(found.event, choice))
         answer = Answer(outcome=outcome, by=_decider(by), feedback=feedback)
         gate = self._gate_of(found.session)
-        return await self._settle(request, gate is not None and gate.answer(request, answer))
+        return await self._settle(found, gate is not None and gate.answer(request, answer))
 
     async def reply(
         self, request: RequestId, action: QuestionAction, by: str, content: dict[str, Any] | None
@@ -59,7 +59,7 @@ class Inbox:
             raise ValueError(f"request {request!r} asks for leave: answer it by an option")
         reply = QuestionReply(action=action, by=_decider(by), content=content)
         gate = self._gate_of(found.session)
-        return await self._settle(request, gate is not None and gate.reply(request, reply))
+        return await self._settle(found, gate is not None and gate.reply(request, reply))
 
     async def _find(self, request: RequestId) -> Request | None:
         """The open request; None if it is answered. Raises NoSuchRequest."""
@@ -68,10 +68,11 @@ class Inbox:
             raise NoSuchRequest(request)
         return found
 
-    async def _settle(self, request: RequestId, is_first: bool) -> bool:
+    async def _settle(self, one: Request, is_first: bool) -> bool:
         """Report an answer that was taken once the log has it."""
         if is_first:
-            await self._current.until(lambda: request not in self._current.requests)
+            requests = self._current.requests
+            await self._current.until(lambda: one.request not in requests, one.session)
         return is_first
 
     def _item(self, one: Request) -> InboxItem:

@@ -46,7 +46,8 @@ class Current:
         """Keys of the names of those that are not archived."""
         self._words: dict[MessageId, Queued] = {}
         self._last: dict[SessionId, int] = {}
-        self._changed = asyncio.Event()
+        self._changed: dict[SessionId | None, asyncio.Event] = {}
+        """For those who wait for a change: of one session, or (None) of any."""
         self._reaching: list[tuple[int, int, asyncio.Future[None]]] = []
         self._numbers = count()
         self._is_over = False
@@ -74,7 +75,8 @@ class Current:
         finally:
             self._is_over = True
             self._reached(None)
-            self._wake()
+            for session in tuple(self._changed):
+                self._wake(session)
 
     def _take(self, record: Record) -> None:
         event, session = record.event, record.session
@@ -90,7 +92,8 @@ class Current:
         self._entries[session] = entry
         self._index(before, entry)
         self._take_request(record)
-        self._wake()
+        self._wake(session)
+        self._wake(None)
 
     def _take_request(self, record: Record) -> None:
         match record.event:
@@ -187,16 +190,21 @@ class Current:
         heappush(self._reaching, (seq, next(self._numbers), future))
         await future
 
-    async def until(self, holds: Callable[[], bool]) -> None:
-        """Wait until something holds; looked at after each change. Raises JournalClosed."""
+    async def until(self, holds: Callable[[], bool], session: SessionId | None = None) -> None:
+        """Wait until something holds; looked at after each change, of a session or of any.
+
+        Raises:
+            JournalClosed: nothing will change any more.
+        """
         while not holds():
             if self._is_over:
                 raise JournalClosed(self._journal.path)
-            await self._changed.wait()
+            await self._changed.setdefault(session, asyncio.Event()).wait()
 
-    def _wake(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
+    def _wake(self, session: SessionId | None) -> None:
+        changed = self._changed.pop(session, None)
+        if changed is not None:
+            changed.set()
 
     def _reached(self, seq: int | None) -> None:
         self.seq = self.seq if seq is None else seq

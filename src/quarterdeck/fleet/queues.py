@@ -63,7 +63,7 @@ class Queues:
     async def take(self, session: SessionId) -> Queued:
         """Wait for the next prompt; until ``release`` it is nobody else's."""
         while True:
-            await self._current.until(lambda: bool(self._waiting(session)))
+            await self._current.until(lambda: bool(self._waiting(session)), session)
             async with self._locks[session]:
                 if waiting := self._waiting(session):
                     self._taken[session] = waiting[0]
