@@ -43,7 +43,7 @@ class _PrivateFile(logging.handlers.RotatingFileHandler):
         def opener(path: str, flags: int) -> int:
             return os.open(path, flags, 0o600)
 
-        file = open(self.baseFilename, "ab", opener=opener)  # the handler closes it
+        file = open(self.baseFilename, "ab", opener=opener)  # noqa: SIM115 - the handler closes it
         return TextIOWrapper(file, self.encoding, self.errors, line_buffering=True)
 
 

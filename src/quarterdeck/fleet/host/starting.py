@@ -60,7 +60,8 @@ async def ensure_host(
                 except NoHost:
                     is_coming = child is not None and child.poll() is None
                 if not is_coming and not await is_held(places):
-                    if launches >= _LAUNCHES:
+                    # Who finds another host at work ends with 0: then look again.
+                    if launches >= _LAUNCHES or (child is not None and child.returncode):
                         raise await _failed(places, "the host ends as soon as it starts")
                     launches += 1
                     child = await asyncio.to_thread(launcher or launch, places, environ)
