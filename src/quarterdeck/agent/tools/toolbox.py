@@ -11,7 +11,7 @@ from quarterdeck.models.model import ToolSpec
 from .shipped import LaterTool
 from .tool import Arguments, Tool, ToolError
 
-__all__ = ["Toolbox"]
+__all__ = ["Toolbox", "schema_of"]
 
 
 class Toolbox:
@@ -75,11 +75,11 @@ class Toolbox:
 
 def _spec(tool: Tool) -> ToolSpec:
     return ToolSpec(
-        name=tool.name, description=tool.description, parameters=_schema(tool.arguments)
+        name=tool.name, description=tool.description, parameters=schema_of(tool.arguments)
     )
 
 
-def _schema(arguments: type[Arguments]) -> dict[str, Any]:
+def schema_of(arguments: type[Arguments]) -> dict[str, Any]:
     """The JSON schema of the arguments, flat: no references, no titles."""
     (reference,), components = msgspec.json.schema_components([arguments])
     root = components[str(reference["$ref"]).rsplit("/", 1)[-1]]

@@ -1,0 +1,262 @@
+"""MCP over streamable HTTP, on loopback alone: one server in the host for the tools of all agents.
+
+Who calls is told by the token, so that one address serves everybody. Whatever is not a program
+that was given a token is kept out: other addresses are not listened at, pages of a browser have
+another origin, a name that leads here by trickery is another host.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from .protocol import VERSIONS, Endpoint, Message
+from .request import Refusal, Request, read_request
+
+__all__ = ["PATH", "McpHttp", "serve_http"]
+
+_log = logging.getLogger(__name__)
+
+PATH = "/mcp"
+_ADDRESS = "127.0.0.1"
+_LOCAL_NAMES = frozenset((_ADDRESS, "localhost"))
+_READ_SECONDS = 30.0
+"""Within which a request must have arrived."""
+_MOST_CONNECTIONS = 256
+_QUIET_SECONDS = 10.0
+"""After which a client that takes a stream is shown that we are still there."""
+_REASONS = {
+    200: "OK",
+    202: "Accepted",
+    400: "Bad Request",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    408: "Request Timeout",
+    411: "Length Required",
+    413: "Content Too Large",
+    415: "Unsupported Media Type",
+    431: "Request Header Fields Too Large",
+    500: "Internal Server Error",
+    503: "Service Unavailable",
+}
+
+
+class McpHttp:
+    """The server while it listens. ``url`` is where."""
+
+    def __init__(
+        self, endpoint_of: Callable[[str], Endpoint | None], quiet_seconds: float = _QUIET_SECONDS
+    ) -> None:
+        self.port = 0
+        self._endpoint_of = endpoint_of
+        self._quiet_seconds = quiet_seconds
+        self._connections: set[asyncio.Task[None]] = set()
+
+    @property
+    def url(self) -> str:
+        """The address that agents are told."""
+        return f"http://{_ADDRESS}:{self.port}{PATH}"
+
+    async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection: one request."""
+        task = asyncio.current_task()
+        assert task is not None
+        full = len(self._connections) >= _MOST_CONNECTIONS
+        self._connections.add(task)
+        try:
+            if full:
+                await _refuse(writer, Refusal(503, "too many connections are open"))
+            else:
+                await self._serve(reader, writer)
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass  # the client went away, or the server does
+        except Exception:
+            _log.exception("a connection of an agent failed")
+        finally:
+            self._connections.discard(task)
+            writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+
+    async def close(self) -> None:
+        """Send everybody away."""
+        tasks = tuple(self._connections)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(_READ_SECONDS):
+                request = await read_request(reader)
+                endpoint = self._admit(request)
+                if request.method == "DELETE":
+                    await _write(writer, 200, b"")
+                    return
+                body = await reader.readexactly(request.length)
+            message = _message(body)
+        except TimeoutError:
+            await _refuse(writer, Refusal(408, "the request did not come in time"))
+            return
+        except Refusal as refusal:
+            await _refuse(writer, refusal)
+            return
+        await _unless_left(reader, self._answer(endpoint, message, request, writer))
+
+    def _admit(self, request: Request) -> Endpoint:
+        """Whose request this is. Raises Refusal."""
+        headers = request.headers
+        if not self._is_here(headers.get("host", "")):
+            raise Refusal(403, "this is another host")
+        if (origin := headers.get("origin")) is not None:
+            parts = urlsplit(origin)
+            if parts.scheme != "http" or not self._is_here(parts.netloc):
+                raise Refusal(403, "pages of other origins have no business here")
+        if request.path != PATH:
+            raise Refusal(404, f"only {PATH} is here")
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        endpoint = self._endpoint_of(token.strip()) if scheme.lower() == "bearer" else None
+        if endpoint is None:
+            raise Refusal(401, "this needs the token of an agent that runs")
+        if request.method not in ("POST", "DELETE"):
+            raise Refusal(405, "messages are sent by POST")
+        if headers.get("mcp-protocol-version", VERSIONS[0]) not in VERSIONS:
+            raise Refusal(400, f"the versions that are spoken are {', '.join(VERSIONS)}")
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if request.method == "POST" and kind != "application/json":
+            raise Refusal(415, "messages are application/json")
+        return endpoint
+
+    def _is_here(self, host: str) -> bool:
+        name, _, port = host.rpartition(":")
+        return name in _LOCAL_NAMES and port == str(self.port)
+
+    async def _answer(
+        self, endpoint: Endpoint, message: Any, request: Request, writer: asyncio.StreamWriter
+    ) -> None:
+        answering = asyncio.ensure_future(endpoint.handle(message))
+        try:
+            if "text/event-stream" in request.headers.get("accept", ""):
+                done, _ = await asyncio.wait([answering], timeout=self._quiet_seconds)
+                if not done:
+                    await self._stream(answering, message, writer)
+                    return
+            answer = await answering
+        finally:
+            if not answering.done():
+                answering.cancel()
+                await asyncio.wait([answering])
+        if answer is None:
+            await _write(writer, 202, b"")
+        else:
+            await _write(writer, 200, msgspec.json.encode(answer))
+
+    async def _stream(
+        self, answering: "asyncio.Future[Any]", message: Any, writer: asyncio.StreamWriter
+    ) -> None:
+        """Answer as a stream of events, with signs of life until the answer is there."""
+        writer.write(
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+            b"Cache-Control: no-store\r\nConnection: close\r\n\r\n"
+        )
+        progress = _progress_token(message)
+        ticks = 0
+        while not answering.done():
+            ticks += 1
+            writer.write(b": still at it\n\n" if progress is None else _progress(progress, ticks))
+            await writer.drain()
+            await asyncio.wait([answering], timeout=self._quiet_seconds)
+        if (answer := answering.result()) is not None:
+            writer.write(_event(answer))
+        await writer.drain()
+
+
+@asynccontextmanager
+async def serve_http(
+    endpoint_of: Callable[[str], Endpoint | None], *, quiet_seconds: float = _QUIET_SECONDS
+) -> AsyncGenerator[McpHttp]:
+    """Listen on loopback, at a port that the system chooses.
+
+    ``endpoint_of``: whose tools a token opens; None: nobody's.
+
+    Raises:
+        OSError: there is no loopback to listen at.
+    """
+    server = McpHttp(endpoint_of, quiet_seconds)
+    listener = await asyncio.start_server(server.accept, _ADDRESS, 0, limit=64 * 1024)
+    server.port = listener.sockets[0].getsockname()[1]
+    try:
+        yield server
+    finally:
+        listener.close()
+        await server.close()
+
+
+async def _unless_left(reader: asyncio.StreamReader, work: Coroutine[Any, Any, None]) -> None:
+    """Do some work; a client that goes away meanwhile cancels it."""
+    working = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(_left(reader))
+    try:
+        await asyncio.wait([working, leaving], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (working, leaving):
+            if not task.done():
+                task.cancel()
+                await asyncio.wait([task])
+    if not working.cancelled():
+        working.result()
+
+
+async def _left(reader: asyncio.StreamReader) -> None:
+    with suppress(ConnectionError):
+        while await reader.read(4096):
+            pass  # a second request on the same connection is not answered: we close it
+
+
+def _message(body: bytes) -> Any:
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise Refusal(400, f"the message is no JSON: {error}") from None
+
+
+def _progress_token(message: Any) -> str | int | None:
+    try:
+        token = message["params"]["_meta"]["progressToken"]
+    except (TypeError, KeyError, IndexError):
+        return None
+    return token if isinstance(token, str | int) else None
+
+
+def _progress(token: str | int, ticks: int) -> bytes:
+    params = {"progressToken": token, "progress": ticks}
+    return _event({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
+
+
+def _event(message: Message | list[Message]) -> bytes:
+    return b"event: message\ndata: " + msgspec.json.encode(message) + b"\n\n"
+
+
+async def _refuse(writer: asyncio.StreamWriter, refusal: Refusal) -> None:
+    told = {"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": str(refusal)}}
+    await _write(writer, refusal.status, msgspec.json.encode(told))
+
+
+async def _write(writer: asyncio.StreamWriter, status: int, body: bytes) -> None:
+    head = [
+        f"HTTP/1.1 {status} {_REASONS[status]}",
+        f"Content-Length: {len(body)}",
+        "Connection: close",
+        *(("Content-Type: application/json",) if body else ()),
+        *(("Allow: POST, DELETE",) if status == 405 else ()),
+        *(("WWW-Authenticate: Bearer",) if status == 401 else ()),
+    ]
+    writer.write("\r\n".join(head).encode() + b"\r\n\r\n" + body)
+    await writer.drain()

@@ -1,0 +1,1 @@
+"""What models read about the fleet's tools: one file for each."""

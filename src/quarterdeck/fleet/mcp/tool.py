@@ -1,0 +1,83 @@
+"""What a tool of the fleet is: the same for an agent over MCP and for our own in process."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from quarterdeck.agent.tools.describe import describe
+from quarterdeck.agent.tools.tool import Arguments
+from quarterdeck.agent.tools.toolbox import schema_of
+from quarterdeck.wire.errors import QuarterdeckError
+
+__all__ = ["Answered", "FleetTool", "Toolset", "failed"]
+
+S = TypeVar("S")
+_TEXTS = f"{__package__}.texts"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """What a call came to."""
+
+    text: str
+    """For the model."""
+    data: Mapping[str, Any] | None = None
+    """The same for programs."""
+    is_error: bool = False
+
+
+def failed(text: str) -> Answered:
+    """A call that came to nothing; the text says why and what to do instead."""
+    return Answered(text=text, is_error=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetTool(Generic[S]):
+    """A tool. ``S`` is what it works with: whose call it is, and the fleet."""
+
+    name: str
+    arguments: type[Arguments]
+    run: Callable[[S, Any], Awaitable[Answered]]
+    """May raise ``QuarterdeckError``: the model is told. Cancelling ends it within a second."""
+
+    @property
+    def description(self) -> str:
+        """The text that the model reads. Touches the disk at first use."""
+        return describe(_TEXTS, self.name)
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema of the arguments."""
+        return schema_of(self.arguments)
+
+
+class Toolset(Generic[S]):
+    """The tools that one agent may call."""
+
+    def __init__(self, seat: S, tools: Iterable[FleetTool[S]], instructions: str = "") -> None:
+        self.seat = seat
+        self.tools = {tool.name: tool for tool in tools}
+        self.instructions = instructions
+        """What the model is told about all of them together."""
+
+    async def call(self, name: str, arguments: Any) -> Answered:
+        """Call a tool; whatever is wrong is an answer that says so.
+
+        Raises:
+            KeyError: there is no such tool.
+        """
+        tool = self.tools[name]
+        try:
+            given = msgspec.convert(arguments, tool.arguments, strict=False)
+        except msgspec.ValidationError as error:
+            return failed(f"The arguments of {name!r} do not fit its schema: {error}. Mend them.")
+        return await self.run(tool, given)
+
+    async def run(self, tool: FleetTool[S], arguments: Arguments) -> Answered:
+        """Call a tool with arguments that fit it."""
+        try:
+            return await tool.run(self.seat, arguments)
+        except (QuarterdeckError, ValueError) as error:
+            return failed(f"{str(error)[:1].upper()}{str(error)[1:]}.")
