@@ -4,9 +4,9 @@ from pathlib import Path
 
 from quarterdeck.models.script import Script
 from quarterdeck.models.scripted import ScriptedModel
-from quarterdeck.wire.events import PermissionAsked
+from quarterdeck.wire.events import GrantRevoked, PermissionAsked
 from tests.support.agent_tools import FakeTool, returns
-from tests.support.agents import Deck, call, deck, says
+from tests.support.agents import PERSON, Deck, call, deck, says
 
 
 def fresh_model(name: str) -> ScriptedModel:
@@ -108,3 +108,30 @@ async def test_an_option_that_was_not_offered_grants_nothing(tmp_path: Path):
         session = await ship.reload()
         assert session.gate.grants.all == ()
     assert tool.ran == []
+
+
+async def test_leave_that_was_taken_back_does_not_return_when_it_is_loaded(tmp_path: Path):
+    tool = editor()
+    async with deck(tmp_path, tools=[tool], make_model=fresh_model) as ship:
+        await allow_for_the_session(ship)
+        (grant,) = ship.session.gate.grants.all
+        assert await ship.session.revoke(grant.id, PERSON)
+        assert not await ship.session.revoke(grant.id, PERSON)
+        assert ship.session.gate.grants.all == ()
+        assert await ship.only(GrantRevoked) == GrantRevoked(grant=grant.id, by=PERSON)
+        session = await ship.reload()
+        assert session.gate.grants.all == ()
+        assert await asks_again(ship)
+    assert len(tool.ran) == 1
+
+
+async def test_a_fork_of_it_gets_neither_the_leave_nor_its_end(tmp_path: Path):
+    tool = editor()
+    async with deck(tmp_path, tools=[tool], make_model=fresh_model) as ship:
+        await allow_for_the_session(ship)
+        (grant,) = ship.session.gate.grants.all
+        await ship.session.revoke(grant.id, PERSON)
+        ship.session = await ship.agent.fork(ship.session.id, wishes=ship.wishes)
+        assert await ship.events(GrantRevoked) == []
+        assert await asks_again(ship)
+    assert len(tool.ran) == 1

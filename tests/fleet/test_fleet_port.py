@@ -9,6 +9,7 @@ import pytest
 
 from quarterdeck.fleet.errors import NameTaken, NoSuchAgent, NoSuchRequest, NotNow
 from quarterdeck.fleet.port import Fleet, Spawn
+from quarterdeck.policy.grants import Grant
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import MessageChunk, TurnEnded
 from quarterdeck.wire.ids import MessageId, RequestId
@@ -64,6 +65,15 @@ async def test_a_request_is_answered_once(any_fleet: Fleet):
     assert await any_fleet.answer(item.request, "allow_once", feedback="go on")
     assert not await any_fleet.answer(item.request, "allow_once")
     assert await any_fleet.inbox() == []
+
+
+async def test_a_standing_answer_is_listed_and_taken_back_once(any_fleet: Fleet, fleet: FakeFleet):
+    grant = Grant(id="req_1.1", pattern="bash(ls)", scope="user", created=1, by="ada")
+    fleet.granted[grant.id] = grant
+    assert await any_fleet.grants() == [grant]
+    assert await any_fleet.revoke(grant.id)
+    assert not await any_fleet.revoke(grant.id)
+    assert await any_fleet.grants() == []
 
 
 async def test_a_question_is_replied_to(any_fleet: Fleet):

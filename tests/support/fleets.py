@@ -17,6 +17,7 @@ from quarterdeck.fleet.errors import NameTaken, NoSuchAgent, NoSuchRequest, NotN
 from quarterdeck.fleet.port import AgentInfo, FleetStatus, InboxItem, Spawn, WaitFor
 from quarterdeck.fleet.states import NEW, Standing, advance
 from quarterdeck.journal.search import Hit
+from quarterdeck.policy.grants import Grant
 from quarterdeck.wire.content import ContentBlock, TextContent, text
 from quarterdeck.wire.events import (
     Event,
@@ -71,6 +72,7 @@ class FakeFleet:
         self.turns: dict[SessionId, TurnId] = {}
         self.open: dict[RequestId, InboxItem] = {}
         self.known: set[RequestId] = set()
+        self.granted: dict[str, Grant] = {}
         self.changed = asyncio.Condition()
         self.spawn_gate = asyncio.Event()
         self.spawn_gate.set()
@@ -346,6 +348,12 @@ class FakeFleet:
         await self.append(item.session, MessageChunk(content=text(f"{action}: {content}")))
         await self._end_turn(item.session)
         return True
+
+    async def grants(self) -> list[Grant]:
+        return list(self.granted.values())
+
+    async def revoke(self, grant: str, *, by: str = "person") -> bool:
+        return self.granted.pop(grant, None) is not None
 
     async def read(
         self, agent: str, *, after: int = 0, before: int | None = None, limit: int = 200

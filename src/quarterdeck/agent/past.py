@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from quarterdeck.models.model import Effort
 from quarterdeck.wire.events import (
     Event,
+    GrantRevoked,
     ModeChanged,
     OptionsChanged,
     PermissionAnswered,
@@ -89,7 +90,10 @@ def recall(records: Iterable[Record], cut: Cut = DIED) -> Past:
 
 
 def grants_in(records: Iterable[Record]) -> "tuple[Grant, ...]":
-    """The session's grants in the log. Those that a fork took over name another session."""
+    """The session's grants in the log, without those that were taken back.
+
+    Those that a fork took over name another session.
+    """
     # Imported here: it brings all of the policy with it, and a new session has no past.
     from quarterdeck.policy.options import session_grants
 
@@ -101,6 +105,8 @@ def grants_in(records: Iterable[Record]) -> "tuple[Grant, ...]":
                 asked[question.request] = question
             case PermissionAnswered(request=request) as answer if request in asked:
                 found += session_grants(asked.pop(request), answer, now=record.time)
+            case GrantRevoked(grant=id_):
+                found = [grant for grant in found if grant.id != id_]
             case _:
                 pass
     return tuple(found)
@@ -124,7 +130,7 @@ def _shared(event: Event) -> Event | None:
     match event:
         case SessionOpened() | SessionResumed() | SessionEnded() | SessionSpawned():
             return None
-        case PromptQueued() | PromptDropped():
+        case PromptQueued() | PromptDropped() | GrantRevoked():
             return None
         case SessionChanged():
             return replace(event, name=UNSET, mode=UNSET, archived=UNSET)

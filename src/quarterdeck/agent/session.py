@@ -32,6 +32,7 @@ from quarterdeck.wire.events import (
     TurnEnded,
 )
 from quarterdeck.wire.ids import MessageId, SessionId, TurnId, new_message_id, new_turn_id
+from quarterdeck.wire.permissions import Decider
 from quarterdeck.wire.settings import ConfigOption
 
 from .cage import tell_sandbox
@@ -215,6 +216,10 @@ class Session:
         """Change how much the model may think, from the next turn on."""
         self._setup.effort = effort
         await self._options_changed()
+
+    async def revoke(self, grant: str, by: Decider) -> bool:
+        """Take a standing answer back, by its id, for every later call; False if there is none."""
+        return await self.gate.revoke(lambda event: self._emit(event, None), grant, by)
 
     async def set_title(self, title: str) -> None:
         """Name the session; an empty title takes the name away."""

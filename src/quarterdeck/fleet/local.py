@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from quarterdeck.config.places import Places
 from quarterdeck.drivers.driver import ClosedAs
 from quarterdeck.journal import Journal
+from quarterdeck.policy.grants import Grant
 from quarterdeck.policy.modes import parse_mode
 from quarterdeck.wire.content import ContentBlock, text
 from quarterdeck.wire.events import Origin, SessionChanged
@@ -20,6 +21,7 @@ from .crew import Bounds, Crew
 from .current import Current
 from .entry import Entry
 from .errors import NotNow
+from .granted import Granted, GrantsProjection
 from .ground import open_grants
 from .member import Member, Opener
 from .notes import Notes
@@ -53,6 +55,7 @@ class LocalFleet(ReadableFleet):
         self._queues = Queues(current, self._notes, most=bounds.queue)
         self._crew = Crew(journal, current, self._notes, self._queues, opener, bounds)
         self._inbox = Inbox(journal, current, self._crew.gate)
+        self._granted = Granted(journal, self._notes, starting.grants, self._crew.gate)
         self._working: set[asyncio.Task[Any]] = set()
 
     @classmethod
@@ -79,7 +82,7 @@ class LocalFleet(ReadableFleet):
             JournalError, GrantsError: the log or the file of grants cannot be used.
         """
         keeping: dict[str, Any] = {"clock": clock} if clock is not None else {}
-        projections = (RosterProjection(), InboxProjection())
+        projections = (RosterProjection(), InboxProjection(), GrantsProjection())
         grants = await open_grants(places)
         path = log or places.journal_file
         async with Journal.open(path, projections=projections, **keeping) as journal:
@@ -267,6 +270,14 @@ class LocalFleet(ReadableFleet):
     ) -> bool:
         """Answer a question."""
         return await self._inbox.reply(request, action, by, content)
+
+    async def grants(self) -> list[Grant]:
+        """Every standing answer: lasting ones, then those for one session."""
+        return await self._granted.all()
+
+    async def revoke(self, grant: str, *, by: str = "person") -> bool:
+        """Take a standing answer back."""
+        return await self._finish(self._granted.revoke(grant, by))
 
     # Within
 

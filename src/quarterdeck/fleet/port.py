@@ -17,6 +17,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 from msgspec import Struct
 
 from quarterdeck.journal import Hit
+from quarterdeck.policy.grants import Grant
 from quarterdeck.wire.content import ContentBlock
 from quarterdeck.wire.events import Origin, PermissionAsked, QuestionAsked
 from quarterdeck.wire.ids import MessageId, RequestId, SessionId
@@ -249,6 +250,17 @@ class Fleet(Protocol):
         content: dict[str, Any] | None = None,
     ) -> bool:
         """Answer a question; like ``answer``."""
+        ...
+
+    async def grants(self) -> list[Grant]:
+        """Every standing answer that a person gave: lasting ones, then those for one session."""
+        ...
+
+    async def revoke(self, grant: str, *, by: str = "person") -> bool:
+        """Take a standing answer back, by its id; False if there is none.
+
+        No call that is decided after this returns counts on it, in any process.
+        """
         ...
 
     async def read(

@@ -7,28 +7,23 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from quarterdeck.agent.past import grants_in
 from quarterdeck.config.places import Places
 from quarterdeck.drivers.catalogue import find_agent
 from quarterdeck.drivers.driver import Opening
 from quarterdeck.journal import Journal
-from quarterdeck.journal.records import RecordReader
 from quarterdeck.policy.book import GrantBook
 from quarterdeck.policy.modes import parse_mode
 from quarterdeck.wire.events import SessionSpawned
 from quarterdeck.wire.ids import SessionId
-from quarterdeck.wire.record import Record
 
 from .entry import Entry
 from .errors import BadWish
+from .granted import load_session_grants
 from .ground import make_gate
 from .member import Start
 from .port import Spawn
 
 __all__ = ["Starting"]
-
-_DECISIONS = ("permission_asked", "permission_answered")
-_PAGE = 1_000
 
 
 class Starting:
@@ -44,7 +39,8 @@ class Starting:
         self._places = places
         self._environment = environment
         self._journal = journal
-        self._grants = grants
+        self.grants = grants
+        """Lasting grants, and those of the sessions that run or ran."""
 
     async def new(self, wish: Spawn, session: SessionId) -> Start:
         """A start for a wish; its name is not settled yet.
@@ -128,7 +124,7 @@ class Starting:
             roots=wish.roots,
             session=session,
             agent=wish.agent,
-            grants=self._grants,
+            grants=self.grants,
         )
         opening = Opening(
             cwd=wish.cwd,
@@ -147,18 +143,9 @@ class Starting:
 
     async def _recall_grants(self, session: SessionId) -> None:
         """What was allowed for a session holds when it runs again."""
-
-        def read(reader: RecordReader) -> list[Record]:
-            records: list[Record] = []
-            last = 0
-            while page := reader.after(last, session=session, limit=_PAGE, types=_DECISIONS):
-                records += page
-                last = page[-1].seq
-            return records
-
-        records = await self._journal.query(lambda c: read(RecordReader(c, 1 << 24)))
-        known = {grant.id for grant in self._grants.all}
-        await self._grants.add(one for one in grants_in(records) if one.id not in known)
+        found = await self._journal.query(lambda c: load_session_grants(c, session))
+        known = {grant.id for grant in self.grants.all}
+        await self.grants.add(one for one in found if one.id not in known)
 
 
 def _check_directories(wish: Spawn) -> None:

@@ -62,7 +62,8 @@ class GrantBook:
             self._lasting += lasting
 
     async def revoke(self, id_: str) -> bool:
-        """Take a grant back; False if there is none of that id."""
+        """Take a grant back, durably where it was lasting; False if there is none of that id."""
+        await self.refresh()
         known = any(grant.id == id_ for grant in self.all)
         self._session = tuple(grant for grant in self._session if grant.id != id_)
         if self._path is not None:

@@ -15,6 +15,7 @@ import msgspec
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import (
     Event,
+    GrantRevoked,
     Notice,
     PermissionAnswered,
     PermissionAsked,
@@ -158,6 +159,17 @@ class Gate:
         await self.grants.refresh()
         decision = await self._decide_soon(call)
         return decision.reason if isinstance(decision, Deny) else None
+
+    async def revoke(self, emit: Emit, grant: str, by: Decider) -> bool:
+        """Take a grant back at once; False if there is none of that id.
+
+        One for the session is told, so that it stays taken back when the session is loaded.
+        """
+        found = next((one for one in self.grants.all if one.id == grant), None)
+        revoked = await self.grants.revoke(grant)
+        if found is not None and found.scope == "session":
+            await emit(GrantRevoked(grant=grant, by=by))
+        return revoked
 
     def answer(self, request: RequestId, answer: Answer) -> bool:
         """Answer a permission request; False if it is not, or no longer, open."""

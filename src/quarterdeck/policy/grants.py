@@ -5,16 +5,18 @@ the stored form, which has a version.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from quarterdeck.wire.errors import NewerVersion
 from quarterdeck.wire.values import Value
 
+from .effects import Effect, Scope
 from .errors import GrantsError, RuleError
-from .grammar import parse_pattern
-from .rules import Effect, Rule, Scope, Source
+
+if TYPE_CHECKING:
+    from .rules import Rule
 
 __all__ = [
     "GRANTS_VERSION",
@@ -70,12 +72,16 @@ def applicable(
     session: str | None,
     now: int = 0,
     trusted: bool = True,
-) -> Iterator[Rule]:
+) -> "Iterator[Rule]":
     """Yield the rules of those grants that hold here and now.
 
     A grant for a project or session holds for that one only. One whose pattern cannot be read
     holds for nothing if it allows, and for everything if it denies or asks.
     """
+    # Imported where grants are read: whoever only passes them on need not know the grammar.
+    from .grammar import parse_pattern
+    from .rules import Rule, Source
+
     for grant in grants:
         if not _holds(grant, project, session, now):
             continue
@@ -125,6 +131,8 @@ def grants_from_json(data: bytes) -> tuple[Grant, ...]:
         NewerVersion: a later version of this program wrote them.
         GrantsError: it is no stored form of grants, or a pattern in it cannot be read.
     """
+    from .grammar import parse_pattern
+
     try:
         version = msgspec.json.decode(data, type=_Version).version
         if version > GRANTS_VERSION:

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 
 from .call import Access
 from .domains import HostPattern
+from .effects import SCOPES, Effect, Scope
 
 __all__ = [
     "SCOPES",
@@ -26,10 +27,6 @@ __all__ = [
     "Source",
 ]
 
-Effect: TypeAlias = Literal["allow", "ask", "deny"]
-Scope: TypeAlias = Literal["call", "session", "project", "user"]
-SCOPES: tuple[Scope, ...] = ("call", "session", "project", "user")
-"""From the most specific to the least."""
 Origin: TypeAlias = Literal["flag", "user file", "project file", "grant", "built-in"]
 """Where a rule was written. Only ``project file`` comes with a repository."""
 

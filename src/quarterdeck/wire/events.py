@@ -7,7 +7,8 @@ place (sequence, time, session, turn, parent) is not in the event but in its ``R
 A run of a session begins with ``SessionOpened`` or ``SessionResumed`` and ends with exactly one
 ``SessionEnded``; outside of runs there is only what a fleet notes about it (spawned, queued,
 renamed, archived). A new member must be handled wherever events are matched: the type checker
-finds those places through ``assert_never``.
+finds those places through ``assert_never``. The session's own events are in ``session_events``;
+all are imported from here.
 """
 
 from typing import Any, Literal, TypeAlias
@@ -18,7 +19,18 @@ from .content import ContentBlock
 from .conversation import Message, ToolResultPart
 from .ids import CompactionId, MessageId, RequestId, SessionId, TerminalId, ToolCallId
 from .permissions import Decider, PermissionOption, PermissionOutcome, QuestionAction
-from .settings import Command, ConfigOption, Mode, PlanEntry
+from .session_events import (
+    CommandsChanged,
+    EndOfSession,
+    ModeChanged,
+    OptionsChanged,
+    SessionChanged,
+    SessionEnded,
+    SessionOpened,
+    SessionResumed,
+    SessionSpawned,
+)
+from .settings import PlanEntry
 from .toolcalls import ToolCallContent, ToolCallEnd, ToolCallLocation, ToolCallStatus, ToolKind
 from .usage import ContextUsage, Cost, TokenUsage
 from .values import Value
@@ -30,6 +42,7 @@ __all__ = [
     "CompactionStatus",
     "EndOfSession",
     "Event",
+    "GrantRevoked",
     "MessageChunk",
     "ModeChanged",
     "ModelCallFinished",
@@ -75,119 +88,10 @@ TurnEnd: TypeAlias = Literal[
     "end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled", "failed"
 ]
 """A stop reason, or ``failed``: the turn ended by an error, which ACP answers as an error."""
-EndOfSession: TypeAlias = Literal["closed", "ended", "broken", "killed"]
-"""How a session's run ended: we closed it, the agent finished, something failed, or someone
-killed it."""
 Origin: TypeAlias = Literal["person", "agent", "schedule", "goal"]
 """Who spoke a prompt."""
 Severity: TypeAlias = Literal["info", "warning", "error"]
 CompactionStatus: TypeAlias = Literal["in_progress", "completed", "failed", "cancelled"]
-
-
-class SessionSpawned(Value, frozen=True, kw_only=True, tag_field="type", tag="session_spawned"):
-    """A fleet starts a session, and how it shall be; first of all, and again before later runs."""
-
-    name: str
-    """What people and other agents call it; unique among those that are not archived."""
-    agent: str
-    cwd: str
-    roots: tuple[str, ...] = ()
-    transport: str | None = None
-    model: str | None = None
-    mode: str | None = None
-    """Our permission mode."""
-    agent_mode: str | None = None
-    """A mode of the agent's own."""
-    system_prompt: str | None = None
-    tools: tuple[str, ...] | None = None
-    """Only these tools; None for all."""
-    allow: tuple[str, ...] = ()
-    """Rules that hold for this session, as people write them."""
-    deny: tuple[str, ...] = ()
-    parent_session: SessionId | None = None
-    """The session whose agent asked for it."""
-    resume: str | None = None
-    """The agent's own id of the session that it goes on with."""
-    forked_from: SessionId | None = None
-    """The session whose past it shares."""
-
-
-class SessionOpened(Value, frozen=True, kw_only=True, tag_field="type", tag="session_opened"):
-    """The beginning of a session's first run, once."""
-
-    agent: str
-    """The agent's name in our catalogue, such as ``claude`` or ``native``."""
-    cwd: str
-    roots: tuple[str, ...] = ()
-    """Further directories the agent may work in."""
-    title: str | None = None
-    transport: str | None = None
-    agent_session: str | None = None
-    """The id under which the agent itself knows the session; what resuming needs."""
-    agent_version: str | None = None
-    model: str | None = None
-    mode: str | None = None
-    parent_session: SessionId | None = None
-    """The session whose agent spawned this one."""
-    forked_from: SessionId | None = None
-    forked_at: int | None = None
-    """The sequence number in ``forked_from`` up to which history is shared."""
-
-
-class SessionResumed(Value, frozen=True, kw_only=True, tag_field="type", tag="session_resumed"):
-    """A session that had ended runs again; before any other event of that run."""
-
-    transport: str | None = None
-    agent_session: str | None = None
-    agent_version: str | None = None
-
-
-class SessionChanged(Value, frozen=True, kw_only=True, tag_field="type", tag="session_changed"):
-    """Facts about the session changed, at any time; a field left out is unchanged."""
-
-    title: str | UnsetType | None = UNSET
-    agent_session: str | UnsetType | None = UNSET
-    model: str | UnsetType | None = UNSET
-    updated_at: str | UnsetType | None = UNSET
-    name: str | UnsetType = UNSET
-    """What a fleet calls it."""
-    mode: str | UnsetType = UNSET
-    """Our permission mode; the agent's own is told by ``ModeChanged``."""
-    archived: bool | UnsetType = UNSET
-    """Put away: kept, and left out of lists."""
-
-
-class CommandsChanged(Value, frozen=True, kw_only=True, tag_field="type", tag="commands_changed"):
-    """The agent's slash commands, complete; at any time after the session is open."""
-
-    commands: tuple[Command, ...]
-
-
-class OptionsChanged(Value, frozen=True, kw_only=True, tag_field="type", tag="options_changed"):
-    """The session's settings, complete; at any time after the session is open."""
-
-    options: tuple[ConfigOption, ...]
-
-
-class ModeChanged(Value, frozen=True, kw_only=True, tag_field="type", tag="mode_changed"):
-    """The mode is now another; at any time. ``modes`` is set when the choice itself changed."""
-
-    mode: str
-    modes: tuple[Mode, ...] | None = None
-
-
-class SessionEnded(Value, frozen=True, kw_only=True, tag_field="type", tag="session_ended"):
-    """The last event of a run, exactly once, however it ended.
-
-    Also the end of a ``SessionSpawned`` that no run followed.
-    """
-
-    how: EndOfSession
-    reason: str | None = None
-    exit_code: int | None = None
-    signal: str | None = None
-    stderr: str | None = None
-    """The last lines of the agent's stderr, secrets masked."""
 
 
 class PromptQueued(Value, frozen=True, kw_only=True, tag_field="type", tag="prompt_queued"):
@@ -383,6 +287,14 @@ class PermissionAnswered(
     """What the person told the agent along with a denial."""
 
 
+class GrantRevoked(Value, frozen=True, kw_only=True, tag_field="type", tag="grant_revoked"):
+    """A standing answer for the session was taken back; after the answer that gave it, once."""
+
+    grant: str
+    """The grant's id."""
+    by: Decider
+
+
 class QuestionAsked(Value, frozen=True, kw_only=True, tag_field="type", tag="question_asked"):
     """The agent asks the person something; answered exactly once."""
 
@@ -487,6 +399,7 @@ Event: TypeAlias = (
     | PlanChanged
     | PermissionAsked
     | PermissionAnswered
+    | GrantRevoked
     | QuestionAsked
     | QuestionAnswered
     | UsageReported
