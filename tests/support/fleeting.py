@@ -160,6 +160,7 @@ class PlayedLink:
 
     async def end(self) -> Departure | None:
         self.gone.set()
+        self.interrupted.set()
         return Departure(exit_code=0)
 
 
