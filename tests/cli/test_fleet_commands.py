@@ -215,6 +215,7 @@ def test_a_person_talks_answers_interrupts_and_leaves(environ, done):
     screen.until("the turn ended: cancelled")
     screen.type("\x03")
     assert screen.code() == 0
+    assert "\a" in screen.seen
     assert "interrupted" in done("ps")
 
 

@@ -30,13 +30,15 @@ def casting() -> Casting:
 @pytest.fixture
 async def fleet(tmp_path: Path, casting: Casting) -> AsyncIterator[Distant]:
     path = tmp_path / "socket" / "s"
-    async with fleet_of(tmp_path / "home", casting) as local:
-        async with FleetServer(local, stop=lambda: None).serve(path):
-            client = Distant(path, local)
-            try:
-                yield client
-            finally:
-                await client.disconnect()
+    async with (
+        fleet_of(tmp_path / "home", casting) as local,
+        FleetServer(local, stop=lambda: None).serve(path),
+    ):
+        client = Distant(path, local)
+        try:
+            yield client
+        finally:
+            await client.disconnect()
 
 
 globals().update(

@@ -4,16 +4,26 @@ import asyncio
 import json
 import os
 import stat
+import struct
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import fields
 
 from quarterdeck.fleet.client import HostClient
 from quarterdeck.fleet.errors import HostTooNew, NoHost
 from quarterdeck.fleet.host.credentials import Credentials, peer_credentials
-from quarterdeck.fleet.host.methods import FOLLOW, HELLO, METHODS, PROTOCOL, READ
+from quarterdeck.fleet.host.methods import (
+    FOLLOW,
+    HELLO,
+    METHODS,
+    PROTOCOL,
+    READ,
+    STOP,
+    UNFOLLOW,
+)
 from quarterdeck.fleet.host.server import FleetServer
 from quarterdeck.fleet.host.subscription import WINDOW
 from quarterdeck.fleet.port import Fleet, Spawn
@@ -23,6 +33,8 @@ from quarterdeck.wire.events import MessageChunk
 from quarterdeck.wire.rpc import ByteStream, connect_unix
 from tests.support.fleets import FakeFleet
 from tests.support.patience import SOON
+
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "fleet"
 
 
 class Line:
@@ -69,6 +81,25 @@ def test_every_method_of_a_fleet_can_be_called():
     assert {name.partition("/")[2] for name in (*METHODS, READ.name, FOLLOW.name)} == wanted
 
 
+def test_the_methods_are_those_of_their_version():
+    """What is new goes into the file; what an older program would misunderstand needs a new one."""
+    told = {
+        method.name: {
+            "required": [f.name for f in fields(method.params) if f.required],
+            "optional": [f.name for f in fields(method.params) if not f.required],
+        }
+        for method in (HELLO, STOP, FOLLOW, UNFOLLOW, READ, *METHODS.values())
+    }
+    golden = FIXTURES / f"methods-v{PROTOCOL}.json"
+    assert told == json.loads(golden.read_text())
+
+
+def test_the_page_names_every_method():
+    page = (FIXTURES.parents[2] / "docs/fleet.md").read_text()
+    told = (HELLO.name, STOP.name, FOLLOW.name, UNFOLLOW.name, READ.name, *METHODS)
+    assert [name for name in told if f"`{name}`" not in page] == []
+
+
 async def test_only_the_user_can_reach_the_socket(server: FleetServer, socket: Path):
     modes = [stat.S_IMODE(os.stat(path).st_mode) for path in (socket, socket.parent)]  # noqa: PTH116
     assert modes == [0o600, 0o700]
@@ -78,6 +109,20 @@ async def test_the_system_says_who_is_there(server: FleetServer, socket: Path):
     stream = await connect_unix(socket)
     assert peer_credentials(stream) == Credentials(uid=os.getuid(), pid=os.getpid())
     await stream.close()
+
+
+def test_macos_says_who_is_there_in_its_own_way():
+    class Socket:
+        def getsockopt(self, level: int, option: int, size: int = 0) -> bytes | int:
+            if option == 2:
+                return 4321
+            return struct.pack("=IIh2x16I", 0, 501, 1, *range(16))[:size]
+
+    class Stream:
+        def extra_info(self, name: str) -> object:
+            return Socket()
+
+    assert peer_credentials(Stream(), "darwin") == Credentials(uid=501, pid=4321)
 
 
 async def test_another_user_is_sent_away(fleet: FakeFleet, socket: Path):

@@ -26,7 +26,7 @@ class Credentials(Struct, frozen=True, kw_only=True):
     pid: int | None = None
 
 
-def peer_credentials(stream: Any) -> Credentials:
+def peer_credentials(stream: Any, platform: str = sys.platform) -> Credentials:
     """Who is behind a stream over a Unix socket.
 
     Raises:
@@ -36,7 +36,7 @@ def peer_credentials(stream: Any) -> Credentials:
     if found is None:
         raise Broken("the stream is no socket; who is behind it is not known")
     try:
-        return _ask_darwin(found) if sys.platform == "darwin" else _ask_linux(found)
+        return _ask_darwin(found) if platform == "darwin" else _ask_linux(found)
     except (OSError, AttributeError, struct.error) as error:
         raise Broken(f"the system does not tell who is behind the socket: {error}") from error
 

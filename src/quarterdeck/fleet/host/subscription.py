@@ -10,6 +10,7 @@ from quarterdeck.wire.errors import LinkError, QuarterdeckError
 from quarterdeck.wire.record import Record, encode_record
 from quarterdeck.wire.rpc import Peer
 
+from ..errors import HostError
 from .faults import carry
 from .methods import ENDED, RECORDS, Ended, Records
 
@@ -57,6 +58,7 @@ class Subscription:
             for task in (gathering, sending):
                 if task.done():
                     task.result()
+            await self._tell_end(HostError("the fleet has ended; there are no more records"))
         except LinkError:
             # The client is gone, or the log was closed under us because the host stops.
             return
