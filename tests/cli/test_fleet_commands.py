@@ -86,6 +86,18 @@ def test_spawn_can_wait_and_tells_how_it_ended(run, host: object):
     assert "'bob' already" in taken.stderr
 
 
+def test_what_is_asked_for_is_what_is_sent(run, host: object, work: Path):
+    (work / "more").mkdir()
+    wish = ["--mode", "plan", "--allow", "bash(ls:*)", "--root", "more", "-e", "A=1=2", "-e", "B"]
+    spawned = run("spawn", "-n", "ann", *wish, "--json", B="b")
+    assert spawned.returncode == 0
+    info = json.loads(spawned.stdout)
+    assert (info["mode"], info["cwd"]) == ("plan", str(work.resolve()))
+    assert json.loads(info["title"]) == {"A": "1=2", "B": "b", "roots": [str(work / "more")]}
+    missing = run("spawn", "-e", "NO_SUCH_VARIABLE")
+    assert (missing.returncode, "NO_SUCH_VARIABLE" in missing.stderr) == (2, True)
+
+
 def test_requests_are_shown_whole_and_answered_once(done, run):
     done("spawn", "-n", "ann", "ask")
     shown = done("inbox")

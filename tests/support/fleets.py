@@ -5,6 +5,7 @@ until interrupted, ``big N`` answers with N characters. Without a prompt an agen
 """
 
 import asyncio
+import json
 import os
 import time
 from collections.abc import AsyncGenerator, Sequence
@@ -123,7 +124,7 @@ class FakeFleet:
             spawned=time.time_ns() // 1000,
             usage=TokenUsage(input=1200, output=345),
             cost=Cost(amount=0.0123, currency="USD"),
-            title=wish.prompt,
+            title=wish.prompt or _shown(wish),
         )
         event = SessionSpawned(
             name=name, agent=wish.agent, cwd=wish.cwd, allow=wish.allow, deny=wish.deny
@@ -426,6 +427,11 @@ class FakeFleet:
             agents=counts,
             needs_person=sum(info.needs_person for info in self.infos.values()),
         )
+
+
+def _shown(wish: Spawn) -> str | None:
+    told = {**wish.environment, **({"roots": wish.roots} if wish.roots else {})}
+    return json.dumps(told) if told else None
 
 
 @asynccontextmanager

@@ -1,5 +1,6 @@
 """``spawn``, ``resume`` and ``fork``: agents begin to work."""
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -31,6 +32,22 @@ __all__ = ["fork", "resume", "spawn"]
 @click.option("--tool", "tools", metavar="NAME", multiple=True, help="Only these tools.")
 @click.option("--allow", metavar="RULE", multiple=True, help="Allow calls, e.g. 'bash(git log:*)'.")
 @click.option("--deny", metavar="RULE", multiple=True, help="Deny calls; wins over every allow.")
+@click.option(
+    "--root",
+    "roots",
+    type=click.Path(file_okay=False, exists=True),
+    multiple=True,
+    help="A further directory it may work in.",
+)
+@click.option("--transport", help="How the agent is spoken to; see `quarterdeck agents`.")
+@click.option(
+    "-e",
+    "--env",
+    "variables",
+    metavar="NAME[=VALUE]",
+    multiple=True,
+    help="Set for the agent, or pass on; not kept.",
+)
 @click.option("--resume", "session", metavar="ID", help="Go on with a session of the agent's own.")
 @click.option("--wait", is_flag=True, help="Wait until it is at rest; print its last words.")
 @click.option("--timeout", type=float, metavar="S", help="With --wait: seconds at the most.")
@@ -75,6 +92,9 @@ def _wish(prompt: str | None, o: dict[str, Any]) -> "Spawn":
         cwd=directory(o["cwd"]),
         name=o["name"],
         prompt=prompt,
+        roots=tuple(directory(root) for root in o["roots"]),
+        transport=o["transport"],
+        environment=_environment(o["variables"]),
         model=o["model"],
         mode=o["mode"],
         agent_mode=o["agent_mode"],
@@ -84,6 +104,16 @@ def _wish(prompt: str | None, o: dict[str, Any]) -> "Spawn":
         deny=o["deny"],
         resume=o["session"],
     )
+
+
+def _environment(variables: tuple[str, ...]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for variable in variables:
+        name, is_set, value = variable.partition("=")
+        if not is_set and name not in os.environ:
+            raise click.UsageError(f"--env {name!r}: there is no such variable; give it a value")
+        found[name] = value if is_set else os.environ[name]
+    return found
 
 
 def _show(info: "AgentInfo", as_json: bool) -> None:
