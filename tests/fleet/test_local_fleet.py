@@ -532,3 +532,49 @@ async def test_a_fork_goes_on_in_a_copy(fleet: LocalFleet, casting: Casting, tmp
     casting.links[0].capabilities = type(casting.links[0].capabilities)(forks=False)
     with pytest.raises(NotNow):
         await fleet.fork("ann")
+
+
+async def test_a_child_that_is_being_started_dies_with_its_parent_too(
+    fleet: LocalFleet, tmp_path: Path
+):
+    for delay in range(30):
+        top = await fleet.spawn(wish(tmp_path, name=f"top-{delay}"))
+        child = asyncio.create_task(
+            fleet.spawn(wish(tmp_path, name=f"child-{delay}", parent=top.session))
+        )
+        for _ in range(delay):
+            await asyncio.sleep(0)
+        await fleet.kill(top.session)
+        (result,) = await asyncio.gather(child, return_exceptions=True)
+        assert isinstance(result, AgentInfo | NotNow)
+    assert not any(one.is_live or one.state == "starting" for one in await fleet.agents())
+
+
+async def test_an_agent_that_closes_slowly_can_still_be_killed(fleet: LocalFleet, tmp_path: Path):
+    await fleet.spawn(wish(tmp_path, name="ann", prompt="stubborn"))
+    await seen(fleet, "ann", TurnStarted)
+    closing = asyncio.create_task(fleet.close("ann"))
+    await asyncio.sleep(0.02)
+    assert not closing.done()
+    async with asyncio.timeout(5):
+        await fleet.kill("ann", reason="too slow")
+        await closing
+    info = await fleet.agent("ann")
+    assert (info.state, info.reason) == ("killed", "too slow")
+
+
+async def test_archiving_and_resuming_at_once_leave_nobody_hidden_and_live(
+    fleet: LocalFleet, tmp_path: Path
+):
+    await fleet.spawn(wish(tmp_path, name="ann"))
+    await rested(fleet, "ann")
+    for delay in range(25):
+        await fleet.close("ann")
+        resuming = asyncio.create_task(fleet.resume("ann"))
+        for _ in range(delay):
+            await asyncio.sleep(0)
+        await fleet.archive("ann")
+        await asyncio.gather(resuming, return_exceptions=True)
+        info = await fleet.agent("ann")
+        assert info.is_archived and not info.is_live and info.state != "starting"
+        await fleet.archive("ann", archived=False)

@@ -88,6 +88,8 @@ class Crew:
             entry = self._current.get(start.session)
             if entry.is_started:
                 raise NotNow(f"{entry.name!r} is live already")
+            if entry.standing.is_archived:
+                raise NotNow(f"{entry.name!r} is archived; take it out of the archive first")
             if (last := self._members.get(start.session)) is not None:
                 await last.over()  # its end is written, and it is about to go
             start = _named(start, entry.name)
@@ -138,25 +140,39 @@ class Crew:
 
     async def end(self, session: SessionId, how: ClosedAs, reason: str | None) -> None:
         """End an agent, if it is live; one that is killed takes its children along."""
-        ending = [session, *self._offspring(session)] if how == "killed" else [session]
-        members = [self._members[one] for one in ending if one in self._members]
-        name = self._current.get(session).name
-        async with asyncio.TaskGroup() as group:
-            for member in members:
-                why = reason if member.id == session else f"{name!r}, which started it, was killed"
-                group.create_task(member.end(how, why))
         if how == "killed":
-            for member in members:
-                await self._queues.drop(member.id, "the agent was killed")
+            await self._kill(session, reason)
+        elif (member := self._members.get(session)) is not None:
+            member.end(how, reason)
+            await member.over()
+
+    async def _kill(self, session: SessionId, reason: str | None) -> None:
+        why = f"{self._current.get(session).name!r}, which started it, was killed"
+        killed: dict[SessionId, Member] = {}
+        found = [session]
+        while found:
+            for one in found:
+                if (member := self._members.get(one)) is not None:
+                    member.end("killed", reason if one == session else why)
+                    killed[one] = member
+            async with self._naming:
+                pass  # a child that was being started meanwhile is known now; no other can be
+            offspring = self._offspring(session)
+            found = [one for one in offspring if one in self._members and one not in killed]
+        for member in killed.values():
+            await member.over()
+            await self._queues.drop(member.id, "the agent was killed")
 
     async def stop(self, reason: str) -> None:
         """End everybody in good order and start nobody any more."""
         self._is_stopping = True
         async with self._naming:
             pass  # whoever is being started is a member now
-        async with asyncio.TaskGroup() as group:
-            for member in tuple(self._members.values()):
-                group.create_task(member.end("closed", reason))
+        members = tuple(self._members.values())
+        for member in members:
+            member.end("closed", reason)
+        for member in members:
+            await member.over()
 
     def _offspring(self, session: SessionId) -> Iterator[SessionId]:
         for entry in tuple(self._current.all()):
@@ -172,6 +188,18 @@ class Crew:
         async with self._naming:
             self._check_free(session, name)
             await self._notes.note(session, SessionChanged(name=name))
+
+    async def archive(self, session: SessionId) -> None:
+        """End an agent and put it away."""
+        while True:
+            await self.end(session, "closed", None)
+            async with self._naming:
+                standing = self._current.get(session).standing
+                if self._current.get(session).is_started:
+                    continue  # somebody has resumed it in between
+                if not standing.is_archived:
+                    await self._notes.note(session, SessionChanged(archived=True))
+                return
 
     async def unarchive(self, session: SessionId) -> None:
         """Take an agent out again. Raises NameTaken."""

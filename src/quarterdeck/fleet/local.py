@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec.structs import replace
+
 from quarterdeck.config.places import Places
 from quarterdeck.drivers.driver import ClosedAs
 from quarterdeck.journal import Journal
@@ -128,6 +130,9 @@ class LocalFleet(ReadableFleet):
 
     async def spawn(self, wish: Spawn) -> AgentInfo:
         """Start an agent; see ``port.Fleet``."""
+        if wish.parent is not None:
+            parent = await self._current.find(wish.parent)
+            wish = replace(wish, parent=parent.session)
         start = await self._starting.new(wish, new_session_id())
         return await self._started_as(self._crew.start_new(start, wish.name, _first(wish.prompt)))
 
@@ -136,8 +141,6 @@ class LocalFleet(ReadableFleet):
         entry = await self._current.find(agent)
         if entry.is_started:
             raise NotNow(f"{entry.name!r} is live already")
-        if entry.standing.is_archived:
-            raise NotNow(f"{entry.name!r} is archived; take it out of the archive first")
         if not entry.can_resume:
             raise NotNow(
                 f"{entry.name!r} cannot be resumed: {entry.wish.agent} told no session of its own"
@@ -154,7 +157,10 @@ class LocalFleet(ReadableFleet):
         session = member.session if member is not None else None
         if entry.resume is None or (session is not None and not session.capabilities.forks):
             raise NotNow(f"{entry.name!r} cannot be forked: {entry.wish.agent} offers no way to")
-        start = await self._starting.fork(entry, new_session_id())
+        parent = entry.wish.parent_session
+        if parent is not None and self._crew.get(parent) is None:
+            parent = None  # nobody is there any more whose it could be
+        start = await self._starting.fork(entry, new_session_id(), parent)
         return await self._started_as(self._crew.start_new(start, name, _first(prompt)))
 
     async def kill(self, agent: str, *, reason: str | None = None) -> None:
@@ -173,14 +179,9 @@ class LocalFleet(ReadableFleet):
         """Put an agent away, ending it first, or take it out again."""
         session = (await self._current.find(agent)).session
         if archived:
-            await self._finish(self._put_away(session))
+            await self._finish(self._crew.archive(session))
         elif self._current.get(session).standing.is_archived:
             await self._finish(self._crew.unarchive(session))
-
-    async def _put_away(self, session: SessionId) -> None:
-        await self._crew.end(session, "closed", None)
-        if not self._current.get(session).standing.is_archived:
-            await self._notes.note(session, SessionChanged(archived=True))
 
     async def rename(self, agent: str, name: str) -> AgentInfo:
         """Give an agent another name."""

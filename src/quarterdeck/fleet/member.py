@@ -77,6 +77,7 @@ class Member:
         self._queues = queues
         self._fate: _Fate | None = None
         self._ending = asyncio.Event()
+        self._killing = asyncio.Event()
         self._busy: asyncio.Event | None = None
         """Set when the prompt that has been taken is done with; None when there is none."""
         self._failure: BaseException | None = None
@@ -97,14 +98,13 @@ class Member:
         self._task = asyncio.create_task(self._run())
         self._task.add_done_callback(lambda _: left())
 
-    async def end(self, how: ClosedAs, reason: str | None = None) -> None:
-        """End the agent, wherever it is; returns when its end is written."""
-        if self._fate is None or how == "killed":
+    def end(self, how: ClosedAs, reason: str | None = None) -> None:
+        """Have the agent end, wherever it is; ``over`` tells when it has."""
+        if self._fate is None or (how == "killed" and self._fate.how != "killed"):
             self._fate = _Fate(how, reason)
         self._ending.set()
-        if self.session is not None:
-            await self.session.close(how, reason)
-        await self.over()
+        if how == "killed":
+            self._killing.set()
 
     async def over(self) -> None:
         """Wait until the agent is over and its end is written."""
@@ -159,10 +159,20 @@ class Member:
             if serving.done() and not over.done():
                 await self._tell_failure(serving)
         finally:
-            fate = self._fate or _Fate("closed", None)
-            await session.close(fate.how, fate.reason)
+            await self._close(session)
             for task in (serving, over, ending):
                 await _cancelled(task)
+
+    async def _close(self, session: Session) -> None:
+        """Close the session; in good order at first, at once if it is killed meanwhile."""
+        fate = self._fate or _Fate("closed", None)
+        closing = asyncio.ensure_future(session.close(fate.how, fate.reason))
+        killing = asyncio.ensure_future(self._killing.wait())
+        await asyncio.wait([closing, killing], return_when=asyncio.FIRST_COMPLETED)
+        await _cancelled(killing)
+        if not closing.done() and self._fate is not None:
+            await session.close(self._fate.how, self._fate.reason)
+        await closing
 
     async def _serve(self, session: Session) -> None:
         while True:

@@ -93,7 +93,7 @@ class Starting:
         )
         return copy(start, is_known=entry.is_known)
 
-    async def fork(self, entry: Entry, session: SessionId) -> Start:
+    async def fork(self, entry: Entry, session: SessionId, parent: SessionId | None) -> Start:
         """A start for a copy of an agent. Raises as ``again``."""
         wish = replace(
             entry.wish,
@@ -102,6 +102,7 @@ class Starting:
             model=None if entry.is_native else entry.wish.model,
             resume=entry.resume,
             forked_from=entry.session,
+            parent_session=parent,
         )
         return await self._start(session, wish, resume=entry.resume, fork=True)
 
