@@ -44,6 +44,7 @@ async def _attach(fleet: "HostClient", agent: str, limit: int, answer_only: bool
     from .attached import Attached, run_attached
     from .keyboard import Keyboard
     from .transcript import Transcript
+    from .waiting import last_records
 
     info = await fleet.agent(agent)
     is_terminal = sys.stdin.isatty()
@@ -54,8 +55,8 @@ async def _attach(fleet: "HostClient", agent: str, limit: int, answer_only: bool
         transcript.line(f"= {literal(info.name)} ({info.agent}, {info.state}); /help tells more")
     # Read before the list of what is open: what is asked in between comes as a record.
     last = info.last_seq
-    if limit and not answer_only:
-        for record in await fleet.read(info.session, before=last + 1, limit=limit):
+    if not answer_only:
+        for record in await last_records(fleet, info, limit):
             transcript.record(record)
     await attached.show_open()
     await run_attached(fleet, attached, last, info.session, Keyboard(), is_terminal=is_terminal)

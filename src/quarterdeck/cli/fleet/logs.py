@@ -25,7 +25,7 @@ _PATIENCE = 60.0
     type=click.IntRange(0),
     default=200,
     show_default=True,
-    help="How many records back.",
+    help="How many records back, or more to begin with a whole message.",
 )
 @as_json_option
 def logs(agent: str, follow: bool, limit: int, as_json: bool) -> None:
@@ -42,6 +42,7 @@ async def _logs(fleet: "HostClient", agent: str, follow: bool, limit: int, as_js
     from quarterdeck.wire.record import encode_record
 
     from .transcript import Transcript
+    from .waiting import last_records
 
     transcript = Transcript(write_flushed)
     show: Callable[[Any], None] = transcript.record
@@ -49,9 +50,8 @@ async def _logs(fleet: "HostClient", agent: str, follow: bool, limit: int, as_js
         show = lambda record: write_flushed(plain_json(encode_record(record)) + "\n")  # noqa: E731
     info = await fleet.agent(agent)
     last = info.last_seq
-    if limit:
-        for record in await fleet.read(info.session, before=last + 1, limit=limit):
-            show(record)
+    for record in await last_records(fleet, info, limit):
+        show(record)
     if follow:
         async for record in fleet.follow(last, agent=info.session, patience=_PATIENCE):
             show(record)

@@ -1,22 +1,27 @@
 """Waiting for agents, and what they said last."""
 
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 import click
+
+from quarterdeck.wire.content import TextContent
+from quarterdeck.wire.events import MessageChunk, Prompted, ToolCallStarted
 
 from .codes import TIMED_OUT, rest_code
 from .connecting import echo_json
 from .text import literal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncGenerator, Sequence
 
     from quarterdeck.fleet.client import HostClient
-    from quarterdeck.fleet.port import AgentInfo, Spawn, WaitFor
+    from quarterdeck.fleet.port import AgentInfo, Fleet, Spawn, WaitFor
+    from quarterdeck.wire.record import Record
 
-__all__ = ["last_words", "spawn_and_wait", "wait_for"]
+__all__ = ["backward", "last_records", "last_words", "spawn_and_wait", "wait_for"]
 
-_LOOK_BACK = 2_000
+_PAGE = 500
 
 
 async def spawn_and_wait(
@@ -48,28 +53,51 @@ async def wait_for(
     return (rest_code(rested) if is_enough else TIMED_OUT), rested
 
 
-async def last_words(fleet: "HostClient", info: "AgentInfo") -> str:
-    """The last message of an agent; empty if it said nothing since its last prompt."""
-    from quarterdeck.wire.content import TextContent
-    from quarterdeck.wire.events import MessageChunk, Prompted, ToolCallStarted
-
-    records = await fleet.read(info.session, before=info.last_seq + 1, limit=_LOOK_BACK)
+async def last_words(fleet: "Fleet", info: "AgentInfo") -> str:
+    """The last message of an agent, whole; empty if it said nothing since its last prompt."""
     pieces: list[str] = []
-    message = None
-    for record in reversed(records):
-        match record.event:
-            case MessageChunk(role="agent", content=TextContent(text=text), message=of):
-                if pieces and of != message:
+    message: str | None = None
+    async with aclosing(backward(fleet, info)) as records:
+        async for record in records:
+            match record.event:
+                case MessageChunk(role="agent", content=TextContent(text=text), message=of):
+                    if pieces and of != message:
+                        break
+                    message = of
+                    pieces.append(text)
+                case Prompted():
                     break
-                message = of
-                pieces.append(text)
-            case Prompted():
-                break
-            case ToolCallStarted() if pieces:
-                break
-            case _:
-                continue
+                case ToolCallStarted() if pieces:
+                    break
+                case _:
+                    continue
     return "".join(reversed(pieces))
+
+
+async def last_records(fleet: "Fleet", info: "AgentInfo", limit: int) -> "list[Record]":
+    """The last records of an agent, and so many more that a message is not cut."""
+    found: list[Record] = []
+    if not limit:
+        return found
+    async with aclosing(backward(fleet, info)) as records:
+        async for record in records:
+            if len(found) >= limit and not (_is_said(record) and _is_said(found[-1])):
+                break
+            found.append(record)
+    return found[::-1]
+
+
+async def backward(fleet: "Fleet", info: "AgentInfo") -> "AsyncGenerator[Record]":
+    """The records of an agent from the last to the first."""
+    before = info.last_seq + 1
+    while records := await fleet.read(info.session, before=before, limit=_PAGE):
+        for record in reversed(records):
+            yield record
+        before = records[0].seq
+
+
+def _is_said(record: "Record") -> bool:
+    return isinstance(record.event, MessageChunk)
 
 
 def _tell(info: "AgentInfo") -> None:
