@@ -10,11 +10,11 @@ import msgspec
 from msgspec import Raw
 
 from quarterdeck import __version__
-from quarterdeck.wire.errors import Broken, LinkError, RpcError
+from quarterdeck.wire.errors import LinkError, RpcError
 from quarterdeck.wire.record import Record, decode_record
 from quarterdeck.wire.rpc import ByteStream, MethodNotFound, Peer, RequestContext
 
-from .errors import HostTooNew
+from .errors import HostError, HostTooNew
 from .host.faults import restore
 from .host.methods import (
     ENDED,
@@ -35,9 +35,10 @@ from .host.methods import (
 )
 from .host.server import LIMITS
 
-__all__ = ["Feed", "Link"]
+__all__ = ["HELLO_SECONDS", "Feed", "Link"]
 
-_HELLO_SECONDS = 30.0
+HELLO_SECONDS = 15.0
+"""How long a host may take to say hello; one that hangs takes connections all the same."""
 
 
 class Feed:
@@ -86,9 +87,12 @@ class Feed:
 class Link:
     """One connection to a host, greeted; an async context manager. A ``Handler`` of its peer."""
 
-    def __init__(self, stream: ByteStream, name: str) -> None:
+    def __init__(
+        self, stream: ByteStream, name: str, *, hello_seconds: float = HELLO_SECONDS
+    ) -> None:
         self.peer = Peer(stream, self, limits=LIMITS, name="the host")
         self._name = name
+        self._hello_seconds = hello_seconds
         self._feeds: dict[int, Feed] = {}
         self._watching: asyncio.Task[None] | None = None
 
@@ -97,6 +101,7 @@ class Link:
 
         Raises:
             HostTooNew: the host is of another version.
+            HostError: it does not answer.
             LinkError: it went away.
         """
         await self.peer.__aenter__()
@@ -168,11 +173,14 @@ class Link:
     async def _greet(self) -> None:
         hello = Hello(version=__version__, protocol=PROTOCOL, name=self._name)
         try:
-            raw = await self.peer.request(HELLO.name, hello, timeout=_HELLO_SECONDS)
+            raw = await self.peer.request(HELLO.name, hello, timeout=self._hello_seconds)
         except RpcError as error:
             raise restore(error) from None
         except TimeoutError:
-            raise Broken(f"the host did not say hello within {_HELLO_SECONDS:.0f} s") from None
+            raise HostError(
+                f"the host does not answer within {self._hello_seconds:.0f} s; if that does not "
+                "change, `quarterdeck host stop --force` ends it and its agents"
+            ) from None
         welcome = msgspec.json.decode(raw, type=Welcome)
         if welcome.protocol != PROTOCOL:
             raise HostTooNew(

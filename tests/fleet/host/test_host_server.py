@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import fields
 
 from quarterdeck.fleet.client import HostClient
-from quarterdeck.fleet.errors import HostTooNew, NoHost
+from quarterdeck.fleet.errors import HostError, HostTooNew, NoHost
 from quarterdeck.fleet.host.credentials import Credentials, peer_credentials
 from quarterdeck.fleet.host.methods import (
     FOLLOW,
@@ -26,6 +26,7 @@ from quarterdeck.fleet.host.methods import (
 )
 from quarterdeck.fleet.host.server import FleetServer
 from quarterdeck.fleet.host.subscription import WINDOW
+from quarterdeck.fleet.link import Link
 from quarterdeck.fleet.port import Fleet, Spawn
 from quarterdeck.wire.content import text
 from quarterdeck.wire.errors import Broken, Closed
@@ -191,6 +192,18 @@ async def test_a_client_raises_what_a_host_of_another_version_says(tmp_path: Pat
         with pytest.raises(HostTooNew, match=r"9\.9 \(protocol 99\)"):
             await client.agents()
         await client.disconnect()
+
+
+async def test_a_host_that_hangs_is_told_and_not_waited_for(tmp_path: Path):
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    path = tmp_path / "s"
+    async with await asyncio.start_unix_server(hang, path):
+        link = Link(await connect_unix(path), "test", hello_seconds=0.05)
+        with pytest.raises(HostError, match="--force"):
+            await link.__aenter__()
 
 
 async def test_two_clients_see_the_same(connect: Any):
