@@ -50,6 +50,7 @@ class ScriptedLink:
         self.capabilities = Capabilities(asks=True)
         self.turn = turn
         self.host: Host
+        self.prompted = asyncio.Event()
         self.interrupted = asyncio.Event()
         self.gone = asyncio.Event()
         self.failure: BaseException | None = None
@@ -66,6 +67,7 @@ class ScriptedLink:
         return Started(agent_session="theirs", agent_version="1")
 
     async def prompt(self, content: tuple[ContentBlock, ...]) -> Outcome:
+        self.prompted.set()
         if self.turn is not None:
             return await self.turn(self)
         assert isinstance(content[0], TextContent)
@@ -187,7 +189,7 @@ async def test_an_agent_that_ignores_the_interrupt_is_ended(tmp_path: Path):
     link.obeys = False
     async with drive(rig(link), tmp_path, cancel_limit=0.05) as driven:
         turn = asyncio.create_task(driven.say("go"))
-        await driven.seen(TurnStarted)
+        await link.prompted.wait()
         await driven.session.interrupt()
         assert (await turn).stop == "cancelled"
         ended = await driven.session.wait()
@@ -498,3 +500,34 @@ async def test_a_prompt_keeps_the_id_it_was_given(tmp_path: Path):
     async with drive(rig(ScriptedLink()), tmp_path) as driven:
         await driven.session.prompt((text("hi"),), message=MessageId("msg_mine"))
     assert driven.all(Prompted)[0].message == driven.all(TurnStarted)[0].prompt == "msg_mine"
+
+
+async def test_an_interrupt_before_the_agent_heard_the_prompt_keeps_it_from_it(tmp_path: Path):
+    heard = False
+
+    async def hear(_: ScriptedLink) -> Outcome:
+        nonlocal heard
+        heard = True
+        return Outcome(stop="end_turn")
+
+    async with drive(rig(ScriptedLink(hear)), tmp_path) as driven:
+        turn = asyncio.create_task(driven.say("go"))
+        while not driven.all(TurnStarted):
+            await asyncio.sleep(0)
+        await driven.session.interrupt()
+        assert (await turn).stop == "cancelled"
+    assert not heard
+
+
+async def test_an_agent_that_refuses_to_be_told_is_ended(tmp_path: Path):
+    class Stubborn(ScriptedLink):
+        async def interrupt(self) -> None:
+            raise RpcError(-32601, "what?")
+
+    link = Stubborn(for_ever)
+    async with drive(rig(link), tmp_path) as driven:
+        turn = asyncio.create_task(driven.say("go"))
+        await link.prompted.wait()
+        await driven.session.interrupt()
+        assert (await turn).stop == "cancelled"
+        assert (await driven.session.wait()).how == "broken"

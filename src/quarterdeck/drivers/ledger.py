@@ -152,7 +152,9 @@ def _numbered(theirs: str, count: int) -> ToolCallId:
 
 def _late(origin: str, event: ToolCallStarted | ToolCallUpdated | ToolCallEnded) -> Unknown:
     return Unknown(
-        origin=origin, raw=msgspec.to_builtins(event), reason="it came after the end of its call"
+        origin=origin,
+        raw=msgspec.json.decode(msgspec.json.encode(event)),
+        reason="it came after the end of its call",
     )
 
 

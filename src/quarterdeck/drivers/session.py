@@ -35,7 +35,7 @@ from quarterdeck.wire.ids import (
     TurnId,
     new_message_id,
 )
-from quarterdeck.wire.permissions import PermissionOption
+from quarterdeck.wire.permissions import Decider, PermissionOption
 from quarterdeck.wire.toolcalls import ToolKind
 
 from .driver import Capabilities, ClosedAs, Opening, Sink
@@ -75,6 +75,7 @@ class DrivenSession:
         self._ledger = Ledger(agent)
         self._turns = asyncio.Lock()
         self._turn: Turn | None = None
+        self._requests = _Requests()
         self._early: list[tuple[Event, ToolCallId | None]] | None = []
         """What the link said before the session was announced; None from then on."""
         self._over: LinkError | None = None
@@ -153,9 +154,13 @@ class DrivenSession:
 
     async def permit(self, question: PermissionAsked) -> Verdict:
         """Have a tool call decided: rules first, then whoever answers."""
-        theirs = question.options
-        if self._is_interrupted:
+        if self._is_interrupted or self._early is not None:
             return Verdict(allowed=False, cancelled=True)
+        with self._requests:
+            return await self._decide(question)
+
+    async def _decide(self, question: PermissionAsked) -> Verdict:
+        theirs = question.options
         for event in self._ledger.ask(question):
             await self._emit_asked(event)
         ours = replace(question, call=self._ledger.name(question.call))
@@ -190,7 +195,11 @@ class DrivenSession:
 
     async def ask(self, question: QuestionAsked) -> QuestionAnswered:
         """Put a question to the person."""
-        return await self.gate.ask(self._emit_asked, question)
+        if self._is_interrupted or self._early is not None:
+            by = Decider(kind="cancel")
+            return QuestionAnswered(request=question.request, action="cancel", by=by)
+        with self._requests:
+            return await self.gate.ask(self._emit_asked, question)
 
     async def _emit_asked(self, event: Event) -> None:
         await self._sink(event, turn=self._here())
@@ -233,7 +242,15 @@ class DrivenSession:
                 origin=origin,
                 sender=sender,
             )
-            turn = Turn(link, self.opening, self._sink, self.gate, self._ledger, self.lost)
+            turn = Turn(
+                link,
+                self.opening,
+                self._sink,
+                self.gate,
+                self._ledger,
+                self.lost,
+                self._requests.settled,
+            )
             self._turn = turn
             try:
                 return await turn.run(prompted)
@@ -336,6 +353,28 @@ class DrivenSession:
                 self._need(self.capabilities.images, f"take {block.__struct_config__.tag}s")
         if not content:
             raise Unsupported(self.agent, self.transport, "answer an empty prompt")
+
+
+class _Requests:
+    """Counts the requests that are being decided; a context manager around each."""
+
+    def __init__(self) -> None:
+        self._open = 0
+        self._calm = asyncio.Event()
+        self._calm.set()
+
+    def __enter__(self) -> None:
+        self._open += 1
+        self._calm.clear()
+
+    def __exit__(self, *_: object) -> None:
+        self._open -= 1
+        if not self._open:
+            self._calm.set()
+
+    async def settled(self) -> None:
+        """Wait until none is."""
+        await self._calm.wait()
 
 
 def _session_ended(

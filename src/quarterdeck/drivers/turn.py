@@ -3,11 +3,12 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from quarterdeck.policy.gate import Gate
+from quarterdeck.wire.content import ContentBlock
 from quarterdeck.wire.errors import Broken, LinkError, QuarterdeckError, RpcError
 from quarterdeck.wire.events import Prompted, TurnEnded, TurnStarted
 from quarterdeck.wire.ids import TurnId, new_turn_id
@@ -26,6 +27,7 @@ class Turn:
 
     Args:
         lost: called when the agent does not obey and must be ended.
+        answered: waits until every request that was open has its answer in the log.
     """
 
     def __init__(
@@ -36,6 +38,7 @@ class Turn:
         gate: Gate,
         ledger: Ledger,
         lost: Callable[[LinkError], None],
+        answered: Callable[[], Awaitable[object]],
     ) -> None:
         self.id: TurnId = new_turn_id()
         self.is_interrupted = False
@@ -45,6 +48,7 @@ class Turn:
         self._gate = gate
         self._ledger = ledger
         self._lost = lost
+        self._answered = answered
         self._running: asyncio.Task[Outcome] | None = None
         self._over = asyncio.Event()
         self._overdue: str | None = None
@@ -61,7 +65,7 @@ class Turn:
             await self._sink(TurnStarted(prompt=prompted.message), turn=self.id)
             if self.is_interrupted:  # while its beginning was written down
                 return await self._end(Outcome(stop="cancelled"))
-            self._running = asyncio.create_task(self._link.prompt(prompted.content))
+            self._running = asyncio.create_task(self._ask(prompted.content))
             return await self._settle(self._running)
         finally:
             self._over.set()
@@ -80,6 +84,11 @@ class Turn:
             await asyncio.wait([self._running], timeout=1)
             self._running.cancel()
 
+    async def _ask(self, content: tuple[ContentBlock, ...]) -> Outcome:
+        if self.is_interrupted:  # before this task came to run: the agent was told to stop already
+            return Outcome(stop="cancelled")
+        return await self._link.prompt(content)
+
     async def _stop(self) -> None:
         """Have the agent stop; returns when it has."""
         running = self._running
@@ -96,6 +105,9 @@ class Turn:
             self._lost(Broken(f"it did not stop within {limit:g} s of being told, and was ended"))
             await asyncio.wait([running])
         except LinkError:
+            await asyncio.wait([running])
+        except QuarterdeckError as error:
+            self._lost(Broken(f"it could not be told to stop, and was ended: {error}"))
             await asyncio.wait([running])
 
     async def _settle(self, running: asyncio.Task[Outcome]) -> TurnEnded:
@@ -117,6 +129,7 @@ class Turn:
         elif self.is_interrupted:
             stop = "cancelled"
         self._gate.cancel_open()
+        await self._answered()
         left = "cancelled" if stop == "cancelled" else "failed"
         for event in self._ledger.close(left, "the agent did not say how it ended"):
             await self._sink(event, turn=self.id)

@@ -60,7 +60,8 @@ def command_words(
         "resume": opening.resume,
         "fork": opening.fork,
         "session": session,
-        "title": opening.title,
+        # Our log knows the title; the agent is told where it has a word for it.
+        "title": opening.title if "title" in launch.words else None,
         "system_prompt": opening.system_prompt,
         "mcp": mcp,
         "roots": opening.roots,
