@@ -119,6 +119,46 @@ async def test_sigterm_closes_agents_that_can_be_resumed(places: Places, environ
         assert (info.state, info.can_resume, info.is_live) == ("done", True, False)
 
 
+async def configure(places: Places, settings: str) -> None:
+    def write() -> None:
+        places.config_file.parent.mkdir(parents=True, exist_ok=True)
+        places.config_file.write_text(settings)
+
+    await asyncio.to_thread(write)
+
+
+async def test_agents_are_resumed_by_themselves_if_that_is_wished(
+    places: Places, environ: dict[str, str]
+):
+    await configure(places, "[host]\nresume_agents = true\n")
+    async with connected(places, environ) as client:
+        await client.spawn(Spawn(cwd="/", name="ann", model=MODEL, prompt="scene:slow"))
+        await running(client, "ann")
+        os.kill((await client.status()).pid, signal.SIGKILL)
+    async with connected(places, environ) as client:
+        await client.wait(["ann"], timeout=SOON)
+        assert (await client.agent("ann")).is_live
+
+
+async def test_the_host_tells_a_command_of_the_person(
+    places: Places, environ: dict[str, str], tmp_path: Path
+):
+    told = tmp_path / "told"
+    command = f"['sh', '-c', 'echo $QUARTERDECK_NOTE_TITLE >> {told}']"
+    await configure(places, f"[notifications]\ndelay = 0\ncommand = {command}\n")
+    async with connected(places, environ) as client:
+        wish = Spawn(cwd=str(tmp_path), name="ann", model=MODEL, prompt="scene:write")
+        await client.spawn(wish)
+        await client.wait(["ann"])
+        while not await asyncio.to_thread(told.exists):
+            await asyncio.sleep(0.02)
+        (item,) = await client.inbox()
+        await client.answer(item.request, "allow_once")
+        while len(await asyncio.to_thread(told.read_text)) < len("ann needs you\nann is done\n"):
+            await asyncio.sleep(0.02)
+    assert await asyncio.to_thread(told.read_text) == "ann needs you\nann is done\n"
+
+
 async def test_the_host_keeps_secrets_out_of_its_log(places: Places, environ: dict[str, str]):
     secret = environ["SOME_TOKEN"]
     async with connected(places, environ), HostClient.connect(places, name=secret) as client:
