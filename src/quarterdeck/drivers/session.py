@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from quarterdeck.policy.foreign import Surroundings, call_from_tool
-from quarterdeck.policy.gate import Answer, Gate, Permitted, QuestionReply
-from quarterdeck.policy.options import choice_of
+from quarterdeck.policy.gate import Answer, Gate, QuestionReply
 from quarterdeck.wire.content import ContentBlock
 from quarterdeck.wire.errors import Broken, Closed, Ended, LinkError, QuarterdeckError
 from quarterdeck.wire.events import (
@@ -35,7 +34,7 @@ from quarterdeck.wire.ids import (
     TurnId,
     new_message_id,
 )
-from quarterdeck.wire.permissions import Decider, PermissionOption
+from quarterdeck.wire.permissions import Decider
 from quarterdeck.wire.toolcalls import ToolKind
 
 from .driver import Capabilities, ClosedAs, Opening, Sink
@@ -43,6 +42,7 @@ from .errors import Unsupported
 from .ledger import Ledger
 from .link import Departure, Link, Verdict
 from .turn import Turn
+from .verdicts import call_of, verdict_of
 
 __all__ = ["DrivenSession"]
 
@@ -160,29 +160,13 @@ class DrivenSession:
             return await self._decide(question)
 
     async def _decide(self, question: PermissionAsked) -> Verdict:
-        theirs = question.options
         for event in self._ledger.ask(question):
             await self._emit_asked(event)
         ours = replace(question, call=self._ledger.name(question.call))
-        call = await asyncio.to_thread(
-            call_from_tool,
-            question.name,
-            question.kind,
-            question.raw_input,
-            [location.path for location in question.locations],
-            title=question.title,
-            around=self._around,
-        )
+        call = await call_of(question, self._around)
         if self._is_interrupted:  # meanwhile: what is asked now would be asked after the cancelling
             return Verdict(allowed=False, cancelled=True)
-        verdict = await self.gate.permit(self._emit_asked, ours, call)
-        if isinstance(verdict, Permitted):
-            option = _option(theirs, verdict.option, "allow_once", "allow_always")
-            return Verdict(allowed=option is not None or not theirs, option=option)
-        if verdict.cancelled:
-            return Verdict(allowed=False, cancelled=True, told=verdict.told)
-        option = _option(theirs, verdict.option, "reject_once", "reject_always")
-        return Verdict(allowed=False, option=option, told=verdict.told)
+        return verdict_of(await self.gate.permit(self._emit_asked, ours, call), question.options)
 
     async def forbids(
         self, name: str, kind: ToolKind, raw_input: Any, paths: Sequence[str] = ()
@@ -393,19 +377,6 @@ def _session_ended(
         signal=left.signal or getattr(over, "signal", None),
         stderr=(left.stderr or getattr(over, "stderr", "")) or None,
     )
-
-
-def _option(theirs: Sequence[PermissionOption], chosen: str | None, *kinds: str) -> str | None:
-    """The agent's own option that says what was decided: the chosen one, else the mildest."""
-    effect = "allow" if kinds[0].startswith("allow") else "deny"
-    known = [option.option_id for option in theirs]
-    if chosen in known and choice_of(theirs, chosen).effect == effect:
-        return chosen
-    for kind in kinds:
-        for option in theirs:
-            if option.kind == kind:
-                return option.option_id
-    return None
 
 
 if TYPE_CHECKING:
