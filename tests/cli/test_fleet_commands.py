@@ -175,6 +175,23 @@ def test_a_pipe_is_sent_line_by_line(environ, work: Path, done):
     assert said.stdout.endswith("two\n")
 
 
+def test_a_program_attaches_by_lines(environ, work: Path, done):
+    done("spawn", "-n", "ann")
+    said = subprocess.run(
+        [str(SCRIPT), "attach", "ann", "--json", "-n", "0"],
+        input="ask\n3\n",
+        cwd=work,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=50,
+    )
+    assert said.returncode == 0
+    types = [json.loads(line)["event"]["type"] for line in said.stdout.splitlines()]
+    assert types[-3:] == ["tool_call_ended", "message_chunk", "turn_ended"]
+    assert "[3] Deny" in said.stderr
+
+
 class Screen:
     """A command in a terminal of its own."""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .codes import rest_code
-from .connecting import with_fleet
+from .connecting import as_json_option, with_fleet
 from .logs import write_flushed
 from .text import literal
 
@@ -30,25 +30,29 @@ __all__ = ["attach"]
     help="How many records of the past to show.",
 )
 @click.option("--answer-only", is_flag=True, help="Show and answer requests, send nothing.")
-def attach(agent: str, limit: int, answer_only: bool) -> None:
+@as_json_option
+def attach(agent: str, limit: int, answer_only: bool, as_json: bool) -> None:
     """Follow AGENT in this terminal; type to talk to it.
 
     Requests are shown and answered here. Ctrl-C interrupts the agent, twice it detaches; the
     agent goes on without you. From a pipe or a file, every line is sent, and the command ends
-    when the agent is at rest.
+    when the agent is at rest. With --json the records come as lines.
     """
-    raise SystemExit(with_fleet(lambda fleet: _attach(fleet, agent, limit, answer_only)))
+    raise SystemExit(with_fleet(lambda fleet: _attach(fleet, agent, limit, answer_only, as_json)))
 
 
-async def _attach(fleet: "HostClient", agent: str, limit: int, answer_only: bool) -> int:
+async def _attach(
+    fleet: "HostClient", agent: str, limit: int, answer_only: bool, as_json: bool
+) -> int:
     from .attached import Attached, run_attached
     from .keyboard import Keyboard
-    from .transcript import Transcript
+    from .transcript import RecordLines, Transcript
     from .waiting import last_records
 
     info = await fleet.agent(agent)
     is_terminal = sys.stdin.isatty()
-    transcript = Transcript(write_flushed, only_requests=answer_only)
+    kind = RecordLines if as_json else Transcript
+    transcript = kind(write_flushed, only_requests=answer_only)
     ring = _ring if is_terminal and await asyncio.to_thread(_wants_bell) else None
     attached = Attached(fleet, info, transcript, answer_only=answer_only, ring=ring)
     if is_terminal:

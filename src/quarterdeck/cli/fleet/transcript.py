@@ -1,5 +1,6 @@
 """Records as a person reads them in a plain terminal."""
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -23,11 +24,11 @@ from quarterdeck.wire.events import (
     TurnEnded,
 )
 from quarterdeck.wire.permissions import Decider, Selected
-from quarterdeck.wire.record import Record
+from quarterdeck.wire.record import Record, encode_record
 
-from .text import literal, one_line
+from .text import escape, literal, one_line
 
-__all__ = ["Transcript"]
+__all__ = ["RecordLines", "Transcript"]
 
 
 class Transcript:
@@ -67,6 +68,19 @@ class Transcript:
         if shown:
             self._write(shown)
             self._is_within = not shown.endswith("\n")
+
+
+class RecordLines(Transcript):
+    """Writes records as lines of JSON, and what is said beside them to standard error."""
+
+    def record(self, record: Record) -> None:
+        """Write one record."""
+        self._write(escape(encode_record(record).decode()) + "\n")
+
+    def line(self, text: str) -> None:
+        """Say something that is no record."""
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
 
 
 def _told(content: ContentBlock) -> str:
