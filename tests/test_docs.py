@@ -68,8 +68,11 @@ def test_examples_of_settings_are_accepted():
         assert check(tomllib.loads(example), "example") == ()
 
 
-def test_the_example_in_the_readme_runs():
-    (example,) = blocks(ROOT / "README.md", "python")
+def test_the_examples_in_the_readme_run():
+    connecting, example = blocks(ROOT / "README.md", "python")
+    # The other is that of docs/drivers.md, which runs in tests/drivers/test_connect.py.
+    compile(connecting, "README.md", "exec")
+    assert connecting.split("(", 1)[1] in "".join(blocks(ROOT / "docs/drivers.md", "python"))
     done = subprocess.run(
         [sys.executable, "-c", example],
         env={"PATH": os.environ["PATH"]},
