@@ -213,7 +213,15 @@ def test_a_switch_of_the_mode_applies_to_the_next_call():
     assert [word(decide(touch("a"), mode)) for mode in modes] == ["ask", "allow", "deny"]
 
 
-def test_rules_of_an_untrusted_workspace_do_nothing():
+def test_what_an_untrusted_workspace_denies_or_asks_about_holds():
+    source = Source(origin="project file", where=".quarterdeck/config.toml")
+    for effect in ("deny", "ask"):
+        theirs = [parse_rule(f"{effect} bash(ls)", scope="project", source=source)]
+        assert word(decide(run("ls"), "ask", trusted=False)) == "allow"
+        assert word(decide(run("ls"), "ask", theirs, trusted=False)) == effect
+
+
+def test_what_an_untrusted_workspace_allows_does_nothing():
     source = Source(origin="project file", where=".quarterdeck/config.toml")
     theirs = [parse_rule("allow bash(make)", scope="project", source=source)]
     mine = [parse_rule("allow bash(make)", scope="project")]

@@ -46,6 +46,22 @@ GOLDEN = b"""{
 }"""
 
 
+GOLDEN_2 = b"""{
+  "version": 2,
+  "grants": [
+    {
+      "id": "g1",
+      "pattern": "bash(git log:*)",
+      "scope": "project",
+      "project": "app",
+      "agent": "codex",
+      "created": 5,
+      "by": "dev"
+    }
+  ]
+}"""
+
+
 def run(command: str) -> Call:
     return replace(BASE, kind="execute", command=command)
 
@@ -291,12 +307,12 @@ def test_stored_grants_read_back():
 def test_grants_stored_by_version_1_are_read():
     (found,) = grants_from_json(GOLDEN)
     assert (found.pattern, found.project, found.effect) == ("bash(git log:*)", "app", "allow")
-    assert grants_to_json((found,)) == GOLDEN
+    assert grants_to_json((found,)) == GOLDEN.replace(b'"version": 1', b'"version": 2')
 
 
 def test_grants_of_a_later_version_are_refused():
     with pytest.raises(NewerVersion):
-        grants_from_json(b'{"version": 2, "grants": [{"new": 1}]}')
+        grants_from_json(b'{"version": 3, "grants": [{"new": 1}]}')
 
 
 @pytest.mark.parametrize(
@@ -305,3 +321,12 @@ def test_grants_of_a_later_version_are_refused():
 def test_what_is_no_store_of_grants_is_refused(data: bytes):
     with pytest.raises(GrantsError):
         grants_from_json(data)
+
+
+def test_a_grant_for_one_agent_is_stored_and_holds_for_no_other():
+    (stored,) = grants_from_json(GOLDEN_2)
+    assert grants_to_json([stored]) == GOLDEN_2
+    for agent, rules in (("codex", 1), ("claude", 0), (None, 0)):
+        assert len(list(applicable([stored], project="app", session=None, agent=agent))) == rules
+    (of_old,) = grants_from_json(GOLDEN)
+    assert len(list(applicable([of_old], project="app", session=None, agent="claude"))) == 1

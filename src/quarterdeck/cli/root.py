@@ -16,6 +16,10 @@ COMMANDS = {
     "agents": Later("quarterdeck.cli.agents:agents", "List the agents that can be used."),
     "doctor": Later("quarterdeck.cli.doctor:doctor", "Tell what is installed and what is missing."),
     "config": Later("quarterdeck.cli.config:config", "Show and check the settings."),
+    "permissions": Later(
+        "quarterdeck.cli.permissions.command:permissions",
+        "Show and change what agents may do without asking.",
+    ),
     "journal": Later(
         "quarterdeck.cli.journal:journal",
         "Look after the log of every session.",

@@ -1,11 +1,13 @@
 """Standing answers in a fleet: those for one session are in the log, lasting ones in a file."""
 
+import asyncio
 import sqlite3
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from quarterdeck.config.places import Places
 from quarterdeck.journal import Journal
 from quarterdeck.policy.book import GrantBook
 from quarterdeck.policy.gate import Gate
@@ -15,13 +17,22 @@ from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.permissions import Decider
 from quarterdeck.wire.record import Record, decode_event, encode_event
 
+from .entry import Entry
+from .ground import open_grants
 from .names import looks_like_id
 from .notes import Notes
+from .roster import find_entry
 
 if TYPE_CHECKING:
     from quarterdeck.journal import Projection
 
-__all__ = ["Granted", "GrantsProjection", "load_session_grants"]
+__all__ = [
+    "Granted",
+    "GrantsProjection",
+    "find_member",
+    "grants_on_disk",
+    "load_session_grants",
+]
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Grant)
@@ -103,14 +114,39 @@ def load_session_grants(
 
     A log that no fleet has written has none.
     """
+    if not _has_table(connection, "session_grants"):
+        return []
     where, values = ("", ()) if session is None else ("WHERE session = ?", (session,))
-    try:
-        rows = connection.execute(f"SELECT content FROM session_grants {where}", values).fetchall()
-    except sqlite3.OperationalError as error:
-        if "no such table" in str(error):
-            return []
-        raise
+    rows = connection.execute(f"SELECT content FROM session_grants {where}", values).fetchall()
     return sorted((_decoder.decode(row) for (row,) in rows), key=lambda one: (one.created, one.id))
+
+
+async def grants_on_disk(places: Places) -> list[Grant]:
+    """Every standing answer, whether a host runs or not: lasting ones, then those for a session.
+
+    Raises:
+        GrantsError, JournalError: the file of grants or the log cannot be read.
+    """
+    lasting = (await open_grants(places)).all
+    for_sessions: list[Grant] = []
+    if await asyncio.to_thread(places.journal_file.exists):
+        async with Journal.open(places.journal_file, write=False) as journal:
+            for_sessions = await journal.query(load_session_grants)
+    return [*lasting, *for_sessions]
+
+
+async def find_member(places: Places, agent: str) -> Entry | None:
+    """An agent of the user's fleet by name or id, whether a host runs or not; None: no such one.
+
+    Raises:
+        JournalError: the log cannot be read.
+    """
+    if not await asyncio.to_thread(places.journal_file.exists):
+        return None
+    async with Journal.open(places.journal_file, write=False) as journal:
+        return await journal.query(
+            lambda c: find_entry(c, agent) if _has_table(c, "fleet") else None
+        )
 
 
 class Granted:
@@ -149,6 +185,11 @@ class Granted:
         kind = "agent" if looks_like_id(by) else "person"
         await self._notes.note(session, GrantRevoked(grant=grant, by=Decider(kind=kind, name=by)))
         return True
+
+
+def _has_table(connection: sqlite3.Connection, name: str) -> bool:
+    query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+    return connection.execute(query, (name,)).fetchone() is not None
 
 
 def _may_stand(asked: PermissionAsked) -> bool:

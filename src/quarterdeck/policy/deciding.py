@@ -111,7 +111,7 @@ def decide(
     """Decide about a call. Pure; never raises; in doubt it asks.
 
     ``now`` is in microseconds since the epoch and ends grants. In a workspace that is not
-    ``trusted``, rules from its files do nothing.
+    ``trusted``, what its files allow does nothing.
     """
     return _Judge(call, mode, rules, grants, sandbox, trusted, now).decide()
 
@@ -182,7 +182,12 @@ class _Judge:
         self.sandbox = sandbox
         self.steps: list[Step] | None = None
         given = applicable(
-            grants, project=call.project, session=call.session, now=now, trusted=trusted
+            grants,
+            project=call.project,
+            session=call.session,
+            agent=call.agent,
+            now=now,
+            trusted=trusted,
         )
         ordered = sorted((*trusted_rules(rules, trusted), *given), key=_specificity)
         self.denying = [rule for rule in ordered if rule.effect == "deny"]

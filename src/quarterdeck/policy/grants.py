@@ -27,7 +27,8 @@ __all__ = [
     "spend",
 ]
 
-GRANTS_VERSION = 1
+GRANTS_VERSION = 2
+"""Version 2 added ``agent``; an older program would let such a grant hold for every agent."""
 
 
 class Grant(Value, frozen=True, kw_only=True):
@@ -41,6 +42,8 @@ class Grant(Value, frozen=True, kw_only=True):
     """``session`` needs ``session`` set, ``project`` needs ``project``."""
     project: str | None = None
     session: str | None = None
+    agent: str | None = None
+    """The agent of the catalogue whose calls it is for; None: every agent's."""
     created: int
     """Microseconds since the epoch."""
     by: str
@@ -70,20 +73,21 @@ def applicable(
     *,
     project: str | None,
     session: str | None,
+    agent: str | None = None,
     now: int = 0,
     trusted: bool = True,
 ) -> "Iterator[Rule]":
     """Yield the rules of those grants that hold here and now.
 
-    A grant for a project or session holds for that one only. One whose pattern cannot be read
-    holds for nothing if it allows, and for everything if it denies or asks.
+    A grant for a project, session or agent holds for that one only. One whose pattern cannot be
+    read holds for nothing if it allows, and for everything if it denies or asks.
     """
     # Imported where grants are read: whoever only passes them on need not know the grammar.
     from .grammar import parse_pattern
     from .rules import Rule, Source
 
     for grant in grants:
-        if not _holds(grant, project, session, now):
+        if not _holds(grant, project, session, now) or grant.agent not in (None, agent):
             continue
         if grant.kept_in == "project" and not trusted:
             continue

@@ -18,6 +18,7 @@ __all__ = [
     "ToolCallId",
     "TurnId",
     "new_compaction_id",
+    "new_grant_id",
     "new_message_id",
     "new_request_id",
     "new_session_id",
@@ -70,6 +71,11 @@ def new_tool_call_id() -> ToolCallId:
 def new_request_id() -> RequestId:
     """Make an id for a permission request or a question."""
     return RequestId(_new("req"))
+
+
+def new_grant_id() -> str:
+    """Make an id for a standing answer that no request led to."""
+    return _new("grt")
 
 
 def new_terminal_id() -> TerminalId:

@@ -1,0 +1,1 @@
+"""``quarterdeck permissions``: rules and standing answers, and what they decide."""

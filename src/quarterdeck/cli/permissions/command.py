@@ -1,0 +1,25 @@
+"""The group ``quarterdeck permissions``."""
+
+import click
+
+from ..lazy import Later, LazyGroup
+
+__all__ = ["permissions"]
+
+_HERE = "quarterdeck.cli.permissions"
+
+
+@click.group(
+    cls=LazyGroup,
+    later={
+        "list": Later(f"{_HERE}.listing:list_", "List rules and standing answers."),
+        "add": Later(f"{_HERE}.granting:add", "Answer a kind of call once and for all."),
+        "revoke": Later(f"{_HERE}.granting:revoke", "Take standing answers back."),
+        "explain": Later(f"{_HERE}.explaining:explain", "Tell what would be decided, and why."),
+    },
+)
+def permissions() -> None:
+    """Show and change what agents may do without asking.
+
+    The same rules answer for every agent, whoever made it.
+    """

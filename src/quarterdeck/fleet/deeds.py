@@ -1,0 +1,264 @@
+"""Calls as a person would write them, and why the policy decides about them as it does."""
+
+import asyncio
+import os
+import shlex
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from quarterdeck.agent.assembly import prepare_ground
+from quarterdeck.agent.cage import local_cage
+from quarterdeck.config.places import Places
+from quarterdeck.policy.advising import Basis, advise, effect_of
+from quarterdeck.policy.book import GrantBook
+from quarterdeck.policy.call import Call
+from quarterdeck.policy.deciding import Allow, By, Deny, explain
+from quarterdeck.policy.effects import Effect
+from quarterdeck.policy.foreign import Surroundings, call_from_tool
+from quarterdeck.policy.grants import Grant
+from quarterdeck.policy.modes import NO_SANDBOX, Mode
+from quarterdeck.policy.parts import mentioned_paths
+from quarterdeck.wire.ids import SessionId
+from quarterdeck.wire.toolcalls import ToolKind
+
+from .entry import NATIVE
+from .errors import BadWish
+from .ground import make_gate
+
+__all__ = [
+    "Considered",
+    "Explained",
+    "Scene",
+    "Way",
+    "call_of",
+    "explain_call",
+    "read_input",
+    "scene_of",
+    "tool_call",
+]
+
+_MOST_LINKS = 200
+_FIELDS: dict[str, tuple[ToolKind, str]] = {
+    "bash": ("execute", "command"),
+    "read": ("read", "file_path"),
+    "edit": ("edit", "file_path"),
+    "write": ("edit", "file_path"),
+    "delete": ("delete", "file_path"),
+    "fetch": ("fetch", "url"),
+}
+
+
+class Considered(Struct, frozen=True, kw_only=True):
+    """A rule or the mode, held against one part of the call."""
+
+    part: str
+    by: str
+    """The rule's text or the mode's name."""
+    kind: str
+    outcome: str
+    scope: str | None = None
+    where: str | None = None
+    """The file, flag or grant that the rule came from."""
+
+
+class Way(Struct, frozen=True, kw_only=True):
+    """A change that would change the decision."""
+
+    do: str
+    what: str
+    then: Effect
+    where: str | None = None
+
+
+class Explained(Struct, frozen=True, kw_only=True):
+    """A decision about a call, and all that led to it."""
+
+    decision: Effect
+    reason: str | None
+    """None where it is allowed."""
+    by: tuple[str, ...]
+    """The rules, modes or doubts that decided."""
+    tool: str
+    command: str | None
+    paths: tuple[str, ...]
+    urls: tuple[str, ...]
+    cwd: str
+    project: str | None
+    mode: Mode
+    trusted: bool
+    agent: str | None
+    considered: tuple[Considered, ...]
+    changes: tuple[Way, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """Where a call is imagined to happen."""
+
+    basis: Basis
+    around: Surroundings
+
+
+async def scene_of(
+    places: Places,
+    environment: Mapping[str, str],
+    directory: str,
+    *,
+    mode: Mode | None = None,
+    allow: tuple[str, ...] = (),
+    deny: tuple[str, ...] = (),
+    agent: str | None = None,
+    session: SessionId | None = None,
+    grants: tuple[Grant, ...] = (),
+) -> Scene:
+    """Set the scene as for a session that works in a directory; ``grants``: all that there are.
+
+    Raises:
+        RuleError, ConfigError: as when a session begins there.
+    """
+    gate, around = await make_gate(
+        places,
+        environment,
+        directory,
+        mode=mode,
+        allow=allow,
+        deny=deny,
+        session=session,
+        agent=agent,
+        grants=GrantBook(),
+    )
+    sandbox = NO_SANDBOX
+    if gate.mode == "full-auto" and agent in (None, NATIVE):
+        prepared = await prepare_ground(places, environment, directory)
+        cage = local_cage((directory,), prepared)
+        try:
+            sandbox = await cage.sandbox()
+        finally:
+            await cage.close()
+    basis = Basis(
+        mode=gate.mode,
+        rules=gate.rules,
+        grants=grants,
+        sandbox=sandbox,
+        trusted=gate.trusted,
+        now=time.time_ns() // 1000,
+    )
+    return Scene(basis=basis, around=around)
+
+
+def call_of(words: tuple[str, ...], around: Surroundings) -> Call:
+    """Read a call in a person's words: ``bash COMMAND``, ``edit PATH``, ``fetch URL``, ….
+
+    ``mcp SERVER:TOOL`` is a tool of a server; any other first word is a tool's name. Looks up
+    symbolic links.
+
+    Raises:
+        BadWish: something is missing.
+    """
+    tool, *rest = words
+    if tool == "mcp":
+        server, _, name = ":".join(rest).partition(":")
+        if not server or not name:
+            raise BadWish("write it as: mcp SERVER:TOOL")
+        return tool_call(f"mcp__{server}__{name}", {}, around)
+    if tool not in _FIELDS:
+        if rest:
+            raise BadWish(
+                f"what {tool!r} takes is not known; there are {', '.join(_FIELDS)} and mcp, "
+                "or give its input with --tool and --input"
+            )
+        return tool_call(tool, {}, around)
+    kind, field = _FIELDS[tool]
+    if not rest:
+        raise BadWish(f"{tool!r} of what? Write its {field.replace('_', ' ')} after it")
+    value = rest[0] if len(rest) == 1 else shlex.join(rest)
+    return tool_call(tool, {field: value}, around, kind)
+
+
+def tool_call(name: str, raw_input: Any, around: Surroundings, kind: ToolKind = "other") -> Call:
+    """Read a call as an agent makes it: a tool's name and its input. Looks up symbolic links."""
+    call = call_from_tool(name, kind, raw_input, around=around)
+    paths = tuple(replace(use, resolved=os.path.realpath(use.path)) for use in call.paths)
+    named = mentioned_paths(call)
+    if len(named) > _MOST_LINKS:
+        return replace(call, doubts=(*call.doubts, f"it names more than {_MOST_LINKS} paths"))
+    real = {path: os.path.realpath(path) for path in named}
+    links = {path: target for path, target in real.items() if target != path}
+    return replace(call, paths=paths, links=links) if links else replace(call, paths=paths)
+
+
+async def explain_call(call: Call, scene: Scene) -> Explained:
+    """Decide about a call as a session's gate would, and tell why and what would change it."""
+    return await asyncio.to_thread(_explain, call, scene.basis)
+
+
+def _explain(call: Call, basis: Basis) -> Explained:
+    found = explain(
+        call,
+        basis.mode,
+        basis.rules,
+        basis.grants,
+        sandbox=basis.sandbox,
+        trusted=basis.trusted,
+        now=basis.now,
+    )
+    decision = found.decision
+    deciders = (decision.by,) if isinstance(decision, Deny) else decision.by
+    return Explained(
+        decision=effect_of(decision),
+        reason=None if isinstance(decision, Allow) else decision.reason,
+        by=tuple(_told(by) for by in deciders),
+        tool=call.tool,
+        command=call.command,
+        paths=tuple(use.path for use in call.paths),
+        urls=call.urls,
+        cwd=call.cwd,
+        project=call.project,
+        mode=basis.mode,
+        trusted=basis.trusted,
+        agent=call.agent,
+        considered=tuple(
+            Considered(
+                part=step.part,
+                by=step.by.text,
+                kind=step.by.kind,
+                outcome=step.outcome,
+                scope=step.by.scope,
+                where=_where(step.by),
+            )
+            for step in found.steps
+        ),
+        changes=tuple(
+            Way(
+                do=change.do,
+                what=change.what,
+                then=change.then,
+                where=change.source.where if change.source is not None else None,
+            )
+            for change in advise(call, basis)
+        ),
+    )
+
+
+def _told(by: By) -> str:
+    where = _where(by)
+    return f"{by.kind} {by.text!r}" + (f" ({where})" if where else "")
+
+
+def _where(by: By) -> str | None:
+    if by.source is None:
+        return None
+    return f"{by.source.origin} {by.source.where}".strip()
+
+
+def read_input(text: str) -> Any:
+    """Read a tool's input. Raises BadWish."""
+    try:
+        return msgspec.json.decode(text.encode())
+    except msgspec.DecodeError as error:
+        raise BadWish(f"--input is no JSON: {error}") from None
