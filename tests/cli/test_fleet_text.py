@@ -3,7 +3,7 @@
 import unicodedata
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from quarterdeck.cli.fleet.text import columns, count, cut, escape, literal, one_line, since, table
@@ -30,6 +30,7 @@ def test_hidden_things_are_shown():
 
 @settings(deadline=None, max_examples=200)
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"])))
+@example("\x7f\x9b\u202e")
 def test_json_means_the_same_and_controls_nothing(text: str):
     shown = escape(msgspec.json.encode({text: [text]}).decode())
     assert msgspec.json.decode(shown) == {text: [text]}

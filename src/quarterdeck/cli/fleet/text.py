@@ -26,7 +26,7 @@ def literal(text: str, *, keep: str = "\n") -> str:
 
 def escape(json: str) -> str:
     """The same in JSON, whose own escapes are used, so that it still means the same."""
-    if json.isascii():  # its control characters are escaped already
+    if json.isascii() and "\x7f" not in json:  # the other control characters are escaped already
         return json
     return "".join(
         character if character == "\n" or _is_plain(character) else _json_escaped(character)
