@@ -1,63 +1,12 @@
-"""Text that comes from models, for a terminal: nothing in it can move a cursor or hide a word."""
+"""Text for a plain terminal: the words of ``wire.shown``, and tables of them."""
 
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
+
+from quarterdeck.wire.shown import columns, count, cut, escape, literal, one_line, since
 
 __all__ = ["columns", "count", "cut", "escape", "literal", "one_line", "since", "table"]
 
-# Used within emoji and scripts, and without any power over the rest of the line.
-_HARMLESS = frozenset("\u200c\u200d")
 _GAP = "  "
-_MICROSECONDS = 1_000_000
-
-
-def literal(text: str, *, keep: str = "\n") -> str:
-    """Show control characters, marks of direction and invisible ones as escapes.
-
-    ``keep`` are those that stay as they are.
-    """
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(
-        character if character in keep or _is_plain(character) else _escaped(character)
-        for character in text
-    )
-
-
-def escape(json: str) -> str:
-    """The same in JSON, whose own escapes are used, so that it still means the same."""
-    if json.isascii() and "\x7f" not in json:  # the other control characters are escaped already
-        return json
-    return "".join(
-        character if character == "\n" or _is_plain(character) else _json_escaped(character)
-        for character in json
-    )
-
-
-def one_line(text: str) -> str:
-    """The same in one line: white space becomes one space."""
-    return literal(" ".join(text.split()), keep="")
-
-
-def columns(text: str) -> int:
-    """How many columns a text takes in a terminal."""
-    if text.isascii():
-        return len(text)
-    return sum(_width(character) for character in text)
-
-
-def cut(text: str, width: int) -> str:
-    """The text within so many columns; the last is … where something is left out."""
-    if columns(text) <= width:
-        return text
-    kept: list[str] = []
-    room = width - 1
-    for character in text:
-        room -= _width(character)
-        if room < 0:
-            break
-        kept.append(character)
-    return "".join(kept) + "…" if width > 0 else ""
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], width: int | None) -> Iterator[str]:
@@ -80,26 +29,6 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], width: int | None)
         yield _GAP.join(padded).rstrip()
 
 
-def since(then: int, now: int) -> str:
-    """How long ago, in one unit; both in microseconds."""
-    seconds = max(0, now - then) // _MICROSECONDS
-    for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60)):
-        if seconds >= length:
-            return f"{seconds // length}{unit}"
-    return f"{seconds}s"
-
-
-def count(number: int) -> str:
-    """A number in three digits: 950, 1.5k, 23k, 4.1M."""
-    if number < 1_000:
-        return str(number)
-    for unit, size in (("k", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)):
-        value = number / size
-        if value < 999.5:
-            return f"{value:.1f}{unit}" if value < 9.95 else f"{value:.0f}{unit}"
-    return f"{number / 1_000_000_000:.0f}G"
-
-
 def _narrow(widths: list[int], width: int) -> None:
     """Take from the last column down to 12, then from the widest, until all fits."""
     room = width - len(_GAP) * (len(widths) - 1)
@@ -111,24 +40,3 @@ def _narrow(widths: list[int], width: int) -> None:
     while over > 0 and max(widths) > 4:
         widths[widths.index(max(widths))] -= 1
         over -= 1
-
-
-def _is_plain(character: str) -> bool:
-    if character.isprintable() or character in _HARMLESS:
-        return True
-    return unicodedata.category(character) == "Zs"  # a space, whatever its width
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape", "backslashreplace").decode("ascii")
-
-
-def _json_escaped(character: str) -> str:
-    units = character.encode("utf-16-be", "surrogatepass").hex()
-    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
-
-
-def _width(character: str) -> int:
-    if unicodedata.combining(character) or character in _HARMLESS:
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
