@@ -77,7 +77,10 @@ class Capabilities:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpServer:
-    """A tool server that the agent shall use: a command, or a URL."""
+    """A tool server that the agent shall use: a command, or a URL.
+
+    With both, the URL is used where the agent can, else the command.
+    """
 
     name: str
     command: tuple[str, ...] = ()

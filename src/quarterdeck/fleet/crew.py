@@ -22,6 +22,7 @@ from .names import check_name, free_name, key_of
 from .notes import Notes
 from .port import Queued
 from .queues import Queues, queued_event
+from .scope import Reach
 
 __all__ = ["Bounds", "Crew"]
 
@@ -35,6 +36,8 @@ class Bounds(Struct, frozen=True, kw_only=True):
     """Generations of agents that start agents."""
     queue: int = 1_000
     """Prompts that wait for one agent."""
+    reach: Reach = Reach()
+    """How far agents may go that lead others."""
 
 
 class Crew:

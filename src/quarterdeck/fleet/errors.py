@@ -10,6 +10,7 @@
     ├── NameTaken            another agent has it
     ├── NotNow               the agent is not in a state for this
     ├── NotYours             an agent may act on its own children only
+    ├── TooWide              a child that could do more than the agent that starts it
     ├── TooMany              a limit on agents or on depth
     └── HostError            the host cannot be reached, or is another version
         ├── NoHost               none is running
@@ -34,6 +35,7 @@ __all__ = [
     "NotNow",
     "NotYours",
     "TooMany",
+    "TooWide",
 ]
 
 
@@ -91,6 +93,10 @@ class NotYours(FleetError):
 
     def __init__(self, name: str) -> None:
         super().__init__(f"{name!r} is not an agent that you started; list_agents shows yours")
+
+
+class TooWide(FleetError):
+    """A child would be able to do more than the agent that starts it; names what is too much."""
 
 
 class TooMany(FleetError):

@@ -25,6 +25,7 @@ from .entry import Entry
 from .errors import NotNow
 from .granted import Granted, GrantsProjection
 from .ground import open_grants
+from .mcp.orchestration import Orchestration
 from .member import Member, Opener
 from .notes import Notes
 from .openers import AgentOpener
@@ -55,6 +56,15 @@ class LocalFleet(ReadableFleet):
         self._starting = starting
         self._notes = Notes(journal, current)
         self._queues = Queues(current, self._notes, most=bounds.queue)
+        self._tools = Orchestration(
+            self,
+            current,
+            self._notes,
+            lambda one: self._crew.gate(one),
+            starting.find,
+            bounds.reach,
+        )
+        opener = self._tools.giving(opener)
         self._crew = Crew(journal, current, self._notes, self._queues, opener, bounds)
         self._inbox = Inbox(journal, current, self._crew.gate)
         self._granted = Granted(journal, self._notes, starting.grants, self._crew.gate)
@@ -120,6 +130,7 @@ class LocalFleet(ReadableFleet):
         await self._crew.stop(_STOPPED)
         if self._working:
             await asyncio.wait(self._working)
+        await self._tools.close()
 
     async def _resume_all(self, sessions: Sequence[SessionId]) -> None:
         for session in sessions:
@@ -134,7 +145,9 @@ class LocalFleet(ReadableFleet):
             parent = await self._current.find(wish.parent)
             wish = replace(wish, parent=parent.session)
         start = await self._starting.new(wish, new_session_id())
-        return await self._started_as(self._crew.start_new(start, wish.name, _first(wish.prompt)))
+        introduction = await self._tools.introduction(start.wish)
+        first = _first(wish.prompt, wish.parent, introduction)
+        return await self._started_as(self._crew.start_new(start, wish.name, first))
 
     async def resume(self, agent: str) -> AgentInfo:
         """Start an agent that is not live again."""
@@ -300,10 +313,14 @@ class LocalFleet(ReadableFleet):
         return await asyncio.shield(task)
 
 
-def _first(prompt: str | None) -> Queued | None:
+def _first(
+    prompt: str | None, sender: SessionId | None = None, introduction: str | None = None
+) -> Queued | None:
     if prompt is None:
         return None
-    return Queued(message=new_message_id(), content=(text(prompt),))
+    words = tuple(text(one) for one in (introduction, prompt) if one is not None)
+    origin: Origin = "person" if sender is None else "agent"
+    return Queued(message=new_message_id(), content=words, origin=origin, sender=sender)
 
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from quarterdeck.drivers.driver import ClosedAs, Opening, Session, Sink
 from quarterdeck.journal import JournalError
@@ -21,6 +21,10 @@ from quarterdeck.wire.ids import SessionId, ToolCallId, TurnId
 from .current import Current
 from .notes import Notes
 from .queues import Queues
+
+if TYPE_CHECKING:
+    from quarterdeck.agent.tools.tool import Tool
+    from quarterdeck.policy.rules import Rule
 
 __all__ = ["Member", "Opener", "Start"]
 
@@ -41,6 +45,10 @@ class Start:
     around: Surroundings
     is_known: bool = False
     """The log has an earlier run of it."""
+    tools: "tuple[Tool, ...]" = ()
+    """Tools of the fleet for our own agent; others get theirs with the opening."""
+    rules: "tuple[Rule, ...]" = ()
+    """Rules for our own agent, besides those of the wish."""
 
 
 class Opener(Protocol):

@@ -14,6 +14,7 @@ from quarterdeck.agent.native import NativeAgent, Wishes
 from quarterdeck.agent.options import EFFORTS
 from quarterdeck.agent.session import Session as AgentSession
 from quarterdeck.agent.store import NoSuchSession
+from quarterdeck.agent.tools.shipped import shipped_tools
 from quarterdeck.config.places import Places
 from quarterdeck.drivers.driver import Capabilities, ClosedAs
 from quarterdeck.drivers.errors import Unsupported
@@ -100,12 +101,14 @@ async def open_native(
     if wish.agent_mode is not None:
         what = f"have a mode {wish.agent_mode!r} of its own"
         raise Unsupported(NATIVE, _TRANSPORT, what, "Its modes are ours: set mode.")
+    given = tuple(tool.name for tool in start.tools)
     wishes = Wishes(
         model=wish.model,
         mode=parse_mode(wish.mode) if wish.mode is not None else None,
-        system_prompt=wish.system_prompt,
-        rules=session_rules(wish.allow, wish.deny),
-        tools=wish.tools,
+        system_prompt=start.opening.system_prompt,
+        rules=(*session_rules(wish.allow, wish.deny), *start.rules),
+        tools=(*wish.tools, *given) if wish.tools is not None else None,
+        make_tools=lambda: (*shipped_tools(), *start.tools),
     )
     own = {**environment, **start.opening.environment}
     agent = NativeAgent(places, own, store=SharedStore(journal))

@@ -67,6 +67,8 @@ class Spawn(Struct, frozen=True, kw_only=True):
     """The agent's own id of a session to go on with."""
     parent: SessionId | None = None
     """The session whose agent asks for it."""
+    lead: bool = False
+    """It gets tools to start agents of its own and to look after them."""
 
 
 class Queued(Struct, frozen=True, kw_only=True):

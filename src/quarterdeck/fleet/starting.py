@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from quarterdeck.config.places import Places
 from quarterdeck.drivers.catalogue import find_agent
+from quarterdeck.drivers.description import Agent
 from quarterdeck.drivers.driver import Opening
 from quarterdeck.journal import Journal
 from quarterdeck.policy.book import GrantBook
@@ -42,6 +43,10 @@ class Starting:
         self.grants = grants
         """Lasting grants, and those of the sessions that run or ran."""
 
+    def find(self, agent: str) -> Agent:
+        """What the agent's file says. Touches the disk. Raises UnknownAgent, BadAgentFile."""
+        return find_agent(agent, self._places)
+
     async def new(self, wish: Spawn, session: SessionId) -> Start:
         """A start for a wish; its name is not settled yet.
 
@@ -49,7 +54,7 @@ class Starting:
             BadWish, UnknownAgent, BadAgentFile, RuleError, UnknownMode, ConfigError: it cannot be.
         """
         await asyncio.to_thread(_check_directories, wish)
-        agent = await asyncio.to_thread(find_agent, wish.agent, self._places)
+        agent = await asyncio.to_thread(self.find, wish.agent)
         spawned = SessionSpawned(
             name=wish.name or "",
             agent=agent.name,
@@ -64,6 +69,7 @@ class Starting:
             allow=wish.allow,
             deny=wish.deny,
             parent_session=wish.parent,
+            lead=wish.lead,
             resume=wish.resume,
         )
         return await self._start(session, spawned, resume=wish.resume, own=wish.environment)

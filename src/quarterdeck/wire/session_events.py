@@ -47,6 +47,8 @@ class SessionSpawned(Value, frozen=True, kw_only=True, tag_field="type", tag="se
     deny: tuple[str, ...] = ()
     parent_session: SessionId | None = None
     """The session whose agent asked for it."""
+    lead: bool = False
+    """It has the tools to start agents of its own."""
     resume: str | None = None
     """The agent's own id of the session that it goes on with."""
     forked_from: SessionId | None = None

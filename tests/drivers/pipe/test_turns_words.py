@@ -170,9 +170,14 @@ async def test_mcp_servers_reach_codex_and_opencode(tmp_path: Path):
     settings = [word for word in seen["argv"] if word.startswith("mcp_servers.")]
     told = tomllib.loads("\n".join(settings))["mcp_servers"]
     assert told == {
-        "my-lab": {"command": "run", "args": ["a b", '"'], "env": {"K": "v\n"}},
-        "far": {"url": "http://127.0.0.1:1/mcp", "http_headers": {"X-A": "1"}},
+        "my-lab": {"command": "run", "args": ["a b", '"'], "env_vars": ["K"]},
+        "far": {
+            "url": "http://127.0.0.1:1/mcp",
+            "env_http_headers": {"X-A": "QUARTERDECK_MCP_FAR_X_A"},
+        },
     }
+    # Everybody can read a command line; a server's variables and headers may be secret.
+    assert (seen["env"]["K"], seen["env"]["QUARTERDECK_MCP_FAR_X_A"]) == ("v\n", "1")
     seen = await started("opencode", tmp_path, mcp_servers=servers)
     told = json.loads(seen["env"]["OPENCODE_CONFIG_CONTENT"])["mcp"]
     assert told["my-lab"]["command"] == ["run", "a b", '"'] and told["far"]["type"] == "remote"

@@ -226,7 +226,8 @@ def _system_prompt(launch: Launch, opening: Opening) -> acp.SystemPrompt | None:
 
 
 def _server(launch: Launch, server: McpServer, agent: acp.AgentCapabilities) -> acp.McpServer:
-    if server.command:
+    able = agent.mcp_capabilities
+    if server.command and not (server.url and able.http):
         program, *words = server.command
         return acp.McpServer(
             name=server.name,
@@ -234,7 +235,6 @@ def _server(launch: Launch, server: McpServer, agent: acp.AgentCapabilities) -> 
             args=tuple(words),
             env=tuple(acp.EnvVariable(name=n, value=v) for n, v in server.environment.items()),
         )
-    able = agent.mcp_capabilities
     if not (able.http or able.sse):
         what = f"use the MCP server {server.name!r}, which is reached by a URL"
         raise Unsupported(launch.agent, "acp", what)

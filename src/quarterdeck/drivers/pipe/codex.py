@@ -285,6 +285,7 @@ def _extra(launch: Launch, opening: Opening) -> Extra:
     """Settings of codex's configuration, for this run only."""
     words: list[str] = []
     honoured: set[str] = set()
+    environment: dict[str, str] = {}
     if opening.system_prompt is not None and "system_prompt" not in launch.words:
         words += ["-c", f"developer_instructions={_toml(opening.system_prompt)}"]
         honoured.add("system_prompt")
@@ -296,20 +297,36 @@ def _extra(launch: Launch, opening: Opening) -> Extra:
                 f"take a tool server called {server.name!r}",
                 "Call it by letters, digits, '-' and '_' alone.",
             )
-        words += ["-c", f"mcp_servers.{server.name}={_server(server)}"]
+        words += ["-c", f"mcp_servers.{server.name}={_server(server, environment)}"]
     if opening.mcp_servers:
         honoured.add("mcp_servers")
-    return Extra(words=tuple(words), honoured=frozenset(honoured))
+    return Extra(words=tuple(words), environment=environment, honoured=frozenset(honoured))
 
 
-def _server(server: McpServer) -> str:
-    """An MCP server as an inline table of TOML."""
+def _server(server: McpServer, environment: dict[str, str]) -> str:
+    """An MCP server as an inline table of TOML.
+
+    Everybody can read a command line, so what may be secret goes into ``environment``.
+    """
     if server.url:
-        headers = f", http_headers={_table(server.headers)}" if server.headers else ""
+        names = {
+            header: _variable(server.name, header, value, environment)
+            for header, value in server.headers.items()
+        }
+        headers = f", env_http_headers={_table(names)}" if names else ""
         return f"{{url={_toml(server.url)}{headers}}}"
     program, *arguments = server.command
     words = ",".join(map(_toml, arguments))
-    return f"{{command={_toml(program)}, args=[{words}], env={_table(server.environment)}}}"
+    environment.update(server.environment)
+    names = ",".join(map(_toml, server.environment))
+    return f"{{command={_toml(program)}, args=[{words}], env_vars=[{names}]}}"
+
+
+def _variable(server: str, header: str, value: str, environment: dict[str, str]) -> str:
+    plain = re.sub(r"\W", "_", f"{server}_{header}").upper()
+    name = f"QUARTERDECK_MCP_{plain}"
+    environment[name] = value
+    return name
 
 
 def _table(values: Mapping[str, str]) -> str:

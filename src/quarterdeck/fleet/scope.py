@@ -1,0 +1,148 @@
+"""What an agent may do to others: act on its own children, and give them no more than it has.
+
+Pure checks over values; ``TooWide`` and ``TooMany`` say what would be possible.
+"""
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import get_args
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from quarterdeck.policy.grammar import parse_pattern
+from quarterdeck.policy.modes import MODES, Answer, Deed, Mode, Sandbox, answer_of, parse_mode
+from quarterdeck.wire.events import SessionSpawned
+from quarterdeck.wire.ids import SessionId
+
+from .errors import NotYours, TooMany, TooWide
+from .names import key_of
+from .port import AgentInfo, Spawn
+
+__all__ = ["Reach", "check_room", "find_own", "is_wider", "narrowed", "offspring"]
+
+
+class Reach(Struct, frozen=True, kw_only=True):
+    """How far agents may go that lead others."""
+
+    depth: int = 3
+    """Generations below the first one that leads."""
+    live: int = 16
+    """Agents that may run at one time below the first one that leads."""
+    descendants: bool = False
+    """Whether one may act on children of its children too."""
+    peers: bool = False
+    """Whether children of one agent may write to each other."""
+
+
+def offspring(agents: Iterable[AgentInfo], session: SessionId) -> list[AgentInfo]:
+    """Everyone below a session, children before their own children."""
+    known = list(agents)
+    found: list[AgentInfo] = []
+    generation = {session}
+    while generation:
+        children = [one for one in known if one.parent in generation]
+        found += children
+        generation = {one.session for one in children}
+    return found
+
+
+def find_own(agents: Sequence[AgentInfo], session: SessionId, name: str, reach: Reach) -> AgentInfo:
+    """The child of a session that is called so, or has this id.
+
+    Raises:
+        NotYours: there is none; the same whether or not somebody else's is called so.
+    """
+    if reach.descendants:
+        mine = offspring(agents, session)
+    else:
+        mine = [one for one in agents if one.parent == session]
+    key = key_of(name)
+    fitting = [one for one in mine if one.session == name or key_of(one.name) == key]
+    # A name may be used again once its holder is archived.
+    fitting.sort(key=lambda one: (one.session != name, one.is_archived, -one.last_seq))
+    if not fitting:
+        raise NotYours(name)
+    return fitting[0]
+
+
+def check_room(agents: Sequence[AgentInfo], session: SessionId, reach: Reach) -> None:
+    """Make sure that a session may start one more agent. Raises TooMany."""
+    parents = {one.session: one.parent for one in agents}
+    depth, top = 1, session
+    while (above := parents.get(top)) is not None:
+        depth, top = depth + 1, above
+    if depth > reach.depth:
+        raise TooMany(
+            f"agents are led over {reach.depth} generations at the most; do this part yourself"
+        )
+    live = sum(one.is_live or one.state == "starting" for one in offspring(agents, top))
+    if live >= reach.live:
+        raise TooMany(
+            f"{reach.live} agents are live already; wait for some and end them with kill_agent "
+            "or archive_agent"
+        )
+
+
+def narrowed(wish: Spawn, parent: SessionSpawned, mode: str | None) -> Spawn:
+    """The wish of an agent for a child, with what it takes over from its parent.
+
+    ``parent`` is how the asking agent was started, ``mode`` its permission mode now. Looks at the
+    disk, where links lead.
+
+    Raises:
+        TooWide: the child would be able to do what its parent may not.
+        RuleError, UnknownMode: a rule or the mode cannot be read.
+    """
+    own = parse_mode(mode) if mode is not None else "ask"
+    wanted = own if wish.mode is None else parse_mode(wish.mode)
+    if is_wider(wanted, own):
+        able = ", ".join(one for one in MODES if not is_wider(one, own))
+        raise TooWide(f"mode {wanted!r} is wider than your own, {own!r}; choose of {able}")
+    _check_rules(wish.allow, parent.allow)
+    for field, path in (("cwd", wish.cwd), *(("roots", root) for root in wish.roots)):
+        _check_inside(field, path, (parent.cwd, *parent.roots))
+    return replace(
+        wish,
+        mode=wanted,
+        tools=_tools(wish.tools, parent.tools),
+        deny=tuple(dict.fromkeys((*parent.deny, *wish.deny))),
+    )
+
+
+_ORDER: dict[Answer, int] = {"deny": 0, "insist": 1, "ask": 2, "allow": 3}
+_CAGED = Sandbox(in_force=True)
+
+
+def is_wider(one: Mode, other: Mode) -> bool:
+    """Whether a mode lets something pass that another does not; full-auto as in a sandbox."""
+    deeds: tuple[Deed, ...] = get_args(Deed)
+    return any(
+        _ORDER[answer_of(one, deed, _CAGED)] > _ORDER[answer_of(other, deed, _CAGED)]
+        for deed in deeds
+    )
+
+
+def _check_rules(wanted: Iterable[str], own: Iterable[str]) -> None:
+    mine = [parse_pattern(text) for text in own]
+    for text in wanted:
+        if parse_pattern(text) not in mine:
+            held = ", ".join(repr(one) for one in own) or "none"
+            raise TooWide(f"you have no rule {text!r} to give away; yours are: {held}")
+
+
+def _check_inside(field: str, path: str, roots: Iterable[str]) -> None:
+    real = Path(os.path.realpath(path))
+    if not any(real.is_relative_to(os.path.realpath(root)) for root in roots):
+        raise TooWide(f"{field}: {path!r} is outside of the directories that you work in")
+
+
+def _tools(wanted: tuple[str, ...] | None, own: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    if own is None:
+        return wanted
+    if wanted is None:
+        return own
+    if beyond := sorted(set(wanted) - set(own)):
+        raise TooWide(f"you cannot use {', '.join(beyond)} yourself; your tools are {own}")
+    return wanted
