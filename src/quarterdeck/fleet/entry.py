@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from quarterdeck.wire.content import TextContent
 from quarterdeck.wire.events import (
     Event,
     ModeChanged,
@@ -33,6 +34,8 @@ from .spending import Spending
 from .states import EVENTS, NEW, Standing, State, advance
 
 __all__ = ["NATIVE", "TYPES", "Entry", "Waiting", "fold", "info_of"]
+
+_TITLE_LENGTH = 60
 
 NATIVE = "native"
 """Our own agent's name in the catalogue, and how it is reached in the host's process."""
@@ -164,6 +167,8 @@ def _changes(entry: Entry, event: Event, seq: int) -> Mapping[str, Any]:
             return _run_changes(entry, event, seq)
         case ModeChanged(mode=mode) if entry.is_native:
             return {"mode": mode}
+        case PromptQueued() if entry.title is None:
+            return {**_queue_changes(entry, event, seq), "title": _title(event)}
         case PromptQueued() | PromptDropped() | Prompted():
             return _queue_changes(entry, event, seq)
         case TurnStarted():
@@ -185,7 +190,7 @@ def _run_changes(
     match event:
         case SessionOpened():
             told = {
-                "title": event.title,
+                "title": event.title or entry.title,
                 "transport": NATIVE if entry.is_native else event.transport,
                 "agent_session": event.agent_session,
                 "model": event.model,
@@ -207,6 +212,12 @@ def _run_changes(
 
 def _given(told: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in told.items() if value is not None}
+
+
+def _title(event: PromptQueued) -> str | None:
+    """A title from the first prompt, until the agent has a better one."""
+    texts = (block.text for block in event.content if isinstance(block, TextContent))
+    return " ".join(" ".join(texts).split())[:_TITLE_LENGTH] or None
 
 
 def _queue_changes(
