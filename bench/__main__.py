@@ -3,7 +3,7 @@
 import argparse
 from importlib import import_module
 
-NAMES = ("acp", "log", "startup", "agents", "drivers")
+NAMES = ("acp", "log", "startup", "agents", "drivers", "fleet")
 
 
 def main() -> None:

@@ -1,0 +1,98 @@
+"""The fleet: fifty agents that speak at once, and a long list of those that are put away."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from .acp import ENVIRONMENT, PEERS, peer
+from .table import Row, show
+
+__all__ = ["run"]
+
+ARCHIVED = 1000
+
+
+async def put_away(log: Path, count: int) -> None:
+    """Write a log with so many archived agents."""
+    from quarterdeck.journal import Journal
+    from quarterdeck.wire.events import SessionChanged, SessionEnded, SessionOpened, SessionSpawned
+    from quarterdeck.wire.ids import new_session_id
+
+    log.parent.mkdir(parents=True, exist_ok=True)
+    async with Journal.open(log) as journal:
+        for number in range(count):
+            id_ = new_session_id()
+            events = (
+                SessionSpawned(name=f"old-{number}", agent="paced", cwd="/"),
+                SessionOpened(agent="paced", cwd="/"),
+                SessionEnded(how="closed"),
+                SessionChanged(archived=True),
+            )
+            await journal.append_many(id_, events)
+
+
+def measure(seconds: float) -> tuple[dict[str, float], float]:
+    """What the clients saw, and how long ``quarterdeck ps`` takes."""
+    with tempfile.TemporaryDirectory() as place:
+        home = Path(place)
+        (home / "agents").mkdir()
+        command = [sys.executable, "-S", str(PEERS / "agent_paced.py")]
+        (home / "agents" / "paced.toml").write_text(
+            f'title = "Paced"\n[transports.acp]\ncommand = {json.dumps(command)}\n'
+        )
+        asyncio.run(put_away(home / "state" / "journal.db", ARCHIVED))
+        environment = {**ENVIRONMENT, "HOME": place, "QUARTERDECK_HOME": place}
+        done = subprocess.run(
+            [*peer("fleet_clients.py"), str(seconds)],
+            capture_output=True,
+            text=True,
+            env=environment,
+            cwd=place,
+            timeout=seconds * 4 + 120,
+        )
+        if done.returncode:
+            raise RuntimeError(f"the clients failed: {done.stderr[-1500:]}")
+        ps = [str(Path(sys.executable).with_name("quarterdeck")), "ps", "--json"]
+        subprocess.run(ps, env=environment, capture_output=True, check=True, timeout=60)
+        times: list[float] = []
+        for _ in range(5):
+            begun = time.perf_counter()
+            subprocess.run(ps, env=environment, capture_output=True, check=True, timeout=60)
+            times.append(time.perf_counter() - begun)
+        stop = [ps[0], "host", "stop"]
+        subprocess.run(stop, env=environment, capture_output=True, check=False, timeout=60)
+        return json.loads(done.stdout), min(times)
+
+
+def run(quick: bool = False) -> None:
+    """All of it."""
+    seconds = 10.0 if quick else 60.0
+    told, ps = measure(seconds)
+    lost = 2 * told["expected"] - sum(told["heard"])  # type: ignore[arg-type]
+    rows = [
+        Row("messages lost, of both clients", str(lost), "", "none", lost == 0),
+        Row("host CPU", f"{told['cpu'] * 100:.0f} % of a core", "", "< 50 %", told["cpu"] < 0.5),
+        Row("written → received, median", f"{told['p50'] * 1000:.1f} ms"),
+        Row(
+            "written → received, p99",
+            f"{told['p99'] * 1000:.1f} ms",
+            "",
+            "< 50 ms",
+            told["p99"] < 0.05,
+        ),
+        Row("memory", f"{told['memory'] / 1024:.0f} MB"),
+        Row("growth", f"{told['growth']} kB", "", "none", told["growth"] < 4096),
+        Row(
+            f"list with {ARCHIVED} archived, over the socket",
+            f"{told['listing'] * 1000:.1f} ms",
+            "",
+            "≤ 100 ms",
+            told["listing"] <= 0.1,
+        ),
+        Row("`quarterdeck ps`, whole program", f"{ps * 1000:.0f} ms"),
+    ]
+    show(f"50 agents × 20 messages a second for {seconds:g} s, two clients attached", rows)
