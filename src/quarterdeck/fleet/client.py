@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from quarterdeck.config.places import Places
-from quarterdeck.journal.search import Hit
+from quarterdeck.journal.hits import Hit
 from quarterdeck.policy.grants import Grant
 from quarterdeck.wire.content import ContentBlock
 from quarterdeck.wire.errors import Broken, Closed, LinkError, RpcError

@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from quarterdeck.journal import Hit
+from quarterdeck.journal.hits import Hit
 from quarterdeck.policy.grants import Grant
 from quarterdeck.wire.content import ContentBlock
 from quarterdeck.wire.events import Origin, PermissionAsked, QuestionAsked

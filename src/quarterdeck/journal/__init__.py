@@ -22,12 +22,12 @@ if TYPE_CHECKING:
         Unreachable,
         Unrecordable,
     )
+    from .hits import Hit
     from .journal import Journal
     from .limits import Limits
     from .projections import Projection
     from .reading import ReadableJournal
     from .salvaging import Salvaged, salvage
-    from .search import Hit
     from .sessions import SessionSummary
 
 __all__ = [
@@ -75,7 +75,7 @@ _HOMES = {
     "projections": ("Projection",),
     "reading": ("ReadableJournal",),
     "salvaging": ("Salvaged", "salvage"),
-    "search": ("Hit",),
+    "hits": ("Hit",),
     "sessions": ("SessionSummary",),
 }
 

@@ -12,13 +12,13 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from quarterdeck.wire.ids import SessionId
 
 from .errors import Corrupt, JournalClosed, Unreachable, translate
+from .hits import Hit
 from .indexing import SCHEMA, Indexer
 from .store import connect_reader, last_seq, transaction
 
@@ -30,20 +30,6 @@ _BEGIN, _END = "\x02", "\x03"
 _WORDS_AROUND = 24
 _TERM = re.compile(r'"([^"]*)"?|([^\s"]+)')
 _ODD = re.compile(r"[\x00-\x1f\ud800-\udfff]")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hit:
-    """A place in the log where the words occur."""
-
-    session: SessionId
-    seq: int
-    """Where the passage begins."""
-    type: str
-    """The tag of the event it comes from."""
-    snippet: str
-    marks: tuple[tuple[int, int], ...]
-    """Begin and end of each match within ``snippet``."""
 
 
 def match_expression(query: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from msgspec import Raw, Struct
 
-from quarterdeck.journal.search import Hit
+from quarterdeck.journal.hits import Hit
 from quarterdeck.policy.grants import Grant
 from quarterdeck.wire.content import ContentBlock
 from quarterdeck.wire.events import Origin
