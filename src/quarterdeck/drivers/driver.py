@@ -84,9 +84,10 @@ class McpServer:
 
     name: str
     command: tuple[str, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     url: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """These and the environment may hold secrets, so they are not shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,14 +19,15 @@ def takes_tools(agent: Agent, transport: str | None) -> bool:
 
 
 def takes_system_prompt(agent: Agent, transport: str | None) -> bool:
-    """Whether it surely takes a system prompt over every transport that is tried."""
-    reaches = _reaches(agent, transport)
-    return bool(reaches) and all(
+    """Whether it takes a system prompt over this transport, or the first that is tried."""
+    return any(
         "system_prompt" in reach.words or (name == "pipe" and reach.dialect in _WITH_PROMPT)
-        for name, reach in reaches
+        for name, reach in _reaches(agent, transport)[:1]
     )
 
 
 def _reaches(agent: Agent, transport: str | None) -> list[tuple[str, Reach]]:
+    """The ways to it, in the order in which they are tried."""
+    known = dict[str, Reach](agent.transports)
     tried = (transport,) if transport is not None else agent.tried
-    return [(name, reach) for name, reach in agent.transports.items() if name in tried]
+    return [(name, known[name]) for name in tried if name in known]

@@ -18,6 +18,7 @@ from .tool import Answered, FleetTool, failed
 __all__ = ["CHILD_TOOLS", "PEER_TOOLS"]
 
 Words: TypeAlias = Annotated[str, Meta(min_length=1, max_length=100_000)]
+Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=86_400)]
 _USUAL_ANSWER = 600.0
 _USUAL_PERSON = 3_600.0
 _MOST_LATE = 1_000
@@ -42,7 +43,7 @@ class AskArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=T
         Words, Meta(description="Complete in itself, with the choices that you see.")
     ]
     timeout: Annotated[
-        float | None, Meta(ge=1, le=86_400, description="Seconds; default: as long as possible.")
+        Seconds | None, Meta(description="Seconds; default: as long as possible.")
     ] = None
 
 

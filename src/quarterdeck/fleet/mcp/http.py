@@ -26,6 +26,7 @@ _ADDRESS = "127.0.0.1"
 _LOCAL_NAMES = frozenset((_ADDRESS, "localhost"))
 _READ_SECONDS = 30.0
 """Within which a request must have arrived."""
+_LINGER_SECONDS = 1.0
 _MOST_CONNECTIONS = 256
 _QUIET_SECONDS = 10.0
 """After which a client that takes a stream is shown that we are still there."""
@@ -107,6 +108,7 @@ class McpHttp:
             return
         except Refusal as refusal:
             await _refuse(writer, refusal)
+            await _hear_out(reader, writer)
             return
         await _unless_left(reader, self._answer(endpoint, message, request, writer))
 
@@ -212,6 +214,14 @@ async def _unless_left(reader: asyncio.StreamReader, work: Coroutine[Any, Any, N
                 await asyncio.wait([task])
     if not working.cancelled():
         working.result()
+
+
+async def _hear_out(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Let a client that still sends read why it was refused, for a moment."""
+    writer.write_eof()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_LINGER_SECONDS):
+            await _left(reader)
 
 
 async def _left(reader: asyncio.StreamReader) -> None:

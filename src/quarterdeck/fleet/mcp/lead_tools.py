@@ -114,7 +114,7 @@ class KillArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=
     """The arguments of ``kill_agent``."""
 
     agent: Agent
-    reason: Annotated[str | None, Meta(max_length=500, description="For the log.")] = None
+    reason: Annotated[str | None, Meta(description="For the log.")] = None
 
 
 class AnswerArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,7 +1,7 @@
 """``wait_for``: until children have results, or need something that must be told first."""
 
 import asyncio
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta
 
@@ -18,6 +18,7 @@ from .transcript import last_words
 
 __all__ = ["WaitForArguments", "wait_for"]
 
+Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=3600)]
 _USUAL = 600.0
 _LAST_WORDS = 4_000
 
@@ -32,7 +33,7 @@ class WaitForArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fiel
         Literal["any", "all"], Meta(description="Return when one of them is done, or all are.")
     ] = "all"
     timeout: Annotated[
-        float | None, Meta(ge=0, le=3600, description="Seconds; default: as long as possible.")
+        Seconds | None, Meta(description="Seconds; default: as long as possible.")
     ] = None
 
 
