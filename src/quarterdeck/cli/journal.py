@@ -11,14 +11,15 @@ import click
 from quarterdeck.config.places import Places
 from quarterdeck.wire.ids import SessionId
 
+from .journal_export import export
+from .journal_prune import prune
+
 if TYPE_CHECKING:
     from quarterdeck.journal import Hit, Report, Salvaged
 
 __all__ = ["journal"]
 
 T = TypeVar("T")
-
-CHUNK = 65_536
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Write one JSON object.")
 session_option = click.option("--session", metavar="ID", help="Only this session.")
@@ -34,7 +35,11 @@ session_option = click.option("--session", metavar="ID", help="Only this session
 @click.pass_context
 def journal(context: click.Context, path: Path | None) -> None:
     """Look after the log of every session. A log that is in use can be read all the same."""
-    context.obj = path or Places.find().journal_file
+    context.obj = path
+
+
+journal.add_command(export)
+journal.add_command(prune)
 
 
 @journal.command()
@@ -42,11 +47,11 @@ def journal(context: click.Context, path: Path | None) -> None:
 @click.pass_context
 def check(context: click.Context, as_json: bool) -> None:
     """Examine the whole log; ends with 1 if something is wrong."""
-    report = _run(_check(context.obj))
+    report = _run(_check(_log(context)))
     if as_json:
         _echo_json({"healthy": report.healthy, **asdict(report)})
     else:
-        click.echo(f"{report.events} events in {context.obj}")
+        click.echo(f"{report.events} events in {_log(context)}")
         for line in _told(report):
             click.echo(line)
         click.echo("All is well." if report.healthy else "Copy what is left: journal salvage")
@@ -55,20 +60,11 @@ def check(context: click.Context, as_json: bool) -> None:
 
 
 @journal.command()
-@session_option
-@click.option("--after", type=click.IntRange(0), default=0, help="Only what follows this number.")
-@click.pass_context
-def export(context: click.Context, session: str | None, after: int) -> None:
-    """Write the events as lines of JSON."""
-    _run(_export(context.obj, _session(session), after))
-
-
-@journal.command()
 @click.argument("target", type=click.Path(path_type=Path))
 @click.pass_context
 def salvage(context: click.Context, target: Path) -> None:
     """Copy what can be read of a damaged log to a new one at TARGET; changes nothing else."""
-    saved = _run(_salvage(context.obj, target))
+    saved = _run(_salvage(_log(context), target))
     click.echo(f"{saved.events} events of {saved.sessions} sessions are in {target}")
     if saved.lost_rows or saved.unreadable:
         click.echo(f"lost: {saved.lost_rows}; kept but not understood: {saved.unreadable}")
@@ -87,9 +83,11 @@ def search(
 
     All of them must occur together; "several words" is a phrase, begin* a beginning.
     """
-    hits = _run(_search(context.obj, " ".join(words), _session(session), limit))
+    hits = _run(_search(_log(context), " ".join(words), _session(session), limit))
     if as_json:
-        _echo_json({"hits": [asdict(hit) for hit in hits]})
+        import msgspec
+
+        _echo_json({"hits": msgspec.to_builtins(hits)})
         return
     for hit in hits:
         click.echo(f"{hit.session} {hit.seq} {hit.type}: {' '.join(hit.snippet.split())}")
@@ -97,6 +95,11 @@ def search(
 
 def _run(work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(work)
+
+
+def _log(context: click.Context) -> Path:
+    path: Path | None = context.obj
+    return path or Places.find().journal_file
 
 
 def _session(text: str | None) -> SessionId | None:
@@ -108,19 +111,6 @@ async def _check(path: Path) -> "Report":
 
     async with Journal.open(path, write=False) as log:
         return await log.check()
-
-
-async def _export(path: Path, session: SessionId | None, after: int) -> None:
-    from quarterdeck.journal import Journal
-
-    pending = bytearray()
-    async with Journal.open(path, write=False) as log:
-        async for line in log.export(session, after):
-            pending += line
-            if len(pending) >= CHUNK:
-                click.echo(bytes(pending), nl=False)
-                pending.clear()
-    click.echo(bytes(pending), nl=False)
 
 
 async def _salvage(source: Path, target: Path) -> "Salvaged":

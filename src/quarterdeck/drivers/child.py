@@ -8,11 +8,11 @@ from typing import Any
 from quarterdeck.system.environment import child_environment
 from quarterdeck.system.errors import CommandNotFound, SpawnFault
 from quarterdeck.system.port import Command, Ending, Exit, Process, System
+from quarterdeck.wire.masking import mask
 
 from .driver import Opening
 from .errors import AgentMissing, OpenFailed
 from .link import Departure
-from .masking import mask
 
 __all__ = ["Child", "Launch"]
 

@@ -10,7 +10,7 @@ from io import TextIOWrapper
 from pathlib import Path
 
 from quarterdeck.config.places import make_private
-from quarterdeck.drivers.masking import mask
+from quarterdeck.wire.masking import mask
 
 __all__ = ["FILES", "FILE_BYTES", "recording"]
 

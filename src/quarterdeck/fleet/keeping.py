@@ -1,0 +1,136 @@
+"""What is kept of sessions, in the host's log and in logs of their own, and how it goes."""
+
+import asyncio
+import re
+import sqlite3
+from collections.abc import AsyncGenerator, Collection
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from quarterdeck.agent.store import NoSuchSession, SessionStore
+from quarterdeck.config.places import Places
+from quarterdeck.journal import Journal
+from quarterdeck.journal.errors import Locked, Unreachable
+from quarterdeck.wire.ids import SessionId
+
+from .granted import GrantsProjection, find_member
+from .roster import InboxProjection, RosterProjection
+
+__all__ = ["Kept", "find_log", "forget", "kept_sessions"]
+
+_ID = re.compile(r"ses_[0-9a-z]{26}")
+_MANY = 1_000_000
+
+
+class Kept(Struct, frozen=True, kw_only=True):
+    """A session that a log holds."""
+
+    session: SessionId
+    updated: int
+    """When its last event happened, in microseconds since the epoch."""
+    where: Literal["host", "own"]
+    """In the host's log, or in one of its own."""
+    agent: str | None = None
+    cwd: str | None = None
+    title: str | None = None
+    problem: str | None = None
+    """Why it could not be deleted."""
+
+
+async def find_log(places: Places, session: str) -> tuple[Path, SessionId]:
+    """The log that holds a session, by the session's id or its agent's name in the fleet.
+
+    Raises:
+        NoSuchSession: no log does.
+    """
+    member = await find_member(places, session)
+    if member is not None:
+        return places.journal_file, member.session
+    own = places.state / "sessions" / f"{session}.db"
+    if _ID.fullmatch(session) and await asyncio.to_thread(own.is_file):
+        return own, SessionId(session)
+    if await asyncio.to_thread(places.journal_file.exists):
+        async with Journal.open(places.journal_file, write=False) as journal:
+            if await journal.read(0, SessionId(session), limit=1):
+                return places.journal_file, SessionId(session)
+    raise NoSuchSession(session)
+
+
+async def kept_sessions(places: Places, *, before: int | None = None) -> list[Kept]:
+    """Every session, the one that changed longest ago first.
+
+    ``before``: only those that have not changed since this time, in microseconds since the epoch.
+
+    Raises:
+        JournalError: the host's log cannot be read.
+    """
+    found: list[Kept] = []
+    if await asyncio.to_thread(places.journal_file.exists):
+        async with Journal.open(places.journal_file, write=False) as journal:
+            found += await journal.query(_in_log)
+    for one in await SessionStore(places.state / "sessions").sessions(limit=_MANY):
+        kept = Kept(
+            session=one.id,
+            updated=one.updated,
+            where="own",
+            agent=one.agent,
+            cwd=one.cwd,
+            title=one.title,
+        )
+        found.append(kept)
+    return sorted(
+        (one for one in found if before is None or one.updated < before),
+        key=lambda one: one.updated,
+    )
+
+
+async def forget(places: Places, sessions: Collection[Kept]) -> list[Kept]:
+    """Delete sessions for good; returns them, with the problem of each that had to stay.
+
+    Raises:
+        Locked: a host has the log of some of them open; nothing was deleted then.
+        JournalError: the host's log cannot be written.
+    """
+    done: list[Kept] = []
+    in_host = [one for one in sessions if one.where == "host"]
+    if in_host:
+        async with _own(places) as journal:
+            for one in in_host:
+                await journal.delete(one.session)
+                done.append(one)
+    store = SessionStore(places.state / "sessions")
+    own = [one for one in sessions if one.where == "own"]
+    return [*done, *[await _forget_own(store, one) for one in own]]
+
+
+async def _forget_own(store: SessionStore, kept: Kept) -> Kept:
+    try:
+        await store.delete(kept.session)
+    except (Locked, Unreachable) as error:
+        return replace(kept, problem=str(error))
+    return kept
+
+
+@asynccontextmanager
+async def _own(places: Places) -> AsyncGenerator[Journal]:
+    """The host's log, with all that a fleet computes from it, so that it forgets as well."""
+    projections = (RosterProjection(), InboxProjection(), GrantsProjection())
+    async with Journal.open(places.journal_file, projections=projections) as journal:
+        yield journal
+
+
+def _in_log(connection: sqlite3.Connection) -> list[Kept]:
+    # The last event of each is found by the index; grouping would read the whole log.
+    rows = connection.execute(
+        "SELECT s.id, (SELECT time FROM events WHERE session = s.key ORDER BY seq DESC LIMIT 1),"
+        " o.agent, o.cwd, o.title FROM session_ids s LEFT JOIN sessions o ON o.id = s.id"
+    )
+    return [
+        Kept(session=id_, updated=time, where="host", agent=agent, cwd=cwd, title=title)
+        for id_, time, agent, cwd, title in rows
+        if time is not None
+    ]
