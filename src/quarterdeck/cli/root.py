@@ -26,6 +26,7 @@ COMMANDS = {
     ),
     "ps": Later("quarterdeck.cli.fleet.listing:ps", "List the agents."),
     "spawn": Later("quarterdeck.cli.fleet.beginning:spawn", "Start an agent on PROMPT."),
+    "lead": Later("quarterdeck.cli.fleet.lead:lead", "Start an agent that leads others."),
     "attach": Later("quarterdeck.cli.fleet.attach:attach", "Follow AGENT in this terminal."),
     "send": Later("quarterdeck.cli.fleet.steering:send", "Give AGENT a prompt."),
     "inbox": Later("quarterdeck.cli.fleet.inbox:inbox", "Show what agents ask for."),
@@ -48,6 +49,9 @@ COMMANDS = {
     "sessions": Later("quarterdeck.cli.fleet.listing:sessions", "List every session."),
     "host": Later(
         "quarterdeck.cli.fleet.host:host", "Look after the process that owns the agents."
+    ),
+    "mcp": Later(
+        "quarterdeck.cli.mcp:mcp", "Give an agent the fleet's tools over a pipe.", hidden=True
     ),
     "testing": Later(
         "quarterdeck.cli.testing:testing", "Run the fakes that tests use.", hidden=True

@@ -14,7 +14,7 @@ from .text import literal
 if TYPE_CHECKING:
     from quarterdeck.fleet.client import HostClient
 
-__all__ = ["attach"]
+__all__ = ["attach", "follow_agent"]
 
 
 @click.command(
@@ -38,12 +38,19 @@ def attach(agent: str, limit: int, answer_only: bool, as_json: bool) -> None:
     agent goes on without you. From a pipe or a file, every line is sent, and the command ends
     when the agent is at rest. With --json the records come as lines.
     """
-    raise SystemExit(with_fleet(lambda fleet: _attach(fleet, agent, limit, answer_only, as_json)))
+    raise SystemExit(
+        with_fleet(lambda fleet: follow_agent(fleet, agent, limit, answer_only, as_json))
+    )
 
 
-async def _attach(
-    fleet: "HostClient", agent: str, limit: int, answer_only: bool, as_json: bool
+async def follow_agent(
+    fleet: "HostClient",
+    agent: str,
+    limit: int = 50,
+    answer_only: bool = False,
+    as_json: bool = False,
 ) -> int:
+    """Follow an agent in this terminal until the person leaves; the exit code that tells how."""
     from .attached import Attached, run_attached
     from .keyboard import Keyboard
     from .transcript import RecordLines, Transcript

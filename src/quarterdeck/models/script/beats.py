@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, assert_never, cast
 
 from quarterdeck.models.model import ModelStop
-from quarterdeck.models.script.file import TEMPLATE
+from quarterdeck.models.script.file import REQUEST, TEMPLATE
 from quarterdeck.models.script.format import (
     CallPart,
     Failure,
@@ -178,6 +178,9 @@ class _Telling:
                 return question.prompt.split(f"scene:{self.scene}", 1)[-1].strip()
             case "last_tool_result":
                 return question.result
+            case "request":
+                found = REQUEST.search(question.result) or REQUEST.search(question.prompt)
+                return found[0] if found else "no request"
             case "n":
                 return str(number)
             case "call":

@@ -15,14 +15,16 @@ from quarterdeck.models.script.format import Scene, Script, ScriptError
 from quarterdeck.wire.errors import NewerVersion
 from quarterdeck.wire.values import Value
 
-__all__ = ["TEMPLATE", "VARIABLES", "load_script", "parse_script", "shipped_scripts"]
+__all__ = ["REQUEST", "TEMPLATE", "VARIABLES", "load_script", "parse_script", "shipped_scripts"]
 
 VERSION = 1
 TEMPLATE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 """A value that the player fills in; anything else in double braces stays as it is."""
+REQUEST = re.compile(r"\breq_\w+")
+"""The id of a question that another agent asks."""
 VARIABLES = frozenset(
     ("agent", "args", "call", "cwd", "images", "last_tool_result", "model", "n", "prompt")
-) | {"scene", "turn"}
+) | {"request", "scene", "turn"}
 _PART_KEYS = ("text", "thinking", "tool", "call", "sleep")
 
 _PACKAGE = "quarterdeck.models.script"

@@ -1,0 +1,39 @@
+"""``mcp``: the fleet's tools for an agent that takes tool servers as commands."""
+
+import os
+
+import click
+
+__all__ = ["mcp"]
+
+
+@click.command()
+def mcp() -> None:
+    """Give an agent the fleet's tools over standard input and output.
+
+    The host starts agents with this as a tool server where they cannot reach it by its address.
+    It finds its way by QUARTERDECK_MCP_URL and QUARTERDECK_TOKEN, which the host sets.
+    """
+    import asyncio
+
+    from quarterdeck.fleet.mcp.stdio import BadBridge
+    from quarterdeck.fleet.mcp.tokens import TOKEN_VARIABLE, URL_VARIABLE
+
+    url, token = os.environ.get(URL_VARIABLE, ""), os.environ.pop(TOKEN_VARIABLE, "")
+    if not url or not token:
+        raise BadBridge(
+            f"{URL_VARIABLE} and {TOKEN_VARIABLE} are not set: the host starts this for its "
+            "agents; start one that leads with `quarterdeck lead`"
+        )
+    asyncio.run(_bridge(url, token))
+
+
+async def _bridge(url: str, token: str) -> None:
+    from quarterdeck.fleet.mcp.stdio import bridge
+    from quarterdeck.wire.rpc.pipes import stdio_stream
+
+    stream = await stdio_stream()
+    try:
+        await bridge(stream, url, token)
+    finally:
+        await stream.close()
