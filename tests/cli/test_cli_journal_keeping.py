@@ -174,3 +174,23 @@ async def test_a_fleet_has_forgotten_what_was_pruned(run, tmp_path: Path):
         assert await fleet.search("hello") == []
         again = await fleet.spawn(wish(tmp_path, name="ann"))
         assert again.session != info.session
+
+
+async def test_a_host_that_runs_deletes_what_is_in_its_log(run, tmp_path: Path):
+    home = tmp_path / "fleet"
+    async with fleet_of(home) as fleet:
+        info = await fleet.spawn(wish(tmp_path, name="ann", prompt="say hello"))
+        await fleet.wait(["ann"], timeout=SOON)
+
+    async def command(*arguments: str):
+        done = await asyncio.to_thread(lambda: run(*arguments, QUARTERDECK_HOME=str(home)))
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout
+
+    try:
+        assert "ann" in await command("ps", "--all")
+        assert info.session in await command("journal", "prune", "--older-than", "0s")
+        assert "ann" not in await command("ps", "--all")
+        assert await command("journal", "export") == ""
+    finally:
+        await command("host", "stop")

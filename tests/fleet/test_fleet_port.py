@@ -67,6 +67,16 @@ async def test_a_request_is_answered_once(any_fleet: Fleet):
     assert await any_fleet.inbox() == []
 
 
+async def test_an_agent_that_has_ended_is_deleted(any_fleet: Fleet):
+    await any_fleet.spawn(Spawn(cwd="/", name="ann"))
+    with pytest.raises(NotNow, match="live"):
+        await any_fleet.delete("ann")
+    await any_fleet.close("ann")
+    await any_fleet.delete("ann")
+    with pytest.raises(NoSuchAgent):
+        await any_fleet.agent("ann")
+
+
 async def test_a_standing_answer_is_listed_and_taken_back_once(any_fleet: Fleet, fleet: FakeFleet):
     grant = Grant(id="req_1.1", pattern="bash(ls)", scope="user", created=1, by="ada")
     fleet.granted[grant.id] = grant

@@ -578,3 +578,29 @@ async def test_archiving_and_resuming_at_once_leave_nobody_hidden_and_live(
         info = await fleet.agent("ann")
         assert info.is_archived and not info.is_live and info.state != "starting"
         await fleet.archive("ann", archived=False)
+
+
+async def test_an_agent_that_is_deleted_is_gone_and_its_name_is_free(tmp_path: Path):
+    async with fleet_of(tmp_path / "home") as fleet:
+        info = await fleet.spawn(wish(tmp_path, name="ann", prompt="say hello"))
+        await fleet.spawn(wish(tmp_path, name="bob", prompt="say hello"))
+        await fleet.wait(["ann", "bob"], timeout=SOON)
+        with pytest.raises(NotNow, match="live"):
+            await fleet.delete("ann")
+        await fleet.close("ann")
+        results = await asyncio.gather(
+            fleet.delete("ann"), fleet.delete("ann"), fleet.resume("ann"), return_exceptions=True
+        )
+        assert results[0] is None
+        assert all(isinstance(one, NotNow | NoSuchAgent) for one in results[1:])
+        with pytest.raises(NoSuchAgent):
+            await fleet.agent(info.session)
+        assert [one.name for one in await fleet.agents(archived=True)] == ["bob"]
+        assert {hit.session for hit in await fleet.search("hello")} == {
+            (await fleet.agent("bob")).session
+        }
+        again = await fleet.spawn(wish(tmp_path, name="ann"))
+        assert again.session != info.session
+    async with fleet_of(tmp_path / "home") as fleet:
+        assert {one.session for one in await fleet.agents()} >= {again.session}
+        assert info.session not in {one.session for one in await fleet.agents(archived=True)}

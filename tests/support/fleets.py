@@ -350,6 +350,12 @@ class FakeFleet:
         await self._end_turn(item.session)
         return True
 
+    async def delete(self, agent: str) -> None:
+        session = self.find(agent)
+        if self.infos[session].is_live:
+            raise NotNow(f"{agent!r} is live; end it first")
+        del self.infos[session]
+
     async def grants(self) -> list[Grant]:
         return list(self.granted.values())
 

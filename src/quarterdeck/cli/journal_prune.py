@@ -38,7 +38,7 @@ def prune(
     """Delete sessions for good, with all that was said in them.
 
     Those of the host's log and those that were run without a host. With both options, only those
-    that are named and old. The host must be stopped for its own log.
+    that are named and old. Agents that are live stay, and so does what another process has open.
     """
     if older_than is None and not sessions:
         raise click.UsageError("say which: --older-than 90d, or --session ID")

@@ -156,6 +156,10 @@ class HostClient:
         """See ``Fleet``."""
         await self._ask(methods.ARCHIVE, methods.ArchiveParams(agent=agent, archived=archived))
 
+    async def delete(self, agent: str) -> None:
+        """See ``Fleet``."""
+        await self._ask(methods.DELETE, methods.AgentParams(agent=agent))
+
     async def resume(self, agent: str) -> AgentInfo:
         """See ``Fleet``."""
         return await self._ask(methods.RESUME, methods.AgentParams(agent=agent))

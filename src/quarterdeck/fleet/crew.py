@@ -61,6 +61,8 @@ class Crew:
         self._members: dict[SessionId, Member] = {}
         self._naming = asyncio.Lock()
         """Held from looking for a name until it is noted."""
+        self._leaving: set[SessionId] = set()
+        """Those that are being deleted; nobody starts them any more."""
         self._is_stopping = False
 
     def get(self, session: SessionId) -> Member | None:
@@ -91,6 +93,8 @@ class Crew:
             entry = self._current.get(start.session)
             if entry.is_started:
                 raise NotNow(f"{entry.name!r} is live already")
+            if start.session in self._leaving:
+                raise NotNow(f"{entry.name!r} is being deleted")
             if entry.standing.is_archived:
                 raise NotNow(f"{entry.name!r} is archived; take it out of the archive first")
             if (last := self._members.get(start.session)) is not None:
@@ -165,6 +169,23 @@ class Crew:
         for member in killed.values():
             await member.over()
             await self._queues.drop(member.id, "the agent was killed")
+
+    async def delete(self, session: SessionId) -> None:
+        """Delete an agent that is not live, with everything in the log. Raises NotNow."""
+        async with self._naming:
+            entry = self._current.get(session)
+            if entry.is_started or session in self._leaving:
+                how = "is being deleted" if session in self._leaving else "is live; end it first"
+                raise NotNow(f"{entry.name!r} {how}")
+            self._leaving.add(session)
+        # Not under the lock: a long session takes its time, and others want to start.
+        try:
+            if (last := self._members.get(session)) is not None:
+                await last.over()
+            await self._journal.delete(session)
+            self._current.forget(session)
+        finally:
+            self._leaving.discard(session)
 
     async def stop(self, reason: str) -> None:
         """End everybody in good order and start nobody any more."""

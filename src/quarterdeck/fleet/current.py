@@ -133,11 +133,27 @@ class Current:
             self._entries[entry.session] = entry
             self._index(None, entry)
 
+    def forget(self, session: SessionId) -> None:
+        """Drop a session that was deleted from the log."""
+        entry = self._entries.pop(session, None)
+        self._last.pop(session, None)
+        if entry is None:
+            return
+        for waiting in entry.queue:
+            self._words.pop(waiting.message, None)
+        if self._names.get(key_of(entry.name)) == session:
+            del self._names[key_of(entry.name)]
+        self._wake(session)
+        self._wake(None)
+
     # Telling
 
     def get(self, session: SessionId) -> Entry:
-        """The entry of a session that is known here."""
-        return self._entries[session]
+        """The entry of a session that is known here. Raises NoSuchAgent if it was deleted."""
+        try:
+            return self._entries[session]
+        except KeyError:
+            raise NoSuchAgent(session) from None
 
     def all(self) -> Iterable[Entry]:
         """Every entry in memory: all that are not archived, and some that are."""

@@ -17,6 +17,8 @@ from quarterdeck.journal import Journal
 from quarterdeck.journal.errors import Locked, Unreachable
 from quarterdeck.wire.ids import SessionId
 
+from .client import HostClient
+from .errors import FleetError
 from .granted import GrantsProjection, find_member
 from .roster import InboxProjection, RosterProjection
 
@@ -91,20 +93,37 @@ async def kept_sessions(places: Places, *, before: int | None = None) -> list[Ke
 async def forget(places: Places, sessions: Collection[Kept]) -> list[Kept]:
     """Delete sessions for good; returns them, with the problem of each that had to stay.
 
+    Those of the host's log go by the host if one runs; agents that are live stay.
+
     Raises:
-        Locked: a host has the log of some of them open; nothing was deleted then.
         JournalError: the host's log cannot be written.
+        HostError: another process has it open, and it cannot be reached.
     """
-    done: list[Kept] = []
     in_host = [one for one in sessions if one.where == "host"]
-    if in_host:
-        async with _own(places) as journal:
-            for one in in_host:
-                await journal.delete(one.session)
-                done.append(one)
+    done = await _forget_hosted(places, in_host) if in_host else []
     store = SessionStore(places.state / "sessions")
     own = [one for one in sessions if one.where == "own"]
     return [*done, *[await _forget_own(store, one) for one in own]]
+
+
+async def _forget_hosted(places: Places, sessions: list[Kept]) -> list[Kept]:
+    try:
+        async with _own(places) as journal:
+            for one in sessions:
+                await journal.delete(one.session)
+            return sessions
+    except Locked:
+        pass
+    async with HostClient.connect(places, name="prune") as fleet:
+        return [await _ask_host(fleet, one) for one in sessions]
+
+
+async def _ask_host(fleet: HostClient, kept: Kept) -> Kept:
+    try:
+        await fleet.delete(kept.session)
+    except FleetError as error:
+        return replace(kept, problem=str(error))
+    return kept
 
 
 async def _forget_own(store: SessionStore, kept: Kept) -> Kept:

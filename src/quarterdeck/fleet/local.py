@@ -196,6 +196,11 @@ class LocalFleet(ReadableFleet):
         elif self._current.get(session).standing.is_archived:
             await self._finish(self._crew.unarchive(session))
 
+    async def delete(self, agent: str) -> None:
+        """Delete an agent that is not live for good, with all that was said."""
+        session = (await self._current.find(agent)).session
+        await self._finish(self._crew.delete(session))
+
     async def rename(self, agent: str, name: str) -> AgentInfo:
         """Give an agent another name."""
         session = (await self._current.find(agent)).session

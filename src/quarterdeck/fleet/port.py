@@ -206,6 +206,10 @@ class Fleet(Protocol):
         """Put an agent away, ending it first, or take it out again. Raises NameTaken."""
         ...
 
+    async def delete(self, agent: str) -> None:
+        """Delete an agent that is not live for good, with all that was said. Raises NotNow."""
+        ...
+
     async def resume(self, agent: str) -> AgentInfo:
         """Start an agent that is not live again, with its own session.
 

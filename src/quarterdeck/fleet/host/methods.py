@@ -25,6 +25,7 @@ __all__ = [
     "ANSWER",
     "ARCHIVE",
     "CLOSE",
+    "DELETE",
     "EDIT",
     "ENDED",
     "FOLLOW",
@@ -302,6 +303,7 @@ INTERRUPT = Method[None](name="fleet/interrupt", params=InterruptParams, result=
 KILL = Method[None](name="fleet/kill", params=KillParams, result=None, changes=True)
 CLOSE = Method[None](name="fleet/close", params=AgentParams, result=None, changes=True)
 ARCHIVE = Method[None](name="fleet/archive", params=ArchiveParams, result=None, changes=True)
+DELETE = Method[None](name="fleet/delete", params=AgentParams, result=None, changes=True)
 RESUME = Method[AgentInfo](name="fleet/resume", params=AgentParams, result=AgentInfo, changes=True)
 FORK = Method[AgentInfo](name="fleet/fork", params=ForkParams, result=AgentInfo, changes=True)
 RENAME = Method[AgentInfo](name="fleet/rename", params=RenameParams, result=AgentInfo, changes=True)
@@ -321,7 +323,7 @@ METHODS: dict[str, Method[Any]] = {
     method.name: method
     for method in (
         *(SPAWN, AGENTS, AGENT, SEND, EDIT, INTERRUPT, KILL, CLOSE, ARCHIVE, RESUME, FORK, RENAME),
-        *(SET_OPTION, INBOX, ANSWER, REPLY, GRANTS, REVOKE, WAIT, SEARCH, STATUS),
+        *(SET_OPTION, INBOX, DELETE, ANSWER, REPLY, GRANTS, REVOKE, WAIT, SEARCH, STATUS),
     )
 }
 """Those that are a call of the fleet and nothing else."""
