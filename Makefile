@@ -40,7 +40,8 @@ $(NODE)/.done: tools/package.json tools/package-lock.json
 build/%/.done: tools/%/package.json tools/%/package-lock.json
 	@mkdir -p $(@D)
 	@cp $^ $(@D)/
-	cd $(@D) && npm ci --silent --no-audit --no-fund
+	@# Not "npm ci": it wants every platform's package in the lock, also those that are not to be had.
+	cd $(@D) && npm install --silent --no-audit --no-fund --no-save
 	@touch $@
 
 run: $(VENV)/.run ## set up and open the workbench
