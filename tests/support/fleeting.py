@@ -212,5 +212,9 @@ async def events_of(
     fleet: LocalFleet, agent: str, keep: Callable[[Event], bool] = lambda _: True
 ) -> list[Event]:
     """Everything in the log about an agent."""
-    records = await fleet.read(agent, limit=100_000)
-    return [record.event for record in records if keep(record.event)]
+    events: list[Event] = []
+    after = 0
+    while records := await fleet.read(agent, after=after, limit=10_000):
+        events += [record.event for record in records if keep(record.event)]
+        after = records[-1].seq
+    return events
