@@ -250,3 +250,39 @@ async def test_leave_for_a_session_of_the_fleet_is_listed_and_taken_back(tmp_pat
         await asyncio.to_thread(lambda: run("host", "stop", QUARTERDECK_HOME=str(home)))
     async with fleet_of(home) as fleet:
         assert await fleet.grants() == []
+
+
+async def test_leave_for_a_session_without_a_host_is_taken_back_when_nobody_has_it_open(
+    tmp_path: Path, run
+):
+    home = str(tmp_path / "home")
+
+    async def command(*arguments: str):
+        return await asyncio.to_thread(
+            lambda: run("permissions", *arguments, "--json", QUARTERDECK_HOME=home)
+        )
+
+    tool = FakeTool(returns("edited"), kind="edit", writes="src/a.txt")
+    model = lambda _: ScriptedModel(  # noqa: E731
+        Script.sequence(says(call("fake")), "ok"), name="test"
+    )
+    async with deck(tmp_path, tools=[tool], make_model=model) as ship:
+        running = ship.start()
+        (asked,) = await ship.asked()
+        option = next(o for o in asked.options if o.option_id.startswith("allow-session-"))
+        assert ship.answer(asked, option.option_id)
+        await running
+        (grant,) = ship.session.gate.grants.all
+        own = ["--session", ship.session.id]
+        found = await command("list", "-C", str(ship.cwd), *own)
+        assert [one["id"] for one in json.loads(found.stdout)["grants"]] == [grant.id]
+        refused = await command("revoke", grant.id, *own)
+        assert (refused.returncode, refused.stdout) == (1, "")
+        id_ = ship.session.id
+        await ship.agent.close(id_)
+        done = await command("revoke", grant.id, *own)
+        assert (done.returncode, done.stderr) == (0, "")
+        session = await ship.agent.load(id_, wishes=ship.wishes)
+        assert session.gate.grants.all == ()
+    assert "no standing answer" in (await command("revoke", grant.id, *own)).stderr
+    assert (await command("list", "--session", "ses_none")).returncode == 1

@@ -11,18 +11,22 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from quarterdeck.agent.past import grants_in
 from quarterdeck.agent.store import NoSuchSession, SessionStore
 from quarterdeck.config.places import Places
 from quarterdeck.journal import Journal
 from quarterdeck.journal.errors import Locked, Unreachable
+from quarterdeck.policy.grants import Grant
+from quarterdeck.wire.events import GrantRevoked
 from quarterdeck.wire.ids import SessionId
+from quarterdeck.wire.permissions import Decider
 
 from .client import HostClient
 from .errors import FleetError
 from .granted import GrantsProjection, find_member
 from .roster import InboxProjection, RosterProjection
 
-__all__ = ["Kept", "find_log", "forget", "kept_sessions"]
+__all__ = ["Kept", "find_log", "forget", "kept_sessions", "own_grants", "revoke_own"]
 
 _ID = re.compile(r"ses_[0-9a-z]{26}")
 _MANY = 1_000_000
@@ -104,6 +108,38 @@ async def forget(places: Places, sessions: Collection[Kept]) -> list[Kept]:
     store = SessionStore(places.state / "sessions")
     own = [one for one in sessions if one.where == "own"]
     return [*done, *[await _forget_own(store, one) for one in own]]
+
+
+async def own_grants(places: Places, session: str) -> tuple[Grant, ...]:
+    """What was granted to a session that was run without a host, and not taken back.
+
+    Raises:
+        NoSuchSession: there is none of this id.
+    """
+    path = _own_log(places, session)
+    if not await asyncio.to_thread(path.is_file):
+        raise NoSuchSession(session)
+    async with Journal.open(path, write=False) as journal:
+        return grants_in([record async for record in journal.history()])
+
+
+async def revoke_own(places: Places, session: str, grants: Collection[str], by: Decider) -> None:
+    """Take grants of such a session back, by their ids; it asks again when it goes on.
+
+    Raises:
+        NoSuchSession: there is none of this id.
+        Locked: it is open, and only who has it open can.
+    """
+    store = SessionStore(places.state / "sessions")
+    async with await store.open(session) as journal:
+        for grant in grants:
+            await journal.commit(SessionId(session), GrantRevoked(grant=grant, by=by))
+
+
+def _own_log(places: Places, session: str) -> Path:
+    if not _ID.fullmatch(session):
+        raise NoSuchSession(session)
+    return places.state / "sessions" / f"{session}.db"
 
 
 async def _forget_hosted(places: Places, sessions: list[Kept]) -> list[Kept]:

@@ -110,17 +110,21 @@ async def _add(
 
 @click.command()
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@click.option("--session", metavar="ID", help="Those of this session, run without a host.")
 @as_json_option
-def revoke(ids: tuple[str, ...], as_json: bool) -> None:
+def revoke(ids: tuple[str, ...], session: str | None, as_json: bool) -> None:
     """Take standing answers back, by their ids; the beginning of an id is enough.
 
     Every session that runs asks again with its next call. If one of the ids is wrong, none is
     taken back.
     """
-    lasting, for_sessions = asyncio.run(_revoke(ids))
-    if for_sessions:
-        _revoke_in_host([grant.id for grant in for_sessions])
-    gone = [*lasting, *for_sessions]
+    if session is not None:
+        gone = asyncio.run(_revoke_own(session, ids))
+    else:
+        lasting, for_sessions = asyncio.run(_revoke(ids))
+        if for_sessions:
+            _revoke_in_host([grant.id for grant in for_sessions])
+        gone = [*lasting, *for_sessions]
     if as_json:
         echo_json({"revoked": gone})
         return
@@ -136,12 +140,24 @@ async def _revoke(ids: Sequence[str]) -> "tuple[list[Grant], list[Grant]]":
 
     places = Places.find()
     known = await grants_on_disk(places)
-    meant = list({grant.id: grant for grant in (_find(id_, known) for id_ in ids)}.values())
+    meant = _meant(ids, known)
     lasting = [grant for grant in meant if grant.scope != "session"]
     book = await open_grants(places)
     for grant in lasting:
         await book.revoke(grant.id)
     return lasting, [grant for grant in meant if grant.scope == "session"]
+
+
+async def _revoke_own(session: str, ids: Sequence[str]) -> "list[Grant]":
+    from quarterdeck.config.places import Places
+    from quarterdeck.fleet.keeping import own_grants, revoke_own
+    from quarterdeck.wire.permissions import Decider
+
+    places = Places.find()
+    meant = _meant(ids, await own_grants(places, session))
+    by = Decider(kind="person", name="cli")
+    await revoke_own(places, session, [grant.id for grant in meant], by)
+    return meant
 
 
 def _revoke_in_host(ids: Sequence[str]) -> None:
@@ -150,6 +166,10 @@ def _revoke_in_host(ids: Sequence[str]) -> None:
             await fleet.revoke(id_, by="cli")
 
     with_fleet(revoke_each)
+
+
+def _meant(ids: Sequence[str], known: "Sequence[Grant]") -> "list[Grant]":
+    return list({grant.id: grant for grant in (_find(id_, known) for id_ in ids)}.values())
 
 
 def _find(beginning: str, known: "Sequence[Grant]") -> "Grant":

@@ -23,21 +23,26 @@ __all__ = ["list_"]
     "--project", "-C", "place", metavar="DIR", help="Whose rules; the current directory's."
 )
 @click.option("--agent", metavar="NAME", help="Only what holds for this agent.")
+@click.option("--session", metavar="ID", help="Also those of this session, run without a host.")
 @click.option("--all", "everywhere", is_flag=True, help="Also standing answers of other projects.")
 @as_json_option
-def list_(place: str | None, agent: str | None, everywhere: bool, as_json: bool) -> None:
+def list_(
+    place: str | None, agent: str | None, session: str | None, everywhere: bool, as_json: bool
+) -> None:
     """List rules and standing answers, and where each comes from.
 
     Deny beats ask, ask beats allow.
     """
-    found = asyncio.run(_look(place, agent, everywhere))
+    found = asyncio.run(_look(place, agent, session, everywhere))
     if as_json:
         echo_json(found)
         return
     echo_lines(_shown(found))
 
 
-async def _look(place: str | None, agent: str | None, everywhere: bool) -> "Standing":
+async def _look(
+    place: str | None, agent: str | None, session: str | None, everywhere: bool
+) -> "Standing":
     from quarterdeck.config.places import Places
     from quarterdeck.fleet.granted import grants_on_disk
     from quarterdeck.fleet.standing import stands_in
@@ -46,11 +51,16 @@ async def _look(place: str | None, agent: str | None, everywhere: bool) -> "Stan
 
     places = Places.find()
     who = await whose(places, agent)
+    grants = await grants_on_disk(places)
+    if session is not None:
+        from quarterdeck.fleet.keeping import own_grants
+
+        grants += await own_grants(places, session)
     return await stands_in(
         places,
         dict(os.environ),
         directory(place) if place or who.cwd is None else who.cwd,
-        await grants_on_disk(places),
+        grants,
         everywhere=everywhere,
         agent=who.agent,
         session=who.session,
