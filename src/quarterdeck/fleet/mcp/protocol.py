@@ -28,6 +28,8 @@ _log = logging.getLogger(__name__)
 NEWEST = "2025-11-25"
 VERSIONS = (NEWEST, "2025-06-18", "2025-03-26", "2024-11-05")
 """The versions of the protocol that are spoken."""
+_SHOWN_AT_ONCE = {"anthropic/alwaysLoad": True}
+"""Claude Code hides tools behind a search; a lead that must search for its tools does not lead."""
 _MOST_RUNNING = 64
 _MOST_BATCHED = 32
 
@@ -163,7 +165,12 @@ class Endpoint:
 
     def _list(self) -> list[Message]:
         return [
-            {"name": tool.name, "description": tool.description, "inputSchema": tool.schema}
+            {
+                "name": tool.name,
+                "description": tool.description,
+                "inputSchema": tool.schema,
+                "_meta": _SHOWN_AT_ONCE,
+            }
             for tool in self.toolset.tools.values()
         ]
 
