@@ -88,6 +88,8 @@ class McpServer:
     url: str = ""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """These and the environment may hold secrets, so they are not shown."""
+    is_ours: bool = False
+    """It checks its calls itself: an agent that cannot ask may call it without."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,7 +109,7 @@ def call_from_tool(
     ``locations`` are the paths that it announces; ``title`` is used when it says nothing else,
     and is never certain.
     """
-    mcp = _mcp_tool(name)
+    mcp = _mcp_tool(name) if name is not None else _told_mcp_tool(title, raw_input)
     known = _TOOLS.get((name or "").lower())
     found = _Findings()
     if known is not None and kind not in (known, "other") and not _kin(known, kind):
@@ -145,6 +145,17 @@ def _mcp_tool(name: str | None) -> McpTool | None:
     if prefix != "mcp" or not (separator and server and tool):
         return None
     return McpTool(server=server, tool=tool)
+
+
+def _told_mcp_tool(title: str, raw_input: Any) -> McpTool | None:
+    """A tool that is told by its title and its input alike, as codex does; never by one alone."""
+    if not isinstance(raw_input, dict):
+        return None
+    fields = cast("dict[str, Any]", raw_input)
+    server, tool = fields.get("server"), fields.get("tool")
+    if fields.keys() != {"server", "tool", "arguments"} or not server or not tool:
+        return None
+    return McpTool(server=server, tool=tool) if title == f"mcp.{server}.{tool}" else None
 
 
 def _read_input(raw_input: Any, kind: ToolKind, found: _Findings) -> None:

@@ -314,7 +314,9 @@ def _server(server: McpServer, environment: dict[str, str]) -> str:
             for header, value in server.headers.items()
         }
         headers = f", env_http_headers={_table(names)}" if names else ""
-        return f"{{url={_toml(server.url)}{headers}}}"
+        # Without, codex refuses every call of a tool that does not say that it only reads.
+        leave = ', default_tools_approval_mode="approve"' if server.is_ours else ""
+        return f"{{url={_toml(server.url)}{headers}{leave}}}"
     program, *arguments = server.command
     words = ",".join(map(_toml, arguments))
     environment.update(server.environment)

@@ -174,6 +174,7 @@ class Orchestration:
             # -P: an agent runs in somebody's project, whose folders are not to be imported.
             command=(sys.executable, "-P", "-m", "quarterdeck", "mcp"),
             environment={TOKEN_VARIABLE: token, URL_VARIABLE: url},
+            is_ours=True,
         )
 
 

@@ -86,13 +86,18 @@ class ResponsesWire:
         }
 
 
-def _offered(tools: list[dict[str, Any]]) -> Iterator[OfferedTool]:
+_MCP, _JOINT = "mcp__", "__"
+"""Tools of an MCP server come in a namespace of its own, and are called with it."""
+
+
+def _offered(tools: list[dict[str, Any]], space: str = "") -> Iterator[OfferedTool]:
     for tool in tools:
         if tool.get("type") == "namespace":
-            yield from _offered(list(objects(tool.get("tools"))))
+            yield from _offered(list(objects(tool.get("tools"))), str(tool.get("name") or ""))
             continue
+        name = str(tool.get("name") or tool.get("type"))
         yield OfferedTool(
-            name=str(tool.get("name") or tool.get("type")),
+            name=f"{space}{_JOINT}{name}" if space.startswith(_MCP) else name,
             parameters=table(tool.get("parameters")),
             free=tool.get("type") == "custom",
         )
@@ -166,12 +171,19 @@ def _reasoning(index: int) -> dict[str, Any]:
 
 def _call(start: ToolStart) -> dict[str, Any]:
     kind = "custom_tool_call" if start.free else "function_call"
+    space, joint, name = start.name.rpartition(_JOINT)
+    if not (joint and space.startswith(_MCP)):
+        return _plain_call(start, kind, start.name)
+    return {**_plain_call(start, kind, name), "namespace": space}
+
+
+def _plain_call(start: ToolStart, kind: str, name: str) -> dict[str, Any]:
     return {
         "type": kind,
         "id": f"{'ctc' if start.free else 'fc'}_{start.id}",
         "status": "in_progress",
         "call_id": f"call_{start.id}",
-        "name": start.name,
+        "name": name,
         "input" if start.free else "arguments": "",
     }
 
