@@ -37,6 +37,23 @@ def test_an_mcp_tool_is_known_by_its_name():
     assert decide(call, "ask", [parse_rule("allow mcp(docs:search)")]).__class__.__name__ == "Allow"
 
 
+def test_an_mcp_tool_is_known_by_title_and_input_together():
+    raw = {"server": "docs", "tool": "search", "arguments": {}}
+    call = call_from_tool(None, "execute", raw, title="mcp.docs.search", around=AROUND)
+    assert call.mcp is not None and (call.mcp.server, call.mcp.tool) == ("docs", "search")
+    rule = parse_rule("allow mcp(docs)")
+    for name, title, told in [
+        (None, "mcp.docs.other", raw),
+        (None, "mcp.docs.search", {**raw, "command": "rm -rf /"}),
+        (None, "mcp.docs.search", {"command": "rm -rf /"}),
+        (None, "mcp.1.2", {"server": 1, "tool": 2, "arguments": {}}),
+        ("bash", "mcp.docs.search", raw),
+    ]:
+        call = call_from_tool(name, "execute", told, title=title, around=AROUND)
+        assert call.mcp is None
+        assert type(decide(call, "ask", [rule])).__name__ == "Ask"
+
+
 def test_a_relative_path_begins_at_the_working_directory():
     call = call_from_tool("Read", "read", {"file_path": "../x"}, around=AROUND)
     assert [use.path for use in call.paths] == ["/home/dev/x"]

@@ -50,9 +50,7 @@ COMMANDS = {
     "host": Later(
         "quarterdeck.cli.fleet.host:host", "Look after the process that owns the agents."
     ),
-    "mcp": Later(
-        "quarterdeck.cli.mcp:mcp", "Give an agent the fleet's tools over a pipe.", hidden=True
-    ),
+    "mcp": Later("quarterdeck.cli.mcp:mcp", "Give an agent the fleet's tools.", hidden=True),
     "testing": Later(
         "quarterdeck.cli.testing:testing", "Run the fakes that tests use.", hidden=True
     ),

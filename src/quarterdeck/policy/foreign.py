@@ -153,7 +153,9 @@ def _told_mcp_tool(title: str, raw_input: Any) -> McpTool | None:
         return None
     fields = cast("dict[str, Any]", raw_input)
     server, tool = fields.get("server"), fields.get("tool")
-    if fields.keys() != {"server", "tool", "arguments"} or not server or not tool:
+    if fields.keys() != {"server", "tool", "arguments"}:
+        return None
+    if not (isinstance(server, str) and isinstance(tool, str) and server and tool):
         return None
     return McpTool(server=server, tool=tool) if title == f"mcp.{server}.{tool}" else None
 
