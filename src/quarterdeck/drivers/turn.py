@@ -50,6 +50,7 @@ class Turn:
         self._lost = lost
         self._answered = answered
         self._running: asyncio.Task[Outcome] | None = None
+        self._is_asked = False
         self._over = asyncio.Event()
         self._overdue: str | None = None
         self._sign_of_life = time.monotonic()
@@ -85,8 +86,9 @@ class Turn:
             self._running.cancel()
 
     async def _ask(self, content: tuple[ContentBlock, ...]) -> Outcome:
-        if self.is_interrupted:  # before this task came to run: the agent was told to stop already
+        if self.is_interrupted:  # before this task came to run
             return Outcome(stop="cancelled")
+        self._is_asked = True
         return await self._link.prompt(content)
 
     async def _stop(self) -> None:
@@ -99,7 +101,8 @@ class Turn:
         limit = self._opening.cancel_limit
         try:
             async with asyncio.timeout(limit):
-                await self._link.interrupt()
+                if self._is_asked:  # else the agent knows of no turn
+                    await self._link.interrupt()
                 await asyncio.wait([running])
         except TimeoutError:
             self._lost(Broken(f"it did not stop within {limit:g} s of being told, and was ended"))

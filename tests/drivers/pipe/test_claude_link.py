@@ -116,7 +116,6 @@ async def test_unless_told_otherwise_it_asks(tmp_path: Path) -> None:
         ({"fork": True}, "'resume'"),
         ({"model": "a\0b"}, "'model'"),
         ({"launch": {"words": {}}, "model": "x"}, "'model'"),
-        ({"launch": {"words": {}}, "title": "x"}, "'title'"),
         ({"launch": {"words": {}}, "system_prompt": "x"}, "'system_prompt'"),
         ({"launch": {"words": {}}, "roots": ("/tmp",)}, "'roots'"),
         ({"launch": {"words": {}}, "mcp_servers": (McpServer(name="x", url="y"),)}, "'mcp'"),
