@@ -1,0 +1,322 @@
+"""The application: takes what the fleet says to the stores, and what a person does to the fleet."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextlib import suppress
+from functools import partial
+from typing import Any, ClassVar
+
+from textual import on
+from textual.app import App, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+
+from quarterdeck.wire.errors import QuarterdeckError
+
+from .commands import COMMANDS, Command, find_command
+from .deciding import Deciding
+from .desk import Desk
+from .drafts import NEW
+from .feed import Feed, Reach
+from .literal import literal
+from .screens.ask_line import AskLine
+from .screens.main import MainScreen
+from .screens.permission import PermissionScreen
+from .screens.question import QuestionScreen
+from .steering import Steering, usable_agents
+from .widgets.chat import ChatInput
+from .widgets.picker import Picker
+from .widgets.transcript import TranscriptView
+
+__all__ = ["Workbench", "now"]
+
+_SAVE = 0.3
+"""Seconds after which what was typed is on disk."""
+_MAIN_ONLY = frozenset({"help", "answer", "beside", "spawn", "stop", "unfold", "go"})
+
+
+def now() -> int:
+    """Microseconds since the epoch."""
+    return time.time_ns() // 1000
+
+
+class Workbench(App[None]):
+    """Agents, their transcripts, and what they ask; leaving it ends no agent.
+
+    Args:
+        desk: the fleet and what is known of it.
+        reach: how the fleet is reached; see ``Feed``.
+        leave: called at the end.
+    """
+
+    CSS_PATH = "workbench.tcss"
+    TITLE = "quarterdeck"
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]  # noqa: RUF012 - as Textual has it
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("f1", "help", "this help; also ? in the empty input"),
+        Binding("ctrl+g", "answer", "answer what waits for you", priority=True),
+        Binding("ctrl+n", "beside(1)", "next agent", priority=True),
+        Binding("ctrl+b", "beside(-1)", "previous agent", priority=True),
+        Binding("ctrl+t", "spawn", "start an agent", priority=True),
+        Binding("ctrl+c", "stop", "copy what is selected, else interrupt the agent", priority=True),
+        Binding("ctrl+o", "unfold", "unfold every tool call, or fold them", priority=True),
+        Binding("f2", "go('agents')", "to the agents; again: to the input", priority=True),
+        Binding("f3", "go('transcript')", "to the transcript; again: to the input", priority=True),
+        Binding("ctrl+q", "quit", "leave; the agents go on", priority=True),
+    ]
+
+    def __init__(
+        self, desk: Desk, reach: Reach, leave: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        super().__init__()
+        self._leave = leave
+        self.animation_level = "none"
+        self.desk = desk
+        self.feed = Feed(desk.fleet, reach, self.post_message)
+        self.steering = Steering(desk, self.tell, self.feed.refresh)
+        self.deciding = Deciding(self, desk)
+        self.crash: Exception | None = None
+        """What ended it, if it was not a person."""
+        self.main = MainScreen(desk)
+        self._is_unfolded = False
+        self._saving = asyncio.Lock()
+
+    def get_default_screen(self) -> Screen[None]:
+        """The screen below all others."""
+        return self.main
+
+    def on_mount(self) -> None:
+        """Show the frame first; the rest comes when it comes."""
+        self.call_after_refresh(self._begin)
+
+    async def on_unmount(self) -> None:
+        """Keep what was typed, and leave the fleet to itself."""
+        with suppress(OSError):
+            await asyncio.to_thread(self.desk.drafts.flush)
+        if self._leave is not None:
+            await self._leave()
+
+    def tell(self, words: str, is_bad: bool = False) -> None:
+        """Show a line for some time."""
+        severity = "error" if is_bad else "information"
+        self.notify(literal(words), severity=severity, timeout=8 if is_bad else 3, markup=False)
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """What the palette offers."""
+        for command in COMMANDS:
+            yield SystemCommand(command.name, command.help, partial(self._run, command))
+        yield SystemCommand("theme", "choose other colours", self.action_change_theme)
+
+    # What the fleet says
+
+    @on(Feed.HostChanged)
+    def _host_changed(self, event: Feed.HostChanged) -> None:
+        self.main.show_host(event.state, event.reason)
+
+    @on(Feed.Known)
+    def _known(self, event: Feed.Known) -> None:
+        desk = self.desk
+        desk.roster.replace(event.agents, event.status)
+        desk.inbox.replace(event.inbox)
+        if desk.agent is None and desk.roster.agents:
+            self.main.show_agent(desk.roster.agents[0].session)
+        self.main.update_agent()
+        self.deciding.check()
+        self.deciding.offer(is_typing=bool(self.main.chat.text))
+
+    @on(Feed.Happened)
+    def _happened(self, event: Feed.Happened) -> None:
+        self.desk.roster.take(event.records)
+        self.desk.pages.live(event.records)
+        self.feed.ready()
+
+    # What a person does
+
+    @on(TranscriptView.Wanted)
+    def _page_wanted(self, event: TranscriptView.Wanted) -> None:
+        store = self.desk.pages.store(event.session)
+        self._work(self.desk.pages.read(store, event.where))
+
+    @on(ChatInput.Changed, "#chat")
+    def _typed(self) -> None:
+        if self.main.keep_draft():
+            self.set_timer(_SAVE, self._save_soon)
+
+    @on(ChatInput.HelpWanted)
+    def _help_wanted(self) -> None:
+        self.action_help()
+
+    @on(ChatInput.Submitted)
+    def _submitted(self, event: ChatInput.Submitted) -> None:
+        found = find_command(event.text)
+        if found is not None:
+            self.main.chat.set_text("")
+            self._run(*found)
+        elif self.desk.agent is None:
+            self.action_spawn()
+        else:
+            self._work(self._send(event.text))
+
+    @on(Picker.Chosen, "#inbox")
+    def _request_chosen(self, event: Picker.Chosen) -> None:
+        self.deciding.open(event.key)
+
+    @on(PermissionScreen.PutOff)
+    @on(QuestionScreen.PutOff)
+    def _put_off(self, event: PermissionScreen.PutOff | QuestionScreen.PutOff) -> None:
+        self.deciding.put_off(event.item)
+
+    @on(PermissionScreen.Answered)
+    async def _permission_answered(self, event: PermissionScreen.Answered) -> None:
+        self._work(self._answer(event))
+
+    @on(QuestionScreen.Replied)
+    async def _question_answered(self, event: QuestionScreen.Replied) -> None:
+        self._work(self._reply(event))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys of the main screen do nothing while another is over it."""
+        return action not in _MAIN_ONLY or len(self.screen_stack) == 1
+
+    def action_help(self) -> None:
+        """Show every key and command."""
+        from .keys import help_parts
+        from .screens.help import HelpScreen
+
+        self.push_screen(HelpScreen(help_parts()))
+
+    def action_answer(self) -> None:
+        """Show what waits for the person."""
+        if not self.deciding.open_next():
+            self.tell("nobody waits for you")
+
+    def action_beside(self, step: int) -> None:
+        """Show another agent."""
+        session = self.desk.roster.beside(self.desk.shown, step)
+        if session is not None and session != self.desk.shown:
+            self.main.show_agent(session)
+
+    def action_go(self, place: str) -> None:
+        """Move the focus, or back to the input."""
+        target = self.main.query_one(f"#{place}")
+        (self.main.chat if target.has_focus else target).focus()
+
+    def action_stop(self) -> None:
+        """Copy what is selected; else end the turn of the agent in view, and of no other."""
+        agent = self.desk.agent
+        selected = self.screen.get_selected_text() or self.main.chat.selected_text
+        if selected:
+            self.copy_to_clipboard(selected)
+        elif agent is not None and agent.state in ("running", "waiting"):
+            self._work(self.steering.interrupt(agent))
+        else:
+            self.tell("nothing runs here; ctrl+q leaves, and the agents go on")
+
+    def action_spawn(self) -> None:
+        """Ask for a new agent."""
+        self._work(self._spawn())
+
+    def action_unfold(self) -> None:
+        """Unfold every tool call and thought, or fold them."""
+        if self.desk.shown is not None:
+            self._is_unfolded = not self._is_unfolded
+            self.desk.pages.store(self.desk.shown).unfold_all(self._is_unfolded)
+
+    def action_archived(self) -> None:
+        """Show agents that are put away, or hide them."""
+        self.desk.roster.show_archived(not self.desk.roster.shows_archived)
+
+    def action_follow(self) -> None:
+        """Go to the end of the transcript."""
+        self.main.transcript.action_follow()
+
+    def action_start_host(self) -> None:
+        """Start the host if none is there."""
+        self.feed.start_host()
+
+    # How it is done
+
+    def _begin(self) -> None:
+        self.main.chat.set_text(self.desk.drafts.get(NEW))
+        self.run_worker(self.feed.run(), name="feed")
+
+    def _work(self, deed: Coroutine[Any, Any, object]) -> None:
+        self.run_worker(self._told(deed))
+
+    async def _told(self, deed: Coroutine[Any, Any, object]) -> None:
+        try:
+            await deed
+        except QuarterdeckError as error:
+            self.tell(str(error), True)
+
+    def _run(self, command: Command, words: str = "") -> None:
+        if command.deed is None:
+            self.call_later(self.run_action, command.action or "help")
+        elif self.desk.agent is None:
+            self.tell("there is no agent yet; ctrl+t starts one", True)
+        else:
+            self._work(self._do(command, words))
+
+    async def _do(self, command: Command, words: str) -> None:
+        agent = self.desk.agent
+        if command.asks is not None and not words:
+            words = await self.push_screen_wait(AskLine(command.asks)) or ""
+            if not words:
+                return
+        if agent is not None:
+            await self.steering.do(command, agent, words)
+
+    async def _send(self, text: str) -> None:
+        agent, drafts = self.desk.agent, self.desk.drafts
+        if agent is None:
+            return
+        drafts.begin_sending(agent.session, text)
+        self.main.chat.set_text("")
+        self.main.transcript.action_follow()
+        is_sent = await self.steering.send(agent, text)
+        drafts.end_sending(agent.session, is_sent=is_sent)
+        if self.desk.shown == agent.session:
+            self.main.chat.set_text(drafts.get(agent.session))
+        self._save_soon()
+
+    async def _spawn(self) -> None:
+        from .screens.spawn import SpawnScreen
+
+        typed = self.main.chat.text if self.desk.agent is None else ""
+        names = await asyncio.to_thread(usable_agents)
+        wish = await self.push_screen_wait(SpawnScreen(self.desk.cwd, typed, names))
+        if wish is None:
+            return
+        session = await self.steering.spawn(wish)
+        if session is None:
+            return
+        if wish.prompt == typed.strip():
+            self.main.chat.set_text("")
+        self.main.show_agent(session)
+
+    async def _answer(self, event: PermissionScreen.Answered) -> None:
+        if await self.steering.answer(event.item, event.choice, event.feedback):
+            self.deciding.settled(event.item)
+
+    async def _reply(self, event: QuestionScreen.Replied) -> None:
+        if await self.steering.reply(event.item, event.content):
+            self.deciding.settled(event.item)
+
+    def _save_soon(self) -> None:
+        self.run_worker(self._save())
+
+    async def _save(self) -> None:
+        async with self._saving:
+            try:
+                await asyncio.to_thread(self.desk.drafts.flush)
+            except OSError as error:
+                self.tell(f"what you type cannot be kept on disk: {error}", True)
+
+    def _handle_exception(self, error: Exception) -> None:
+        """End, and leave the report to who opened us: Textual's own shows private values."""
+        self.crash = self.crash or error
+        if self.is_headless:
+            super()._handle_exception(error)
+        else:
+            self.exit(return_code=1)

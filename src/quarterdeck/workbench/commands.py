@@ -1,0 +1,112 @@
+"""What can be done by name: from the palette and as ``/name`` in the input."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from quarterdeck.fleet.port import AgentInfo, Fleet
+
+__all__ = ["COMMANDS", "Command", "Deed", "find_command"]
+
+Deed: TypeAlias = "Callable[[Fleet, AgentInfo, str], Awaitable[str]]"
+"""Does it to an agent, with what was typed after the name; says what was done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A name for something: a deed to the agent in view, or an action of the screen."""
+
+    name: str
+    help: str
+    action: str | None = None
+    """An action of the application."""
+    deed: "Deed | None" = None
+    asks: str | None = None
+    """What has to be typed after the name; None: nothing."""
+
+
+async def _interrupt(fleet: "Fleet", agent: "AgentInfo", _: str) -> str:
+    await fleet.interrupt(agent.session)
+    return f"{agent.name} is interrupted"
+
+
+async def _kill(fleet: "Fleet", agent: "AgentInfo", _: str) -> str:
+    await fleet.kill(agent.session)
+    return f"{agent.name} is killed"
+
+
+async def _close(fleet: "Fleet", agent: "AgentInfo", _: str) -> str:
+    await fleet.close(agent.session)
+    return f"{agent.name} is closed; /resume starts it again"
+
+
+async def _archive(fleet: "Fleet", agent: "AgentInfo", _: str) -> str:
+    await fleet.archive(agent.session, archived=not agent.is_archived)
+    return f"{agent.name} is {'back' if agent.is_archived else 'put away'}"
+
+
+async def _resume(fleet: "Fleet", agent: "AgentInfo", _: str) -> str:
+    await fleet.resume(agent.session)
+    return f"{agent.name} starts again"
+
+
+async def _rename(fleet: "Fleet", agent: "AgentInfo", name: str) -> str:
+    info = await fleet.rename(agent.session, name)
+    return f"{agent.name} is now called {info.name}"
+
+
+async def _fork(fleet: "Fleet", agent: "AgentInfo", _: str) -> str:
+    info = await fleet.fork(agent.session)
+    return f"{info.name} goes on from where {agent.name} is"
+
+
+async def _mode(fleet: "Fleet", agent: "AgentInfo", mode: str) -> str:
+    await fleet.set_option(agent.session, "mode", mode)
+    return f"{agent.name} works in mode {mode}"
+
+
+async def _model(fleet: "Fleet", agent: "AgentInfo", model: str) -> str:
+    await fleet.set_option(agent.session, "model", model)
+    return f"{agent.name} uses {model}"
+
+
+COMMANDS = (
+    Command(name="spawn", help="start another agent", action="spawn"),
+    Command(name="answer", help="answer what waits for you", action="answer"),
+    Command(name="interrupt", help="end the turn of this agent", deed=_interrupt),
+    Command(name="close", help="end this agent in good order", deed=_close),
+    Command(name="kill", help="end this agent and its processes now", deed=_kill),
+    Command(name="resume", help="start this agent again where it ended", deed=_resume),
+    Command(name="fork", help="start a copy of this agent with the same past", deed=_fork),
+    Command(name="rename", help="give this agent another name", deed=_rename, asks="new name"),
+    Command(name="archive", help="put this agent away, or take it out again", deed=_archive),
+    Command(
+        name="mode",
+        help="what this agent may do without asking",
+        deed=_mode,
+        asks="mode: ask, read-only, accept-edits, plan, full-auto, deny-all",
+    ),
+    Command(name="model", help="the model of this agent", deed=_model, asks="model"),
+    Command(name="archived", help="show or hide agents that are put away", action="archived"),
+    Command(name="unfold", help="unfold or fold every tool call", action="unfold"),
+    Command(name="end", help="go to the end of the transcript", action="follow"),
+    Command(name="host", help="start the host if it is not there", action="start_host"),
+    Command(name="help", help="every key and every command", action="help"),
+    Command(name="quit", help="leave; the agents go on", action="quit"),
+)
+
+
+def find_command(text: str) -> tuple[Command, str] | None:
+    """The command that a text calls, and what follows its name; None: it calls none of ours.
+
+    A text of several lines, or with a slash that begins a path, is a prompt.
+    """
+    if not text.startswith("/") or "\n" in text.strip():
+        return None
+    name, _, rest = text[1:].partition(" ")
+    for command in COMMANDS:
+        if command.name == name.strip():
+            return command, rest.strip()
+    return None

@@ -1,0 +1,80 @@
+"""Requests come up when that disturbs nobody, and go when they are answered, here or elsewhere."""
+
+from typing import TYPE_CHECKING
+
+from .screens.permission import PermissionScreen
+from .screens.question import QuestionScreen
+
+if TYPE_CHECKING:
+    from textual.app import App
+
+    from quarterdeck.fleet.port import InboxItem
+
+    from .desk import Desk
+
+__all__ = ["Deciding"]
+
+
+class Deciding:
+    """Shows one request at a time over everything else."""
+
+    def __init__(self, app: "App[None]", desk: "Desk") -> None:
+        self._app = app
+        self._desk = desk
+
+    @property
+    def current(self) -> PermissionScreen | QuestionScreen | None:
+        """The request on the screen."""
+        top = self._app.screen
+        return top if isinstance(top, PermissionScreen | QuestionScreen) else None
+
+    def open_next(self) -> bool:
+        """Show what to answer next; False if nothing waits."""
+        item = self._desk.inbox.next(self._desk.shown)
+        if item is None or self.current is not None:
+            return item is not None
+        self._open(item)
+        return True
+
+    def open(self, request: str) -> None:
+        """Show a request by its id."""
+        for item in self._desk.inbox.items:
+            if item.request == request and self.current is None:
+                self._open(item)
+
+    def offer(self, is_typing: bool) -> None:
+        """Show a new request of the agent in view, unless the person is busy with something."""
+        if is_typing or len(self._app.screen_stack) > 1:
+            return
+        item = self._desk.inbox.offered(self._desk.shown)
+        if item is not None:
+            self._open(item)
+
+    def check(self) -> None:
+        """Take a request off the screen that is answered already."""
+        screen = self.current
+        if screen is not None and self._desk.inbox.find(screen.item.request) is None:
+            self._app.pop_screen()
+
+    def put_off(self, item: "InboxItem") -> None:
+        """Leave a request open."""
+        self._desk.inbox.put_off(item.request)
+        if self.current is not None:
+            self._app.pop_screen()
+
+    def settled(self, item: "InboxItem") -> None:
+        """A request was answered here; the agent's next one comes."""
+        self._desk.inbox.drop(item.request)
+        self.check()
+        following = self._desk.inbox.offered(item.session)
+        if following is not None and len(self._app.screen_stack) == 1:
+            self._open(following)
+
+    def _open(self, item: "InboxItem") -> None:
+        if item.permission is None:
+            self._app.push_screen(QuestionScreen(item))
+            return
+        agent = self._desk.roster.find(item.session)
+        count = len(self._desk.inbox.items)
+        place = f" · 1 of {count}" if count > 1 else ""
+        self._app.push_screen(PermissionScreen(item, agent.cwd if agent else None, place))

@@ -1,0 +1,94 @@
+"""What people have typed and not sent: one file for each agent, kept over restarts and crashes."""
+
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+__all__ = ["NEW", "Drafts"]
+
+NEW = "new"
+"""The key of what is typed while there is no agent."""
+
+_SENDING = "-sending"
+
+
+class Drafts:
+    """Drafts by the agent's session.
+
+    What is put is in memory at once and on disk with the next ``flush``. Two workbenches do not
+    disturb each other unless both write to one agent; then the later draft stays.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._texts: dict[str, str] = {}
+        self._dirty: set[str] = set()
+
+    def get(self, key: str) -> str:
+        """The draft for an agent; empty if there is none."""
+        return self._texts.get(key, "")
+
+    def put(self, key: str, text: str) -> bool:
+        """Note a draft; True if it is another than before."""
+        if self.get(key) == text:
+            return False
+        self._texts[key] = text
+        self._dirty.add(key)
+        return True
+
+    def begin_sending(self, key: str, text: str) -> None:
+        """A draft is on its way: it counts as not sent until ``end_sending``."""
+        self.put(key + _SENDING, self.get(key + _SENDING) + text)
+
+    def end_sending(self, key: str, *, is_sent: bool) -> None:
+        """It has arrived, or else it is a draft again, before what was typed meanwhile."""
+        text = self.get(key + _SENDING)
+        if not is_sent and text:
+            self.put(key, "\n".join(filter(None, (text, self.get(key)))))
+        self.put(key + _SENDING, "")
+
+    def load(self) -> None:
+        """Read what is on disk. Blocks.
+
+        What was on its way when the program was killed is a draft again: sending it twice is for
+        a person to decide, losing it is not.
+        """
+        with suppress(OSError):
+            for path in sorted(self._directory.glob("*.txt")):
+                with suppress(OSError):
+                    self._texts[path.stem] = path.read_text("utf-8", "replace")
+        for key in list(self._texts):
+            if key.endswith(_SENDING):
+                self.end_sending(key.removesuffix(_SENDING), is_sent=False)
+
+    def flush(self) -> None:
+        """Write what changed; a draft that is empty has no file. Blocks.
+
+        Raises:
+            OSError: it cannot be written; it stays in memory, and the next time is another try.
+        """
+        for key in list(self._dirty):
+            text = self._texts.get(key, "")
+            self._write(self._directory / f"{_file_name(key)}.txt", text)
+            if self._texts.get(key, "") == text:
+                self._dirty.discard(key)
+
+    def _write(self, path: Path, text: str) -> None:
+        if not text:
+            path.unlink(missing_ok=True)
+            return
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=self._directory, prefix=".draft-")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(text)
+            Path(temporary).replace(path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+
+
+def _file_name(key: str) -> str:
+    """A key as a file's name; ids of sessions are one already."""
+    return "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "-" for c in key)[:100]

@@ -1,0 +1,182 @@
+"""The one way from the fleet to the screen: a subscription, as messages at a bounded pace.
+
+Records are gathered and posted at most thirty times a second. Who the agents are, and what waits
+for a person, is asked for anew when a record says that it changed: the fleet knows the rules, the
+screen does not. A host that goes away is waited for, and nothing that happened meanwhile is missed.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from textual.message import Message
+
+from quarterdeck.wire.errors import LinkError, QuarterdeckError
+
+if TYPE_CHECKING:
+    from quarterdeck.fleet.port import AgentInfo, Fleet, FleetStatus, InboxItem
+    from quarterdeck.wire.record import Record
+
+__all__ = ["Feed", "HostState", "Reach"]
+
+HostState: TypeAlias = Literal["connecting", "connected", "lost", "failed"]
+Reach: TypeAlias = Callable[[bool], Awaitable[None]]
+"""Makes sure that the fleet is there; True: starts a host where there is none."""
+
+PACE = 1 / 30
+"""Seconds between two updates at the least."""
+_REFRESH = 0.1
+_MOST = 5_000
+_PAUSE = 0.5
+
+
+class Feed:
+    """Follows the fleet for ever and posts what happens.
+
+    Args:
+        fleet: what is followed.
+        reach: how to get to it.
+        post: takes messages, at once.
+    """
+
+    @dataclass
+    class HostChanged(Message):
+        """The way to the host is another."""
+
+        state: HostState
+        reason: str = ""
+
+    @dataclass
+    class Known(Message):
+        """Who the agents are, and what waits for a person."""
+
+        agents: "Sequence[AgentInfo]"
+        inbox: "Sequence[InboxItem]"
+        status: "FleetStatus"
+
+    @dataclass
+    class Happened(Message):
+        """Records in the order of the log; ``Feed.ready`` asks for the next."""
+
+        records: "Sequence[Record]"
+
+    def __init__(self, fleet: "Fleet", reach: Reach, post: Callable[[Message], object]) -> None:
+        self._fleet = fleet
+        self._reach = reach
+        self._post = post
+        self._last: int | None = None
+        self._records: list[Record] = []
+        self._is_ready = True
+        self._due: asyncio.TimerHandle | None = None
+        self._room = asyncio.Event()
+        self._stale = asyncio.Event()
+        self._again = asyncio.Event()
+        self._starts = True
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        while True:
+            self._again.clear()
+            try:
+                await self._reach(self._starts)
+                self._starts = False
+                await self._stay()
+            except LinkError as error:
+                self._post(self.HostChanged("lost", str(error)))
+            except QuarterdeckError as error:
+                from quarterdeck.fleet.errors import NoHost
+
+                is_gone = isinstance(error, NoHost)
+                self._post(self.HostChanged("lost" if is_gone else "failed", str(error)))
+            finally:
+                self._cancel_flush()
+            await self._wait()
+
+    def start_host(self) -> None:
+        """Start a host if none is there; does nothing while one is."""
+        self._starts = True
+        self._again.set()
+
+    def refresh(self) -> None:
+        """Ask anew who the agents are; somebody knows that it changed."""
+        self._stale.set()
+
+    def ready(self) -> None:
+        """The last records have been shown."""
+        self._is_ready = True
+        if self._records:
+            self._flush_soon()
+
+    async def _wait(self) -> None:
+        try:
+            async with asyncio.timeout(_PAUSE):
+                await self._again.wait()
+                self._post(self.HostChanged("connecting"))
+        except TimeoutError:
+            pass
+
+    async def _stay(self) -> None:
+        status = await self._fleet.status()
+        if self._last is None or self._last > status.last_seq:
+            self._last = status.last_seq
+        await self._ask()
+        self._post(self.HostChanged("connected"))
+        await _first_of(self._follow(), self._keep_fresh())
+
+    async def _follow(self) -> None:
+        from quarterdeck.fleet.entry import TYPES
+        from quarterdeck.wire.record import event_type
+
+        async with aclosing(self._fleet.follow(self._last)) as records:
+            async for record in records:
+                self._last = record.seq
+                self._records.append(record)
+                if event_type(record.event) in TYPES:
+                    self._stale.set()
+                self._flush_soon()
+                if len(self._records) >= _MOST:
+                    self._room.clear()
+                    await self._room.wait()
+
+    async def _keep_fresh(self) -> None:
+        while True:
+            await self._stale.wait()
+            self._stale.clear()
+            await self._ask()
+            await asyncio.sleep(_REFRESH)
+
+    async def _ask(self) -> None:
+        agents = await self._fleet.agents(archived=True)
+        inbox = await self._fleet.inbox()
+        self._post(self.Known(agents, inbox, await self._fleet.status()))
+
+    def _flush_soon(self) -> None:
+        if self._due is None and self._is_ready:
+            self._due = asyncio.get_running_loop().call_later(PACE, self._flush)
+
+    def _flush(self) -> None:
+        self._due = None
+        records, self._records = self._records, []
+        self._room.set()
+        if records:
+            self._is_ready = False
+            self._post(self.Happened(records))
+
+    def _cancel_flush(self) -> None:
+        if self._due is not None:
+            self._due.cancel()
+            self._flush()
+
+
+async def _first_of(*works: Awaitable[None]) -> None:
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,42 @@
+"""Opening the workbench on a terminal."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from quarterdeck.config.places import Places
+
+__all__ = ["open_workbench"]
+
+
+def open_workbench(
+    places: Places | None = None, environ: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> int:
+    """Run until the person leaves; returns the exit code. The agents go on.
+
+    Raises:
+        Exception: what ended it unexpectedly; the terminal is as it was before.
+    """
+    from quarterdeck.fleet.client import HostClient
+    from quarterdeck.fleet.host.dialling import dial
+    from quarterdeck.fleet.host.starting import ensure_host
+
+    from .app import Workbench, now
+    from .desk import Desk
+    from .drafts import Drafts
+
+    found = places or Places.find()
+    environment = dict(os.environ if environ is None else environ)
+    client = HostClient(lambda: dial(found), "workbench")
+
+    async def reach(starts: bool) -> None:
+        await client.reach((lambda: ensure_host(found, environment)) if starts else None)
+
+    drafts = Drafts(found.state / "workbench" / "drafts")
+    drafts.load()
+    desk = Desk(fleet=client, drafts=drafts, cwd=str(cwd or Path.cwd()), clock=now)
+    app = Workbench(desk, reach, leave=client.disconnect)
+    app.run()
+    if app.crash is not None:
+        raise app.crash
+    return app.return_code or 0

@@ -1,0 +1,75 @@
+"""Pages of transcripts, read when somebody looks at them."""
+
+from typing import TYPE_CHECKING, Literal
+
+from .stores.transcript import PAGE, TranscriptStore
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from quarterdeck.fleet.port import Fleet
+    from quarterdeck.wire.ids import SessionId
+    from quarterdeck.wire.record import Record
+
+__all__ = ["Pages"]
+
+_END = 2**62
+
+
+class Pages:
+    """The transcripts that were looked at, and how they get their pages.
+
+    At most so many are kept; the one that was looked at longest ago goes.
+    """
+
+    MOST = 12
+
+    def __init__(self, fleet: "Fleet") -> None:
+        self._fleet = fleet
+        self._stores: dict[SessionId, TranscriptStore] = {}
+        self._reading: set[SessionId] = set()
+
+    def store(self, session: "SessionId") -> TranscriptStore:
+        """The transcript of a session; empty until its first page is read."""
+        store = self._stores.pop(session, None) or TranscriptStore(session)
+        self._stores[session] = store
+        for old in list(self._stores)[: -self.MOST]:
+            del self._stores[old]
+        return store
+
+    def live(self, records: "Sequence[Record]") -> None:
+        """Hand on what has just happened to those transcripts that are kept."""
+        by_session: dict[SessionId, list[Record]] = {}
+        for record in records:
+            if record.session in self._stores:
+                by_session.setdefault(record.session, []).append(record)
+        for session, mine in by_session.items():
+            self._stores[session].live(mine)
+
+    async def read(
+        self, store: TranscriptStore, where: Literal["first", "older", "newer", "end"]
+    ) -> None:
+        """Read a page into a transcript; does nothing while another is on its way.
+
+        Raises:
+            QuarterdeckError: the fleet cannot be reached, or does not know the agent.
+        """
+        if store.session in self._reading:
+            return
+        self._reading.add(store.session)
+        try:
+            await self._read(store, where)
+        finally:
+            self._reading.discard(store.session)
+
+    async def _read(
+        self, store: TranscriptStore, where: Literal["first", "older", "newer", "end"]
+    ) -> None:
+        session = store.session
+        if where == "end" or (where == "first" and not store.is_loaded):
+            store.start(await self._fleet.read(session, before=_END, limit=PAGE), is_end=True)
+        elif where == "older" and store.has_older:
+            before = store.first or _END
+            store.older(await self._fleet.read(session, before=before, limit=PAGE))
+        elif where == "newer" and store.has_newer:
+            store.newer(await self._fleet.read(session, after=store.last, limit=PAGE))

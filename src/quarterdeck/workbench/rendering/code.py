@@ -1,0 +1,60 @@
+"""Source code as lines whose spans say what each word is."""
+
+from typing import TYPE_CHECKING, cast
+
+from .lines import Line, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pygments.lexer import Lexer
+
+__all__ = ["LONGEST", "highlighted", "language_of"]
+
+LONGEST = 20_000
+"""Characters; longer code is shown without, because reading it takes time."""
+
+_ROLES = (
+    ("Token.Comment", "code-comment"),
+    ("Token.Keyword", "code-keyword"),
+    ("Token.Literal.String", "code-string"),
+    ("Token.Literal.Number", "code-number"),
+    ("Token.Name.Function", "code-name"),
+    ("Token.Name.Class", "code-name"),
+    ("Token.Name.Tag", "code-keyword"),
+    ("Token.Operator.Word", "code-keyword"),
+)
+
+
+def highlighted(source: str, language: str) -> list[Line]:
+    """The lines of some code, which must be literal; an unknown language gets one look."""
+    lexer = _lexer(language) if language and len(source) <= LONGEST else None
+    if lexer is None:
+        return [plain(line, "code") for line in source.split("\n")]
+    lines: list[list[tuple[str, str]]] = [[]]
+    for kind, text in lexer.get_tokens(source):
+        name = str(kind)
+        role = next((role for prefix, role in _ROLES if name.startswith(prefix)), "code")
+        first, *others = text.split("\n")
+        if first:
+            lines[-1].append((first, role))
+        lines.extend([(line, role)] if line else [] for line in others)
+    return [tuple(line) for line in lines]
+
+
+def language_of(path: str) -> str:
+    """A language's name from a file's; empty if none is known."""
+    from pathlib import PurePath
+
+    return PurePath(path).suffix.lstrip(".")
+
+
+def _lexer(language: str) -> "Lexer | None":
+    import pygments.lexers
+    from pygments.util import ClassNotFound
+
+    find = cast("Callable[..., Lexer]", pygments.lexers.get_lexer_by_name)  # pyright: ignore[reportUnknownMemberType]
+    try:
+        return find(language, stripnl=False, ensurenl=False)
+    except ClassNotFound:
+        return None

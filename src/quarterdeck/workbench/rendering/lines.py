@@ -1,0 +1,156 @@
+"""Lines of text in spans, each with a role that a style sheet gives a look; and wrapping."""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
+
+from rich.cells import cell_len, chop_cells
+
+__all__ = [
+    "Line",
+    "Span",
+    "Wrapping",
+    "clip",
+    "indented",
+    "plain",
+    "text_of",
+    "width_of",
+    "words_of",
+    "wrap",
+]
+
+Span: TypeAlias = tuple[str, str]
+"""Text without any end of line, and the name of its role."""
+Line: TypeAlias = tuple[Span, ...]
+
+_WORDS = re.compile(r"\s+|[^\s]+")
+
+
+def plain(text: str, role: str = "text") -> Line:
+    """A line of one span."""
+    return ((text, role),)
+
+
+def text_of(line: Line) -> str:
+    """The text of a line."""
+    return "".join(text for text, _ in line)
+
+
+def width_of(line: Line) -> int:
+    """The cells that a line takes."""
+    return sum(cell_len(text) for text, _ in line)
+
+
+class Wrapping:
+    """Breaks words into lines of at most ``width`` cells, a word at a time.
+
+    White space at the beginning of a text stays, so that code keeps its shape; that at a break
+    goes. A word that is longer than a line is broken anywhere.
+    """
+
+    def __init__(self, width: int) -> None:
+        self.width = max(1, width)
+        self.done: list[Line] = []
+        self.used = 0
+        """Cells of the line that is not full."""
+        self.line: list[Span] = []
+        """What stands in that line."""
+        self._is_continued = False
+
+    def add(self, word: str, role: str) -> None:
+        """Take the next word, or the white space between two."""
+        size = cell_len(word)
+        if word.isspace() and (self.used + size > self.width or self._is_fresh):
+            self._break()
+            return
+        if self.used + size > self.width:
+            self._break()
+            *full, word = chop_cells(word, self.width) if size > self.width else [word]
+            for part in full:
+                self.add_row(part, role)
+        self.line.append((word, role))
+        self.used += cell_len(word)
+
+    def add_last(self, word: str, role: str) -> None:
+        """Take a word that may be empty."""
+        if word:
+            self.add(word, role)
+
+    def add_row(self, part: str, role: str) -> None:
+        """Take a part of a word that fills a line of its own."""
+        self._break()
+        self.done.append(((part, role),))
+        self._is_continued = True
+
+    def end(self) -> list[Line]:
+        """All lines; the last may be empty only if it is the only one of its text."""
+        if self.line or not self._is_continued:
+            return [*self.done, _joined(self.line)]
+        return list(self.done)
+
+    def next_text(self) -> None:
+        """End the line: what follows is a text of its own."""
+        self.done = self.end()
+        self.line, self.used, self._is_continued = [], 0, False
+
+    @property
+    def _is_fresh(self) -> bool:
+        return self._is_continued and not self.line
+
+    def _break(self) -> None:
+        if any(not text.isspace() for text, _ in self.line):
+            self.done.append(_joined(self.line))
+            self._is_continued = True
+        self.line, self.used = [], 0
+
+
+def wrap(spans: Iterable[Span], width: int) -> list[Line]:
+    """Break spans into lines; see ``Wrapping``. There is at least one line."""
+    wrapping = Wrapping(width)
+    for text, role in spans:
+        for word in words_of(text):
+            wrapping.add(word, role)
+    return wrapping.end()
+
+
+def words_of(text: str) -> list[str]:
+    """Words and the white space between them, in order."""
+    return _WORDS.findall(text)
+
+
+def clip(line: Line, width: int) -> Line:
+    """The line within ``width`` cells; the last is … where something is left out."""
+    if width_of(line) <= width:
+        return line
+    kept: list[Span] = []
+    room = max(0, width - 1)
+    for text, role in line:
+        size = cell_len(text)
+        if size > room:
+            kept.append(((chop_cells(text, room)[0] if room else "") + "…", role))
+            return tuple(kept)
+        kept.append((text, role))
+        room -= size
+    return tuple(kept)
+
+
+def indented(lines: Iterable[Line], first: Span, rest: Span) -> Iterator[Line]:
+    """Put something before the first line, and something else before the others."""
+    before = first
+    for line in lines:
+        yield (before, *line)
+        before = rest
+
+
+def _joined(line: list[Span]) -> Line:
+    """Neighbours of one role become one span."""
+    joined: list[Span] = []
+    for text, role in line:
+        if joined and joined[-1][1] == role:
+            joined[-1] = (joined[-1][0] + text, role)
+        else:
+            joined.append((text, role))
+    if joined:
+        text, role = joined[-1]
+        joined[-1] = (text.rstrip(), role)
+    return tuple(span for span in joined if span[0])

@@ -1,0 +1,205 @@
+"""Markdown as lines: structure gets a look, and no word of the source is left out.
+
+Raw HTML, images, entities and link definitions have no effect and stand there as they were
+written; the target of a link is shown beside its text. The source must be literal already.
+"""
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from .code import highlighted
+from .lines import Line, Span, indented, plain, width_of, wrap
+from .tables import table_lines
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+
+__all__ = ["LONGEST", "markdown_lines"]
+
+LONGEST = 100_000
+"""Characters; what is longer is shown as plain text, which takes less time."""
+
+_INLINE = {"strong": "strong", "em": "emphasis", "s": "struck", "link": "link"}
+
+
+@lru_cache(maxsize=1)
+def _parser() -> "MarkdownIt":
+    from markdown_it import MarkdownIt
+
+    parser = MarkdownIt("commonmark", {"html": False})
+    # An entity could bring back any character that was made visible before.
+    return parser.enable(["table", "strikethrough"]).disable(["entity", "image", "reference"])
+
+
+def markdown_lines(source: str, width: int) -> list[Line]:
+    """The lines of a message of at most ``width`` cells each."""
+    if len(source) > LONGEST:
+        return [line for text in source.split("\n") for line in wrap([(text, "text")], width)]
+    page = _Page(width)
+    page.write(_parser().parse(source))
+    return page.lines or [()]
+
+
+class _Page:
+    """Lines that grow token by token, with what stands before each: bullets, bars, numbers."""
+
+    def __init__(self, width: int) -> None:
+        self.lines: list[Line] = []
+        self._width = width
+        self._before: list[Span] = []
+        self._bullet: Span | None = None
+        self._numbers: list[int | None] = []
+        self._is_first = True
+
+    def write(self, tokens: "list[Token]") -> None:
+        """Take all tokens of a text."""
+        at = 0
+        while at < len(tokens):
+            token = tokens[at]
+            if token.type == "table_open":
+                end = next(n for n in range(at, len(tokens)) if tokens[n].type == "table_close")
+                self._table(tokens[at:end])
+                at = end
+            else:
+                self._block(token, tokens[at - 1] if at else None)
+            at += 1
+
+    def _block(self, token: "Token", opening: "Token | None") -> None:
+        match token.type:
+            case "inline":
+                heading = opening is not None and opening.type == "heading_open"
+                self._text(_spans(token.children or [], "heading" if heading else "text"))
+            case "fence" | "code_block":
+                self._gap(token)
+                self._code(token)
+            case "hr":
+                self._gap(token)
+                self._put([plain("─" * max(1, self._room // 2), "faint")])
+            case "heading_open" | "paragraph_open":
+                self._gap(token)
+            case _:
+                self._nest(token)
+
+    def _nest(self, token: "Token") -> None:
+        match token.type:
+            case "bullet_list_open":
+                self._gap(token)
+                self._numbers.append(None)
+            case "ordered_list_open":
+                self._gap(token)
+                self._numbers.append(int(token.attrs.get("start", 1)))
+            case "bullet_list_close" | "ordered_list_close":
+                self._numbers.pop()
+            case "list_item_open":
+                number = self._numbers[-1]
+                mark = "• " if number is None else f"{number}. "
+                if number is not None:
+                    self._numbers[-1] = number + 1
+                self._bullet = (mark, "bullet")
+                self._before.append((" " * len(mark), "text"))
+            case "blockquote_open":
+                self._gap(token)
+                self._before.append(("▌ ", "faint"))
+                self._is_first = True
+            case "list_item_close" | "blockquote_close":
+                self._before.pop()
+                self._bullet = None
+            case _:
+                pass
+
+    @property
+    def _room(self) -> int:
+        return max(10, self._width - width_of(tuple(self._before)))
+
+    def _gap(self, token: "Token") -> None:
+        """An empty line between blocks, but not within tight lists or at the top."""
+        if self._is_first or self._bullet is not None or token.hidden:
+            return
+        if self._numbers and token.type.endswith("list_open"):
+            return
+        self.lines.append(tuple(self._before[:-1]) if self._numbers else tuple(self._before))
+
+    def _text(self, spans: list[Span]) -> None:
+        line: list[Span] = []
+        for text, role in spans:
+            if text == "\n":
+                self._put(wrap(line, self._room))
+                line = []
+            else:
+                line.append((text, role))
+        self._put(wrap(line, self._room))
+
+    def _put(self, lines: list[Line]) -> None:
+        self._is_first = False
+        for line in lines:
+            before = list(self._before)
+            if self._bullet is not None and before:
+                before[-1], self._bullet = self._bullet, None
+            self.lines.append((*before, *line))
+
+    def _code(self, token: "Token") -> None:
+        info = token.info.strip()
+        if info:
+            self._put(wrap([(info, "faint")], self._room))
+        for line in highlighted(token.content.rstrip("\n"), info.split(" ")[0]):
+            self._put(list(indented(wrap(line, self._room - 2), ("  ", "code"), ("  ", "code"))))
+
+    def _table(self, tokens: "list[Token]") -> None:
+        if self.lines:
+            self.lines.append(tuple(self._before))
+        rows: list[list[list[Span]]] = []
+        for token in tokens:
+            if token.type == "tr_open":
+                rows.append([])
+            elif token.type == "inline":
+                rows[-1].append(_spans(token.children or [], "strong" if len(rows) == 1 else ""))
+        self._put(table_lines(rows, self._room))
+
+
+def _spans(tokens: "list[Token]", base: str) -> list[Span]:
+    r"""The words of a paragraph with their roles; ``\n`` alone ends a line."""
+    spans: list[Span] = []
+    roles = [base or "text"]
+    targets: list[str] = []
+    for token in tokens:
+        kind = token.type
+        if kind in ("softbreak", "hardbreak"):
+            spans.append(("\n", "text"))  # models end lines on purpose
+        elif kind == "code_inline":
+            spans.append((token.content, "code"))
+        elif kind == "link_open":
+            roles.append("link")
+            targets.append(str(token.attrs.get("href", "")))
+            spans.append(("", "link"))
+        elif kind == "link_close":
+            roles.pop()
+            _add_target(spans, targets.pop())
+        elif kind.endswith("_open"):
+            roles.append(_INLINE.get(kind[:-5], roles[-1]))
+        elif kind.endswith("_close"):
+            roles.pop()
+        elif token.content:
+            spans.extend(_shown(token.content, roles[-1]))
+    return spans
+
+
+def _shown(content: str, role: str) -> list[Span]:
+    """Text, with its ends of lines as spans of their own."""
+    first, *others = content.split("\n")
+    spans = [(first, role)]
+    for line in others:
+        spans += [("\n", "text"), (line, role)]
+    return spans
+
+
+def _add_target(spans: list[Span], target: str) -> None:
+    from urllib.parse import unquote
+
+    from ..literal import literal
+
+    begin = max(n for n, span in enumerate(spans) if span == ("", "link"))
+    told = "".join(text for text, _ in spans[begin:])
+    del spans[begin]
+    if target and told not in (target, literal(unquote(target)), target.removeprefix("mailto:")):
+        spans.append((f" ({literal(target)})", "faint"))

@@ -1,0 +1,1 @@
+"""Screens that come over the others: requests, questions, help, forms."""

@@ -1,0 +1,91 @@
+"""A new agent: which, where, and what it shall do."""
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.screen import ModalScreen
+from textual.suggester import SuggestFromList
+from textual.widgets import Input, Label, TextArea
+
+from quarterdeck.fleet.port import Spawn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["SpawnScreen"]
+
+MODES = ("ask", "read-only", "accept-edits", "plan", "full-auto", "deny-all")
+
+
+class SpawnScreen(ModalScreen[Spawn | None]):
+    """Gives the wish, or None.
+
+    Args:
+        cwd: the directory that is offered.
+        prompt: what is filled in already.
+        agents: the agents that can be used here.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(None)", "leave"),
+        Binding("ctrl+s", "start", "start", priority=True),
+    ]
+
+    def __init__(self, cwd: str, prompt: str, agents: "Sequence[str]") -> None:
+        super().__init__()
+        self._cwd = cwd
+        self._prompt = prompt
+        self._agents = agents
+
+    def compose(self) -> ComposeResult:
+        """The parts."""
+        found = ", ".join(self._agents)
+        with Vertical(id="box") as box:
+            box.border_title = "start an agent"
+            box.border_subtitle = "ctrl+s start · tab next field · esc leave"
+            with VerticalScroll():
+                yield Label("agent; here: " + found, markup=False)
+                yield Input(
+                    self._agents[0] if self._agents else "native",
+                    id="agent",
+                    suggester=SuggestFromList(self._agents),
+                )
+                yield Label("task")
+                yield TextArea(self._prompt, id="prompt", compact=True)
+                yield Label("directory")
+                yield Input(self._cwd, id="cwd")
+                yield Label("name, model and permission mode, each may be left empty")
+                yield Input(id="name", placeholder="name")
+                yield Input(id="model", placeholder="model")
+                yield Input(
+                    id="mode",
+                    placeholder="mode: " + ", ".join(MODES),
+                    suggester=SuggestFromList(MODES),
+                )
+
+    def on_mount(self) -> None:
+        """Begin where something is missing."""
+        self.query_one("#agent" if self._prompt else "#prompt").focus()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Enter starts."""
+        event.stop()
+        self.action_start()
+
+    def action_start(self) -> None:
+        """Give the wish back."""
+
+        def given(name: str) -> str | None:
+            return self.query_one(f"#{name}", Input).value.strip() or None
+
+        wish = Spawn(
+            agent=given("agent") or "native",
+            cwd=given("cwd") or self._cwd,
+            name=given("name"),
+            model=given("model"),
+            mode=given("mode"),
+            prompt=self.query_one("#prompt", TextArea).text.strip() or None,
+        )
+        self.dismiss(wish)

@@ -1,0 +1,98 @@
+"""The one way from a person to the fleet: what goes wrong is told, and nothing is lost by it."""
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from quarterdeck.wire.errors import QuarterdeckError
+
+from .literal import literal
+
+if TYPE_CHECKING:
+    from quarterdeck.fleet.port import AgentInfo, InboxItem, Spawn
+    from quarterdeck.wire.ids import SessionId
+
+    from .commands import Command
+    from .desk import Desk
+
+__all__ = ["Steering", "Tell", "usable_agents"]
+
+Tell = Callable[[str, bool], None]
+"""Shows a line to the person; True: something went wrong."""
+
+
+class Steering:
+    """Does what a person wants, and tells what came of it."""
+
+    def __init__(self, desk: "Desk", tell: Tell, changed: Callable[[], None]) -> None:
+        """Args:
+        desk: where the person is.
+        tell: shows what happened.
+        changed: called after each deed; the agents may be others now.
+        """
+        self._desk = desk
+        self._tell = tell
+        self._changed = changed
+
+    async def send(self, agent: "AgentInfo", text: str) -> bool:
+        """Send a prompt; False if it was not taken."""
+        from quarterdeck.wire.content import text as block
+
+        done = await self._try(self._desk.fleet.send(agent.session, (block(text),)))
+        if done is None and not agent.is_live and agent.can_resume:
+            self._tell(f"{agent.name} is not at work; /resume starts it again", True)
+        return done is not None
+
+    async def do(self, command: "Command", agent: "AgentInfo", words: str) -> None:
+        """Do a command to an agent."""
+        assert command.deed is not None
+        told = await self._try(command.deed(self._desk.fleet, agent, words))
+        if told is not None:
+            self._tell(told, False)
+
+    async def spawn(self, wish: "Spawn") -> "SessionId | None":
+        """Start an agent; None if it was refused."""
+        info = await self._try(self._desk.fleet.spawn(wish))
+        return info.session if info is not None else None
+
+    async def interrupt(self, agent: "AgentInfo") -> None:
+        """End the turn of an agent."""
+        await self._try(self._desk.fleet.interrupt(agent.session))
+
+    async def answer(self, item: "InboxItem", choice: str, feedback: str | None) -> bool:
+        """Answer a permission request; False if that did not work and it is still open."""
+        answering = self._desk.fleet.answer(item.request, choice, by="workbench", feedback=feedback)
+        return self._answered(await self._try(answering))
+
+    async def reply(self, item: "InboxItem", content: dict[str, Any] | None) -> bool:
+        """Answer a question, or decline it; like ``answer``."""
+        action = "decline" if content is None else "accept"
+        answering = self._desk.fleet.reply(item.request, action, by="workbench", content=content)
+        return self._answered(await self._try(answering))
+
+    def _answered(self, counted: bool | None) -> bool:
+        if counted is False:
+            self._tell("somebody else had answered before", False)
+        return counted is not None
+
+    async def _try(self, deed: Awaitable[Any]) -> Any:
+        try:
+            return await deed
+        except (QuarterdeckError, ValueError) as error:
+            self._tell(str(error), True)
+            return None
+        finally:
+            self._changed()
+
+
+def usable_agents() -> list[str]:
+    """The agents whose program is here, our own first. Blocks on files."""
+    import shutil
+
+    from quarterdeck.drivers.catalogue import load_catalogue
+
+    try:
+        agents = load_catalogue().agents.values()
+    except QuarterdeckError:
+        agents = ()
+    found = [agent.name for agent in agents if agent.program and shutil.which(agent.program)]
+    return ["native", *(literal(name) for name in found if name != "native")]

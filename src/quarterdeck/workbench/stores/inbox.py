@@ -1,0 +1,62 @@
+"""What waits for a person."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from quarterdeck.fleet.port import InboxItem
+    from quarterdeck.wire.ids import RequestId, SessionId
+
+__all__ = ["InboxStore"]
+
+
+class InboxStore:
+    """Open requests, oldest first; those that were put off are there and no longer offered."""
+
+    def __init__(self) -> None:
+        self.items: Sequence[InboxItem] = ()
+        self._later: set[RequestId] = set()
+        self._watchers: list[Callable[[], None]] = []
+
+    def watch(self, watcher: Callable[[], None]) -> Callable[[], None]:
+        """Call somebody after each change; returns what ends that."""
+        self._watchers.append(watcher)
+        return lambda: self._watchers.remove(watcher)
+
+    def replace(self, items: Iterable["InboxItem"]) -> None:
+        """Take what the fleet says is open; what was answered elsewhere is gone by that."""
+        fresh = tuple(items)
+        if fresh == self.items:
+            return
+        self.items = fresh
+        self._later &= {item.request for item in fresh}
+        self._tell()
+
+    def drop(self, request: "RequestId") -> None:
+        """Forget one that has just been answered; the fleet will say the same."""
+        self.replace(item for item in self.items if item.request != request)
+
+    def put_off(self, request: "RequestId") -> None:
+        """A person wants to decide later."""
+        self._later.add(request)
+        self._tell()
+
+    def find(self, request: "RequestId") -> "InboxItem | None":
+        """An open request."""
+        return next((item for item in self.items if item.request == request), None)
+
+    def offered(self, session: "SessionId | None") -> "InboxItem | None":
+        """The oldest request of an agent that nobody put off."""
+        for item in self.items:
+            if item.session == session and item.request not in self._later:
+                return item
+        return None
+
+    def next(self, session: "SessionId | None" = None) -> "InboxItem | None":
+        """The one to answer next: the agent's own first, then the oldest of all."""
+        mine = [item for item in self.items if item.session == session]
+        return next(iter([*mine, *self.items]), None)
+
+    def _tell(self) -> None:
+        for watcher in list(self._watchers):
+            watcher()

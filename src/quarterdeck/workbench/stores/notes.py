@@ -1,0 +1,87 @@
+"""Events that are told in a line."""
+
+from typing import Any, Literal, TypeAlias
+
+from quarterdeck.wire.events import (
+    CompactionChanged,
+    GrantRevoked,
+    ModeChanged,
+    ModelCallFinished,
+    Notice,
+    PromptDropped,
+    QuestionAnswered,
+    QuestionAsked,
+    RateLimited,
+    RetryScheduled,
+    SessionEnded,
+    SessionOpened,
+    SessionResumed,
+    TurnEnded,
+    Unknown,
+)
+
+__all__ = ["Severity", "note_of"]
+
+Severity: TypeAlias = Literal["quiet", "info", "warning", "error", "question"]
+
+
+def note_of(event: Any) -> tuple[Severity, str] | None:
+    """How bad it is and what to say; None: nothing a person needs to see."""
+    match event:
+        case SessionOpened(agent=agent, cwd=cwd):
+            return "quiet", f"{agent} works in {cwd}"
+        case SessionResumed():
+            return "quiet", "resumed"
+        case SessionEnded(how=how, reason=reason, stderr=stderr):
+            words = f"the session is over: {how}{_because(reason)}"
+            if how == "broken" and stderr:
+                words += f"\n{stderr.strip()}"
+            return ("error" if how == "broken" else "quiet"), words
+        case TurnEnded(stop=stop, reason=reason) if stop != "end_turn":
+            severity: Severity = "error" if stop in ("failed", "refusal") else "warning"
+            return severity, f"the turn ended: {stop.replace('_', ' ')}{_because(reason)}"
+        case _:
+            return _asides(event)
+
+
+def _asides(event: Any) -> tuple[Severity, str] | None:
+    match event:
+        case ModelCallFinished(error=str(error)):
+            return "warning", f"the model's answer failed: {error}"
+        case RetryScheduled(delay=delay, reason=reason):
+            return "warning", f"trying again in {delay:.0f} s{_because(reason)}"
+        case RateLimited(reason=reason):
+            return "warning", f"held back by the vendor{_because(reason)}"
+        case Notice(title=title, severity=level, description=description):
+            return level, title + _because(description)
+        case PromptDropped(reason=reason):
+            return "quiet", f"a prompt that waited was dropped{_because(reason)}"
+        case ModeChanged(mode=mode):
+            return "quiet", f"mode: {mode}"
+        case GrantRevoked(grant=grant):
+            return "quiet", f"the standing answer {grant} was taken back"
+        case QuestionAsked(text=text, to=None):
+            return "question", text
+        case QuestionAsked(text=text):
+            return "quiet", f"asks another agent: {text}"
+        case _:
+            return _ends(event)
+
+
+def _ends(event: Any) -> tuple[Severity, str] | None:
+    match event:
+        case QuestionAnswered(action=action, by=by, content=content):
+            told = ", ".join(f"{name}: {value}" for name, value in (content or {}).items())
+            return "quiet", f"{action} by {by.kind}{_because(told)}"
+        case CompactionChanged(status="completed", summary=summary):
+            return "info", "the conversation was shortened" + _because(summary)
+        case CompactionChanged(status="failed", error=error):
+            return "warning", "the conversation could not be shortened" + _because(error)
+        case Unknown(origin=origin, reason=reason):
+            return "quiet", f"something unknown from {origin}{_because(reason)}"
+        case _:
+            return None
+
+
+def _because(reason: str | None) -> str:
+    return f": {reason}" if reason else ""

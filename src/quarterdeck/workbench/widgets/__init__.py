@@ -1,0 +1,1 @@
+"""Pieces of the screen: each renders a store, and posts what a person does."""

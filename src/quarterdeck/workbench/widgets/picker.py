@@ -1,0 +1,126 @@
+"""Rows to choose from, with a cursor."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+from textual.message import Message
+
+from ..rendering.lines import Line, clip
+from .lined import Lined
+
+__all__ = ["Picker"]
+
+
+class Picker(Lined, can_focus=True):
+    """A list whose rows have keys; the cursor stays on its key when rows come, go or move."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "step(-1)", "up"),
+        Binding("down,j", "step(1)", "down"),
+        Binding("home", "step(-1000)", "first"),
+        Binding("end", "step(1000)", "last"),
+        Binding("enter,space", "choose", "choose"),
+    ]
+
+    @dataclass
+    class Moved(Message):
+        """The cursor is on another row."""
+
+        picker: "Picker"
+        key: str
+
+        @property
+        def control(self) -> "Picker":
+            """Who posted it."""
+            return self.picker
+
+    @dataclass
+    class Chosen(Message):
+        """A row was chosen."""
+
+        picker: "Picker"
+        key: str
+
+        @property
+        def control(self) -> "Picker":
+            """Who posted it."""
+            return self.picker
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self.cursor: str | None = None
+        self._head: list[Line] = []
+        self._rows: list[tuple[str, Line]] = []
+
+    def head(self, width: int) -> list[Line]:
+        """Lines above the rows."""
+        return []
+
+    def rows(self, width: int) -> list[tuple[str, Line]]:
+        """A key and a line for each row."""
+        raise NotImplementedError
+
+    def update(self) -> None:
+        """Work the rows out anew."""
+        width = self.scrollable_content_region.width
+        if width <= 0:
+            return
+        self._head = [clip(line, width) for line in self.head(width)]
+        self._rows = [(key, clip(line, width)) for key, line in self.rows(width)]
+        self.virtual_size = Size(width, len(self._head) + len(self._rows))
+        self.refresh()
+
+    def place(self, key: str | None) -> None:
+        """Put the cursor on a row, without telling anybody."""
+        self.cursor = key
+        at = self._at()
+        if at is not None:
+            top = at + len(self._head)
+            if not self.scroll_offset.y <= top < self.scroll_offset.y + self.size.height:
+                self.scroll_to(y=max(0, top - self.size.height // 2), animate=False)
+        self.refresh()
+
+    def line_at(self, y: int) -> tuple[Line, bool]:
+        """See ``Lined``."""
+        if y < len(self._head):
+            return self._head[y], False
+        y -= len(self._head)
+        if y >= len(self._rows):
+            return (), False
+        key, line = self._rows[y]
+        return line, key == self.cursor
+
+    def on_resize(self) -> None:
+        """Fit the rows anew."""
+        self.update()
+
+    def action_step(self, step: int) -> None:
+        """Move the cursor."""
+        if not self._rows:
+            return
+        at = self._at()
+        at = 0 if at is None else max(0, min(len(self._rows) - 1, at + step))
+        self.place(self._rows[at][0])
+        self.post_message(self.Moved(self, self._rows[at][0]))
+
+    def action_choose(self) -> None:
+        """Choose the row of the cursor."""
+        if self.cursor is not None and self._at() is not None:
+            self.post_message(self.Chosen(self, self.cursor))
+
+    def on_click(self, event: events.Click) -> None:
+        """Choose the row that was clicked."""
+        at = self.scroll_offset.y + event.y - len(self._head)
+        if 0 <= at < len(self._rows):
+            self.place(self._rows[at][0])
+            self.post_message(self.Moved(self, self._rows[at][0]))
+            self.post_message(self.Chosen(self, self._rows[at][0]))
+
+    def _at(self) -> int | None:
+        for at, (key, _) in enumerate(self._rows):
+            if key == self.cursor:
+                return at
+        return None
