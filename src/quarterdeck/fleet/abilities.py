@@ -28,6 +28,6 @@ def takes_system_prompt(agent: Agent, transport: str | None) -> bool:
 
 def _reaches(agent: Agent, transport: str | None) -> list[tuple[str, Reach]]:
     """The ways to it, in the order in which they are tried."""
-    known = dict[str, Reach](agent.transports)
-    tried = (transport,) if transport is not None else agent.tried
-    return [(name, known[name]) for name in tried if name in known]
+    tried: tuple[str, ...] = (transport,) if transport is not None else agent.tried
+    known = [(name, reach) for name, reach in agent.transports.items() if name in tried]
+    return sorted(known, key=lambda pair: tried.index(pair[0]))
