@@ -131,6 +131,15 @@ async def test_every_option_reaches_it(tmp_path: Path):
         assert driven.text == f"fake-2 | plan | Be brief. | {further} | tools"
 
 
+async def test_a_tool_server_with_an_address_and_a_command_is_reached_by_what_it_can(
+    tmp_path: Path,
+):
+    both = McpServer(name="tools", url="http://127.0.0.1:9/mcp", command=("tool",))
+    async with drive(acp_rig(), tmp_path, mcp_servers=(both,)) as driven:
+        await driven.say("told")
+        assert driven.text.endswith("tools")
+
+
 async def test_words_of_the_launch_go_before_the_protocol(tmp_path: Path):
     words = {"model": ("--banner", "{}")}
     async with drive(acp_rig(words=words), tmp_path, model="not a model of it") as driven:

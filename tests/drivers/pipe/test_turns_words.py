@@ -178,6 +178,10 @@ async def test_mcp_servers_reach_codex_and_opencode(tmp_path: Path):
     }
     # Everybody can read a command line; a server's variables and headers may be secret.
     assert (seen["env"]["K"], seen["env"]["QUARTERDECK_MCP_FAR_X_A"]) == ("v\n", "1")
+    ours = McpServer(name="ours", url="http://127.0.0.1:1/mcp", is_ours=True)
+    seen = await started("codex", tmp_path, mcp_servers=(ours,))
+    (setting,) = (word for word in seen["argv"] if word.startswith("mcp_servers."))
+    assert 'default_tools_approval_mode="approve"' in setting
     seen = await started("opencode", tmp_path, mcp_servers=servers)
     told = json.loads(seen["env"]["OPENCODE_CONFIG_CONTENT"])["mcp"]
     assert told["my-lab"]["command"] == ["run", "a b", '"'] and told["far"]["type"] == "remote"
