@@ -19,6 +19,7 @@ from quarterdeck.wire.events import (
     SessionChanged,
     SessionEnded,
     ToolCallStarted,
+    TurnStarted,
     Unknown,
     UsageReported,
 )
@@ -298,15 +299,17 @@ async def test_interrupting_before_the_program_runs_cancels_too(rig: Rig, tmp_pa
 
 async def test_a_held_back_consumer_holds_the_agent_back(tmp_path: Path):
     async with drive(rig_of("gemini"), tmp_path) as driven:
-        turn = asyncio.create_task(driven.say("stream 4000 100", within=4 * SOON))
-        await driven.seen(MessageChunk)
-        driven.hold = asyncio.Event()
-        await asyncio.sleep(0.3)
-        held = len(driven.events)
-        await asyncio.sleep(0.3)
-        assert len(driven.events) == held < 3000
-        hold, driven.hold = driven.hold, None
-        hold.set()
+        turn = asyncio.create_task(driven.say("stream 4000 100", within=2 * SOON))
+        await driven.seen(TurnStarted)
+        driven.hold = hold = asyncio.Event()
+        try:
+            await asyncio.sleep(0.3)
+            held = len(driven.events)
+            await asyncio.sleep(0.3)
+            assert len(driven.events) == held < 3000
+        finally:
+            driven.hold = None
+            hold.set()
         assert (await turn).stop == "end_turn"
     assert driven.text.count("chunk ") == 4000
 
