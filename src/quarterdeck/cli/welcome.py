@@ -1,10 +1,12 @@
-"""What ``quarterdeck`` without arguments says."""
+"""What ``quarterdeck`` without arguments does: the workbench on a terminal, else a greeting."""
 
+import os
 import shutil
+import sys
 
 import click
 
-__all__ = ["AT_A_GLANCE", "welcome"]
+__all__ = ["AT_A_GLANCE", "greet", "welcome"]
 
 AT_A_GLANCE = {
     "claude": "Claude Code",
@@ -27,6 +29,25 @@ AT_A_GLANCE = {
 
 
 def welcome() -> None:
+    """Open the workbench where there is a terminal for it; else greet."""
+    if _is_terminal():
+        from quarterdeck.workbench.opening import open_workbench
+
+        code = open_workbench()
+        if code:
+            raise click.exceptions.Exit(code)
+        return
+    greet()
+
+
+def _is_terminal() -> bool:
+    streams = (sys.stdin, sys.stdout)
+    # A stream is None where it was closed before we started.
+    has_both = all(stream is not None and stream.isatty() for stream in streams)  # pyright: ignore[reportUnnecessaryComparison]
+    return has_both and os.environ.get("TERM", "") not in ("", "dumb")
+
+
+def greet() -> None:
     """Say what this is, what is there at a glance, and what to do next. Starts no program."""
     found = [title for program, title in AT_A_GLANCE.items() if shutil.which(program)]
     tools = [name for name, program in (("git", "git"), ("ripgrep", "rg")) if shutil.which(program)]
@@ -42,6 +63,6 @@ def welcome() -> None:
         "  quarterdeck config show   your settings and where each comes from",
         "  quarterdeck --help        every command",
         "",
-        "The workbench will open here; it is not built yet.",
+        "On a terminal, the workbench opens here.",
     ):
         click.echo(line)

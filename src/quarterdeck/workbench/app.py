@@ -52,18 +52,18 @@ class Workbench(App[None]):
 
     CSS_PATH = "workbench.tcss"
     TITLE = "quarterdeck"
-    VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]  # noqa: RUF012 - as Textual has it
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (17, "-tall")]  # noqa: RUF012 - as Textual has it
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f1", "help", "this help; also ? in the empty input"),
-        Binding("ctrl+g", "answer", "answer what waits for you", priority=True),
-        Binding("ctrl+n", "beside(1)", "next agent", priority=True),
-        Binding("ctrl+b", "beside(-1)", "previous agent", priority=True),
-        Binding("ctrl+t", "spawn", "start an agent", priority=True),
-        Binding("ctrl+c", "stop", "copy what is selected, else interrupt the agent", priority=True),
-        Binding("ctrl+o", "unfold", "unfold every tool call, or fold them", priority=True),
-        Binding("f2", "go('agents')", "to the agents; again: to the input", priority=True),
-        Binding("f3", "go('transcript')", "to the transcript; again: to the input", priority=True),
-        Binding("ctrl+q", "quit", "leave; the agents go on", priority=True),
+        Binding("ctrl+g", "answer", "answer what waits for you"),
+        Binding("ctrl+n", "beside(1)", "next agent"),
+        Binding("ctrl+b", "beside(-1)", "previous agent"),
+        Binding("ctrl+t", "spawn", "start an agent"),
+        Binding("ctrl+c", "stop", "copy what is selected, else interrupt the agent"),
+        Binding("ctrl+o", "unfold", "unfold every tool call, or fold them"),
+        Binding("f2", "go('agents')", "to the agents; again: to the input"),
+        Binding("f3", "go('transcript')", "to the transcript; again: to the input"),
+        Binding("ctrl+q", "quit", "leave; the agents go on"),
     ]
 
     def __init__(
@@ -273,6 +273,7 @@ class Workbench(App[None]):
             return
         drafts.begin_sending(agent.session, text)
         self.main.chat.set_text("")
+        self.main.keep_draft()
         self.main.transcript.action_follow()
         is_sent = await self.steering.send(agent, text)
         drafts.end_sending(agent.session, is_sent=is_sent)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["PermissionScreen"]
 
 _KINDS = {key: kind for kind, key in KEYS.items()}
+_SHORT = 16
 _DENIALS = ("reject_once", "reject_always")
 
 
@@ -36,11 +37,7 @@ class _Details(LinesView, can_focus=True):
         self._cwd = cwd
 
     def lines(self, width: int) -> list[Line]:
-        found = request_lines(self._item, self._cwd, width)
-        self.styles.height = "1fr" if len(found) > 3 else max(1, len(found))
-        hidden = len(found) - self.scrollable_content_region.height
-        self.border_subtitle = f"{len(found)} lines, scroll to see all" if hidden > 0 else ""
-        return found
+        return request_lines(self._item, self._cwd, width)
 
 
 class _Options(LinesView):
@@ -105,6 +102,19 @@ class PermissionScreen(ModalScreen[None]):
     def on_mount(self) -> None:
         """Let keys reach the screen."""
         self.query_one(_Details).focus()
+
+    def on_resize(self) -> None:
+        """Give the answers the room that they need; what is asked can be scrolled."""
+        self.call_after_refresh(self._fit)
+
+    def _fit(self) -> None:
+        details, options = self.query_one(_Details), self.query_one(_Options)
+        around = 5 if self.size.height > _SHORT else 4
+        room = max(2, self.size.height - options.virtual_size.height - around)
+        details.styles.max_height = room
+        hidden = details.virtual_size.height > room
+        words = f"{details.virtual_size.height} lines: ↑ ↓ to see all" if hidden else ""
+        self.query_one("#box").border_subtitle = words
 
     def action_kind(self, kind: str) -> None:
         """Answer with the first option of a kind."""

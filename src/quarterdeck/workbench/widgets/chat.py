@@ -22,8 +22,9 @@ class ChatInput(TextArea):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "submit", "send", priority=True),
-        Binding("ctrl+j,shift+enter,alt+enter", "newline", "new line", priority=True),
+        Binding("enter", "submit", "send"),
+        Binding("ctrl+j,shift+enter,alt+enter", "newline", "new line"),
+        Binding("ctrl+c", "app.stop", "interrupt", show=False),
         Binding("up", "older", "earlier prompts", show=False),
         Binding("down", "newer", "later prompts", show=False),
     ]
@@ -78,18 +79,25 @@ class ChatInput(TextArea):
             self.action_cursor_down()
 
     def on_key(self, event: events.Key) -> None:
-        """A question mark alone asks for help."""
-        if event.character == "?" and not self.text:
-            event.prevent_default()
-            event.stop()
-            self.post_message(self.HelpWanted())
+        """Take the keys that the text itself would swallow.
 
-    async def _on_paste(self, event: events.Paste) -> None:
-        # A clipboard may hold what would act on the terminal when it is drawn.
-        event.text = literal(
-            event.text.replace("\r", "\n") if "\n" not in event.text else event.text
-        )
-        await super()._on_paste(event)
+        They are taken here, not by bindings with priority: those run before the characters that
+        were typed just before have arrived.
+        """
+        if event.key == "enter":
+            self.action_submit()
+        elif event.key in ("ctrl+j", "shift+enter", "alt+enter"):
+            self.action_newline()
+        elif event.character == "?" and not self.text:
+            self.post_message(self.HelpWanted())
+        else:
+            return
+        event.prevent_default()
+        event.stop()
+
+    def on_paste(self, event: events.Paste) -> None:
+        """A clipboard may hold what would act on the terminal when it is drawn."""
+        event.text = literal(event.text.replace("\r\n", "\n").replace("\r", "\n"))
 
     def _recall(self, step: int) -> bool:
         past = self._past()

@@ -1,6 +1,6 @@
 """A view made of lines with roles; looks come from the style sheet, never from the text."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
@@ -52,6 +52,10 @@ class Lined(ScrollView):
                 found = found + Style(bgcolor=cursor.bgcolor, bold=cursor.bold)
             self._looks[role, is_marked] = found
         return found
+
+    def _scroll_to(self, *place: Any, **how: Any) -> bool:
+        # An animation would go on from a place that is none any more after lines were measured.
+        return super()._scroll_to(*place, **{**how, "animate": False})
 
     def notify_style_update(self) -> None:
         """Forget looks when the style sheet or the theme changed."""

@@ -1,0 +1,287 @@
+"""What a person sees and does, at three sizes, without a terminal."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from quarterdeck.wire.content import text
+from quarterdeck.wire.events import PermissionAnswered, Prompted, QuestionAnswered
+from quarterdeck.workbench.screens.guard import QUIET
+from quarterdeck.workbench.screens.permission import PermissionScreen
+from quarterdeck.workbench.screens.question import QuestionScreen
+from quarterdeck.workbench.widgets.transcript import TranscriptView
+from tests.support.desks import SIZES, LostFleet, begin, opened, say, screen_text, think, until
+from tests.support.fleets import FakeFleet
+
+sizes = pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+
+
+def decided(fleet: FakeFleet) -> list[PermissionAnswered]:
+    return [r.event for r in fleet.records if isinstance(r.event, PermissionAnswered)]
+
+
+async def after_the_guard(pilot) -> None:
+    await pilot.pause(QUIET + 0.05)
+
+
+@sizes
+async def test_an_empty_fleet_says_what_to_do(tmp_path: Path, size: tuple[int, int]):
+    async with opened(FakeFleet(), tmp_path, size) as (app, pilot):
+        await until(pilot, lambda: "host: connected" in screen_text(app))
+        shown = screen_text(app)
+        assert "No agent is at work yet." in shown
+        assert "ctrl+t  start an agent" in shown
+        await pilot.press("h", "i")
+        assert app.main.chat.text == "hi"
+
+
+@sizes
+async def test_two_agents_stream_and_one_is_shown(tmp_path: Path, size: tuple[int, int]):
+    fleet = FakeFleet()
+    ann, bob = await begin(fleet, "ann", "mend the parser"), await begin(fleet, "bob")
+    async with opened(fleet, tmp_path, size) as (app, pilot):
+        for number in range(40):
+            await say(fleet, ann, f"ann{number} ")
+            await say(fleet, bob, f"bob{number} ")
+        await until(pilot, lambda: "ann39" in screen_text(app))
+        shown = screen_text(app)
+        assert "bob39" not in shown
+        assert "❯ mend the parser" in shown
+        assert "● 2 running" in shown
+        await pilot.press("ctrl+n")
+        await until(pilot, lambda: "bob39" in screen_text(app))
+        assert "ann39" not in screen_text(app)
+
+
+@sizes
+async def test_a_permission_is_asked_whole_and_answered_with_one_key(
+    tmp_path: Path, size: tuple[int, int]
+):
+    fleet = FakeFleet()
+    await begin(fleet, "ann")
+    async with opened(fleet, tmp_path, size) as (app, pilot):
+        await fleet.send("ann", (text("ask"),))
+        await until(pilot, lambda: isinstance(app.screen, PermissionScreen))
+        await until(pilot, lambda: "always allow ls" in screen_text(app).lower())
+        shown = screen_text(app)
+        for words in ("command: ls /", "ann asks for leave", "y 1", "a 2", "n 3", "decide later"):
+            assert words in shown
+        assert "\\x1b[31m\\u202e" in shown  # the title of this request tries to hide itself
+        await after_the_guard(pilot)
+        await pilot.press("y")
+        await until(pilot, lambda: decided(fleet))
+        assert decided(fleet)[0].kind == "allow_once"
+        await until(pilot, lambda: "You said Allow." in screen_text(app))
+        assert len(app.screen_stack) == 1
+
+
+async def test_a_denial_carries_what_the_person_wrote(tmp_path: Path):
+    fleet = FakeFleet()
+    await begin(fleet, "ann")
+    async with opened(fleet, tmp_path) as (app, pilot):
+        await fleet.send("ann", (text("ask"),))
+        await until(pilot, lambda: isinstance(app.screen, PermissionScreen))
+        await after_the_guard(pilot)
+        await pilot.press("f", *"use rg", "enter")
+        await until(pilot, lambda: decided(fleet))
+        assert (decided(fleet)[0].kind, decided(fleet)[0].feedback) == ("reject_once", "use rg")
+
+
+async def test_keys_that_were_meant_for_the_input_approve_nothing(tmp_path: Path):
+    fleet = FakeFleet()
+    await begin(fleet, "ann")
+    async with opened(fleet, tmp_path) as (app, pilot):
+        await fleet.send("ann", (text("ask"),))
+        await until(pilot, lambda: isinstance(app.screen, PermissionScreen))
+        app.screen._guard.close()  # the moment it came up
+        await pilot.press(*"yay 12 yes")
+        assert not decided(fleet)
+        assert isinstance(app.screen, PermissionScreen)
+
+
+async def test_who_is_typing_is_not_interrupted_by_a_request(tmp_path: Path):
+    fleet = FakeFleet()
+    await begin(fleet, "ann")
+    async with opened(fleet, tmp_path) as (app, pilot):
+        await pilot.press(*"half a thou")
+        await fleet.send("ann", (text("ask"),))
+        await until(pilot, lambda: app.desk.inbox.items)
+        await pilot.press(*"ght")
+        assert (len(app.screen_stack), app.main.chat.text) == (1, "half a thought")
+        assert "1 need" in screen_text(app)
+        await pilot.press("ctrl+g")
+        await until(pilot, lambda: isinstance(app.screen, PermissionScreen))
+        await after_the_guard(pilot)
+        await pilot.press("escape")
+        await until(pilot, lambda: len(app.screen_stack) == 1)
+        assert app.main.chat.text == "half a thought"
+        assert app.desk.inbox.items
+
+
+async def test_a_request_that_is_answered_elsewhere_goes_away(tmp_path: Path):
+    fleet = FakeFleet()
+    await begin(fleet, "ann")
+    async with opened(fleet, tmp_path) as (app, pilot):
+        await fleet.send("ann", (text("ask"),))
+        await until(pilot, lambda: isinstance(app.screen, PermissionScreen))
+        (item,) = await fleet.inbox()
+        await fleet.answer(item.request, "no", by="cli")
+        await until(pilot, lambda: len(app.screen_stack) == 1)
+
+
+async def test_a_question_is_answered_by_its_form(tmp_path: Path):
+    fleet = FakeFleet()
+    await begin(fleet, "ann")
+    async with opened(fleet, tmp_path) as (app, pilot):
+        await fleet.send("ann", (text("question"),))
+        await until(pilot, lambda: isinstance(app.screen, QuestionScreen))
+        await after_the_guard(pilot)
+        await pilot.press("ctrl+x")
+        await until(pilot, lambda: len(app.screen_stack) == 1)
+        (answer,) = [r.event for r in fleet.records if isinstance(r.event, QuestionAnswered)]
+        assert answer.action == "decline"
+
+
+async def test_a_draft_stays_with_its_agent_and_over_a_restart(tmp_path: Path):
+    fleet = FakeFleet()
+    await begin(fleet, "ann")
+    await begin(fleet, "bob")
+    async with opened(fleet, tmp_path) as (app, pilot):
+        await pilot.press(*"for ann")
+        await pilot.press("ctrl+n")
+        assert app.main.chat.text == ""
+        await pilot.press(*"for bob", "ctrl+b")
+        assert app.main.chat.text == "for ann"
+    async with opened(fleet, tmp_path) as (app, pilot):
+        await until(pilot, lambda: app.main.chat.text == "for ann")
+        await pilot.press("ctrl+n")
+        assert app.main.chat.text == "for bob"
+
+
+async def test_what_is_typed_is_on_disk_while_the_workbench_runs(tmp_path: Path):
+    fleet = FakeFleet()
+    ann = await begin(fleet, "ann")
+    async with opened(fleet, tmp_path) as (app, pilot):
+        await pilot.press(*"not lost")
+        file = tmp_path / f"{ann}.txt"
+        await until(pilot, lambda: file.exists() and file.read_text() == "not lost")
+        await pilot.press("enter")
+        await until(pilot, lambda: any(isinstance(r.event, Prompted) for r in fleet.records[-8:]))
+        await until(pilot, lambda: not file.exists())
+        assert app.main.chat.text == ""
+
+
+async def test_a_prompt_that_is_refused_is_back_in_the_input(tmp_path: Path):
+    fleet = FakeFleet()
+    await begin(fleet, "ann")
+    await fleet.kill("ann")
+    async with opened(fleet, tmp_path) as (app, pilot):
+        await pilot.press(*"hello", "enter")
+        await until(pilot, lambda: "/resume" in screen_text(app))
+        assert app.main.chat.text == "hello"
+
+
+@sizes
+async def test_who_reads_is_not_moved_by_what_comes(tmp_path: Path, size: tuple[int, int]):
+    fleet = FakeFleet()
+    ann = await begin(fleet, "ann")
+    for number in range(30):
+        await think(fleet, ann, "thinking")
+        await say(fleet, ann, f"paragraph {number}\n\nsecond of {number}\n\n- and a list\n")
+    async with opened(fleet, tmp_path, size) as (app, pilot):
+        view = app.query_one(TranscriptView)
+        await until(pilot, lambda: "second of 29" in screen_text(app))
+        assert view.follows
+        view.focus()
+        for _ in range(3):
+            await pilot.press("pageup")
+        await pilot.pause()
+        top = view.line_at(view.scroll_offset.y)
+        rows = [view.line_at(view.scroll_offset.y + n) for n in range(view.size.height)]
+        for number in range(60):
+            await say(fleet, ann, f"more {number} words\n\n")
+        store = app.desk.pages.store(ann)
+        await until(pilot, lambda: "more 59" in store.blocks[-1].text)
+        assert view.line_at(view.scroll_offset.y) == top
+        assert [view.line_at(view.scroll_offset.y + n) for n in range(view.size.height)] == rows
+        assert not view.follows
+        await pilot.press("end")
+        await until(pilot, lambda: "more 59" in screen_text(app))
+        assert view.follows
+
+
+async def test_a_long_transcript_is_read_page_by_page_up_to_its_beginning(tmp_path: Path):
+    fleet = FakeFleet()
+    ann = await begin(fleet, "ann", "the very first")
+    for number in range(700):
+        await (think if number % 2 else say)(fleet, ann, f"step {number}")
+    async with opened(fleet, tmp_path) as (app, pilot):
+        view = app.query_one(TranscriptView)
+        await until(pilot, lambda: "step 699" in screen_text(app))
+        assert len(app.desk.pages.store(ann).blocks) <= 400
+        view.focus()
+        async with asyncio.timeout(10):
+            while "the very first" not in screen_text(app):
+                await pilot.press("home")
+                await pilot.pause()
+        texts = [getattr(block, "text", "") for block in app.desk.pages.store(ann).blocks]
+        steps = [one for one in texts if one.startswith("step")]
+        assert steps == [f"step {number}" for number in range(700)]
+
+
+@sizes
+async def test_a_host_that_is_lost_is_told_and_found_again(tmp_path: Path, size: tuple[int, int]):
+    fleet = LostFleet()
+    ann = await begin(fleet, "ann")
+    async with opened(fleet, tmp_path, size) as (app, pilot):
+        await until(pilot, lambda: "host: connected" in screen_text(app))
+        await pilot.press(*"typed ")
+        await fleet.lose()
+        await until(pilot, lambda: "host: lost" in screen_text(app))
+        await pilot.press(*"on")
+        assert app.main.chat.text == "typed on"
+        await say(fleet, ann, "said meanwhile")
+        fleet.is_gone = False
+        await until(pilot, lambda: "said meanwhile" in screen_text(app))
+        assert "host: connected" in screen_text(app)
+        assert app.main.chat.text == "typed on"
+
+
+async def test_help_stays_and_names_every_command(tmp_path: Path):
+    from quarterdeck.workbench.commands import COMMANDS
+    from quarterdeck.workbench.keys import help_parts
+
+    async with opened(FakeFleet(), tmp_path) as (app, pilot):
+        await pilot.press("?")
+        await until(pilot, lambda: "Everywhere" in screen_text(app))
+        await pilot.press("x", "down")
+        assert "help" in screen_text(app)
+        await pilot.press("escape")
+        assert len(app.screen_stack) == 1
+    words = {key for _, rows in help_parts() for key, _ in rows}
+    assert {f"/{command.name}" for command in COMMANDS} <= words
+
+
+async def test_commands_reach_the_agent_in_view_only(tmp_path: Path):
+    fleet = FakeFleet()
+    await begin(fleet, "ann")
+    await begin(fleet, "bob")
+    async with opened(fleet, tmp_path) as (app, pilot):
+        assert app.desk.agent is not None and app.desk.agent.name == "ann"
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: fleet.infos[fleet.find("ann")].state == "interrupted")
+        assert fleet.infos[fleet.find("bob")].state == "running"
+        await pilot.press(*"/rename anna", "enter")
+        await until(pilot, lambda: "anna" in {info.name for info in fleet.infos.values()})
+        await pilot.press("ctrl+o", *"/kill", "enter")
+        await until(pilot, lambda: fleet.infos[fleet.find("anna")].state == "killed")
+        assert fleet.infos[fleet.find("bob")].state == "running"
+
+
+async def test_leaving_ends_no_agent(tmp_path: Path):
+    fleet = FakeFleet()
+    await begin(fleet, "ann")
+    async with opened(fleet, tmp_path) as (app, pilot):
+        await pilot.press("ctrl+q")
+    assert fleet.infos[fleet.find("ann")].state == "running"
