@@ -29,6 +29,7 @@ COMMANDS = {
     "lead": Later("quarterdeck.cli.fleet.lead:lead", "Start an agent that leads others."),
     "attach": Later("quarterdeck.cli.fleet.attach:attach", "Follow AGENT in this terminal."),
     "send": Later("quarterdeck.cli.fleet.steering:send", "Give AGENT a prompt."),
+    "hand-over": Later("quarterdeck.cli.fleet.steering:hand_over", "Hand AGENT's work to another."),
     "inbox": Later("quarterdeck.cli.fleet.inbox:inbox", "Show what agents ask for."),
     "answer": Later("quarterdeck.cli.fleet.inbox:answer", "Answer a request."),
     "logs": Later("quarterdeck.cli.fleet.logs:logs", "Show what AGENT said and did."),

@@ -1,4 +1,4 @@
-"""``send``, ``interrupt``, ``kill``, ``close``, ``archive``, ``rename``, ``wait``."""
+"""Commands that steer agents: ``send``, ``hand-over``, ``interrupt``, ``kill`` and so on."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from quarterdeck.fleet.client import HostClient
     from quarterdeck.fleet.port import AgentInfo
 
-__all__ = ["archive", "close", "interrupt", "kill", "rename", "send", "wait"]
+__all__ = ["archive", "close", "hand_over", "interrupt", "kill", "rename", "send", "wait"]
 
 agents_argument = click.argument("agents", nargs=-1, required=True)
 
@@ -30,6 +30,36 @@ def send(agent: str, prompt: str, as_json: bool) -> None:
     message = with_fleet(lambda fleet: fleet.send(agent, content))
     if as_json:
         echo_json({"message": message})
+
+
+@click.command("hand-over")
+@click.argument("agent")
+@click.option("--to", "kind", required=True, metavar="KIND", help="The agent that takes over.")
+@click.option("-n", "--name", help="What the new one is called.")
+@click.option("-m", "--model", help="The new one's model.")
+@click.argument("prompt", required=False)
+@as_json_option
+def hand_over(
+    agent: str,
+    kind: str,
+    name: str | None,
+    model: str | None,
+    prompt: str | None,
+    as_json: bool,
+) -> None:
+    """Hand AGENT's work to another.
+
+    The new one is told what the old one was asked, said and did. PROMPT is what it shall do now;
+    without one it goes on.
+    """
+    from quarterdeck.fleet.handing import hand_over as hand
+
+    words = given_text(prompt) if prompt is not None else None
+    info = with_fleet(lambda fleet: hand(fleet, agent, kind, name=name, model=model, prompt=words))
+    if as_json:
+        echo_json(info)
+    else:
+        click.echo(info.name)
 
 
 @click.command()
