@@ -107,7 +107,7 @@ def _fit(before: Line, text: str, role: str, after: str, width: int) -> Line:
 def _tool(block: ToolBlock, width: int) -> list[Line]:
     sign, role = ("?", "asking") if block.is_asking else STATUS_SIGNS[block.status]
     name = one_line(block.name or block.kind, 40)
-    title = one_line(block.title or block.call)
+    title = one_line(block.title or block.asked or block.call)
     before: Line = ((f"{sign} ", role), (f"{name} ", "tool"))
     lines = [_fit(before, title if title != name else "", "text", _summary(block), width)]
     details = _details(block) if block.expanded else _glance(block)

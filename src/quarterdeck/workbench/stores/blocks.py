@@ -78,6 +78,8 @@ class ToolBlock:
     raw_output: Any = None
     decision: str | None = None
     """Who allowed or denied it."""
+    asked: str = ""
+    """What leave was asked for; its title where the call has none."""
     is_asking: bool = False
     is_cut: bool = False
     """Its beginning is not known yet."""

@@ -81,7 +81,7 @@ def permission(folding: "Folding", event: PermissionAsked | PermissionAnswered, 
     block = _block(folding, event.call, seq, None)
     if isinstance(event, PermissionAsked):
         block.is_asking = True
-        block.title = block.title or event.title
+        block.asked = event.title
         block.name = block.name or event.name
         block.kind = event.kind if block.kind == "other" else block.kind
         block.raw_input = event.raw_input if block.raw_input is None else block.raw_input

@@ -8,7 +8,7 @@ from quarterdeck.wire.events import QuestionAsked
 __all__ = ["BadValue", "Field", "FieldKind", "fields_of", "value_of"]
 
 FieldKind: TypeAlias = Literal["text", "number", "integer", "yes_no", "one_of", "some_of"]
-_KINDS: dict[object, FieldKind] = {"number": "number", "integer": "integer", "boolean": "yes_no"}
+_KINDS: dict[str, FieldKind] = {"number": "number", "integer": "integer", "boolean": "yes_no"}
 
 
 class BadValue(ValueError):
@@ -77,7 +77,7 @@ def _field(name: str, kind: dict[str, Any], is_required: bool) -> Field:
     return Field(
         name=name,
         title=str(kind.get("title") or name),
-        kind=chosen if choices else _KINDS.get(kind.get("type"), "text"),
+        kind=chosen if choices else _KINDS.get(str(kind.get("type")), "text"),
         hint=str(kind.get("description") or ""),
         choices=choices,
         is_required=is_required,

@@ -193,6 +193,7 @@ def _merge(earlier: ToolBlock, later: ToolBlock) -> None:
     """Let a call that began in one page go on as the next page tells."""
     later.title = later.title or earlier.title
     later.name = later.name or earlier.name
+    later.asked = later.asked or earlier.asked
     later.kind = earlier.kind if later.kind == "other" else later.kind
     later.texts = later.texts or earlier.texts
     later.diffs = later.diffs or earlier.diffs
@@ -200,9 +201,9 @@ def _merge(earlier: ToolBlock, later: ToolBlock) -> None:
     later.locations = later.locations or earlier.locations
     later.decision = later.decision or earlier.decision
     later.raw_input = earlier.raw_input if later.raw_input is None else later.raw_input
-    for name in ("title", "name", "kind", "status", "reason", "texts", "diffs", "terminals"):
+    for name in ("title", "name", "kind", "status", "reason", "texts", "diffs", "asked"):
         setattr(earlier, name, getattr(later, name))
-    for name in ("locations", "raw_input", "raw_output", "decision", "is_asking", "exit"):
+    for name in ("terminals", "locations", "raw_input", "raw_output", "decision", "is_asking", "exit"):
         setattr(earlier, name, getattr(later, name))
     earlier.output += later.output
     earlier.expanded = earlier.expanded or later.expanded

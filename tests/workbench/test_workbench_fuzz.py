@@ -1,0 +1,147 @@
+"""Hostile text in every place that shows foreign text: no crash, nothing hidden, no look from it."""
+
+from pathlib import Path
+
+import pytest
+
+from quarterdeck.fleet.port import AgentInfo, InboxItem
+from quarterdeck.wire.content import text
+from quarterdeck.wire.events import (
+    MessageChunk,
+    Notice,
+    PermissionAsked,
+    PlanChanged,
+    Prompted,
+    QuestionAsked,
+    ThoughtChunk,
+    ToolCallEnded,
+    ToolCallStarted,
+)
+from quarterdeck.wire.ids import MessageId, RequestId, SessionId, ToolCallId
+from quarterdeck.wire.permissions import PermissionOption
+from quarterdeck.wire.record import Record
+from quarterdeck.wire.settings import PlanEntry
+from quarterdeck.wire.toolcalls import ContentItem, Diff
+from quarterdeck.workbench.literal import literal
+from quarterdeck.workbench.rendering.agents import agent_line
+from quarterdeck.workbench.rendering.layout import BlockLayout
+from quarterdeck.workbench.rendering.lines import Line, text_of, width_of
+from quarterdeck.workbench.rendering.requests import option_lines, request_lines
+from quarterdeck.workbench.screens.permission import PermissionScreen
+from quarterdeck.workbench.screens.question import QuestionScreen
+from quarterdeck.workbench.stores.roster import RosterStore
+from quarterdeck.workbench.stores.transcript import TranscriptStore
+from quarterdeck.workbench.widgets.lined import ROLES
+from tests.support.desks import begin, opened, screen_text, until
+from tests.support.fleets import FakeFleet
+from tests.support.hostile import hostile_strings
+
+SESSION = SessionId("ses_1")
+COUNT = 500
+
+
+def check(lines: list[Line], width: int) -> None:
+    for line in lines:
+        assert width_of(line) <= width
+        assert {role for _, role in line} <= set(ROLES)
+        shown = text_of(line)
+        assert literal(shown) == shown and "\n" not in shown
+
+
+def asked(hostile: str) -> PermissionAsked:
+    return PermissionAsked(
+        request=RequestId("r"),
+        call=ToolCallId("c"),
+        title=hostile,
+        name=hostile,
+        options=(PermissionOption(option_id="y", name=hostile, kind=hostile or "allow_once"),),
+        content=(
+            Diff(path=hostile, old_text=hostile, new_text=hostile + "x"),
+            ContentItem(content=text(hostile)),
+        ),
+        raw_input={hostile: hostile, "list": [hostile]},
+        reason=hostile,
+    )
+
+
+def everything(hostile: str) -> list[Record]:
+    call = ToolCallId(hostile or "call")
+    found = [
+        Prompted(content=(text(hostile),), message=MessageId("m")),
+        ThoughtChunk(content=text(hostile)),
+        MessageChunk(content=text(hostile)),
+        ToolCallStarted(call=call, title=hostile, name=hostile, raw_input={hostile: hostile}),
+        ToolCallEnded(call=call, status="failed", reason=hostile, raw_output=hostile),
+        PlanChanged(entries=(PlanEntry(content=hostile, priority="low", status="pending"),)),
+        Notice(title=hostile, description=hostile),
+        MessageChunk(content=text(hostile)),
+    ]
+    return [Record(seq=n, time=n, session=SESSION, event=e) for n, e in enumerate(found, 1)]
+
+
+@pytest.mark.parametrize("width", [24, 78])
+def test_nothing_in_a_transcript_acts_or_hides(width: int):
+    for hostile in hostile_strings(COUNT):
+        store = TranscriptStore(SESSION)
+        store.start(everything(hostile), is_end=True)
+        store.unfold_all(True)
+        layout = BlockLayout(width)
+        layout.sync(store.blocks)
+        for at in range(len(layout)):
+            layout.measure(at)
+            check([layout.line(at, n) for n in range(layout.height(at))], width)
+
+
+def test_nothing_in_a_table_or_a_request_acts_or_hides():
+    roster = RosterStore()
+    for hostile in hostile_strings(COUNT):
+        info = AgentInfo(
+            session=SESSION, name=hostile, agent=hostile, cwd=hostile, state="failed",
+            model=hostile, reason=hostile, title=hostile,
+        )  # fmt: skip
+        for width in (40, 120):
+            check([agent_line(info, roster, 0, width)], width)
+        permission = asked(hostile)
+        item = InboxItem(
+            request=permission.request, session=SESSION, name=hostile, since=0, seq=1,
+            permission=permission,
+        )  # fmt: skip
+        lines = request_lines(item, hostile, 60)
+        check(lines, 60)
+        check(option_lines(permission.options, 60), 60)
+        whole = "".join("".join(text_of(line) for line in lines).split())
+        assert "".join(literal(hostile).split()) in whole  # every character of it can be seen
+
+
+async def test_hostile_text_on_the_whole_screen(tmp_path: Path):
+    fleet = FakeFleet()
+    ann = await begin(fleet, "ann")
+    async with opened(fleet, tmp_path) as (app, pilot):
+        for number, hostile in enumerate(hostile_strings(60)):
+            for record in everything(hostile):
+                await fleet.append(ann, record.event)
+            if number % 6:
+                continue
+            permission = asked(hostile)
+            question = QuestionAsked(
+                request=RequestId("q"),
+                text=hostile,
+                form={"properties": {hostile: {"title": hostile, "enum": [hostile, "b"]}}},
+            )
+            common = {"session": SESSION, "name": hostile, "since": 0, "seq": 1}
+            one = InboxItem(request=RequestId("r"), permission=permission, **common)
+            two = InboxItem(request=RequestId("q"), question=question, **common)
+            fleet.open = {one.request: one, two.request: two}
+            app.desk.inbox.replace([one, two])
+            for screen in (PermissionScreen(one, hostile, ""), QuestionScreen(two)):
+                app.push_screen(screen)
+                await pilot.pause()
+                shown = screen_text(app)
+                assert literal(shown) == shown
+                app.pop_screen()
+            app.tell(hostile)
+            app.main.chat.set_text("")
+            await pilot.pause()
+        await fleet.append(ann, MessageChunk(content=text("the end")))
+        await until(pilot, lambda: "the end" in screen_text(app))
+        assert literal(screen_text(app)) == screen_text(app)

@@ -1,0 +1,168 @@
+"""Rosters, inboxes, drafts and forms: plain objects without a screen."""
+
+from pathlib import Path
+
+import pytest
+
+from quarterdeck.fleet.port import AgentInfo, InboxItem
+from quarterdeck.fleet.states import State
+from quarterdeck.wire.events import QuestionAsked
+from quarterdeck.wire.ids import RequestId, SessionId
+from quarterdeck.wire.usage import Cost, TokenUsage
+from quarterdeck.workbench.commands import find_command
+from quarterdeck.workbench.drafts import Drafts
+from quarterdeck.workbench.screens.guard import QUIET, Guard
+from quarterdeck.workbench.stores.forms import BadValue, fields_of, value_of
+from quarterdeck.workbench.stores.inbox import InboxStore
+from quarterdeck.workbench.stores.roster import RosterStore
+
+
+def agent(name: str, state: State, **facts: object) -> AgentInfo:
+    return AgentInfo(
+        session=SessionId(f"ses_{name}"),
+        name=name,
+        agent="claude",
+        cwd="/",
+        state=state,
+        **facts,  # type: ignore[arg-type]
+    )
+
+
+def item(number: int, session: str = "ses_a") -> InboxItem:
+    return InboxItem(
+        request=RequestId(f"req_{number}"),
+        session=SessionId(session),
+        name="a",
+        since=0,
+        seq=number,
+        question=QuestionAsked(request=RequestId(f"req_{number}"), text="?"),
+    )
+
+
+def test_who_needs_a_person_is_first_and_the_rest_does_not_jump():
+    roster = RosterStore()
+    agents = [
+        agent("idle", "idle", spawned=1),
+        agent("works", "running", spawned=2),
+        agent("asks", "waiting", needs_person=True, spawned=3),
+        agent("broke", "failed", spawned=4),
+        agent("away", "done", is_archived=True, spawned=5),
+    ]
+    roster.replace(agents, None)
+    assert [one.name for one in roster.agents] == ["asks", "broke", "works", "idle"]
+    roster.replace([*reversed(agents)], None)
+    assert [one.name for one in roster.agents] == ["asks", "broke", "works", "idle"]
+    roster.show_archived(True)
+    assert roster.agents[-1].name == "away"
+    assert roster.beside(SessionId("ses_away"), 1) == "ses_asks"
+
+
+def test_totals_count_what_is_there():
+    roster = RosterStore()
+    usage, cost = TokenUsage(input=10, output=5), Cost(amount=0.5, currency="USD")
+    roster.replace(
+        [
+            agent("a", "running", usage=usage, cost=cost),
+            agent("b", "waiting", needs_person=True, usage=usage, cost=cost),
+        ],
+        None,
+    )
+    totals = roster.totals
+    assert (totals.tokens, totals.cost, totals.needs_person) == (30, 1.0, 1)
+    assert totals.states == {"running": 1, "waiting": 1}
+
+
+def test_a_request_that_was_put_off_is_kept_and_not_offered_again():
+    inbox = InboxStore()
+    inbox.replace([item(1), item(2)])
+    session = SessionId("ses_a")
+    assert inbox.offered(session) == item(1)
+    inbox.put_off(RequestId("req_1"))
+    assert inbox.offered(session) == item(2)
+    assert inbox.next(session) == item(1)
+    inbox.drop(RequestId("req_2"))
+    assert inbox.offered(session) is None
+    assert inbox.items == (item(1),)
+
+
+def test_drafts_outlive_the_program_and_are_never_lost_on_the_way(tmp_path: Path):
+    drafts = Drafts(tmp_path / "drafts")
+    drafts.put("ses_1", "half a thought")
+    drafts.begin_sending("ses_2", "on its way")
+    drafts.flush()
+    again = Drafts(tmp_path / "drafts")
+    again.load()
+    assert again.get("ses_1") == "half a thought"
+    assert again.get("ses_2") == "on its way"  # killed before the fleet had answered
+    again.put("ses_1", "")
+    again.flush()
+    assert [path.name for path in (tmp_path / "drafts").iterdir()] == ["ses_2.txt"]
+
+
+def test_a_prompt_that_was_not_taken_stands_before_what_was_typed_meanwhile(tmp_path: Path):
+    drafts = Drafts(tmp_path)
+    drafts.begin_sending("ses_1", "first")
+    drafts.put("ses_1", "second")
+    drafts.end_sending("ses_1", is_sent=False)
+    assert drafts.get("ses_1") == "first\nsecond"
+
+
+def test_a_key_of_a_draft_cannot_leave_its_directory(tmp_path: Path):
+    drafts = Drafts(tmp_path / "drafts")
+    drafts.put("../../evil", "x")
+    drafts.flush()
+    assert [path.name for path in (tmp_path / "drafts").iterdir()] == ["------evil.txt"]
+
+
+def test_keys_count_only_after_a_moment_without_any():
+    now = [0.0]
+    guard = Guard(lambda: now[0])
+    assert guard.holds
+    now[0] += QUIET * 0.9
+    assert guard.holds
+    now[0] += QUIET * 0.9  # less than QUIET after the last key
+    assert guard.holds
+    now[0] += QUIET
+    assert not guard.holds
+    guard.close()
+    assert guard.holds
+
+
+def test_a_form_is_read_leniently():
+    question = QuestionAsked(
+        request=RequestId("r"),
+        text="?",
+        form={
+            "required": ["n"],
+            "properties": {
+                "n": {"type": "integer", "title": "Number"},
+                "one": {"type": "string", "enum": ["a", "b"], "enumNames": ["Ay", "Bee"]},
+                "titled": {"oneOf": [{"const": 1, "title": "uno"}, {"bad": 1}]},
+                "many": {"type": "array", "items": {"enum": ["x", "y"]}},
+                "yes": {"type": "boolean", "default": True},
+                "odd": {"type": ["weird"], "enum": "no list"},
+                "bad": "no object",
+            },
+        },
+    )
+    fields = {field.name: field for field in fields_of(question)}
+    kinds = {name: field.kind for name, field in fields.items()}
+    assert kinds == {
+        "n": "integer", "one": "one_of", "titled": "one_of", "many": "some_of", "yes": "yes_no",
+        "odd": "text",
+    }  # fmt: skip
+    assert fields["one"].choices == (("a", "Ay"), ("b", "Bee"))
+    assert fields["titled"].choices == ((1, "uno"),)
+    assert value_of(fields["n"], " 7 ") == 7
+    for wrong in ("", "seven"):
+        with pytest.raises(BadValue):
+            value_of(fields["n"], wrong)
+    assert fields_of(QuestionAsked(request=RequestId("r"), text="?")) == []
+
+
+def test_only_our_own_commands_are_taken_from_a_prompt():
+    assert find_command("/kill") is not None
+    found = find_command("/rename  new name ")
+    assert found is not None and (found[0].name, found[1]) == ("rename", "new name")
+    for prompt in ("/path/to/x", "/compact", "kill", "/kill\nand more", ""):
+        assert find_command(prompt) is None
