@@ -54,9 +54,9 @@ async def main(seconds: float) -> None:
         wish = {"agent": "paced", "cwd": str(Path.cwd()), "prompt": f"{seconds} {RATE}"}
         for number in range(AGENTS):
             await one.spawn(Spawn(name=f"paced-{number}", **wish))
-        await asyncio.sleep(seconds * 0.3)
+        await asyncio.sleep(seconds * 0.7)  # until the log's page cache is full
         cpu, memory, begun = cpu_of(status.pid), memory_of(status.pid), time.monotonic()
-        await asyncio.sleep(seconds * 0.6)
+        await asyncio.sleep(seconds * 0.25)
         share = (cpu_of(status.pid) - cpu) / (time.monotonic() - begun)
         growth = memory_of(status.pid) - memory
         heard = [await listener for listener in listening]
