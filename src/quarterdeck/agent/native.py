@@ -277,6 +277,7 @@ class NativeAgent:
             sandbox=await cage.sandbox() if mode == "full-auto" else NO_SANDBOX,
             trusted=ground.trusted,
             attended=wishes.attended,
+            patience=ground.settings.permissions.patience,
             pauses=Pauses(wishes.pace.clock),
         )
 

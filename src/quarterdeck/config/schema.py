@@ -143,6 +143,8 @@ class PermissionSettings(Value, frozen=True, kw_only=True):
     """What must be asked for, whatever the mode or an allow rule says."""
     deny: tuple[str, ...] = ()
     """What is never done."""
+    patience: Seconds | None = None
+    """How long a request waits for somebody's answer; then it is refused. Unset: for ever."""
 
 
 class SandboxSettings(Value, frozen=True, kw_only=True):

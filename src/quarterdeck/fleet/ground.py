@@ -50,6 +50,7 @@ async def make_gate(
         grants=grants if grants is not None else await open_grants(places),
         trusted=ground.trusted,
         attended=attended,
+        patience=ground.settings.permissions.patience,
     )
     around = Surroundings(
         cwd=cwd,

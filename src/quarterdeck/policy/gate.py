@@ -6,7 +6,8 @@ Whoever waits owns the request: when it is cancelled, so is the request, here an
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -48,6 +49,7 @@ Emit: TypeAlias = Callable[[Event], Awaitable[None]]
 
 _LONG = 1000
 """Characters of a command beyond which it is judged in a thread."""
+_LATE = Decider(kind="timeout", name="nobody answered in time")
 _NOBODY = Decider(kind="mode", name="nobody is there to ask")
 
 
@@ -105,6 +107,8 @@ class Gate:
     trusted: bool = True
     attended: bool = True
     """Whether anybody can answer; if not, what would be asked is refused."""
+    patience: float | None = None
+    """Seconds that a request waits for its answer and is then refused; None: for ever."""
     refused_unattended: int = 0
     """How many calls were refused because nobody was there."""
     pauses: Pauses = field(default_factory=Pauses)
@@ -195,7 +199,7 @@ class Gate:
             await emit(question)
             if not self.attended:
                 _resolve(waiting, QuestionReply(action="cancel", by=_NOBODY))
-            with self.pauses:
+            with self.pauses, self._limited(waiting, QuestionReply(action="cancel", by=_LATE)):
                 reply = await waiting
         except asyncio.CancelledError:
             by = Decider(kind="cancel")
@@ -209,6 +213,19 @@ class Gate:
         await emit(answered)
         return answered
 
+    @contextmanager
+    def _limited(self, waiting: "asyncio.Future[Any]", late: object) -> Generator[None]:
+        """Answer by this when patience runs out."""
+        if self.patience is None:
+            yield
+            return
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(self.patience, _resolve, waiting, late)
+        try:
+            yield
+        finally:
+            timer.cancel()
+
     async def _ask_person(
         self, emit: Emit, question: PermissionAsked, call: Call
     ) -> Permitted | Refused:
@@ -219,7 +236,7 @@ class Gate:
             if not self.attended:
                 self.refused_unattended += 1
                 _resolve(waiting, Answer(outcome=Cancelled(), by=_NOBODY))
-            with self.pauses:
+            with self.pauses, self._limited(waiting, Answer(outcome=Cancelled(), by=_LATE)):
                 answer = await waiting
         except asyncio.CancelledError:
             await emit(_answered(question, Answer(outcome=Cancelled(), by=Decider(kind="cancel"))))
