@@ -25,6 +25,7 @@ from .screens.main import MainScreen
 from .screens.permission import PermissionScreen
 from .screens.question import QuestionScreen
 from .steering import Steering, usable_agents
+from .terminal import is_hung_up
 from .widgets.chat import ChatInput
 from .widgets.picker import Picker
 from .widgets.transcript import TranscriptView
@@ -33,6 +34,7 @@ __all__ = ["Workbench", "now"]
 
 _SAVE = 0.3
 """Seconds after which what was typed is on disk."""
+_LOOK = 2.0
 _MAIN_ONLY = frozenset({"help", "answer", "beside", "spawn", "stop", "unfold", "go"})
 
 
@@ -89,6 +91,8 @@ class Workbench(App[None]):
     def on_mount(self) -> None:
         """Show the frame first; the rest comes when it comes."""
         self.call_after_refresh(self._begin)
+        if not self.is_headless:
+            self.set_interval(_LOOK, self._look_for_terminal)
 
     async def on_unmount(self) -> None:
         """Keep what was typed, and leave the fleet to itself."""
@@ -240,6 +244,11 @@ class Workbench(App[None]):
     def _begin(self) -> None:
         self.main.chat.set_text(self.desk.drafts.get(NEW))
         self.run_worker(self.feed.run(), name="feed")
+
+    def _look_for_terminal(self) -> None:
+        """Leave when the terminal is gone: reading from it would then never rest."""
+        if is_hung_up():
+            self.exit(return_code=1)
 
     def _work(self, deed: Coroutine[Any, Any, object]) -> None:
         self.run_worker(self._told(deed))

@@ -203,7 +203,15 @@ def _merge(earlier: ToolBlock, later: ToolBlock) -> None:
     later.raw_input = earlier.raw_input if later.raw_input is None else later.raw_input
     for name in ("title", "name", "kind", "status", "reason", "texts", "diffs", "asked"):
         setattr(earlier, name, getattr(later, name))
-    for name in ("terminals", "locations", "raw_input", "raw_output", "decision", "is_asking", "exit"):
+    for name in (
+        "terminals",
+        "locations",
+        "raw_input",
+        "raw_output",
+        "decision",
+        "is_asking",
+        "exit",
+    ):
         setattr(earlier, name, getattr(later, name))
     earlier.output += later.output
     earlier.expanded = earlier.expanded or later.expanded

@@ -46,6 +46,7 @@ class ChatInput(TextArea):
             compact=True,
             highlight_cursor_line=False,
         )
+        self.cursor_blink = False  # it would draw twice a second for nothing
         self._past = past
         self._back = 0
         """How far back in the past the text is from; 0: it is new."""
