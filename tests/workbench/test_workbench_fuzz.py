@@ -1,4 +1,4 @@
-"""Hostile text in every place that shows foreign text: no crash, nothing hidden, no look from it."""
+"""Hostile text in every place that shows foreign text: no crash, nothing hidden or styled."""
 
 from pathlib import Path
 

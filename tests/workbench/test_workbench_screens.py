@@ -282,6 +282,6 @@ async def test_commands_reach_the_agent_in_view_only(tmp_path: Path):
 async def test_leaving_ends_no_agent(tmp_path: Path):
     fleet = FakeFleet()
     await begin(fleet, "ann")
-    async with opened(fleet, tmp_path) as (app, pilot):
+    async with opened(fleet, tmp_path) as (_, pilot):
         await pilot.press("ctrl+q")
     assert fleet.infos[fleet.find("ann")].state == "running"

@@ -41,7 +41,7 @@ def welcome() -> None:
 
 
 def _is_terminal() -> bool:
-    streams = (sys.stdin, sys.stdout)
+    streams = (sys.stdin, sys.stdout, sys.stderr)  # the workbench draws on the last
     # A stream is None where it was closed before we started.
     has_both = all(stream is not None and stream.isatty() for stream in streams)  # pyright: ignore[reportUnnecessaryComparison]
     return has_both and os.environ.get("TERM", "") not in ("", "dumb")

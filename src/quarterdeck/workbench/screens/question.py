@@ -29,7 +29,7 @@ class QuestionScreen(ModalScreen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "later", "answer later"),
-        Binding("ctrl+s", "send", "send the answer", priority=True),
+        Binding("ctrl+s", "send", "send the answer"),
         Binding("ctrl+x", "decline", "decline", priority=True),
     ]
 

@@ -30,7 +30,7 @@ class SpawnScreen(ModalScreen[Spawn | None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "leave"),
-        Binding("ctrl+s", "start", "start", priority=True),
+        Binding("ctrl+s", "start", "start"),
     ]
 
     def __init__(self, cwd: str, prompt: str, agents: "Sequence[str]") -> None:
