@@ -122,3 +122,15 @@ async def test_an_unknown_agent_is_refused(tmp_path: Path):
     with pytest.raises(UnknownAgent, match="nobody"):
         async with quarterdeck.connect("nobody", cwd=tmp_path):
             pass
+
+
+async def test_a_decision_that_raises_refuses_its_call_and_is_told_in_the_end(tmp_path: Path):
+    def decide(asked: PermissionAsked) -> str:
+        if "things" in asked.title:
+            raise ValueError("undecided")
+        return "allow_once"
+
+    with pytest.raises(ValueError, match="undecided"):
+        async with quarterdeck.connect("fake", cwd=tmp_path, decide=decide) as agent:
+            assert "allowed" not in await agent.ask("ask make things")
+            assert "allowed" in await agent.ask("ask make more")

@@ -34,6 +34,7 @@ from quarterdeck.wire.events import (
 from quarterdeck.wire.ids import MessageId, ToolCallId, new_request_id
 from quarterdeck.wire.permissions import Cancelled, PermissionOption
 from tests.support.driving import Driven, Rig, drive
+from tests.support.patience import SOON
 
 THEIRS = (
     PermissionOption(option_id="yes", name="Yes", kind="allow_once"),
@@ -531,3 +532,11 @@ async def test_an_agent_that_refuses_to_be_told_is_ended(tmp_path: Path):
         await driven.session.interrupt()
         assert (await turn).stop == "cancelled"
         assert (await driven.session.wait()).how == "broken"
+
+
+async def test_an_end_that_cannot_be_written_down_is_told_to_who_waits(tmp_path: Path):
+    with pytest.raises(OSError, match="no space"):
+        async with asyncio.timeout(SOON), drive(rig(ScriptedLink()), tmp_path) as driven:
+            await driven.say("hi")
+            driven.fault = OSError("no space left")
+    assert driven.all(SessionEnded) == []

@@ -55,12 +55,16 @@ class Driven:
         self._answered: set[str] = set()
         self.hold: asyncio.Event | None = None
         """When set: the sink takes nothing until this event is set."""
+        self.fault: Exception | None = None
+        """When set: what the sink raises, as a log does that cannot be written."""
 
     async def sink(
         self, event: Event, *, turn: TurnId | None = None, parent: ToolCallId | None = None
     ) -> None:
         if self.hold is not None:
             await self.hold.wait()
+        if self.fault is not None:
+            raise self.fault
         self.heard.append(Heard(event, turn, parent))
         self._changed.set()
         self._changed = asyncio.Event()

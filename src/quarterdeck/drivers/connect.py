@@ -31,6 +31,9 @@ __all__ = ["ConnectedAgent", "Decide", "connect"]
 Decide: TypeAlias = Callable[[PermissionAsked], Awaitable[str] | str]
 """Decides a permission request: an option's id, or one of its kinds such as ``allow_once``."""
 
+_NONE = ""
+"""No option has this id."""
+
 
 class ConnectedAgent:
     """A session with an agent. Made by ``connect``."""
@@ -145,16 +148,27 @@ async def connect(
 
 
 async def _decide(agent: ConnectedAgent, decide: Decide) -> None:
-    """Answer each request as it comes, until the session is over."""
+    """Answer each request as it comes, until the session is over.
+
+    A decision that raises refuses its own call and no other; what it raised is raised in the end.
+    """
+    failures: list[Exception] = []
+
+    async def decide_one(asked: PermissionAsked) -> None:
+        try:
+            chosen = decide(asked)
+            choice = chosen if isinstance(chosen, str) else await chosen
+        except Exception as error:
+            failures.append(error)
+            choice = _NONE
+        agent.answer(asked, choice)
+
     async with asyncio.TaskGroup() as group:
         async for record in agent.events():
             if isinstance(record, Record) and isinstance(record.event, PermissionAsked):
-                group.create_task(_decide_one(agent, decide, record.event))
-
-
-async def _decide_one(agent: ConnectedAgent, decide: Decide, asked: PermissionAsked) -> None:
-    chosen = decide(asked)
-    agent.answer(asked, chosen if isinstance(chosen, str) else await chosen)
+                group.create_task(decide_one(record.event))
+    if failures:
+        raise failures[0]
 
 
 def _chosen(options: tuple[PermissionOption, ...], choice: str) -> str | None:

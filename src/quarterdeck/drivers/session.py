@@ -80,7 +80,7 @@ class DrivenSession:
         """What the link said before the session was announced; None from then on."""
         self._over: LinkError | None = None
         self._closed_as: tuple[ClosedAs, str | None] = ("closed", None)
-        self._ending: asyncio.Task[SessionEnded] | None = None
+        self._ending: asyncio.Task[None] | None = None
         self._ended: asyncio.Future[SessionEnded] = asyncio.get_running_loop().create_future()
 
     # What the agent is and can do
@@ -299,18 +299,22 @@ class DrivenSession:
         if self._ending is None:
             self._ending = asyncio.create_task(self._end())
 
-    async def _end(self) -> SessionEnded:
+    async def _end(self) -> None:
         """End the agent, then the turn, then the session; nothing here may be skipped."""
         assert self._over is not None
         self.gate.cancel_open()
         departure = await self._depart()
         if self._turn is not None:
             await self._turn.give_up()
-        async with self._turns:
-            ended = _session_ended(self._over, departure, self._closed_as)
-            await self._sink(ended)
-        self._ended.set_result(ended)
-        return ended
+        ended = _session_ended(self._over, departure, self._closed_as)
+        try:
+            async with self._turns:
+                await self._sink(ended)
+        except Exception as error:
+            # Who waits for the end must hear that it could not be written, not wait for ever.
+            self._ended.set_exception(error)
+        else:
+            self._ended.set_result(ended)
 
     async def _depart(self) -> Departure | None:
         try:
