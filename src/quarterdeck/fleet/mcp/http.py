@@ -75,8 +75,8 @@ class McpHttp:
                 await _refuse(writer, Refusal(503, "too many connections are open"))
             else:
                 await self._serve(reader, writer)
-        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass  # the client went away, or the server does
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass  # the client went away
         except Exception:
             _log.exception("a connection of an agent failed")
         finally:
