@@ -259,22 +259,40 @@ class Workbench(App[None]):
         except QuarterdeckError as error:
             self.tell(str(error), True)
 
+    def action_command(self, name: str, words: str = "") -> None:
+        """Do a command by its name; what keys are bound to."""
+        found = find_command(f"/{name} {words}")
+        if found is None:
+            self.tell(f"there is no command {name!r}; f1 lists them", True)
+        else:
+            self._run(*found)
+
     def _run(self, command: Command, words: str = "") -> None:
-        if command.deed is None:
+        if command.target is not None:
+            self._work(self._call(command, words))
+        elif command.deed is None:
             self.call_later(self.run_action, command.action or "help")
         elif self.desk.agent is None:
             self.tell("there is no agent yet; ctrl+t starts one", True)
         else:
             self._work(self._do(command, words))
 
+    async def _call(self, command: Command, words: str) -> None:
+        asked = await self._asked(command, words)
+        if asked is not None and (done := command.call(self, asked)) is not None:
+            await done
+
     async def _do(self, command: Command, words: str) -> None:
         agent = self.desk.agent
-        if command.asks is not None and not words:
-            words = await self.push_screen_wait(AskLine(command.asks)) or ""
-            if not words:
-                return
-        if agent is not None:
-            await self.steering.do(command, agent, words)
+        asked = await self._asked(command, words)
+        if asked is not None and agent is not None:
+            await self.steering.do(command, agent, asked)
+
+    async def _asked(self, command: Command, words: str) -> str | None:
+        """The words for a command, asked for where it needs some; None: the person left."""
+        if command.asks is None or words:
+            return words
+        return await self.push_screen_wait(AskLine(command.asks)) or None
 
     async def _send(self, text: str) -> None:
         agent, drafts = self.desk.agent, self.desk.drafts

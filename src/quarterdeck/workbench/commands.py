@@ -1,12 +1,16 @@
 """What can be done by name: from the palette and as ``/name`` in the input."""
 
+from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from importlib import import_module
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from quarterdeck.fleet.port import AgentInfo, Fleet
+
+    from .app import Workbench
 
 __all__ = ["COMMANDS", "Command", "Deed", "find_command"]
 
@@ -16,15 +20,28 @@ Deed: TypeAlias = "Callable[[Fleet, AgentInfo, str], Awaitable[str]]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A name for something: a deed to the agent in view, or an action of the screen."""
+    """A name for something: a deed to the agent in view, an action, or a function of its own.
+
+    One of ``action``, ``deed`` and ``target`` is set.
+    """
 
     name: str
     help: str
     action: str | None = None
     """An action of the application."""
     deed: "Deed | None" = None
+    target: str | None = None
+    """``module:function``, relative to this package: called with the application and the words
+    after the name; what it returns is awaited if it can be. Imported when it is called."""
     asks: str | None = None
     """What has to be typed after the name; None: nothing."""
+
+    def call(self, app: "Workbench", words: str) -> Awaitable[object] | None:
+        """Do what ``target`` names."""
+        assert self.target is not None
+        module, _, name = self.target.partition(":")
+        done: object = getattr(import_module(f".{module}", __package__), name)(app, words)
+        return cast("Awaitable[object]", done) if isinstance(done, Awaitable) else None
 
 
 async def _interrupt(fleet: "Fleet", agent: "AgentInfo", _: str) -> str:

@@ -1,0 +1,33 @@
+"""The kinds of panels there are, by the name that layouts use."""
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .panel import Panel
+
+__all__ = ["KINDS", "PanelKind"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PanelKind:
+    """A kind of panel, before its code is imported."""
+
+    name: str
+    help: str
+    """What it shows, in a line."""
+    target: str
+    """``module:class``; the module is relative to this package."""
+
+    def load(self) -> "type[Panel]":
+        """Import the panel's class."""
+        module, _, name = self.target.partition(":")
+        made: type[Panel] = getattr(import_module(f".{module}", __package__), name)
+        return made
+
+
+_ALL: tuple[PanelKind, ...] = ()
+
+KINDS: dict[str, PanelKind] = {kind.name: kind for kind in _ALL}
+"""Built in; names that custom widgets cannot take."""

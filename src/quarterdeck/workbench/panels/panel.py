@@ -1,0 +1,87 @@
+"""What a panel is: a widget that a layout names, makes, keeps and gives back its state.
+
+A panel knows the desk and its options, never another panel or the layout. What it wants from the
+rest of the workbench it posts as a message; what it shows comes from a store or from files. It is
+mountable alone: ``SomePanel(desk, options, id="x")`` in any Textual application.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from msgspec import Struct
+from textual.message import Message
+from textual.widget import Widget
+
+if TYPE_CHECKING:
+    from quarterdeck.wire.ids import SessionId
+
+    from ..desk import Desk
+
+__all__ = ["NoOptions", "Panel", "PanelOptions"]
+
+
+class PanelOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of every panel's options; what a layout says is decoded into a subclass."""
+
+
+class NoOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A panel that can be told nothing."""
+
+
+class Panel(Widget):
+    """Base of every panel.
+
+    Args:
+        desk: the fleet, the stores, and where the person is.
+        options: of ``options_type``; checked already.
+        id: the panel's id in the layout, as a widget's id.
+    """
+
+    options_type: ClassVar[type[PanelOptions]] = NoOptions
+
+    @dataclass
+    class AgentWanted(Message):
+        """Show an agent, and go to a record of it if one is named."""
+
+        session: "SessionId"
+        seq: int | None = None
+
+    @dataclass
+    class FileWanted(Message):
+        """Show a file; the path is absolute."""
+
+        path: str
+        line: int | None = None
+        how: Literal["view", "edit", "diff", "tail"] = "view"
+
+    @dataclass
+    class Renamed(Message):
+        """The panel's title is another now."""
+
+        panel: "Panel"
+
+    def __init__(self, desk: "Desk", options: Any, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.desk = desk
+        self.options = options
+
+    @property
+    def title(self) -> str:
+        """What a tab or a border calls it; literal text, as it may come from a file's name."""
+        return type(self).__name__.removesuffix("Panel").lower()
+
+    @property
+    def unsaved(self) -> str | None:
+        """What would be lost if it were closed now, in words; None: nothing."""
+        return None
+
+    def change(self, options: Any) -> bool:
+        """Take other options and stay; False: it cannot, and is made anew."""
+        return options == self.options
+
+    def remember(self) -> dict[str, Any]:
+        """What to keep over a restart, as JSON; small."""
+        return {}
+
+    def recall(self, state: dict[str, Any]) -> None:
+        """Take what ``remember`` gave in an earlier run; ignores what it does not understand."""
