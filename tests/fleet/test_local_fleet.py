@@ -488,6 +488,8 @@ async def test_records_are_read_and_followed_from_any_place(fleet: LocalFleet, t
     assert records[-1].seq == (await fleet.agent("ann")).last_seq
     assert await fleet.read("ann", after=records[9].seq, limit=5) == records[10:15]
     assert await fleet.read("ann", before=records[10].seq, limit=5) == records[5:10]
+    assert await fleet.read(None, limit=1000) == records
+    assert await fleet.read(None, before=records[10].seq, limit=5) == records[5:10]
     async with aclosing(fleet.follow(records[2].seq, agent="ann")) as following:
         assert [await anext(following) for _ in range(10)] == records[3:13]
     hits = await fleet.search("49")

@@ -363,10 +363,10 @@ class FakeFleet:
         return self.granted.pop(grant, None) is not None
 
     async def read(
-        self, agent: str, *, after: int = 0, before: int | None = None, limit: int = 200
+        self, agent: str | None, *, after: int = 0, before: int | None = None, limit: int = 200
     ) -> list[Record]:
-        session = self.find(agent)
-        mine = [record for record in self.records if record.session == session]
+        session = None if agent is None else self.find(agent)
+        mine = [record for record in self.records if session in (None, record.session)]
         if before is not None:
             return [record for record in mine if record.seq < before][-limit:]
         return [record for record in mine if record.seq > after][:limit]

@@ -212,7 +212,7 @@ class HostClient:
         return await self._ask(methods.REVOKE, methods.RevokeParams(grant=grant, by=by))
 
     async def read(
-        self, agent: str, *, after: int = 0, before: int | None = None, limit: int = 200
+        self, agent: str | None, *, after: int = 0, before: int | None = None, limit: int = 200
     ) -> list[Record]:
         """See ``Fleet``."""
         found: list[Record] = []

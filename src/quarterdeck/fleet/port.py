@@ -270,9 +270,12 @@ class Fleet(Protocol):
         ...
 
     async def read(
-        self, agent: str, *, after: int = 0, before: int | None = None, limit: int = 200
+        self, agent: str | None, *, after: int = 0, before: int | None = None, limit: int = 200
     ) -> list[Record]:
-        """Records of an agent in order: those after ``after``, or the last before ``before``."""
+        """Records in order: those after ``after``, or the last before ``before``.
+
+        Of one agent, or of all with None.
+        """
         ...
 
     def follow(

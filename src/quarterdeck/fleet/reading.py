@@ -44,10 +44,10 @@ class ReadableFleet:
         return self._current.info(await self._current.find(agent))
 
     async def read(
-        self, agent: str, *, after: int = 0, before: int | None = None, limit: int = 200
+        self, agent: str | None, *, after: int = 0, before: int | None = None, limit: int = 200
     ) -> list[Record]:
-        """Records of an agent in order."""
-        session = (await self._current.find(agent)).session
+        """Records of an agent, or of all, in order."""
+        session = (await self._current.find(agent)).session if agent is not None else None
         if before is not None:
             return await self.journal.tail(session, before, limit)
         return await self.journal.read(after, session, limit)

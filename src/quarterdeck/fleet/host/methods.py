@@ -216,7 +216,7 @@ class RevokeParams(Value, frozen=True, kw_only=True):
 class ReadParams(Value, frozen=True, kw_only=True):
     """See ``Fleet.read``."""
 
-    agent: str
+    agent: str | None = None
     after: int = 0
     before: int | None = None
     limit: int = 200
