@@ -10,6 +10,7 @@ from quarterdeck.wire.conversation import TextPart, ToolResultPart
 from quarterdeck.wire.events import (
     CompactionChanged,
     Event,
+    MessagePinned,
     Notice,
     Prompted,
     QuestionAsked,
@@ -27,7 +28,7 @@ __all__ = ["block_text", "cut", "output_text", "own_text"]
 def own_text(event: Event) -> str:
     """The text that an event carries by itself; chunks and tool output are treated apart."""
     match event:
-        case Prompted():
+        case Prompted() | MessagePinned():
             parts = [block_text(block) for block in event.content]
         case ToolCallStarted():
             parts = [event.title, event.name, *_strings(event.raw_input), *_output(event.content)]

@@ -7,8 +7,8 @@ place (sequence, time, session, turn, parent) is not in the event but in its ``R
 A run of a session begins with ``SessionOpened`` or ``SessionResumed`` and ends with exactly one
 ``SessionEnded``; outside of runs there is only what a fleet notes about it (spawned, queued,
 renamed, archived). A new member must be handled wherever events are matched: the type checker
-finds those places through ``assert_never``. The session's own events are in ``session_events``;
-all are imported from here.
+finds those places through ``assert_never``. The session's own events are in ``session_events``,
+those about a full window in ``context_events``; all are imported from here.
 """
 
 from typing import Any, Literal, TypeAlias
@@ -16,8 +16,16 @@ from typing import Any, Literal, TypeAlias
 from msgspec import UNSET, UnsetType
 
 from .content import ContentBlock
+from .context_events import (
+    CompactionChanged,
+    CompactionChunk,
+    CompactionStatus,
+    MessagePinned,
+    MessageUnpinned,
+    ResultsCleared,
+)
 from .conversation import Message, ToolResultPart
-from .ids import CompactionId, MessageId, RequestId, SessionId, TerminalId, ToolCallId
+from .ids import MessageId, RequestId, SessionId, TerminalId, ToolCallId
 from .permissions import Decider, PermissionOption, PermissionOutcome, QuestionAction
 from .session_events import (
     CommandsChanged,
@@ -44,6 +52,8 @@ __all__ = [
     "Event",
     "GrantRevoked",
     "MessageChunk",
+    "MessagePinned",
+    "MessageUnpinned",
     "ModeChanged",
     "ModelCallFinished",
     "ModelCallStarted",
@@ -59,6 +69,7 @@ __all__ = [
     "QuestionAnswered",
     "QuestionAsked",
     "RateLimited",
+    "ResultsCleared",
     "RetryScheduled",
     "SessionChanged",
     "SessionEnded",
@@ -91,7 +102,6 @@ TurnEnd: TypeAlias = Literal[
 Origin: TypeAlias = Literal["person", "agent", "schedule", "goal"]
 """Who spoke a prompt."""
 Severity: TypeAlias = Literal["info", "warning", "error"]
-CompactionStatus: TypeAlias = Literal["in_progress", "completed", "failed", "cancelled"]
 
 
 class PromptQueued(Value, frozen=True, kw_only=True, tag_field="type", tag="prompt_queued"):
@@ -345,24 +355,6 @@ class Notice(Value, frozen=True, kw_only=True, tag_field="type", tag="notice"):
     description: str | None = None
 
 
-class CompactionChanged(
-    Value, frozen=True, kw_only=True, tag_field="type", tag="compaction_changed"
-):
-    """The state of a compaction: first ``in_progress``, later one of the others, once."""
-
-    compaction: CompactionId
-    status: CompactionStatus
-    summary: str | None = None
-    error: str | None = None
-
-
-class CompactionChunk(Value, frozen=True, kw_only=True, tag_field="type", tag="compaction_chunk"):
-    """A piece of a compaction's summary, while it is in progress."""
-
-    compaction: CompactionId
-    content: ContentBlock
-
-
 class Unknown(Value, frozen=True, kw_only=True, tag_field="type", tag="unknown"):
     """Something we have no word for, kept whole; at any time."""
 
@@ -407,5 +399,8 @@ Event: TypeAlias = (
     | Notice
     | CompactionChanged
     | CompactionChunk
+    | ResultsCleared
+    | MessagePinned
+    | MessageUnpinned
     | Unknown
 )

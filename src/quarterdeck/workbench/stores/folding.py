@@ -13,6 +13,8 @@ from quarterdeck.wire.events import (
     Event,
     GrantRevoked,
     MessageChunk,
+    MessagePinned,
+    MessageUnpinned,
     ModeChanged,
     ModelCallFinished,
     ModelCallStarted,
@@ -27,6 +29,7 @@ from quarterdeck.wire.events import (
     QuestionAnswered,
     QuestionAsked,
     RateLimited,
+    ResultsCleared,
     RetryScheduled,
     SessionChanged,
     SessionEnded,
@@ -179,6 +182,9 @@ class Folding:
                 | ThoughtChunk()
                 | TerminalOutput()
                 | CompactionChunk()
+                | ResultsCleared()
+                | MessagePinned()
+                | MessageUnpinned()
                 | PromptQueued()
                 | UsageReported()
                 | ModelCallStarted()
