@@ -79,10 +79,10 @@ def test_a_damaged_list_is_an_error_and_not_trust(store: TrustStore, tmp_path: P
 
 def test_a_newer_list_is_left_alone(store: TrustStore, tmp_path: Path):
     path = make(tmp_path / "state") / "trust.json"
-    path.write_text('{"v": 2, "other": true}')
+    path.write_text('{"v": 3, "other": true}')
     with pytest.raises(NewerVersion):
         store.trust(tmp_path)
-    assert path.read_text() == '{"v": 2, "other": true}'
+    assert path.read_text() == '{"v": 3, "other": true}'
 
 
 def test_the_list_of_the_first_version_stays_readable(store: TrustStore, tmp_path: Path):
@@ -109,3 +109,26 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UnusablePlace, match="file"):
         TrustStore(tmp_path / "file" / "trust.json").trust(tmp_path)
+
+
+def test_a_directory_about_which_nobody_wants_to_be_asked(tmp_path: Path):
+    store, project = TrustStore(tmp_path / "state" / "trust.json"), make(tmp_path / "project")
+    assert not store.is_unasked(project)
+    store.leave_unasked(project)
+    store.leave_unasked(project)
+    assert store.is_unasked(project) and not store.is_trusted(project)
+    assert not store.is_unasked(make(project / "below"))
+    assert not store.revoke(project)
+    assert not store.is_unasked(project)
+    store.leave_unasked(project)
+    store.trust(project)
+    assert store.is_trusted(project) and not store.is_unasked(project)
+
+
+def test_lists_of_both_versions_are_read(tmp_path: Path):
+    path = make(tmp_path / "state") / "trust.json"
+    path.write_text('{"v": 2, "trusted": ["/a"], "unasked": ["/b"]}')
+    assert TrustStore(path).trusted() == (Path("/a"),)
+    assert TrustStore(path).is_unasked(Path("/b"))
+    TrustStore(path).revoke(Path("/b"))
+    assert '"v": 1' in path.read_text()  # what an older program can read, it can read

@@ -22,12 +22,14 @@ from .places import make_private
 
 __all__ = ["TrustStore"]
 
-VERSION = 1
+VERSION = 2
+"""2 added ``unasked``; a list without any is written as 1, which older programs read too."""
 
 
 class _File(Value, frozen=True, kw_only=True):
-    v: Literal[1]
+    v: Literal[1, 2]
     trusted: tuple[str, ...] = ()
+    unasked: tuple[str, ...] = ()
 
 
 class TrustStore:
@@ -50,14 +52,29 @@ class TrustStore:
             NewerVersion: a newer program wrote the list.
         """
         real = _real(directory)
-        trusted = self._read()
+        trusted = self._read().trusted
         if str(real) in trusted:
             return True
         return any(str(p) in trusted and not self._is_wide(p) for p in real.parents)
 
     def trusted(self) -> tuple[Path, ...]:
         """Every directory that the user trusted, in order of time. Raises as ``is_trusted``."""
-        return tuple(Path(path) for path in self._read())
+        return tuple(Path(path) for path in self._read().trusted)
+
+    def is_unasked(self, directory: Path) -> bool:
+        """Whether the user does not want to be asked about a directory. Raises as above."""
+        return str(_real(directory)) in self._read().unasked
+
+    def leave_unasked(self, directory: Path) -> Path:
+        """Never ask about a directory again; return its real path. Raises as ``trust``.
+
+        To trust it, or to revoke that, makes it one like every other again.
+        """
+        real = _real(directory)
+        with self._locked():
+            before = self._read()
+            self._write(before.trusted, (*_without(before.unasked, str(real)), str(real)))
+        return real
 
     def trust(self, directory: Path) -> Path:
         """Trust a directory from now on; return its real path.
@@ -70,8 +87,9 @@ class TrustStore:
         if not real.is_dir():
             raise UnusableTrust(f"{str(directory)!r} is not a directory; name one that exists")
         with self._locked():
-            kept = [path for path in self._read() if path != str(real)]
-            self._write((*kept, str(real)))
+            before = self._read()
+            kept = _without(before.trusted, str(real))
+            self._write((*kept, str(real)), _without(before.unasked, str(real)))
         return real
 
     def revoke(self, directory: Path) -> bool:
@@ -82,36 +100,38 @@ class TrustStore:
         real = str(_real(directory))
         with self._locked():
             before = self._read()
-            if real not in before:
-                return False
-            self._write(tuple(path for path in before if path != real))
-        return True
+            unasked = _without(before.unasked, real)
+            is_known = real in before.trusted
+            if is_known or unasked != before.unasked:
+                self._write(_without(before.trusted, real), unasked)
+        return is_known
 
     def _is_wide(self, directory: Path) -> bool:
         home = _real(self._home or Path.home())
         return directory == home or directory in home.parents
 
-    def _read(self) -> tuple[str, ...]:
+    def _read(self) -> _File:
         try:
             data = self._path.read_bytes()
         except (FileNotFoundError, NotADirectoryError):
-            return ()
+            return _File(v=1)
         except OSError as error:
             raise self._unusable(error) from error
         try:
             raw = msgspec.json.decode(data, type=dict[str, Any])
             if isinstance(version := raw.get("v"), int) and version > VERSION:
                 raise NewerVersion(self._name, version, VERSION)
-            return msgspec.convert(raw, _File).trusted
+            return msgspec.convert(raw, _File)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise UnusableTrust(
                 f"{self._name} is damaged: {error}; delete it to start anew"
             ) from error
 
-    def _write(self, trusted: tuple[str, ...]) -> None:
+    def _write(self, trusted: tuple[str, ...], unasked: tuple[str, ...]) -> None:
         import tempfile  # late: trust is read at every start and hardly ever written
 
-        data = msgspec.json.format(msgspec.json.encode(_File(v=1, trusted=trusted)))
+        file = _File(v=2 if unasked else 1, trusted=trusted, unasked=unasked)
+        data = msgspec.json.format(msgspec.json.encode(file))
         try:
             descriptor, name = tempfile.mkstemp(prefix=".trust-", dir=self._path.parent)
             try:
@@ -143,6 +163,10 @@ class TrustStore:
 
     def _unusable(self, error: OSError) -> UnusableTrust:
         return UnusableTrust(f"{self._name} cannot be used: {error.strerror or error}")
+
+
+def _without(paths: tuple[str, ...], path: str) -> tuple[str, ...]:
+    return tuple(each for each in paths if each != path)
 
 
 def _real(directory: Path) -> Path:

@@ -1,7 +1,6 @@
 """Beginning the demo, finding it again, and clearing it away: the same from screen and command."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,9 +11,11 @@ from quarterdeck.wire.events import PermissionAsked
 
 from ..errors import NameTaken
 from ..port import Spawn
-from .scratch import is_kept, keep, make_project, remove, scratch_of
+from .scratch import NAME, is_kept, keep, make_project, remove, scratch_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from quarterdeck.config.places import Places
 
     from ..port import AgentInfo, Fleet
@@ -138,8 +139,6 @@ def _keep(project: str, places: "Places") -> None:
 
 
 def _forget(scratch: Path, places: "Places") -> None:
-    from .scratch import NAME
-
     with suppress(QuarterdeckError):
         TrustStore(places.trust_file).revoke(scratch / NAME)
     remove(scratch)

@@ -74,7 +74,8 @@ def remove(scratch: Path) -> None:
 def _files() -> dict[str, str]:
     import tomllib
 
-    return tomllib.loads((resources.files(__package__) / "project.toml").read_text("utf-8"))
+    file = resources.files("quarterdeck.fleet.demo") / "project.toml"
+    return tomllib.loads(file.read_text("utf-8"))
 
 
 def _commit(project: Path) -> None:

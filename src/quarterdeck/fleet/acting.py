@@ -1,0 +1,87 @@
+"""What a workspace would do if it were trusted, and whether it is: the same for every face."""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from quarterdeck.config.errors import ConfigError
+from quarterdeck.config.load import load
+from quarterdeck.config.places import Places
+from quarterdeck.config.trust import TrustStore
+from quarterdeck.config.workspace import find_workspace
+
+__all__ = ["INSTRUCTIONS", "Acting", "TrustState", "WorkspaceTrust", "workspace_trust"]
+
+INSTRUCTIONS = ("AGENTS.md", "CLAUDE.md")
+"""What our own agent is told in a workspace that is trusted."""
+_MOST = 40
+"""Lines that a person reads; a file with more settings tells how many."""
+
+TrustState: TypeAlias = Literal["trusted", "untrusted", "plain"]
+"""``plain``: there is nothing that trust would change."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acting:
+    """A file of the workspace that would act."""
+
+    path: str
+    """Relative to the root where it is below it."""
+    what: str
+    """What it would do, in words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkspaceTrust:
+    """A workspace as far as trust goes."""
+
+    root: str
+    state: TrustState
+    is_unasked: bool = False
+    """The person does not want to be asked."""
+    acts: tuple[Acting, ...] = ()
+
+
+def workspace_trust(
+    places: Places, environment: Mapping[str, str], directory: Path
+) -> WorkspaceTrust:
+    """Look at the project of a directory. Blocks on files.
+
+    Raises:
+        UnusableTrust, NewerVersion: the list of trusted directories cannot be read.
+    """
+    root = find_workspace(directory).root
+    store = TrustStore(places.trust_file)
+    acts = tuple(_acts(places, environment, directory, root))
+    if store.is_trusted(root):
+        return WorkspaceTrust(root=str(root), state="trusted", acts=acts)
+    return WorkspaceTrust(
+        root=str(root),
+        state="untrusted" if acts else "plain",
+        is_unasked=store.is_unasked(root),
+        acts=acts,
+    )
+
+
+def _acts(
+    places: Places, environment: Mapping[str, str], directory: Path, root: Path
+) -> Iterator[Acting]:
+    for name in INSTRUCTIONS:
+        if (root / name).is_file():
+            yield Acting(path=name, what="is told to our own agent with every prompt")
+    try:
+        notices = load(places, directory=directory, environ=environment, trusted=False).notices
+    except (ConfigError, OSError) as error:
+        lines = str(error).splitlines() or [type(error).__name__]
+        yield Acting(path=".quarterdeck", what=f"cannot be read: {lines[0]}")
+        return
+    settings: dict[str, list[str]] = {}
+    for notice in notices:
+        if notice.where != "environment":
+            settings.setdefault(notice.where, []).append(notice.key)
+    for place, keys in settings.items():
+        more = f" and {len(keys) - _MOST} more" if len(keys) > _MOST else ""
+        shown = os.path.relpath(place, root) if Path(place).is_relative_to(root) else place
+        yield Acting(path=shown, what=f"sets {', '.join(keys[:_MOST])}{more}")

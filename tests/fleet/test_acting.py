@@ -1,0 +1,62 @@
+"""What a workspace would do once it is trusted."""
+
+from pathlib import Path
+
+from quarterdeck.agent import assembly
+from quarterdeck.config.places import Places
+from quarterdeck.config.trust import TrustStore
+from quarterdeck.fleet.acting import INSTRUCTIONS, workspace_trust
+
+
+def places(tmp_path: Path) -> Places:
+    return Places.find({"QUARTERDECK_HOME": str(tmp_path / "home")})
+
+
+def project(tmp_path: Path) -> Path:
+    root = tmp_path / "project"
+    (root / ".git").mkdir(parents=True)
+    (root / "src").mkdir()
+    return root
+
+
+def test_every_file_of_instructions_is_told():
+    assert INSTRUCTIONS == assembly._INSTRUCTIONS  # pyright: ignore[reportPrivateUsage]
+
+
+def test_a_workspace_without_files_that_act_is_plain(tmp_path: Path):
+    root = project(tmp_path)
+    found = workspace_trust(places(tmp_path), {}, root)
+    assert (found.state, found.root, found.acts) == ("plain", str(root.resolve()), ())
+
+
+def test_settings_and_instructions_are_named_with_what_they_do(tmp_path: Path):
+    root = project(tmp_path)
+    (root / "AGENTS.md").write_text("Be quick.")
+    (root / ".quarterdeck").mkdir()
+    (root / ".quarterdeck" / "config.toml").write_text(
+        'mode = "full-auto"\nmodel = "openai/x"\n[permissions]\ndeny = ["bash(rm:*)"]\n'
+    )
+    found = workspace_trust(places(tmp_path), {}, root / "src")
+    assert found.state == "untrusted"
+    assert [act.path for act in found.acts] == ["AGENTS.md", ".quarterdeck/config.toml"]
+    assert found.acts[1].what == "sets mode, model"  # a denial counts in any case
+
+
+def test_a_broken_file_is_told_and_nothing_fails(tmp_path: Path):
+    root = project(tmp_path)
+    (root / ".quarterdeck").mkdir()
+    (root / ".quarterdeck" / "config.toml").write_text("mode = \n")
+    (act,) = workspace_trust(places(tmp_path), {}, root).acts
+    assert "cannot be read" in act.what
+
+
+def test_what_the_person_decided_is_known(tmp_path: Path):
+    root = project(tmp_path)
+    (root / "AGENTS.md").write_text("Be quick.")
+    store = TrustStore(places(tmp_path).trust_file)
+    store.leave_unasked(root)
+    assert workspace_trust(places(tmp_path), {}, root).is_unasked
+    store.trust(root)
+    found = workspace_trust(places(tmp_path), {}, root)
+    assert (found.state, found.is_unasked) == ("trusted", False)
+    assert found.acts
