@@ -44,6 +44,12 @@ build/%/.done: tools/%/package.json tools/%/package-lock.json
 	cd $(@D) && npm install --silent --no-audit --no-fund --no-save
 	@touch $@
 
+# Another workbench, in an environment of its own; compared with ours.
+build/patchfeld/.done:
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/pip install -q --disable-pip-version-check patchfeld==0.3.1
+	@touch $@
+
 run: $(VENV)/.run ## set up and open the workbench
 	@$(BIN)/quarterdeck
 
@@ -61,7 +67,7 @@ format: $(VENV)/.dev ## format and mend what the linter can mend
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(VENV)/.dev $(NODE)/.done $(PEERS)/.done $(MORE)/.done ## ratios against peers, in one run
+bench: $(VENV)/.dev $(NODE)/.done $(PEERS)/.done $(MORE)/.done build/patchfeld/.done ## ratios against peers, in one run
 	$(CLEAN) $(BIN)/python -m bench $(ARGS)
 
 interop: $(VENV)/.dev $(NODE)/.done $(PEERS)/.done $(MORE)/.done ## talk with agents and clients that we did not write

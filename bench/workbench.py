@@ -1,0 +1,301 @@
+"""The workbench against patchfeld, each as people run it, on a terminal of 120×40.
+
+Patchfeld runs with its own bundled CLI, which asks a model on loopback; what cannot be driven from
+outside (a key while fifty agents speak, an open request) is measured for ours alone.
+"""
+
+import asyncio
+import contextlib
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.support import real_agents
+
+from .acp import ENVIRONMENT, PEERS
+from .table import Row, show
+from .terminals import Screen, on_terminal
+
+__all__ = ["run"]
+
+OURS = str(Path(sys.executable).with_name("quarterdeck"))
+PATCHFELD = Path(__file__).parents[1] / "build" / "patchfeld" / "bin" / "patchfeld"
+_NOBODY = "http://127.0.0.1:9"
+_LAST = "the-last-of-all"
+_FRAME = "ctrl+q leave"
+_AGENTS, _RATE = 50, 20
+
+
+@contextlib.contextmanager
+def home() -> Iterator[tuple[Path, dict[str, str]]]:
+    """An empty place for ours; its host is stopped at the end."""
+    with tempfile.TemporaryDirectory() as place:
+        environment = {**ENVIRONMENT, "HOME": place, "QUARTERDECK_HOME": f"{place}/qd"}
+        project = Path(place) / "project"
+        project.mkdir()
+        try:
+            yield project, environment
+        finally:
+            stop = [OURS, "host", "stop"]
+            subprocess.run(stop, env=environment, capture_output=True, check=False, timeout=60)
+
+
+def quarterdeck(environment: dict[str, str], cwd: Path, *words: str) -> None:
+    """Run one of our commands."""
+    done = subprocess.run(
+        [OURS, *words], env=environment, cwd=cwd, capture_output=True, text=True, timeout=60
+    )
+    if done.returncode:
+        raise RuntimeError(f"quarterdeck {words} failed: {done.stderr[-500:]}")
+
+
+async def past(log: Path, entries: int, cwd: str) -> None:
+    """Write two agents into a log: a long one, and a short one that is shown first."""
+    from quarterdeck.journal import Journal
+    from quarterdeck.wire.content import text
+    from quarterdeck.wire.events import (
+        Event,
+        MessageChunk,
+        Prompted,
+        SessionEnded,
+        SessionOpened,
+        SessionSpawned,
+    )
+    from quarterdeck.wire.ids import new_message_id, new_session_id
+
+    log.parent.mkdir(parents=True, exist_ok=True)
+    async with Journal.open(log) as journal:
+        for name, count, last in (("long", entries, _LAST), ("short", 2, "short-and-done")):
+            id_ = new_session_id()
+            events: list[Event] = [
+                SessionSpawned(name=name, agent="paced", cwd=cwd),
+                SessionOpened(agent="paced", cwd=cwd),
+            ]
+            for number in range(count // 2):
+                said = new_message_id()
+                events.append(Prompted(content=(text(f"do {number}"),), message=new_message_id()))
+                words = last if number == count // 2 - 1 else f"did **{number}**, `and` more of it"
+                events.append(MessageChunk(message=said, content=text(words)))
+            events.append(SessionEnded(how="closed"))
+            for start in range(0, len(events), 500):
+                await journal.append_many(id_, events[start : start + 500])
+
+
+def first_frame(rounds: int) -> tuple[list[float], list[float]]:
+    """Wall and CPU seconds to a frame that takes keys; the host is there already."""
+    walls, cpus = [], []
+    with home() as (project, environment):
+        quarterdeck(environment, project, "host", "start")
+        for _ in range(rounds):
+            with on_terminal([OURS], cwd=project, environment=environment) as screen:
+                walls.append(screen.wait_for(_FRAME) - screen.begun)
+                cpus.append(screen.cpu())
+    return walls, cpus
+
+
+def opening(entries: int) -> tuple[float, float]:
+    """Seconds from the key to the last page of a long session, and bytes that it takes."""
+    with home() as (project, environment):
+        log = Path(environment["QUARTERDECK_HOME"]) / "state" / "journal.db"
+        asyncio.run(past(log, entries, str(project)))
+        with on_terminal([OURS], cwd=project, environment=environment) as screen:
+            screen.wait_for("short-and-done")
+            time.sleep(1)
+            before, at = screen.memory(), screen.mark()
+            pressed = screen.press("\x0e")
+            seconds = screen.wait_for(_LAST, at) - pressed
+            time.sleep(1)
+            return seconds, screen.memory() - before
+
+
+def key_latency(screen: Screen, rounds: int) -> list[float]:
+    """Seconds from a key to its character on the screen."""
+    taken: list[float] = []
+    for number in range(rounds):
+        letter = "ЖЯЮЩЦЭФШЫЧ"[number % 10]
+        at = screen.mark()
+        pressed = screen.press(letter)
+        taken.append(screen.wait_for(letter, at) - pressed)
+        time.sleep(0.05)
+    return taken
+
+
+def paced(environment: dict[str, str]) -> None:
+    """Make an agent known that speaks at a pace."""
+    agents = Path(environment["QUARTERDECK_HOME"]) / "agents"
+    agents.mkdir(parents=True)
+    command = [sys.executable, "-S", str(PEERS / "agent_paced.py")]
+    (agents / "paced.toml").write_text(
+        f'title = "Paced"\n[transports.acp]\ncommand = {json.dumps(command)}\n'
+    )
+
+
+def under_load(seconds: float, rounds: int) -> tuple[list[float], list[float], float, int]:
+    """With fifty agents that speak: keys, words on the screen, CPU, growth of memory."""
+    with home() as (project, environment):
+        paced(environment)
+        quarterdeck(environment, project, "host", "start")
+        for number in range(_AGENTS):
+            told = f"{seconds + 20} {_RATE}"
+            quarterdeck(environment, project, "spawn", "-a", "paced", "-n", f"p{number}", told)
+        with on_terminal([OURS], cwd=project, environment=environment) as screen:
+            screen.wait_for(_FRAME)
+            time.sleep(4)
+            keys = key_latency(screen, rounds)
+            memory, at = screen.memory(), screen.mark()
+            share = screen.share(seconds / 2)
+            now = time.time_ns()
+            shown = [int(word) for word in screen.text(at).split() if len(word) == 19]
+            behind = [(now - max(shown)) / 1e9] if shown else []
+            return keys, behind, share, screen.memory() - memory
+
+
+def at_rest(what: str, seconds: float) -> float:
+    """CPU, as a part of a core, while nothing happens, a tool runs, or a request is open."""
+    with home() as (project, environment):
+        scripted = ("spawn", "-m", "scripted/default")
+        with on_terminal([OURS], cwd=project, environment=environment) as screen:
+            screen.wait_for("host: connected")
+            if what == "tool":
+                script = project / "long.toml"
+                script.write_text(
+                    'default = "long"\n[[scenes.long.replies]]\n'
+                    'parts = [{ tool = "shell", arguments = { command = "sleep 100" } }]\n'
+                )
+                model = ("spawn", "-m", f"scripted/{script}", "--mode", "ask")
+                quarterdeck(environment, project, *model, "--allow", "bash", "go")
+                screen.wait_for("sleep 100")
+            elif what == "request":
+                quarterdeck(environment, project, *scripted, "--mode", "ask", "scene:shell")
+                screen.wait_for("decide later")
+            time.sleep(3)
+            return screen.share(seconds)
+
+
+def patchfeld_project(place: Path, entries: int) -> dict[str, str]:
+    """A home and a project of patchfeld's, with a transcript of so many entries in view."""
+    project = place / "project"
+    transcripts = project / ".patchfeld" / "transcripts"
+    transcripts.mkdir(parents=True)
+    panel = {"id": "orch", "widget": "OrchestratorChat"}
+    layout: dict[str, object] = panel
+    if entries:
+        lines = [
+            {"role": "assistant" if n % 2 else "user", "text": f"entry {n}, `and` **more**"}
+            for n in range(entries - 1)
+        ]
+        lines.append({"role": "assistant", "text": _LAST})
+        (transcripts / "longone.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
+        other = {"id": "t", "widget": "AgentTranscript"}
+        children = [panel, {**other, "props": {"agent_id": "longone"}}]
+        layout = {"type": "horizontal", "children": children}
+    tab = {"id": "one", "title": "one", "layout": {"version": 1, "layout": layout}}
+    workspace = {"version": 1, "tabs": [tab], "active": "one"}
+    (project / ".patchfeld" / "workspace.json").write_text(json.dumps(workspace))
+    variables = dict(real_agents.environment("claude", place, _NOBODY))
+    return {**variables, "HOME": str(place), "LANG": "C.UTF-8"}
+
+
+def patchfeld(entries: int, rest: float = 0.0) -> tuple[float, float, float, float]:
+    """Wall and CPU seconds to its first frame, seconds to the last entry, CPU at rest."""
+    with tempfile.TemporaryDirectory() as place:
+        environment = patchfeld_project(Path(place), entries)
+        project = Path(place) / "project"
+        with on_terminal([str(PATCHFELD)], cwd=project, environment=environment) as screen:
+            wall = screen.wait_for("? help", seconds=90) - screen.begun
+            cpu = screen.cpu()
+            last = screen.wait_for(_LAST, seconds=300) - screen.begun if entries else 0.0
+            if rest:
+                time.sleep(5)
+            return wall, cpu, last - wall if entries else 0.0, screen.share(rest) if rest else 0.0
+
+
+def frames(rounds: int, compares: bool) -> None:
+    walls, cpus = first_frame(rounds)
+    wall, cpu = statistics.median(walls), statistics.median(cpus)
+    rows = [
+        Row("ours, CPU", f"{cpu:.2f} s", "", "< 0.5 s", cpu < 0.5),
+        Row("ours, wall", f"{wall:.2f} s"),
+    ]
+    if compares:
+        others = [patchfeld(0) for _ in range(max(1, rounds // 3))]
+        other_wall = statistics.median(o[0] for o in others)
+        other_cpu = statistics.median(o[1] for o in others)
+        rows += [
+            Row(
+                "patchfeld, CPU (without its CLI)", f"{other_cpu:.2f} s", f"{other_cpu / cpu:.1f}×"
+            ),
+            Row("patchfeld, wall", f"{other_wall:.2f} s", f"{other_wall / wall:.1f}×"),
+        ]
+    show("(a) first usable frame", rows)
+
+
+def openings(quick: bool, compares: bool) -> None:
+    rows: list[Row] = []
+    for entries in (500, 2_000, 100_000):
+        if quick and entries > 2_000:
+            continue
+        seconds, memory = opening(entries)
+        rows.append(
+            Row(
+                f"ours, {entries:,} entries",
+                f"{seconds * 1000:.0f} ms, {memory / 1e6:+.1f} MB",
+                "",
+                "< 300 ms, < 20 MB",
+                seconds < 0.3 and memory < 20e6,
+            )
+        )
+        if compares and entries <= (500 if quick else 2_000):
+            _, _, other, _ = patchfeld(entries)
+            rows.append(Row(f"patchfeld, {entries:,}", f"{other:.1f} s", f"{other / seconds:.0f}×"))
+    show("(b) a long session: from the key to its last page", rows)
+
+
+def rest(seconds: float, compares: bool) -> None:
+    goals = {"nothing": 0.005, "tool": 0.03, "request": 0.03}
+    rows: list[Row] = []
+    for what, goal in goals.items():
+        share = at_rest(what, seconds)
+        figure = f"{share * 100:.2f} % of a core"
+        rows.append(Row(f"ours, {what}", figure, "", f"< {goal * 100:.1f} %", share < goal))
+    if compares:
+        share = patchfeld(0, seconds)[3]
+        rows.append(Row("patchfeld, nothing", f"{share * 100:.2f} % of a core"))
+    show("(d) CPU while nothing happens, a tool runs, a request is open", rows)
+
+
+def run(quick: bool = False) -> None:
+    """All of it."""
+    compares = PATCHFELD.exists()
+    if not compares:
+        print("\npatchfeld is not installed (make build/patchfeld/.done); ours alone is measured")
+    frames(3 if quick else 9, compares)
+    openings(quick, compares)
+    with home() as (project, environment):
+        quarterdeck(environment, project, "spawn", "-m", "scripted/default", "hello")
+        with on_terminal([OURS], cwd=project, environment=environment) as screen:
+            screen.wait_for("You said: hello")
+            time.sleep(1)
+            idle = sorted(key_latency(screen, 20 if quick else 60))
+    keys, behind, share, growth = under_load(6 if quick else 30, 10 if quick else 40)
+    keys.sort()
+    rows = [
+        Row("key → screen, idle", f"{idle[-1] * 1000:.0f} ms at most"),
+        Row(
+            f"key → screen, {_AGENTS} agents × {_RATE}/s",
+            f"{keys[len(keys) // 2] * 1000:.0f} ms, {keys[-1] * 1000:.0f} at most",
+            "",
+            "< 100 ms",
+            keys[-1] < 0.1,
+        ),
+        Row("CPU of the workbench then", f"{share * 100:.0f} % of a core"),
+        Row("growth of its memory then", f"{growth / 1e6:+.1f} MB", "", "< 20 MB", growth < 20e6),
+    ]
+    rows += [Row("a word written → drawn", f"{b * 1000:.0f} ms") for b in behind]
+    show("(c) keys", rows)
+    rest(5 if quick else 20, compares)
