@@ -9,13 +9,22 @@ import json
 import os
 import time
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from msgspec.structs import replace
 
 from quarterdeck.fleet.errors import NameTaken, NoSuchAgent, NoSuchRequest, NotNow
-from quarterdeck.fleet.port import AgentInfo, FleetStatus, InboxItem, Spawn, WaitFor
+from quarterdeck.fleet.port import (
+    AgentInfo,
+    AttachedScreen,
+    FleetStatus,
+    InboxItem,
+    ScreenHandler,
+    Spawn,
+    WaitFor,
+)
+from quarterdeck.fleet.screens import Screens
 from quarterdeck.fleet.states import NEW, Standing, advance
 from quarterdeck.journal.search import Hit
 from quarterdeck.policy.grants import Grant
@@ -78,6 +87,7 @@ class FakeFleet:
         self.spawn_gate = asyncio.Event()
         self.spawn_gate.set()
         self.closed = False
+        self.screens = Screens()
 
     async def append(self, session: SessionId, event: Event) -> Record:
         record = Record(
@@ -419,6 +429,16 @@ class FakeFleet:
                         )
                     )
         return hits[:limit]
+
+    def attach_screen(
+        self, handler: ScreenHandler, *, cwd: str, idle: float = 0.0
+    ) -> AbstractAsyncContextManager[AttachedScreen]:
+        return self.screens.attach(handler, cwd=cwd, idle=idle)
+
+    async def call_screen(self, name: str, arguments: dict[str, Any], *, by: str = "person") -> Any:
+        info = self.infos.get(SessionId(by))
+        cwd = info.cwd if info is not None else None
+        return await self.screens.call(name, arguments, by=by, cwd=cwd)
 
     async def status(self) -> FleetStatus:
         counts: dict[str, int] = {}

@@ -1,60 +1,34 @@
 """The fleet of a host, over its socket: the same methods as in process."""
 
-import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
-
-import msgspec
-from msgspec import Struct
+from typing import TYPE_CHECKING, Any
 
 from quarterdeck.config.places import Places
 from quarterdeck.journal.hits import Hit
 from quarterdeck.policy.grants import Grant
 from quarterdeck.wire.content import ContentBlock
-from quarterdeck.wire.errors import Broken, Closed, LinkError, RpcError
+from quarterdeck.wire.errors import Closed, LinkError
 from quarterdeck.wire.events import Origin
 from quarterdeck.wire.ids import MessageId, RequestId, SessionId
 from quarterdeck.wire.permissions import QuestionAction
 from quarterdeck.wire.record import Record, decode_record
-from quarterdeck.wire.rpc import ByteStream
 
 from .errors import NoHost
 from .host import methods
-from .host.faults import restore
-from .host.methods import Method
-from .link import Link
+from .linked import Dial, Linked
 from .port import AgentInfo, FleetStatus, InboxItem, Spawn, WaitFor
 
 __all__ = ["Dial", "HostClient"]
 
-R = TypeVar("R")
-Dial: TypeAlias = Callable[[], Awaitable[ByteStream]]
-"""Connects to a host; raises NoHost where there is none."""
 
-_TRIES = 5
-_PAUSE = 0.1
-_LONGEST_PAUSE = 1.0
-
-
-class HostClient:
+class HostClient(Linked):
     """The fleet of a host; a ``Fleet``.
 
     When the host goes away, calls that wait raise ``Broken``: whether they were carried out is
     not known, the log tells. Later calls connect again if a host is there, and raise ``NoHost``
     otherwise.
     """
-
-    def __init__(self, dial: Dial, name: str = "") -> None:
-        """Args:
-        dial: connects to the host; raises NoHost.
-        name: what we are, for the host's log.
-        """
-        self._dial = dial
-        self._name = name
-        self._link: Link | None = None
-        self._linking = asyncio.Lock()
-        self._is_closed = False
 
     @classmethod
     @asynccontextmanager
@@ -84,22 +58,6 @@ class HostClient:
             yield client
         finally:
             await client.disconnect()
-
-    async def reach(self, dial: Dial | None = None) -> None:
-        """Make sure that the host is there; ``dial`` is another way to get to one, this time.
-
-        Raises:
-            NoHost, HostTooNew, HostError: like ``connect``.
-        """
-        await self._linked(dial)
-
-    async def disconnect(self) -> None:
-        """Leave the host, which goes on; may be called again."""
-        self._is_closed = True
-        async with self._linking:
-            if self._link is not None:
-                await self._link.__aexit__()
-                self._link = None
 
     async def stop_host(self) -> None:
         """Ask the host to end; its agents are closed and can be resumed."""
@@ -270,65 +228,14 @@ class HostClient:
         """See ``Fleet``."""
         return await self._ask(methods.SEARCH, methods.SearchParams(words=words, limit=limit))
 
+    async def call_screen(self, name: str, arguments: dict[str, Any], *, by: str = "person") -> Any:
+        """See ``Fleet``."""
+        params = methods.CallScreenParams(name=name, arguments=arguments, by=by)
+        return await self._ask(methods.CALL_SCREEN, params)
+
     async def status(self) -> FleetStatus:
         """See ``Fleet``."""
         return await self._ask(methods.STATUS, methods.Nothing())
-
-    async def _ask(self, method: Method[R], params: Struct) -> R:
-        link = await self._linked()
-        raw = await self._reached(link.peer.request(method.name, params), method)
-        return cast("R", msgspec.json.decode(raw, type=method.result))
-
-    async def _reached(self, asking: Awaitable[R], method: Method[Any]) -> R:
-        try:
-            return await asking
-        except RpcError as error:
-            raise restore(error) from None
-        except Closed:
-            raise
-        except LinkError as error:
-            raise Broken(
-                f"the host went away before it answered {method.name!r}, which may be done or not "
-                f"({error}); `quarterdeck ps` tells how things stand"
-            ) from error
-
-    async def _linked(self, dial: Dial | None = None) -> Link:
-        if self._link is not None and not self._link.is_over:
-            return self._link
-        async with self._linking:
-            if self._is_closed:
-                raise Closed("this client has left the host; connect again")
-            if self._link is None or self._link.is_over:
-                self._link = await self._open(dial or self._dial)
-            return self._link
-
-    async def _open(self, dial: Dial) -> Link:
-        if self._link is not None:
-            await self._link.__aexit__()
-            self._link = None
-        for left in reversed(range(_TRIES)):
-            try:
-                return await Link(await dial(), self._name).__aenter__()
-            except LinkError as error:
-                # A host that ends takes connections until its last moment.
-                if not left:
-                    raise NoHost(f"the host went away while we connected: {error}") from error
-                await asyncio.sleep(_PAUSE)
-        raise AssertionError
-
-    async def _comes_back(self, patience: float) -> bool:
-        """Wait for a host; False if none came in time."""
-        loop = asyncio.get_running_loop()
-        deadline, pause = loop.time() + patience, _PAUSE
-        while loop.time() < deadline:
-            try:
-                await self._linked()
-            except NoHost:
-                await asyncio.sleep(min(pause, max(0.0, deadline - loop.time())))
-                pause = min(pause * 2, _LONGEST_PAUSE)
-            else:
-                return True
-        return False
 
 
 if TYPE_CHECKING:

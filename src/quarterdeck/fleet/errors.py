@@ -12,6 +12,11 @@
     ├── NotYours             an agent may act on its own children only
     ├── TooWide              a child that could do more than the agent that starts it
     ├── TooMany              a limit on agents or on depth
+    ├── ScreenError          a workbench did not do what it was called for
+    │   ├── NoScreen             none is open
+    │   ├── ScreenGone           it was closed meanwhile
+    │   ├── ScreenLate           it did not answer in time
+    │   └── ScreenRefused        it says why it will not
     └── HostError            the host cannot be reached, or is another version
         ├── NoHost               none is running
         └── HostTooNew           it speaks another version than this program
@@ -30,10 +35,15 @@ __all__ = [
     "HostTooNew",
     "NameTaken",
     "NoHost",
+    "NoScreen",
     "NoSuchAgent",
     "NoSuchRequest",
     "NotNow",
     "NotYours",
+    "ScreenError",
+    "ScreenGone",
+    "ScreenLate",
+    "ScreenRefused",
     "TooMany",
     "TooWide",
 ]
@@ -101,6 +111,44 @@ class TooWide(FleetError):
 
 class TooMany(FleetError):
     """A limit on agents or on depth; the message names it."""
+
+
+class ScreenError(FleetError):
+    """A workbench did not do what it was called for; the message says why."""
+
+
+class NoScreen(ScreenError):
+    """No workbench is open."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "no workbench is open, so there is no screen to change; go on without it. A person "
+            "opens one with `quarterdeck`"
+        )
+
+
+class ScreenGone(ScreenError):
+    """The workbench was closed while it was called."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"the workbench went away during {name!r}, which may be done or not; look at the "
+            "layout before you try again"
+        )
+
+
+class ScreenLate(ScreenError):
+    """The workbench did not answer in time."""
+
+    def __init__(self, name: str, seconds: float) -> None:
+        super().__init__(
+            f"the workbench did not answer {name!r} within {seconds:g} s and was told to leave it; "
+            "look at the layout before you try again"
+        )
+
+
+class ScreenRefused(ScreenError):
+    """The workbench will not; the message is its own."""
 
 
 class HostError(FleetError):

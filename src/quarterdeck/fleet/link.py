@@ -4,24 +4,25 @@ import asyncio
 from collections import deque
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 from msgspec import Raw
 
 from quarterdeck import __version__
-from quarterdeck.wire.errors import LinkError, RpcError
+from quarterdeck.wire.errors import LinkError, QuarterdeckError, RpcError
 from quarterdeck.wire.record import Record, decode_record
 from quarterdeck.wire.rpc import ByteStream, MethodNotFound, Peer, RequestContext
 
-from .errors import HostError, HostTooNew
-from .host.faults import restore
+from .errors import HostError, HostTooNew, ScreenGone
+from .host.faults import carry, restore
 from .host.methods import (
     ENDED,
     FOLLOW,
     HELLO,
     PROTOCOL,
     RECORDS,
+    SCREEN_CALL,
     TAKEN,
     UNFOLLOW,
     Ended,
@@ -29,11 +30,15 @@ from .host.methods import (
     Followed,
     Hello,
     Records,
+    ScreenCall,
     Taken,
     Unfollow,
     Welcome,
 )
 from .host.server import LIMITS
+
+if TYPE_CHECKING:
+    from .port import ScreenHandler
 
 __all__ = ["HELLO_SECONDS", "Feed", "Link"]
 
@@ -93,6 +98,8 @@ class Link:
         self.peer = Peer(stream, self, limits=LIMITS, name="the host")
         self._name = name
         self._hello_seconds = hello_seconds
+        self.screens: dict[int, ScreenHandler] = {}
+        """Those of ours that the host knows, or is being told of, by our own numbers."""
         self._feeds: dict[int, Feed] = {}
         self._watching: asyncio.Task[None] | None = None
 
@@ -152,8 +159,17 @@ class Link:
             await self.peer.request(UNFOLLOW.name, Unfollow(subscription=id_))
 
     async def on_request(self, method: str, params: Raw | None, context: RequestContext) -> Any:
-        """The host asks nothing."""
-        raise MethodNotFound(method)
+        """The host asks screens of ours."""
+        if method != SCREEN_CALL:
+            raise MethodNotFound(method)
+        call = msgspec.json.decode(b"{}" if params is None else params, type=ScreenCall)
+        handler = self.screens.get(call.screen)
+        try:
+            if handler is None:
+                raise ScreenGone(call.name)
+            return await handler(call.name, call.arguments, call.by)
+        except (QuarterdeckError, ValueError) as error:
+            raise carry(error) from error
 
     def on_notification(self, method: str, params: Raw | None) -> None:
         """Hand records to whom they belong."""

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -27,13 +27,15 @@ from .granted import Granted, GrantsProjection
 from .ground import open_grants
 from .mcp.orchestration import Orchestration
 from .member import Member, Opener
+from .names import looks_like_id
 from .notes import Notes
 from .openers import AgentOpener
-from .port import AgentInfo, InboxItem, Queued, Spawn
+from .port import AgentInfo, AttachedScreen, InboxItem, Queued, ScreenHandler, Spawn
 from .queues import Queues
 from .reading import ReadableFleet
 from .recovery import recover
 from .roster import InboxProjection, RosterProjection
+from .screens import Screens
 from .starting import Starting
 
 __all__ = ["LocalFleet"]
@@ -68,6 +70,7 @@ class LocalFleet(ReadableFleet):
         self._crew = Crew(journal, current, self._notes, self._queues, opener, bounds)
         self._inbox = Inbox(journal, current, self._crew.gate)
         self._granted = Granted(journal, self._notes, starting.grants, self._crew.gate)
+        self._screens = Screens()
         self._working: set[asyncio.Task[Any]] = set()
 
     @classmethod
@@ -297,6 +300,19 @@ class LocalFleet(ReadableFleet):
     async def revoke(self, grant: str, *, by: str = "person") -> bool:
         """Take a standing answer back."""
         return await self._finish(self._granted.revoke(grant, by))
+
+    # Screens
+
+    def attach_screen(
+        self, handler: ScreenHandler, *, cwd: str, idle: float = 0.0
+    ) -> AbstractAsyncContextManager[AttachedScreen]:
+        """Offer a screen to agents, until the end of the block."""
+        return self._screens.attach(handler, cwd=cwd, idle=idle)
+
+    async def call_screen(self, name: str, arguments: dict[str, Any], *, by: str = "person") -> Any:
+        """Let one screen do something, and return what it answers."""
+        cwd = (await self._current.find(by)).wish.cwd if looks_like_id(by) else None
+        return await self._screens.call(name, arguments, by=by, cwd=cwd)
 
     # Within
 

@@ -11,7 +11,8 @@ What holds for every implementation:
 - Nothing here waits for a screen, and a caller that goes away ends no agent.
 """
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -29,15 +30,21 @@ from .states import State
 
 __all__ = [
     "AgentInfo",
+    "AttachedScreen",
     "Fleet",
     "FleetStatus",
     "InboxItem",
     "Queued",
+    "ScreenHandler",
     "Spawn",
     "WaitFor",
 ]
 
 WaitFor: TypeAlias = Literal["any", "all"]
+ScreenHandler: TypeAlias = Callable[[str, dict[str, Any], str], Awaitable[Any]]
+"""Carries out a call at a screen: its name, its arguments, and whose it is (an agent's id, or
+``person``). Returns what JSON can hold; an error of ours tells the caller why not. It is cancelled
+when nobody waits for it any more."""
 
 
 class Spawn(Struct, frozen=True, kw_only=True):
@@ -139,6 +146,14 @@ class FleetStatus(Struct, frozen=True, kw_only=True):
     clients: int = 0
     problem: str | None = None
     """Why nothing can be written at the moment."""
+
+
+class AttachedScreen(Protocol):
+    """A screen of ours that the fleet knows."""
+
+    async def active(self, cwd: str | None = None) -> None:
+        """A person has just done something; ``cwd``: the screen is about another directory now."""
+        ...
 
 
 class Fleet(Protocol):
@@ -299,4 +314,31 @@ class Fleet(Protocol):
 
     async def status(self) -> FleetStatus:
         """The fleet as a whole."""
+        ...
+
+    def attach_screen(
+        self, handler: ScreenHandler, *, cwd: str, idle: float = 0.0
+    ) -> AbstractAsyncContextManager[AttachedScreen]:
+        """Offer a screen to agents, until the end of the block.
+
+        ``cwd``: the directory that it is about. ``idle``: seconds since a person did something
+        there. Calls that are under way at the end raise ``ScreenGone`` at their callers.
+
+        Raises:
+            TooMany: there are too many screens.
+        """
+        ...
+
+    async def call_screen(self, name: str, arguments: dict[str, Any], *, by: str = "person") -> Any:
+        """Let one screen do something, and return what it answers.
+
+        It is the one used last; before all others one whose directory is that of the agent ``by``
+        or above it.
+
+        Raises:
+            NoScreen: none is attached.
+            ScreenRefused: it will not, and says why.
+            ScreenGone, ScreenLate: it may be done or not.
+            ScreenError: the arguments or the result are too large or no JSON.
+        """
         ...

@@ -16,11 +16,14 @@ from quarterdeck.fleet.client import HostClient
 from quarterdeck.fleet.errors import HostError, HostTooNew, NoHost
 from quarterdeck.fleet.host.credentials import Credentials, peer_credentials
 from quarterdeck.fleet.host.methods import (
+    ATTACH_SCREEN,
+    DETACH_SCREEN,
     FOLLOW,
     HELLO,
     METHODS,
     PROTOCOL,
     READ,
+    SCREEN_ACTIVE,
     STOP,
     UNFOLLOW,
 )
@@ -35,6 +38,8 @@ from quarterdeck.wire.rpc import ByteStream, connect_unix
 from tests.support.fleets import FakeFleet
 from tests.support.patience import SOON
 
+OWN = (READ.name, FOLLOW.name, ATTACH_SCREEN.name)
+ABOUT_A_CLIENT = (HELLO, STOP, FOLLOW, UNFOLLOW, READ, ATTACH_SCREEN, DETACH_SCREEN, SCREEN_ACTIVE)
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "fleet"
 
 
@@ -79,7 +84,7 @@ async def until(condition: Any) -> None:
 
 def test_every_method_of_a_fleet_can_be_called():
     wanted = {name for name in vars(Fleet) if not name.startswith("_")}
-    assert {name.partition("/")[2] for name in (*METHODS, READ.name, FOLLOW.name)} == wanted
+    assert {name.partition("/")[2] for name in (*METHODS, *OWN)} == wanted
 
 
 def test_the_methods_are_those_of_their_version():
@@ -89,7 +94,7 @@ def test_the_methods_are_those_of_their_version():
             "required": [f.name for f in fields(method.params) if f.required],
             "optional": [f.name for f in fields(method.params) if not f.required],
         }
-        for method in (HELLO, STOP, FOLLOW, UNFOLLOW, READ, *METHODS.values())
+        for method in (*ABOUT_A_CLIENT, *METHODS.values())
     }
     golden = FIXTURES / f"methods-v{PROTOCOL}.json"
     assert told == json.loads(golden.read_text())
@@ -97,7 +102,7 @@ def test_the_methods_are_those_of_their_version():
 
 def test_the_page_names_every_method():
     page = (FIXTURES.parents[2] / "docs/fleet.md").read_text()
-    told = (HELLO.name, STOP.name, FOLLOW.name, UNFOLLOW.name, READ.name, *METHODS)
+    told = (*(method.name for method in ABOUT_A_CLIENT), *METHODS)
     assert [name for name in told if f"`{name}`" not in page] == []
 
 

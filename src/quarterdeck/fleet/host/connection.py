@@ -19,25 +19,32 @@ from ..port import Fleet, FleetStatus
 from .credentials import Credentials
 from .faults import carry
 from .methods import (
+    ATTACH_SCREEN,
+    DETACH_SCREEN,
     FOLLOW,
     HELLO,
     METHODS,
     PROTOCOL,
     READ,
+    SCREEN_ACTIVE,
     STATUS,
     STOP,
     TAKEN,
     UNFOLLOW,
+    AttachScreen,
+    DetachScreen,
     Follow,
     Followed,
     Hello,
     Method,
     Page,
     ReadParams,
+    ScreenActive,
     Taken,
     Unfollow,
     Welcome,
 )
+from .screens import ClientScreens
 from .subscription import Subscription
 from .work import Work
 
@@ -74,6 +81,7 @@ class Connection:
         """Set once the client has said hello in our version."""
         self._subscriptions: dict[int, tuple[Subscription, asyncio.Task[None]]] = {}
         self._last_subscription = 0
+        self._screens = ClientScreens(desk.fleet)
 
     async def on_request(self, method: str, params: Raw | None, context: RequestContext) -> Any:
         """See ``Handler``; an error of ours is carried to the client."""
@@ -95,7 +103,8 @@ class Connection:
             found[0].taken()
 
     async def close(self) -> None:
-        """End what the client follows."""
+        """End what the client follows, and forget its screens."""
+        await self._screens.close()
         tasks = [task for _, task in self._subscriptions.values()]
         self._subscriptions.clear()
         for task in tasks:
@@ -110,16 +119,28 @@ class Connection:
             return self._desk.stop()
         if not self.greeted.is_set():
             raise RpcError(INVALID_REQUEST, f"say {HELLO.name!r} first")
-        if name == FOLLOW.name:
-            return await self._follow(_read(Follow, params), peer)
-        if name == UNFOLLOW.name:
-            return await self._unfollow(_read(Unfollow, params))
-        if name == READ.name:
-            return await self._page(_read(ReadParams, params))
         method = METHODS.get(name)
-        if method is None:
-            raise MethodNotFound(name)
-        return await self._call(method, _read(method.params, params))
+        if method is not None:
+            return await self._call(method, _read(method.params, params))
+        return await self._answer_client(name, params, peer)
+
+    async def _answer_client(self, name: str, params: Raw | None, peer: Peer) -> Any:
+        """Answer what is about this connection, and not of the fleet alone."""
+        match name:
+            case FOLLOW.name:
+                return await self._follow(_read(Follow, params), peer)
+            case UNFOLLOW.name:
+                return await self._unfollow(_read(Unfollow, params))
+            case READ.name:
+                return await self._page(_read(ReadParams, params))
+            case ATTACH_SCREEN.name:
+                return await self._screens.attach(_read(AttachScreen, params), peer)
+            case DETACH_SCREEN.name:
+                return await self._screens.detach(_read(DetachScreen, params))
+            case SCREEN_ACTIVE.name:
+                return await self._screens.active(_read(ScreenActive, params))
+            case _:
+                raise MethodNotFound(name)
 
     def _hello(self, hello: Hello) -> Welcome:
         if hello.protocol != PROTOCOL:

@@ -24,8 +24,11 @@ __all__ = [
     "AGENTS",
     "ANSWER",
     "ARCHIVE",
+    "ATTACH_SCREEN",
+    "CALL_SCREEN",
     "CLOSE",
     "DELETE",
+    "DETACH_SCREEN",
     "EDIT",
     "ENDED",
     "FOLLOW",
@@ -43,6 +46,8 @@ __all__ = [
     "REPLY",
     "RESUME",
     "REVOKE",
+    "SCREEN_ACTIVE",
+    "SCREEN_CALL",
     "SEARCH",
     "SEND",
     "SET_OPTION",
@@ -52,6 +57,8 @@ __all__ = [
     "TAKEN",
     "UNFOLLOW",
     "WAIT",
+    "AttachScreen",
+    "DetachScreen",
     "Ended",
     "Follow",
     "Followed",
@@ -60,6 +67,8 @@ __all__ = [
     "Nothing",
     "Page",
     "Records",
+    "ScreenActive",
+    "ScreenCall",
     "Taken",
     "Unfollow",
     "Welcome",
@@ -245,6 +254,45 @@ class SearchParams(Value, frozen=True, kw_only=True):
     limit: int = 50
 
 
+class AttachScreen(Value, frozen=True, kw_only=True):
+    """See ``Fleet.attach_screen``; the calls come as ``screen/call``."""
+
+    screen: int
+    """The client's own number for it: it knows the screen before the first call comes."""
+    cwd: str
+    idle: float = 0.0
+
+
+class DetachScreen(Value, frozen=True, kw_only=True):
+    """No more calls for it, please."""
+
+    screen: int
+
+
+class ScreenActive(Value, frozen=True, kw_only=True):
+    """See ``AttachedScreen.active``."""
+
+    screen: int
+    cwd: str | None = None
+
+
+class CallScreenParams(Value, frozen=True, kw_only=True):
+    """See ``Fleet.call_screen``."""
+
+    name: str
+    arguments: dict[str, Any]
+    by: str = "person"
+
+
+class ScreenCall(Struct, frozen=True, kw_only=True):
+    """To the client: what a screen of its own shall do. The answer is the result."""
+
+    screen: int
+    name: str
+    arguments: dict[str, Any]
+    by: str
+
+
 class Follow(Value, frozen=True, kw_only=True):
     """See ``Fleet.follow``; the records come as ``fleet/records``."""
 
@@ -293,6 +341,9 @@ HELLO = Method[Welcome](name="host/hello", params=Hello, result=Welcome)
 STOP = Method[None](name="host/stop", params=Nothing, result=None)
 FOLLOW = Method[Followed](name="fleet/follow", params=Follow, result=Followed)
 UNFOLLOW = Method[None](name="fleet/unfollow", params=Unfollow, result=None)
+ATTACH_SCREEN = Method[None](name="fleet/attach_screen", params=AttachScreen, result=None)
+DETACH_SCREEN = Method[None](name="fleet/detach_screen", params=DetachScreen, result=None)
+SCREEN_ACTIVE = Method[None](name="fleet/screen_active", params=ScreenActive, result=None)
 READ = Method[Page](name="fleet/read", params=ReadParams, result=Page)
 SPAWN = Method[AgentInfo](name="fleet/spawn", params=SpawnParams, result=AgentInfo, changes=True)
 AGENTS = Method[list[AgentInfo]](name="fleet/agents", params=AgentsParams, result=list[AgentInfo])
@@ -317,6 +368,7 @@ GRANTS = Method[list[Grant]](name="fleet/grants", params=Nothing, result=list[Gr
 REVOKE = Method[bool](name="fleet/revoke", params=RevokeParams, result=bool, changes=True)
 WAIT = Method[list[AgentInfo]](name="fleet/wait", params=WaitParams, result=list[AgentInfo])
 SEARCH = Method[list[Hit]](name="fleet/search", params=SearchParams, result=list[Hit])
+CALL_SCREEN = Method[Any](name="fleet/call_screen", params=CallScreenParams, result=Any)
 STATUS = Method[FleetStatus](name="fleet/status", params=Nothing, result=FleetStatus)
 
 METHODS: dict[str, Method[Any]] = {
@@ -324,6 +376,7 @@ METHODS: dict[str, Method[Any]] = {
     for method in (
         *(SPAWN, AGENTS, AGENT, SEND, EDIT, INTERRUPT, KILL, CLOSE, ARCHIVE, RESUME, FORK, RENAME),
         *(SET_OPTION, INBOX, DELETE, ANSWER, REPLY, GRANTS, REVOKE, WAIT, SEARCH, STATUS),
+        CALL_SCREEN,
     )
 }
 """Those that are a call of the fleet and nothing else."""
@@ -331,3 +384,4 @@ METHODS: dict[str, Method[Any]] = {
 RECORDS = "fleet/records"
 ENDED = "fleet/ended"
 TAKEN = "fleet/taken"
+SCREEN_CALL = "screen/call"
