@@ -22,6 +22,7 @@ from quarterdeck.models.errors import ModelSetupError
 
 from .limits import Limits
 from .prompt import Environment, Instructions, system_prompt
+from .servers import MCP_FILE
 from .tools.workspace import ToolOptions
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ class Ground(Struct, frozen=True, kw_only=True):
     trusted: bool
     config: Config
     system_prompt: str
+    has_mcp_file: bool = False
+    """Whether the project names servers to agents of every make."""
 
     @property
     def settings(self) -> Settings:
@@ -101,6 +104,7 @@ def _prepare(
         trusted=trusted,
         config=config,
         system_prompt=system_prompt(surroundings, instructions),
+        has_mcp_file=(workspace.root / MCP_FILE).is_file(),
     )
 
 

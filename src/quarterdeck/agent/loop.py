@@ -86,6 +86,7 @@ async def _steps(turn: Turn) -> None:
     while True:
         turn.spending.check(turn.elapsed())
         turn.spending.calls += 1
+        await turn.servers.settle(turn.toolbox, turn.emit)
         finished = await ask_model(turn)
         uses = tuple(part for part in finished.reply.parts if isinstance(part, ToolUsePart))
         if uses and await run_calls(turn, uses, cut_short=finished.stop == "max_tokens"):

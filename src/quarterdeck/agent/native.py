@@ -30,6 +30,7 @@ from .cage import Cage, local_cage
 from .pace import Pace
 from .past import Past, recall, shared_events
 from .recovery import FORKED
+from .servers import ServerDefinition, find_servers
 from .session import Session, Setup
 from .store import NoSuchSession, SessionStore, Store
 from .tools.shipped import LaterTool, shipped_tools
@@ -62,6 +63,8 @@ class Wishes:
     """Settings that outrank every file, as nested tables."""
     attended: bool = True
     """Whether anybody can answer a question."""
+    servers: tuple[ServerDefinition, ...] = ()
+    """Servers that lend tools, besides those of the configuration."""
     make_cage: MakeCage = local_cage
     make_tools: Callable[[], Iterable[Tool | LaterTool]] = shipped_tools
     """Makes the tools; give your own, or ours and your own."""
@@ -256,13 +259,18 @@ class NativeAgent:
         gate = await self._gate(ground, past, wishes, cage)
         cage.follow(gate)
         setup = await self._setup(id_, ground, past, wishes, cage)
+        setup.servers, told = await find_servers(
+            ground, self._environment, cage.roots, given=wishes.servers, wanted=wishes.tools
+        )
+        stack.push_async_callback(setup.servers.close)
+        setup.servers.start()
         like = setup.workspace.call("read", "read")
         setup.workspace.may_read = lambda path: gate.may_read(path, like)
         notices = tuple(
             Notice(title=str(notice), severity="warning") for notice in ground.config.notices
         )
         return Session(
-            id_, journal, setup, gate, past.conversation, title=past.title, notices=notices
+            id_, journal, setup, gate, past.conversation, title=past.title, notices=notices + told
         )
 
     async def _gate(self, ground: Ground, past: Past, wishes: Wishes, cage: Cage) -> Gate:
@@ -314,6 +322,6 @@ def _toolbox(wishes: Wishes) -> Toolbox:
     """The tools of a session; their texts are read here, in a thread."""
     toolbox = Toolbox(wishes.make_tools())
     if wishes.tools is not None:
-        toolbox = toolbox.only(wishes.tools)
+        toolbox = toolbox.only(name for name in wishes.tools if not name.startswith("mcp__"))
     assert toolbox.specs is not None
     return toolbox

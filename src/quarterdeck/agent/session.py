@@ -43,6 +43,7 @@ from .options import options_of
 from .pace import Pace
 from .past import Past
 from .recordable import recordable
+from .servers import NO_SERVERS, ToolServers
 from .tools.toolbox import Toolbox
 from .tools.workspace import Workspace
 from .turn import Turn
@@ -73,6 +74,8 @@ class Setup:
     find_sandbox: Callable[[], Awaitable[Sandbox]]
     """Makes ready what holds commands in full-auto mode, and says what it is."""
     pace: Pace
+    servers: ToolServers = NO_SERVERS
+    """Lend tools; closed with the session."""
 
 
 class Session:
@@ -236,6 +239,7 @@ class Session:
         await self.cancel()
         async with self._turns:  # what the last prompt still writes comes before the end
             try:
+                await self._setup.servers.close()
                 await self._setup.workspace.close()
             finally:
                 self._retired.append(self._setup.model)
@@ -321,6 +325,7 @@ class Session:
             durable=durable,
             steering=self._take_steering,
             pace=setup.pace,
+            servers=setup.servers,
         )
 
     def _take_steering(self) -> tuple[Prompted, ...]:

@@ -10,6 +10,7 @@ from quarterdeck.wire.events import Event, Prompted
 from .conversation import Conversation
 from .limits import Limits, Spending
 from .pace import Pace
+from .servers import NO_SERVERS, ToolServers
 from .tools.toolbox import Toolbox
 from .tools.workspace import Workspace
 
@@ -37,6 +38,8 @@ class Turn:
     steering: Callable[[], tuple[Prompted, ...]]
     """Takes the messages that wait to be injected at the next step boundary."""
     pace: Pace
+    servers: ToolServers = NO_SERVERS
+    """Lend tools, which join and leave between steps."""
 
     def elapsed(self) -> float:
         """Seconds of this turn so far, those in which it waited for a person not counted."""

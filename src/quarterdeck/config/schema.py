@@ -17,10 +17,13 @@ __all__ = [
     "FREE_OF_TRUST",
     "SECRET",
     "BashSettings",
+    "ContextSettings",
     "FetchSettings",
     "HostSettings",
     "InstructionSettings",
     "LimitSettings",
+    "McpServerSettings",
+    "McpSettings",
     "ModelSettings",
     "PermissionSettings",
     "PriceSettings",
@@ -37,6 +40,9 @@ Count: TypeAlias = Annotated[int, Meta(ge=1, description="a whole number, at lea
 Retries: TypeAlias = Annotated[int, Meta(ge=0, description="a whole number, at least 0")]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0, description="a number of seconds above 0")]
 Dollars: TypeAlias = Annotated[float, Meta(ge=0, description="a number of US dollars")]
+Share: TypeAlias = Annotated[
+    float, Meta(gt=0, le=1, description="a part of the whole, above 0, at most 1")
+]
 Minutes: TypeAlias = Annotated[float, Meta(ge=0, description="a number of minutes")]
 Delay: TypeAlias = Annotated[float, Meta(ge=0, description="a number of seconds")]
 QuietHours: TypeAlias = Annotated[
@@ -51,6 +57,13 @@ Url: TypeAlias = Annotated[
 ]
 ModelName: TypeAlias = Annotated[
     str, Meta(pattern=r"^[^/\s]+/\S+$", description="a model's name in the form vendor/id")
+]
+ServerName: TypeAlias = Annotated[
+    str,
+    Meta(
+        pattern=r"^(?!.*__)[A-Za-z0-9][A-Za-z0-9_-]{0,31}$",
+        description="a name of at most 32 letters, digits, '-' and '_', no two '_' together",
+    ),
 ]
 Variable: TypeAlias = Annotated[
     str,
@@ -70,7 +83,7 @@ Everything else in a project's files can run something, send text elsewhere, spe
 more; a setting that is added here later has to be argued for, one that is forgotten is safe.
 """
 
-SECRET = frozenset({"vendors.*.headers.*"})
+SECRET = frozenset({"mcp_servers.*.env.*", "mcp_servers.*.headers.*", "vendors.*.headers.*"})
 """Values that are never shown."""
 
 
@@ -134,6 +147,24 @@ class LimitSettings(Value, frozen=True, kw_only=True):
     """How often a call of the model is repeated when it failed for a passing reason."""
 
 
+class ContextSettings(Value, frozen=True, kw_only=True):
+    """What our own agent does before a conversation outgrows the model's window."""
+
+    enabled: bool = True
+    """Whether it does anything by itself; ``/compact`` works also without."""
+    clear_at: Share = 0.6
+    """How full the window may be before old results of tools are cleared. All marks are shares of
+    the window without the room for an answer."""
+    summarise_at: Share = 0.75
+    """How full it may be before a summary is written in the background."""
+    wait_at: Share = 0.92
+    """How full it may be before the turn waits for the summary."""
+    keep_turns: Count = 3
+    """The newest turns stay whole, as far as a quarter of the window holds them."""
+    summary_model: ModelName | None = None
+    """The model that writes summaries. Unset: the one that is asked."""
+
+
 class PermissionSettings(Value, frozen=True, kw_only=True):
     """Rules for tool calls. Each layer adds to the lists; deny wins over ask, ask over allow."""
 
@@ -174,6 +205,14 @@ class FetchSettings(Value, frozen=True, kw_only=True):
     """Whether addresses of the local network and of this machine may be fetched."""
 
 
+class McpSettings(Value, frozen=True, kw_only=True):
+    """Tools that MCP servers lend."""
+
+    wait: Delay = 3.0
+    """How long the first call of the model waits for servers that are still being started. Those
+    that take longer join later."""
+
+
 class ToolSettings(Value, frozen=True, kw_only=True):
     """The tools of our own agent."""
 
@@ -183,6 +222,40 @@ class ToolSettings(Value, frozen=True, kw_only=True):
     """The tool that runs commands."""
     fetch: FetchSettings = FetchSettings()
     """The tool that fetches pages."""
+    mcp: McpSettings = McpSettings()
+    """Tools that MCP servers lend."""
+
+
+class McpServerSettings(Value, frozen=True, kw_only=True):
+    """An MCP server: a program that we start, or an address."""
+
+    command: str | None = None
+    """The program, if we start it; it talks over its standard input and output."""
+    args: tuple[str, ...] = ()
+    """The program's arguments."""
+    env: dict[str, str] = field(default_factory=dict[str, str])
+    """Variables for the program; ``${NAME}`` stands for one of yours. It sees no others of yours
+    but a few like ``PATH`` and ``HOME``. Never shown."""
+    cwd: str | None = None
+    """Where the program runs; relative to the workspace, or with ``~``. Unset: the session's
+    directory."""
+    url: Url | None = None
+    """Where the server is, if it runs already; it talks streamable HTTP."""
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+    """Headers for every request, such as ``Authorization``; ``${NAME}`` stands for a variable of
+    yours. Never shown."""
+    timeout: Seconds = 120.0
+    """How long a call may take without a sign of progress."""
+    start_timeout: Seconds = 30.0
+    """How long it may take until it has told its tools."""
+    enabled: bool = True
+    """Whether it is used."""
+    trusted: bool = False
+    """Whether its word that a tool only reads is believed, so that such a tool need not ask."""
+    tools: tuple[str, ...] = ()
+    """Only these of its tools, with ``*`` for anything; empty: all."""
+    without: tuple[str, ...] = ()
+    """None of these of its tools, with ``*`` for anything."""
 
 
 class InstructionSettings(Value, frozen=True, kw_only=True):
@@ -234,12 +307,18 @@ class Settings(Value, frozen=True, kw_only=True):
     """Servers that answer for models, by the first part of the model's name."""
     limits: LimitSettings = LimitSettings()
     """Where a turn of our own agent ends, at the latest."""
+    context: ContextSettings = ContextSettings()
+    """What our own agent does before a conversation outgrows the model's window."""
     permissions: PermissionSettings = PermissionSettings()
     """Rules for tool calls."""
     sandbox: SandboxSettings = SandboxSettings()
     """The cage in which commands of our own agent run."""
     tools: ToolSettings = ToolSettings()
     """The tools of our own agent."""
+    mcp_servers: dict[ServerName, McpServerSettings] = field(
+        default_factory=dict[str, McpServerSettings]
+    )
+    """MCP servers that lend tools to our own agent, by the name that you give them."""
     instructions: InstructionSettings = InstructionSettings()
     """What the model is told about a project."""
     host: HostSettings = HostSettings()

@@ -40,6 +40,8 @@ class McpTool:
 
     server: str
     tool: str
+    only_reads: bool = False
+    """A server that the person trusts says that this tool changes nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

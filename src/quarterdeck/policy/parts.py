@@ -164,7 +164,8 @@ def parts_of(call: Call) -> tuple[Part, ...]:
             public = target.address_class == "public"
             parts.append(Fetch(target=target, deed="fetch" if public else "fetch inner"))
     if call.mcp is not None:
-        parts.append(McpUse(server=call.mcp.server, tool=call.mcp.tool))
+        deed: Deed = "read" if call.mcp.only_reads else "mcp"
+        parts.append(McpUse(server=call.mcp.server, tool=call.mcp.tool, deed=deed))
     return tuple(parts) or (_bare(call),)
 
 

@@ -8,6 +8,7 @@ import msgspec
 
 from quarterdeck.models.model import ToolSpec
 
+from .foreign import ForeignTool
 from .shipped import LaterTool
 from .tool import Arguments, Tool, ToolError
 
@@ -15,13 +16,27 @@ __all__ = ["Toolbox", "schema_of"]
 
 
 class Toolbox:
-    """A fixed set of tools, in a fixed order: what the model is shown never changes by itself.
+    """The tools of a session, in a fixed order: what the model is shown changes by ``bring`` alone.
 
     Tools that come with us are imported when they are first found.
     """
 
     def __init__(self, tools: Iterable[Tool | LaterTool]) -> None:
         self._tools = {tool.name: tool for tool in tools}
+        self._guests: tuple[str, ...] = ()
+
+    def bring(self, guests: Iterable[ForeignTool]) -> None:
+        """Let these tools of others follow our own, in this order, instead of those before.
+
+        Only between two steps: what a step was shown must be there when it calls. One that has
+        the name of a tool of ours is left out.
+        """
+        for name in self._guests:
+            del self._tools[name]
+        found = {tool.name: tool for tool in guests if tool.name not in self._tools}
+        self._tools |= found
+        self._guests = tuple(found)
+        self.__dict__.pop("specs", None)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -61,6 +76,8 @@ class Toolbox:
             ToolError: they are no JSON or do not fit; the text tells the model what to mend.
         """
         try:
+            if isinstance(tool, ForeignTool):
+                return tool.read(arguments or "{}")
             return msgspec.json.decode(arguments or "{}", type=tool.arguments, strict=False)
         except msgspec.ValidationError as error:
             raise ToolError(
@@ -74,6 +91,8 @@ class Toolbox:
 
 
 def _spec(tool: Tool) -> ToolSpec:
+    if isinstance(tool, ForeignTool):
+        return tool.spec
     return ToolSpec(
         name=tool.name, description=tool.description, parameters=schema_of(tool.arguments)
     )
