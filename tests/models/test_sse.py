@@ -28,7 +28,7 @@ def test_every_line_ending_is_one(end: bytes):
 
 def test_comments_unknown_fields_and_a_byte_order_mark_are_skipped():
     stream = b"\xef\xbb\xbf: hello\nid: 7\nretry: 3\nnonsense\ndata: a\n\n: bye\n\n"
-    assert decoded(stream) == [ServerEvent("", "a")]
+    assert decoded(stream) == [ServerEvent("", "a", "7", 3)]
 
 
 def test_last_event_counts_without_its_blank_line():
@@ -66,3 +66,13 @@ def test_any_cut_of_the_bytes_gives_the_same_events(
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))
     pieces = [stream[a:b] for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
     assert decoded(*pieces) == [ServerEvent("e", text) for text in texts]
+
+
+def test_the_last_id_and_the_wish_when_to_come_back_are_told_with_each_event() -> None:
+    stream = b"id: 7\ndata:\n\ndata: a\n\nretry: 250\nid: x\0y\ndata: b\n\nretry: soon\ndata: c\n\n"
+    assert decoded(stream) == [
+        ServerEvent("", "", "7"),
+        ServerEvent("", "a", "7"),
+        ServerEvent("", "b", "7", 250),
+        ServerEvent("", "c", "7", 250),
+    ]

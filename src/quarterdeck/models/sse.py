@@ -19,6 +19,10 @@ class ServerEvent(Struct, frozen=True):
 
     name: str
     data: str
+    id: str = ""
+    """The last id that the server gave, to this event or to an earlier one."""
+    retry: int | None = None
+    """Milliseconds to wait before the stream is opened again, if the server said so by now."""
 
 
 class EventDecoder:
@@ -33,6 +37,8 @@ class EventDecoder:
         self._limit = limit
         self._buffer = bytearray()
         self._name = ""
+        self._id = ""
+        self._retry: int | None = None
         self._data: list[str] = []
         self._size = 0
         self._is_first = True
@@ -76,8 +82,12 @@ class EventDecoder:
             self._size += len(value)
         elif field == "event":
             self._name = value
+        elif field == "id" and "\0" not in value:
+            self._id = value
+        elif field == "retry" and value.isascii() and value.isdigit() and len(value) < 10:
+            self._retry = int(value)
 
     def _dispatch(self, events: list[ServerEvent]) -> None:
         if self._data:
-            events.append(ServerEvent(self._name, "\n".join(self._data)))
+            events.append(ServerEvent(self._name, "\n".join(self._data), self._id, self._retry))
         self._name, self._data, self._size = "", [], 0

@@ -81,6 +81,7 @@ class Dispatcher:
         observers: Observers,
         counters: Counters,
         answer_malformed: bool,
+        cancel: str = CANCEL_REQUEST,
     ) -> None:
         self._peer = peer
         self._on_request = handler.on_request
@@ -91,6 +92,7 @@ class Dispatcher:
         self._observers = observers
         self._counters = counters
         self._answer_malformed = answer_malformed
+        self._cancel = cancel
         self._in_flight: dict[RequestId, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_stopping = False
@@ -159,7 +161,7 @@ class Dispatcher:
 
         This is the hot path: one call for many frames, nothing else for a plain notification.
         """
-        on_notification = self._on_notification
+        on_notification, cancel = self._on_notification, self._cancel
         for line in lines:
             try:
                 frame = decode_frame(line)
@@ -167,7 +169,7 @@ class Dispatcher:
                 step = self._reject(line, error)
             else:
                 method = frame.method
-                if method is None or frame.id is not UNSET or method == CANCEL_REQUEST:
+                if method is None or frame.id is not UNSET or method == cancel:
                     step = self._accept(frame)
                 else:
                     try:

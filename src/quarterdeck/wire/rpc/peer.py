@@ -44,6 +44,8 @@ class Peer:
         observers: see each raw frame in both directions.
         answer_malformed: answer what is no message with an error, as JSON-RPC asks. Turn it off
             towards a program that may print other text on its output.
+        cancel: the notification by which either side gives a request up; its params name the
+            request by ``requestId``.
         name: what errors and logs call the peer.
     """
 
@@ -55,9 +57,11 @@ class Peer:
         limits: Limits = _DEFAULT_LIMITS,
         observers: Iterable[Observer] = (),
         answer_malformed: bool = True,
+        cancel: str = CANCEL_REQUEST,
         name: str = "peer",
     ) -> None:
         self.name = name
+        self._cancel = cancel
         self.counters = Counters()
         self._stream = stream
         self._limits = limits
@@ -73,6 +77,7 @@ class Peer:
             observers=shown_to,
             counters=self.counters,
             answer_malformed=answer_malformed,
+            cancel=cancel,
         )
         self._ending: LinkError | None = None
         self._reader: asyncio.Task[None] | None = None
@@ -102,7 +107,7 @@ class Peer:
 
         Every notification that arrived before the answer has been handled when this returns, and
         none that arrived after it. When the waiting task is cancelled or the time is over, the
-        peer is told with ``$/cancel_request`` and its answer will be ignored.
+        peer is told with the ``cancel`` notification and its answer will be ignored.
 
         Raises:
             RpcError: the peer answered with an error.
@@ -181,7 +186,7 @@ class Peer:
         if self._ending is not None:
             return
         with suppress(LinkError):
-            self._outbox.put(encode_notification(CANCEL_REQUEST, {"requestId": id}))
+            self._outbox.put(encode_notification(self._cancel, {"requestId": id}))
 
     async def _read(self) -> None:
         try:
