@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from textual import on
-from textual.app import App, SystemCommand
+from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
@@ -18,6 +18,7 @@ from .commands import COMMANDS, Command, find_command
 from .deciding import Deciding
 from .desk import Desk
 from .drafts import NEW
+from .dressed import Dressed
 from .feed import Feed, Reach
 from .literal import literal
 from .screens.ask_line import AskLine
@@ -43,7 +44,7 @@ def now() -> int:
     return time.time_ns() // 1000
 
 
-class Workbench(App[None]):
+class Workbench(Dressed):
     """Agents, their transcripts, and what they ask; leaving it ends no agent.
 
     Args:
@@ -65,13 +66,16 @@ class Workbench(App[None]):
         Binding("ctrl+o", "unfold", "unfold every tool call, or fold them"),
         Binding("f2", "go('agents')", "to the agents; again: to the input"),
         Binding("f3", "go('transcript')", "to the transcript; again: to the input"),
+        Binding("f8", "command('feed')", "what all agents do"),
+        Binding("f9", "command('themes')", "choose other colours"),
+        Binding("f10", "command('keys')", "every key, and how to bind another"),
         Binding("ctrl+q", "quit", "leave; the agents go on"),
     ]
 
     def __init__(
         self, desk: Desk, reach: Reach, leave: Callable[[], Awaitable[None]] | None = None
     ) -> None:
-        super().__init__()
+        super().__init__(desk.looks)
         self._leave = leave
         self.animation_level = "none"
         self.desk = desk
@@ -110,7 +114,6 @@ class Workbench(App[None]):
         """What the palette offers."""
         for command in COMMANDS:
             yield SystemCommand(command.name, command.help, partial(self._run, command))
-        yield SystemCommand("theme", "choose other colours", self.action_change_theme)
 
     # What the fleet says
 
@@ -133,6 +136,7 @@ class Workbench(App[None]):
     def _happened(self, event: Feed.Happened) -> None:
         self.desk.roster.take(event.records)
         self.desk.pages.live(event.records)
+        self.desk.tell(event.records)
         self.feed.ready()
 
     # What a person does
@@ -188,7 +192,7 @@ class Workbench(App[None]):
         from .keys import help_parts
         from .screens.help import HelpScreen
 
-        self.push_screen(HelpScreen(help_parts()))
+        self.push_screen(HelpScreen(help_parts(self)))
 
     def action_answer(self) -> None:
         """Show what waits for the person."""
@@ -343,6 +347,8 @@ class Workbench(App[None]):
 
     def _handle_exception(self, error: Exception) -> None:
         """End, and leave the report to who opened us: Textual's own shows private values."""
+        if self.forgives(error):
+            return
         self.crash = self.crash or error
         if self.is_headless:
             super()._handle_exception(error)

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, TypeAlias, cast
 
+from . import commands_looks
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -112,6 +114,7 @@ COMMANDS = (
     Command(name="host", help="start the host if it is not there", action="start_host"),
     Command(name="help", help="every key and every command", action="help"),
     Command(name="quit", help="leave; the agents go on", action="quit"),
+    *(Command(name=n, help=h, target=t, asks=a) for n, h, t, a in commands_looks.ROWS),
 )
 
 

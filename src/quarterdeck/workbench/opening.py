@@ -24,6 +24,7 @@ def open_workbench(
     from .app import Workbench, now
     from .desk import Desk
     from .drafts import Drafts
+    from .looks import load_looks
 
     found = places or Places.find()
     environment = dict(os.environ if environ is None else environ)
@@ -34,7 +35,9 @@ def open_workbench(
 
     drafts = Drafts(found.state / "workbench" / "drafts")
     drafts.load()
-    desk = Desk(fleet=client, drafts=drafts, cwd=str(cwd or Path.cwd()), clock=now)
+    here = str(cwd or Path.cwd())
+    looks = load_looks(found, here, environment)
+    desk = Desk(fleet=client, drafts=drafts, cwd=here, clock=now, looks=looks)
     app = Workbench(desk, reach, leave=client.disconnect)
     app.run()
     if app.crash is not None:

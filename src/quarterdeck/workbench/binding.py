@@ -1,0 +1,122 @@
+"""Binding keys while the workbench runs, and commands for what keys do by themselves."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from .keymap import MAIN, BadKey, Bound, check_key, normal_key, save_key
+from .places_of import PLACES
+
+if TYPE_CHECKING:
+    from .app import Workbench
+
+__all__ = [
+    "bind",
+    "go",
+    "open_palette",
+    "rebind",
+    "show_keys",
+    "show_next",
+    "show_previous",
+    "stop",
+    "unbind",
+]
+
+
+async def bind(app: "Workbench", words: str) -> None:
+    """Let a key do a command from now on, and keep that: ``KEY COMMAND [words] [@place]``.
+
+    Raises:
+        BadKey: the key, the command or the place is none, or the file cannot be written.
+    """
+    from .commands import find_command
+
+    key, _, said = words.strip().partition(" ")
+    said, when = _place(said.strip().removeprefix("/"))
+    found = find_command(f"/{said}") if said else None
+    if found is None:
+        raise BadKey(f"there is no command {said!r}; like this: /bind {key} mode plan")
+    command, rest = found
+    bound = Bound(key=normal_key(key), command=command.name, words=rest, when=when)
+    check_key(bound.key, when, {MAIN, *PLACES})
+    before = meaning(app, bound.key)
+    await _keep(app, bound, bound.key)
+    told = f"; before: {before}" if before and before != bound.shown else ""
+    app.tell(f"{key} does {bound.shown}{told}")
+
+
+async def unbind(app: "Workbench", words: str) -> None:
+    """Let a key do nothing, also after a restart. Raises BadKey."""
+    key = normal_key(words)
+    check_key(key, MAIN, {MAIN})
+    await _keep(app, Bound(key=key, command=""), key)
+    app.tell(f"{words.strip()} does nothing now; /rebind {words.strip()} undoes that")
+
+
+async def rebind(app: "Workbench", words: str) -> None:
+    """Take a key out of the person's file. Raises BadKey."""
+    key = normal_key(words)
+    await _keep(app, None, key)
+    app.tell(f"{words.strip()} does {meaning(app, key) or 'nothing'}")
+
+
+def meaning(app: "Workbench", key: str) -> str | None:
+    """What a key does on the main screen at the moment, in words."""
+    bound = app.looks.keymap.find(key)
+    if bound is not None:
+        return bound.shown
+    found = app.main.active_bindings.get(key)
+    return (found.binding.description or found.binding.action) if found is not None else None
+
+
+def show_keys(app: "Workbench", words: str) -> None:
+    """Show every key and how to bind another."""
+    from .keys import help_parts
+    from .screens.help import HelpScreen
+
+    app.push_screen(HelpScreen(help_parts(app), title="keys", sought=words))
+
+
+def show_next(app: "Workbench", _: str) -> None:
+    """The next agent."""
+    app.action_beside(1)
+
+
+def show_previous(app: "Workbench", _: str) -> None:
+    """The previous agent."""
+    app.action_beside(-1)
+
+
+def stop(app: "Workbench", _: str) -> None:
+    """Copy what is selected, else interrupt the agent in view."""
+    app.action_stop()
+
+
+def go(app: "Workbench", place: str) -> None:
+    """Move the focus. Raises BadKey: there is no such place."""
+    from textual.css.query import QueryError
+
+    try:
+        app.action_go(place.strip())
+    except QueryError as error:
+        raise BadKey(f"there is no {place!r} to go to; agents, transcript or inbox") from error
+
+
+def open_palette(app: "Workbench", _: str) -> None:
+    """Every command by name."""
+    app.action_command_palette()
+
+
+def _place(said: str) -> tuple[str, str]:
+    """The command, and where its key counts."""
+    rest, _, last = said.rpartition(" ")
+    return (rest.strip(), last[1:]) if last.startswith("@") and rest else (said, MAIN)
+
+
+async def _keep(app: "Workbench", bound: Bound | None, key: str) -> None:
+    path = app.looks.keys_file
+    if path is not None:
+        await asyncio.to_thread(save_key, path, bound, key)
+    if bound is None:
+        app.looks.keymap.drop(key)
+    else:
+        app.looks.keymap.put(bound)

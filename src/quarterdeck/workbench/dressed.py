@@ -1,0 +1,108 @@
+"""The application below the workbench: a person's colours and keys, and code that is not ours."""
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from textual import events
+from textual.app import App
+from textual.filter import Monochrome
+
+from .literal import literal
+from .looks import Looks
+from .places_of import places_of
+from .themes.shelf import DEFAULT, find
+
+if TYPE_CHECKING:
+    from textual.dom import DOMNode
+    from textual.widget import Widget
+
+__all__ = ["Dressed"]
+
+
+class Dressed(App[None]):
+    """Wears what a person chose, does what their keys say, and outlives custom widgets.
+
+    Args:
+        looks: what was chosen.
+    """
+
+    def __init__(self, looks: Looks) -> None:
+        super().__init__()
+        self.looks = looks
+        if not looks.has_colours and not any(isinstance(f, Monochrome) for f in self._filters):
+            self._filters.append(Monochrome())
+        self._start_theme()
+
+    def on_mount(self) -> None:
+        """Put on what needs the style sheet, and tell what was wrong."""
+        self.call_after_refresh(self._finish_theme)
+
+    async def on_event(self, event: events.Event) -> None:
+        """Look for a person's own keys first."""
+        is_fresh = isinstance(event, events.Key) and not event.is_forwarded
+        if isinstance(event, events.Key) and is_fresh and self._take(event.key):
+            return
+        await super().on_event(event)
+
+    def forgives(self, error: Exception) -> bool:
+        """Whether an error came from a custom widget, which is replaced by a box that tells it."""
+        guarding = sys.modules.get(f"{__package__}.custom.guarding")
+        return guarding is not None and guarding.blame(self, error)
+
+    def action_command(self, name: str, words: str = "") -> None:
+        """Do a command by its name."""
+        raise NotImplementedError
+
+    def _take(self, key: str) -> bool:
+        """Do what the person has bound a key to; False: they have not."""
+        focused = self.focused
+        if len(self.screen_stack) != 1 or getattr(focused, "takes_every_key", False):
+            return False
+        bound = self.looks.keymap.find(key, places_of(focused))
+        if bound is None:
+            return False
+        if bound.command:
+            # After what was typed before it: those keys may still be on their way to the focus.
+            (focused or self.screen).call_later(self.action_command, bound.command, bound.words)
+        return True
+
+    def _start_theme(self) -> None:
+        from .themes.wearing import BadTheme, start_with
+
+        wanted = self.looks.theme or find(self.looks.chosen_theme, ()) or find(DEFAULT, ())
+        assert wanted is not None
+        try:
+            start_with(self, wanted)
+        except BadTheme as error:
+            self.looks.problems.append(str(error))
+            self.looks.theme = wanted = find(DEFAULT, ())
+            assert wanted is not None
+            start_with(self, wanted)
+
+    def _finish_theme(self) -> None:
+        from .themes.wearing import BadTheme, wear
+
+        wanted = self.looks.theme
+        if wanted is not None and wanted.scope != "built-in":
+            try:
+                wear(self, wanted)
+            except BadTheme as error:
+                self.looks.problems.append(str(error))
+                self._wear_default()
+        problems, self.looks.problems = self.looks.problems, []
+        for problem in problems:
+            self.notify(literal(problem), severity="error", timeout=12, markup=False)
+
+    def _wear_default(self) -> None:
+        from .themes.wearing import wear
+
+        default = find(DEFAULT, ())
+        assert default is not None
+        wear(self, default)
+
+    def _register(self, parent: "DOMNode", *widgets: "Widget", **how: Any) -> "list[Widget]":
+        registered = super()._register(parent, *widgets, **how)
+        guarding = sys.modules.get(f"{__package__}.custom.guarding")
+        if guarding is not None:
+            guarding.adopt(parent, widgets)
+        return registered
