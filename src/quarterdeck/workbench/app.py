@@ -5,7 +5,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on
 from textual.app import SystemCommand
@@ -13,23 +13,33 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from quarterdeck.wire.errors import QuarterdeckError
+from quarterdeck.wire.ids import SessionId
 
 from .commands import COMMANDS, Command, find_command
+from .conversing import Conversing
 from .deciding import Deciding
 from .desk import Desk
-from .drafts import NEW
 from .dressed import Dressed
 from .feed import Feed, Reach
+from .layout.builtin import builtin_layout
+from .layout.spec import LayoutError, panels_of
+from .layout.view import LayoutView
 from .literal import literal
+from .panels.chat import ChatPanel
+from .panels.kinds import KINDS, PanelKind
+from .panels.panel import Panel
 from .screens.ask_line import AskLine
 from .screens.main import MainScreen
 from .screens.permission import PermissionScreen
 from .screens.question import QuestionScreen
-from .steering import Steering, usable_agents
+from .steering import Steering
 from .terminal import is_hung_up
 from .widgets.chat import ChatInput
 from .widgets.picker import Picker
 from .widgets.transcript import TranscriptView
+
+if TYPE_CHECKING:
+    from .screens.trust import TrustScreen
 
 __all__ = ["Workbench", "now"]
 
@@ -69,6 +79,8 @@ class Workbench(Dressed):
         Binding("f8", "command('feed')", "what all agents do"),
         Binding("f9", "command('themes')", "choose other colours"),
         Binding("f10", "command('keys')", "every key, and how to bind another"),
+        Binding("ctrl+r", "command('retry')", "start an agent that failed once more"),
+        Binding("f12", "command('demo')", "see a demo; no key needed"),
         Binding("ctrl+q", "quit", "leave; the agents go on"),
     ]
 
@@ -84,7 +96,10 @@ class Workbench(Dressed):
         self.deciding = Deciding(self, desk)
         self.crash: Exception | None = None
         """What ended it, if it was not a person."""
-        self.main = MainScreen(desk)
+        self.kinds: dict[str, PanelKind] = dict(KINDS)
+        """The widgets that layouts can name; custom ones come to the built-in."""
+        self.main = MainScreen(desk, LayoutView(desk, self.kinds, builtin_layout()))
+        self.conversing = Conversing(self, self._save_soon)
         self._is_unfolded = False
         self._saving = asyncio.Lock()
 
@@ -113,7 +128,7 @@ class Workbench(Dressed):
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """What the palette offers."""
         for command in COMMANDS:
-            yield SystemCommand(command.name, command.help, partial(self._run, command))
+            yield SystemCommand(command.name, command.help, partial(self.do, command))
 
     # What the fleet says
 
@@ -128,7 +143,6 @@ class Workbench(Dressed):
         desk.inbox.replace(event.inbox)
         if desk.agent is None and desk.roster.agents:
             self.main.show_agent(desk.roster.agents[0].session)
-        self.main.update_agent()
         self.deciding.check()
         self.deciding.offer(is_typing=bool(self.main.chat.text))
 
@@ -146,25 +160,21 @@ class Workbench(Dressed):
         store = self.desk.pages.store(event.session)
         self._work(self.desk.pages.read(store, event.where))
 
-    @on(ChatInput.Changed, "#chat")
+    @on(ChatPanel.Drafted)
     def _typed(self) -> None:
-        if self.main.keep_draft():
-            self.set_timer(_SAVE, self._save_soon)
+        self.set_timer(_SAVE, self._save_soon)
 
     @on(ChatInput.HelpWanted)
     def _help_wanted(self) -> None:
         self.action_help()
 
-    @on(ChatInput.Submitted)
-    def _submitted(self, event: ChatInput.Submitted) -> None:
-        found = find_command(event.text)
-        if found is not None:
-            self.main.chat.set_text("")
-            self._run(*found)
-        elif self.desk.agent is None:
-            self.action_spawn()
-        else:
-            self._work(self._send(event.text))
+    @on(ChatPanel.Said)
+    def _said(self, event: ChatPanel.Said) -> None:
+        self._work(self.conversing.said(event.panel, event.text))
+
+    @on(Panel.AgentWanted)
+    def _agent_wanted(self, event: Panel.AgentWanted) -> None:
+        self._work(self._show_agent(event.session))
 
     @on(Picker.Chosen, "#inbox")
     def _request_chosen(self, event: Picker.Chosen) -> None:
@@ -202,13 +212,12 @@ class Workbench(Dressed):
     def action_beside(self, step: int) -> None:
         """Show another agent."""
         session = self.desk.roster.beside(self.desk.shown, step)
-        if session is not None and session != self.desk.shown:
+        if session is not None:
             self.main.show_agent(session)
 
     def action_go(self, place: str) -> None:
-        """Move the focus, or back to the input."""
-        target = self.main.query_one(f"#{place}")
-        (self.main.chat if target.has_focus else target).focus()
+        """Move the focus to a panel of a kind, or back to the input."""
+        self._work(self._go(place))
 
     def action_stop(self) -> None:
         """Copy what is selected; else end the turn of the agent in view, and of no other."""
@@ -223,13 +232,13 @@ class Workbench(Dressed):
 
     def action_spawn(self) -> None:
         """Ask for a new agent."""
-        self._work(self._spawn())
+        self._work(self.conversing.spawn(self.main.panel))
 
     def action_unfold(self) -> None:
         """Unfold every tool call and thought, or fold them."""
-        if self.desk.shown is not None:
+        if (session := self.desk.focused) is not None:
             self._is_unfolded = not self._is_unfolded
-            self.desk.pages.store(self.desk.shown).unfold_all(self._is_unfolded)
+            self.desk.pages.store(session).unfold_all(self._is_unfolded)
 
     def action_archived(self) -> None:
         """Show agents that are put away, or hide them."""
@@ -246,8 +255,19 @@ class Workbench(Dressed):
     # How it is done
 
     def _begin(self) -> None:
-        self.main.chat.set_text(self.desk.drafts.get(NEW))
         self.run_worker(self.feed.run(), name="feed")
+        self._work(self._look_around())
+
+    async def _look_around(self) -> None:
+        from .first import look
+
+        await look(self)
+
+    def on_trust_screen_answered(self, event: "TrustScreen.Answered") -> None:
+        """Do what was decided about the workspace."""
+        from .first import answer_trust
+
+        self._work(answer_trust(self, event))
 
     def _look_for_terminal(self) -> None:
         """Leave when the terminal is gone: reading from it would then never rest."""
@@ -269,9 +289,10 @@ class Workbench(Dressed):
         if found is None:
             self.tell(f"there is no command {name!r}; f1 lists them", True)
         else:
-            self._run(*found)
+            self.do(*found)
 
-    def _run(self, command: Command, words: str = "") -> None:
+    def do(self, command: Command, words: str = "") -> None:
+        """Do a command, with what was typed after its name."""
         if command.target is not None:
             self._work(self._call(command, words))
         elif command.deed is None:
@@ -298,34 +319,32 @@ class Workbench(Dressed):
             return words
         return await self.push_screen_wait(AskLine(command.asks)) or None
 
-    async def _send(self, text: str) -> None:
-        agent, drafts = self.desk.agent, self.desk.drafts
-        if agent is None:
-            return
-        drafts.begin_sending(agent.session, text)
-        self.main.chat.set_text("")
-        self.main.keep_draft()
-        self.main.transcript.action_follow()
-        is_sent = await self.steering.send(agent, text)
-        drafts.end_sending(agent.session, is_sent=is_sent)
-        if self.desk.shown == agent.session:
-            self.main.chat.set_text(drafts.get(agent.session))
-        self._save_soon()
+    async def _show_agent(self, session: SessionId) -> None:
+        """Go to the chat that has an agent of its own, or select it for the chat that follows."""
+        view = self.main.view
+        chats = {n: p for n, p in view.panels.items() if isinstance(p, ChatPanel)}
+        own = [n for n, p in chats.items() if p.session == session and not p.follows]
+        following = [n for n, p in chats.items() if p.follows]
+        if not own:
+            self.desk.select(session)
+        target = next(iter([*own, *following]), None)
+        if target is not None:
+            await view.show_panel(target)
+            chats[target].enter()
 
-    async def _spawn(self) -> None:
-        from .screens.spawn import SpawnScreen
-
-        typed = self.main.chat.text if self.desk.agent is None else ""
-        names = await asyncio.to_thread(usable_agents)
-        wish = await self.push_screen_wait(SpawnScreen(self.desk.cwd, typed, names))
-        if wish is None:
+    async def _go(self, place: str) -> None:
+        view = self.main.view
+        if place == "transcript":
+            at_it = self.main.transcript.has_focus
+            (self.main.chat if at_it else self.main.transcript).focus()
             return
-        session = await self.steering.spawn(wish)
-        if session is None:
-            return
-        if wish.prompt == typed.strip():
-            self.main.chat.set_text("")
-        self.main.show_agent(session)
+        found = [n.id for n in panels_of(view.spec) if n.widget == place]
+        if not found:
+            raise LayoutError("", f"there is no panel {place!r} here; /open {place} opens one")
+        if view.current in found and view.panels[found[0]].has_focus_within:
+            self.main.panel.enter()
+        else:
+            await view.show_panel(next((n for n in found if n in view.plan.panels), found[0]))
 
     async def _answer(self, event: PermissionScreen.Answered) -> None:
         if await self.steering.answer(event.item, event.choice, event.feedback):

@@ -30,7 +30,7 @@ class Deciding:
 
     def open_next(self) -> bool:
         """Show what to answer next; False if nothing waits."""
-        item = self._desk.inbox.next(self._desk.shown)
+        item = self._desk.inbox.next(self._desk.focused)
         if item is None or self.current is not None:
             return item is not None
         self._open(item)
@@ -46,7 +46,7 @@ class Deciding:
         """Show a new request of the agent in view, unless the person is busy with something."""
         if is_typing or len(self._app.screen_stack) > 1:
             return
-        item = self._desk.inbox.offered(self._desk.shown)
+        item = self._desk.inbox.offered(self._desk.focused)
         if item is not None:
             self._open(item)
 

@@ -24,6 +24,7 @@ class Drafts:
         self._directory = directory
         self._texts: dict[str, str] = {}
         self._dirty: set[str] = set()
+        self._held: dict[str, str] = {}
 
     def get(self, key: str) -> str:
         """The draft for an agent; empty if there is none."""
@@ -36,6 +37,23 @@ class Drafts:
         self._texts[key] = text
         self._dirty.add(key)
         return True
+
+    def hold(self, key: str, holder: str) -> str:
+        """Take the draft of an agent for an input, instead of what that input had before.
+
+        Returns the key of the draft: another than ``key`` while another input has that one, so
+        that two inputs for the same agent do not overwrite each other.
+        """
+        self.release(holder)
+        if key in self._held:
+            return f"{key}-{holder}"
+        self._held[key] = holder
+        return key
+
+    def release(self, holder: str) -> None:
+        """An input is gone; what it held is free."""
+        for key in [key for key, by in self._held.items() if by == holder]:
+            del self._held[key]
 
     def begin_sending(self, key: str, text: str) -> None:
         """A draft is on its way: it counts as not sent until ``end_sending``."""

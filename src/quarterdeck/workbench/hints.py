@@ -1,32 +1,38 @@
-"""What stands where there is nothing yet: what happened, and what to do."""
+"""What stands where there is nothing yet: what happened, what is there, and what to do."""
 
 from typing import TYPE_CHECKING
 
-from .literal import literal
-from .rendering.lines import Line, plain, wrap
+from .literal import literal, one_line
+from .rendering.lines import Line, Span, indented, plain, wrap
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from quarterdeck.fleet.acting import WorkspaceTrust
+
     from .feed import HostState
+    from .stores.ground import Found, FoundAgent, GroundStore
 
-__all__ = ["empty_lines"]
+__all__ = ["DEMO_KEY", "empty_lines", "unknown_agent_lines"]
+
+DEMO_KEY = "f12"
+_LABEL = 9
+_LOGINS = {"yes": "", "no": ", not logged in", "unknown": ", login unknown"}
+_OFFERED = 2
+"""Agents that are not here and whose way to get them is shown."""
+_NAMED_KEYS = 3
 
 
-def empty_lines(state: "HostState", reason: str, cwd: str, width: int) -> list[Line]:
-    """The lines of an empty transcript."""
+def empty_lines(
+    state: "HostState", reason: str, cwd: str, width: int, ground: "GroundStore | None" = None
+) -> list[Line]:
+    """The lines of an empty transcript; the more important, the higher."""
     lines: list[Line] = [plain("Quarterdeck", "heading"), ()]
     match state:
         case "connecting":
             lines.append(plain("Looking for the host that keeps your agents …", "faint"))
         case "connected":
-            lines += [
-                plain("No agent is at work yet."),
-                (),
-                plain("Type what shall be done and press enter: you can then choose who does it."),
-                (("ctrl+t", "key"), ("  start an agent", "text")),
-                (("f1    ", "key"), ("  every key and command", "text")),
-                (),
-                plain(f"New agents work in {literal(cwd)}", "faint"),
-            ]
+            return [*lines, *_welcome(cwd, width, ground)]
         case "lost":
             lines += [
                 plain("The host went away. Its agents are ended and can be resumed.", "bad"),
@@ -34,9 +40,87 @@ def empty_lines(state: "HostState", reason: str, cwd: str, width: int) -> list[L
             ]
         case "failed":
             lines += [
-                plain("The host cannot be used:", "bad"),
-                plain("/host tries again; `quarterdeck doctor` tells more.", "text"),
+                plain("The host that keeps agents cannot be used:", "bad"),
+                *(plain(line, "text") for line in literal(reason).split("\n")),
+                (),
+                (("/host", "key"), ("  try again", "text")),
+                (("/doctor", "key"), ("  what is there and what is missing", "text")),
+                (("ctrl+q", "key"), ("  leave; what you typed is kept", "text")),
             ]
-    if reason:
+    if reason and state != "failed":
         lines += [(), *(plain(line, "faint") for line in literal(reason).split("\n"))]
     return [part for line in lines for part in (wrap(line, width) if line else [()])]
+
+
+def unknown_agent_lines(agent: str, width: int) -> list[Line]:
+    """The lines of a chat whose agent is not there."""
+    return [
+        *wrap(plain(f"There is no agent {literal(agent)!r} now."), width),
+        *wrap(plain("It is shown here when there is one; /spawn starts it.", "faint"), width),
+    ]
+
+
+def _welcome(cwd: str, width: int, ground: "GroundStore | None") -> "Iterator[Line]":
+    yield from wrap(plain("No agent is at work yet."), width)
+    yield from wrap(
+        plain("Type what shall be done and press enter: you can then choose who does it."), width
+    )
+    yield ()
+    demo = "see a demo: two agents mend a small project; no key, no network, one minute"
+    keys = (("ctrl+t", "start an agent"), (DEMO_KEY, demo), ("f1", "every key and command"))
+    for key, words in keys:
+        yield from _row(key, "key", [(words, "text")], 8, width)
+    yield ()
+    if ground is not None and ground.found is not None:
+        yield from _agents(ground.found, width)
+        yield from _keys(ground.found, width)
+    trust = ground.trust if ground is not None else None
+    yield from _row("Project", "faint", [(literal(cwd), "text"), *_trust(trust)], _LABEL, width)
+
+
+def _agents(found: "Found", width: int) -> "Iterator[Line]":
+    here = [agent for agent in found.agents if agent.is_here]
+    spans: list[Span] = [("✓ our own", "good")]
+    for agent in here:
+        words = f"✓ {one_line(agent.name, 30)}{_LOGINS[agent.login]}"
+        spans += [(" · ", "faint"), (words, "warning" if agent.login == "no" else "good")]
+    yield from _row("Agents", "faint", spans, _LABEL, width)
+    missing = [agent for agent in found.agents if not agent.is_here]
+    if len(here) < _OFFERED:
+        for agent in missing[:_OFFERED]:
+            yield from _row("", "faint", _offer(agent), _LABEL, width)
+    if missing:
+        words = f"{len(missing)} more are known: /doctor tells how to get each"
+        yield from _row("", "faint", [(words, "faint")], _LABEL, width)
+
+
+def _offer(agent: "FoundAgent") -> list[Span]:
+    get = one_line(agent.install, 200)
+    return [(f"✗ {one_line(agent.title, 40)} is not here: ", "text"), (get, "code")]
+
+
+def _keys(found: "Found", width: int) -> "Iterator[Line]":
+    if found.keys:
+        spans: list[Span] = [
+            (f"✓ {' · '.join(found.keys)}", "good"),
+            (" for our own agent", "text"),
+        ]
+    else:
+        names = " or ".join(found.key_names[:_NAMED_KEYS]) or "the variable of a vendor"
+        words = f"✗ none is set. Our own agent needs one: export {names}, or a local model server"
+        spans = [(words, "text")]
+    yield from _row("Keys", "faint", spans, _LABEL, width)
+
+
+def _trust(trust: "WorkspaceTrust | None") -> list[Span]:
+    if trust is None or trust.state == "plain":
+        return []
+    if trust.state == "trusted":
+        return [(" · trusted; /untrust takes that back", "faint")]
+    files = ", ".join(one_line(act.path, 60) for act in trust.acts)
+    return [(" · not trusted", "warning"), (f": {files} do nothing; /trust asks", "text")]
+
+
+def _row(label: str, role: str, spans: list[Span], wide: int, width: int) -> "Iterator[Line]":
+    inner = wrap(spans, max(10, width - wide))
+    return indented(inner, (f"{label:<{wide}}", role), (" " * wide, "text"))

@@ -27,7 +27,20 @@ class PanelKind:
         return made
 
 
-_ALL: tuple[PanelKind, ...] = ()
+_ALL: tuple[PanelKind, ...] = (
+    PanelKind(name="agents", help="all agents, who needs you first", target="agents:AgentsPanel"),
+    PanelKind(
+        name="chat",
+        help='talk with an agent; options: {"agent": NAME}, without it the selected one',
+        target="chat:ChatPanel",
+    ),
+    PanelKind(name="inbox", help="what waits for you", target="inbox:InboxPanel"),
+    PanelKind(
+        name="transcript",
+        help='what an agent did, to read only; options: {"agent": NAME} as for a chat',
+        target="transcript:TranscriptPanel",
+    ),
+)
 
 KINDS: dict[str, PanelKind] = {kind.name: kind for kind in _ALL}
 """Built in; names that custom widgets cannot take."""

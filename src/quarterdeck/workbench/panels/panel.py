@@ -38,6 +38,8 @@ class Panel(Widget):
     """
 
     options_type: ClassVar[type[PanelOptions]] = NoOptions
+    has_head: ClassVar[bool] = True
+    """Whether a line with its title is put above it; False: its first line says what it is."""
 
     @dataclass
     class AgentWanted(Message):
@@ -74,6 +76,25 @@ class Panel(Widget):
     def unsaved(self) -> str | None:
         """What would be lost if it were closed now, in words; None: nothing."""
         return None
+
+    @property
+    def session(self) -> "SessionId | None":
+        """The agent that it is about: keys and commands are for that one while it has the focus."""
+        return None
+
+    def wanted(self, width: int) -> int | None:
+        """How many lines it would fill; 0: it has nothing to show; None: as many as it gets.
+
+        Counts where a layout gives it the size ``auto``; ``refresh(layout=True)`` when it changes.
+        """
+        return None
+
+    def enter(self) -> None:
+        """Take the focus: itself if it can, else the first widget inside that can."""
+        for widget in (self, *self.query("*").results(Widget)):
+            if widget.focusable:
+                widget.focus()
+                return
 
     def change(self, options: Any) -> bool:
         """Take other options and stay; False: it cannot, and is made anew."""

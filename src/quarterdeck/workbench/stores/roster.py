@@ -98,6 +98,11 @@ class RosterStore:
                 case _:
                     continue
 
+    @property
+    def everyone(self) -> Sequence["AgentInfo"]:
+        """Every agent, archived or not."""
+        return self._all
+
     def find(self, session: "SessionId | None") -> "AgentInfo | None":
         """An agent by its session, archived or not."""
         return next((agent for agent in self._all if agent.session == session), None)

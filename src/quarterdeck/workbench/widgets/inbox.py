@@ -9,11 +9,11 @@ from ..rendering.lines import Line
 from ..stores.inbox import InboxStore
 from .picker import Picker
 
-__all__ = ["InboxPanel"]
+__all__ = ["InboxList"]
 
 
-class InboxPanel(Picker):
-    """A row for each open request; choosing one opens it. Hidden while there is none."""
+class InboxList(Picker):
+    """A row for each open request; choosing one opens it."""
 
     def __init__(
         self, inbox: InboxStore, clock: Callable[[], int], *, id: str | None = None
@@ -25,7 +25,6 @@ class InboxPanel(Picker):
 
     def on_mount(self) -> None:
         """Follow the store."""
-        self.display = False
         self._unwatch = self._inbox.watch(self.update)
 
     def on_unmount(self) -> None:
@@ -35,8 +34,6 @@ class InboxPanel(Picker):
     def update(self) -> None:
         """See ``Picker``."""
         count = len(self._inbox.items)
-        self.display = count > 0
-        self.border_title = f"{count} {'needs' if count == 1 else 'need'} you · ctrl+g"
         if self.cursor is None and count:
             self.cursor = self._inbox.items[0].request
         super().update()

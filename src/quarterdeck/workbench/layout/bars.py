@@ -1,0 +1,137 @@
+"""The lines between panels: by which they are resized, which tell their titles, and tabs."""
+
+from dataclasses import dataclass
+
+from textual import events
+from textual.message import Message
+
+from ..literal import one_line
+from ..rendering.lines import Line, Span, clip, width_of
+from ..widgets.lined import Lined
+from .geometry import Path
+
+__all__ = ["Divider", "Strip"]
+
+
+class Divider(Lined):
+    """The line between two panels, or above one; it can be dragged if something is on both sides.
+
+    Its text is the title of the panel below it, if that has none of its own.
+    """
+
+    @dataclass
+    class Dragged(Message):
+        """Somebody holds it at a place of the screen."""
+
+        divider: "Divider"
+        x: int
+        y: int
+
+    def __init__(self, path: Path, child: int | None) -> None:
+        super().__init__(classes="divider")
+        self.path = path
+        """The container that it is in; for the head of a panel, the panel."""
+        self.child = child
+        """The child that it is before; None: it only tells a title."""
+        self._title = ""
+        self._is_active = False
+        self._is_held = False
+
+    def show(self, title: str, is_active: bool) -> None:
+        """Tell a title, and whether the panel below has the focus."""
+        if (title, is_active) != (self._title, self._is_active):
+            self._title, self._is_active = title, is_active
+            self.set_class(is_active, "-active")
+            self.refresh()
+
+    def line_at(self, y: int) -> tuple[Line, bool]:
+        """See ``Lined``."""
+        width = self.size.width
+        if width == 1 and self.size.height > 1:
+            return (("│", "faint"),), False
+        if not self._title:
+            return (("─" * width, "faint"),), False
+        sign = "▸" if self._is_active else "─"
+        title = one_line(self._title, max(1, width - 4))
+        role = "strong" if self._is_active else "text"
+        line: Line = ((f"─{sign} ", "faint"), (title, role), (" ", "faint"))
+        rest = max(0, width - width_of(line))
+        return clip((*line, ("─" * rest, "faint")), width), False
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        """Take hold of it."""
+        if self.child is not None:
+            self._is_held = True
+            self.capture_mouse()
+            event.stop()
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        """Move it."""
+        if self._is_held:
+            self.post_message(self.Dragged(self, int(event.screen_x), int(event.screen_y)))
+            event.stop()
+
+    def on_mouse_up(self, event: events.MouseUp) -> None:
+        """Let it go."""
+        if self._is_held:
+            self._is_held = False
+            self.capture_mouse(False)
+            event.stop()
+
+
+class Strip(Lined):
+    """The titles of tabs, in a line; a click shows another."""
+
+    @dataclass
+    class Chosen(Message):
+        """A tab was clicked, or something that can be done with tabs."""
+
+        strip: "Strip"
+        tab: int | None
+        """None: a new one is wanted."""
+        closes: bool = False
+
+    def __init__(self, path: Path | None, *, id: str | None = None) -> None:
+        super().__init__(id=id, classes="strip")
+        self.path = path
+        """Of the node whose tabs it shows; None: the tabs of the layout."""
+        self._titles: tuple[str, ...] = ()
+        self._active = 0
+        self._spots: list[tuple[int, Strip.Chosen]] = []
+
+    def show(self, titles: tuple[str, ...], active: int) -> None:
+        """Show other titles."""
+        if (titles, active) != (self._titles, self._active):
+            self._titles, self._active = titles, active
+            self.refresh()
+
+    def line_at(self, y: int) -> tuple[Line, bool]:
+        """See ``Lined``."""
+        width = self.size.width
+        is_whole = self.path is None
+        room = max(3, (width - 4) // max(1, len(self._titles)) - (3 if is_whole else 1))
+        spans: list[Span] = []
+        self._spots = []
+        for at, title in enumerate(self._titles):
+            is_active = at == self._active
+            words = f"{at + 1} {title}" if is_whole else title
+            sides = ("[", "]") if is_active else (" ", " ")
+            spans.append((f"{sides[0]}{one_line(words, room)}", "strong" if is_active else "faint"))
+            self._spots.append((width_of(tuple(spans)), self.Chosen(self, at)))
+            if is_active and is_whole:
+                spans.append((" ×", "faint"))
+                self._spots.append((width_of(tuple(spans)), self.Chosen(self, at, closes=True)))
+            spans.append((sides[1], "strong" if is_active else "faint"))
+        if is_whole:
+            self._spots.append((width_of(tuple(spans)), self.Chosen(self, self._active)))
+            spans.append((" + ", "faint"))
+            self._spots.append((width_of(tuple(spans)), self.Chosen(self, None)))
+        return clip(tuple(spans), width), False
+
+    def on_click(self, event: events.Click) -> None:
+        """Show the tab that was clicked."""
+        event.stop()
+        for end, message in self._spots:
+            if event.x < end:
+                self.post_message(message)
+                return

@@ -1,0 +1,149 @@
+"""The panels of a layout that exist: made when they are first shown, kept while they are named."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from quarterdeck.wire.errors import QuarterdeckError
+
+from .spec import Layout, LayoutError, PanelNode, panels_of
+
+if TYPE_CHECKING:
+    from ..desk import Desk
+    from ..panels.kinds import PanelKind
+    from ..panels.panel import Panel
+
+__all__ = ["Exchange", "PanelSet", "UnsavedPanels"]
+
+
+class UnsavedPanels(QuarterdeckError):
+    """Panels would go with something that is not saved.
+
+    Attributes:
+        panels: their ids.
+    """
+
+    def __init__(self, lost: Mapping[str, str]) -> None:
+        words = "; ".join(f"{panel}: {what}" for panel, what in lost.items())
+        super().__init__(f"this would be lost: {words}; save it, or close it by force")
+        self.panels = tuple(lost)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """Panels to be mounted, and panels to be removed."""
+
+    made: "list[Panel]"
+    gone: "list[Panel]"
+
+
+class PanelSet:
+    """Panels by their id; those whose id and widget stay are the same objects as before.
+
+    Args:
+        desk: given to panels.
+        kinds: the widgets that there are, by name.
+        states: what panels remembered in an earlier run, by id.
+    """
+
+    def __init__(
+        self,
+        desk: "Desk",
+        kinds: "Mapping[str, PanelKind]",
+        states: Mapping[str, dict[str, Any]],
+    ) -> None:
+        self._desk = desk
+        self._kinds = kinds
+        self._states = dict(states)
+        self._nodes: dict[str, PanelNode] = {}
+        self.panels: dict[str, Panel] = {}
+
+    def make(self, nodes: Iterable[PanelNode]) -> "list[Panel]":
+        """Make those that are not there yet: all of them, or none.
+
+        Raises:
+            LayoutError: one cannot be made.
+        """
+        made: dict[str, Panel] = {}
+        new = {node.id: node for node in nodes if node.id not in self.panels}
+        for name, node in new.items():
+            try:
+                panel = self._kinds[node.widget].load()(
+                    self._desk, self._options(node), id=f"panel-{name}"
+                )
+                if (state := self._states.get(name)) is not None:
+                    panel.recall(state)
+            except Exception as error:  # the code of a panel can be anybody's
+                raise LayoutError("", f"the panel {name!r} cannot be made: {error}") from error
+            made[name] = panel
+        self.panels |= made
+        self._nodes |= new
+        for name in new:
+            self._states.pop(name, None)
+        return list(made.values())
+
+    def change(self, layout: Layout, shown: Iterable[PanelNode], force: bool) -> "Exchange":
+        """Be the panels of a layout: give options to those that stay, make those that are shown.
+
+        Raises:
+            UnsavedPanels: something would be lost; nothing has changed.
+            LayoutError: a panel cannot be made; nothing has changed.
+        """
+        wanted = {node.id: node for node in panels_of(layout)}
+        gone = [name for name, old in self._nodes.items() if not _is_same(old, wanted.get(name))]
+        self._refuse_loss(gone, force)
+        gone += self._tell_options(wanted, set(gone), force)
+        old = {name: self.panels.pop(name) for name in gone}
+        nodes = {name: self._nodes.pop(name) for name in gone}
+        try:
+            made = self.make(shown)
+        except LayoutError:
+            self.panels |= old
+            self._nodes |= nodes
+            raise
+        return Exchange(made=made, gone=list(old.values()))
+
+    def remember(self, layout: Layout) -> dict[str, dict[str, Any]]:
+        """What panels want to keep over a restart, by id."""
+        kept = {name: state for name, panel in self.panels.items() if (state := panel.remember())}
+        known = {node.id for node in panels_of(layout)}
+        return {name: state for name, state in (self._states | kept).items() if name in known}
+
+    def _refuse_loss(self, gone: Iterable[str], force: bool) -> None:
+        lost = {name: what for name in gone if (what := self.panels[name].unsaved) is not None}
+        if lost and not force:
+            raise UnsavedPanels(lost)
+
+    def _tell_options(
+        self, wanted: Mapping[str, PanelNode], gone: set[str], force: bool
+    ) -> list[str]:
+        """Give other options to panels that can take them; returns those that cannot.
+
+        Who has something to lose is asked first: a refusal comes before anything has changed.
+        """
+        others = [
+            node
+            for node in wanted.values()
+            if node.id not in gone
+            and node.id in self._nodes
+            and self._nodes[node.id].options != node.options
+        ]
+        remade: list[str] = []
+        for node in sorted(others, key=lambda node: self.panels[node.id].unsaved is None):
+            unsaved = self.panels[node.id].unsaved
+            if self.panels[node.id].change(self._options(node)):
+                self._nodes[node.id] = node
+            elif unsaved is not None and not force:
+                raise UnsavedPanels({node.id: unsaved})
+            else:
+                remade.append(node.id)
+        return remade
+
+    def _options(self, node: PanelNode) -> Any:
+        return msgspec.convert(node.options, self._kinds[node.widget].load().options_type)
+
+
+def _is_same(old: PanelNode, new: PanelNode | None) -> bool:
+    return new is not None and new.widget == old.widget

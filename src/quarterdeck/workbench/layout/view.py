@@ -1,0 +1,331 @@
+"""The widget that shows a layout, and changes from one to another with panels kept as they are."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.geometry import Size
+from textual.message import Message
+from textual.widget import Widget
+
+from ..panels.panel import Panel
+from . import edit
+from .bars import Divider, Strip
+from .frame import Frame
+from .geometry import Axis, Plan, Rect, place
+from .keeping import Exchange, PanelSet
+from .placing import PlanLayout
+from .spec import Layout, Node, PanelNode, TabsNode, children_of, panels_of
+
+if TYPE_CHECKING:
+    from textual.layout import Layout as TextualLayout
+
+    from ..desk import Desk
+    from ..panels.kinds import PanelKind
+
+__all__ = ["LayoutView", "Way", "visible"]
+
+Way = Literal["left", "right", "up", "down"]
+
+
+class LayoutView(Widget):
+    """Shows one tab of a layout; the panels of the others stay as they are.
+
+    Args:
+        desk: given to panels.
+        kinds: the widgets that there are, by name.
+        layout: the first; checked already.
+        states: what panels remembered in an earlier run, by id.
+        tab: which tab is shown first.
+    """
+
+    class Changed(Message):
+        """The layout, the tab or the focus is another: something to keep over a restart."""
+
+    class TabWanted(Message):
+        """A new tab is wanted."""
+
+    @dataclass
+    class TabClosed(Message):
+        """A tab is to be closed."""
+
+        tab: int
+
+    def __init__(
+        self,
+        desk: "Desk",
+        kinds: "Mapping[str, PanelKind]",
+        layout: Layout,
+        *,
+        states: Mapping[str, dict[str, Any]] | None = None,
+        tab: int = 0,
+    ) -> None:
+        super().__init__(id="view")
+        self._desk = desk
+        self._set = PanelSet(desk, kinds, states or {})
+        self.spec = layout
+        """What is shown; changed by ``apply`` alone."""
+        self.base = layout
+        """The sizes to go back to."""
+        self.tab = min(tab, len(layout.tabs) - 1)
+        self.zoomed: str | None = None
+        self._frame = Frame()
+        self._top = Strip(None, id="tabs")
+        self._last: dict[int, str] = {}
+        """The panel that had the focus last, by tab."""
+        self._inside: dict[str, Widget] = {}
+        """The widget that had the focus last, by panel."""
+        self._placing = PlanLayout(self._places)
+        self.plan = Plan()
+        """Where everything of the tab stood when it was drawn last."""
+
+    @property
+    def layout(self) -> "TextualLayout":
+        """See Textual's ``Widget``."""
+        return self._placing
+
+    @property
+    def panels(self) -> dict[str, Panel]:
+        """Those that were shown at least once, by id."""
+        return self._set.panels
+
+    @property
+    def root(self) -> Node:
+        """The tree of the tab that is shown."""
+        return self.spec.tabs[self.tab].root
+
+    @property
+    def current(self) -> str | None:
+        """The panel of this tab that has the focus, or had it last."""
+        return self._last.get(self.tab)
+
+    def compose(self) -> ComposeResult:
+        """The panels of the first tab; others come when they are shown."""
+        yield self._top
+        yield from self._set.make(visible(self.root))
+        yield from self._frame.fit(self.root, self._has_head)[0]
+        self._top.display = len(self.spec.tabs) > 1
+        self._show_titles()
+
+    # Changing the layout
+
+    async def apply(
+        self, layout: Layout, *, tab: int | None = None, is_base: bool = False, force: bool = False
+    ) -> None:
+        """Show another layout. A panel whose id and widget stay is the same widget as before.
+
+        Args:
+            layout: checked already, by ``parse``.
+            tab: the tab to show; None: stays where it is.
+            is_base: its sizes are those to go back to.
+            force: close panels even if something in them is not saved.
+
+        Raises:
+            UnsavedPanels: something would be lost; nothing has changed.
+            LayoutError: a panel could not be made; nothing has changed.
+        """
+        shown = min(self.tab if tab is None else tab, len(layout.tabs) - 1)
+        change = self._set.change(layout, visible(layout.tabs[shown].root), force)
+        self._take(layout, shown, is_base)
+        await self._exchange(change)
+        self.settle()
+
+    def _take(self, layout: Layout, tab: int, is_base: bool) -> None:
+        known = {node.id: at for at, one in enumerate(layout.tabs) for node in panels_of(one)}
+        self._last = {known[panel]: panel for panel in self._last.values() if panel in known}
+        self._inside = {p: w for p, w in self._inside.items() if p in self.panels}
+        self.spec, self.tab = layout, tab
+        self.base = layout if is_base else self.base
+        self.zoomed = self.zoomed if self.zoomed in known else None
+
+    async def _exchange(self, change: Exchange) -> None:
+        new, old = self._frame.fit(self.root, self._has_head)
+        if gone := [*change.gone, *old]:
+            await self.remove_children(gone)
+        if made := [*change.made, *new]:
+            await self.mount_all(made)
+            order = {f"panel-{node.id}": at for at, node in enumerate(panels_of(self.spec))}
+            self.sort_children(key=lambda widget: order.get(widget.id or "", -1))
+
+    # Moving about
+
+    async def show_tab(self, tab: int) -> None:
+        """Show another tab; its focus is where it was."""
+        await self.apply(self.spec, tab=tab % len(self.spec.tabs))
+        self.enter(self.current)
+
+    async def show_panel(self, panel: str) -> None:
+        """Bring a panel to the front and give it the focus.
+
+        Raises:
+            LayoutError: there is no such panel.
+        """
+        layout = edit.activate(self.spec, panel)
+        if self.zoomed is not None:
+            self.zoomed = panel
+        await self.apply(layout, tab=edit.find_panel(layout, panel).tab)
+        self.enter(panel)
+
+    def enter(self, panel: str | None) -> None:
+        """Give the focus to a panel of this tab, where it was in it; None: to the first chat."""
+        nodes = list(visible(self.root))
+        chats = [node.id for node in nodes if node.widget == "chat"]
+        target = panel if panel in self.panels else next(iter([*chats, *(n.id for n in nodes)]), "")
+        if target not in self.panels:
+            return
+        inside = self._inside.get(target)
+        if inside is not None and inside.is_attached and inside.focusable:
+            inside.focus()
+        else:
+            self.panels[target].enter()
+
+    def cycle(self, step: int) -> None:
+        """Give the focus to the next panel that is on the screen."""
+        shown = [node.id for node in panels_of(self.root) if node.id in self.plan.panels]
+        if not shown:
+            return
+        at = shown.index(self.current) + step if self.current in shown else 0
+        self.enter(shown[at % len(shown)])
+
+    def zoom(self) -> None:
+        """Show the panel with the focus alone, or everything again."""
+        self.zoomed = None if self.zoomed is not None else self.current
+        self.settle()
+
+    async def resize_panel(self, way: Way) -> None:
+        """Move a line beside the panel with the focus by a step; the nearest that there is."""
+        axis: Axis = "across" if way in ("left", "right") else "down"
+        step = {"left": -2, "right": 2, "up": -1, "down": 1}[way]
+        if self.current is None:
+            return
+        path = edit.find_panel(self.spec, self.current).path
+        for depth in range(len(path) - 1, -1, -1):
+            span = self.plan.spans.get(path[:depth])
+            if span is None or span.axis != axis or path[depth] not in span.shown:
+                continue
+            at = span.shown.index(path[depth])
+            if len(span.shown) > 1:
+                bar = span.shown[at + 1] if at + 1 < len(span.shown) else span.shown[at]
+                await self.apply(edit.resize(self.spec, self.tab, path[:depth], span, bar, step))
+                return
+
+    async def reset_sizes(self) -> None:
+        """Give everything the size that the layout had when it was loaded."""
+        await self.apply(edit.reset_sizes(self.spec, self.base))
+
+    def remember(self) -> dict[str, dict[str, Any]]:
+        """What panels want to keep over a restart, by id."""
+        return self._set.remember(self.spec)
+
+    # What happens inside
+
+    @on(Divider.Dragged)
+    async def _dragged(self, event: Divider.Dragged) -> None:
+        event.stop()
+        path, child = event.divider.path, event.divider.child
+        bar = self.plan.bars.get((path, child)) if child is not None else None
+        if bar is None or child is None:
+            return
+        to = event.x - self.region.x if bar.axis == "across" else event.y - self.region.y
+        step = to - (bar.rect.x if bar.axis == "across" else bar.rect.y)
+        if step:
+            span = self.plan.spans[path]
+            await self.apply(edit.resize(self.spec, self.tab, path, span, child, step))
+
+    @on(Strip.Chosen)
+    async def _tab_chosen(self, event: Strip.Chosen) -> None:
+        event.stop()
+        if event.strip.path is not None and event.tab is not None:
+            node = self.root
+            for at in event.strip.path:
+                node = children_of(node)[at]
+            await self.show_panel(next(panels_of(children_of(node)[event.tab])).id)
+        elif event.tab is None:
+            self.post_message(self.TabWanted())
+        elif event.closes:
+            self.post_message(self.TabClosed(event.tab))
+        else:
+            await self.show_tab(event.tab)
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        """Note where the focus is."""
+        panel = next((w for w in event.widget.ancestors_with_self if isinstance(w, Panel)), None)
+        name = next((name for name, one in self.panels.items() if one is panel), None)
+        if panel is None or name is None:
+            return
+        self._inside[name] = event.widget
+        self._last[self.tab] = name
+        self._desk.pinned = panel.session if panel.session != self._desk.shown else None
+        self._show_titles()
+        self.post_message(self.Changed())
+
+    @on(Panel.Renamed)
+    def _renamed(self) -> None:
+        self._show_titles()
+
+    # Showing
+
+    def settle(self) -> None:
+        """Show and hide what belongs so, and draw anew."""
+        shown = {self.zoomed} if self.zoomed else {node.id for node in visible(self.root)}
+        for name, panel in self.panels.items():
+            panel.display = name in shown
+        self._top.display = len(self.spec.tabs) > 1
+        self._show_titles()
+        self._clear_arrangement_cache()
+        self.refresh(layout=True)
+        self.post_message(self.Changed())
+
+    def _places(self, size: Size) -> dict[Widget, Rect]:
+        top = 1 if len(self.spec.tabs) > 1 and size.height > 4 else 0
+        root = self.root
+        if self.zoomed is not None:
+            root = edit.find_panel(self.spec, self.zoomed).node
+        self.plan = plan = place(
+            root,
+            size.width,
+            size.height - top,
+            wants=self._wants,
+            heads=self._has_head,
+            keep=self.current,
+        ).moved(top)
+        places = self._frame.places(plan) if self.zoomed is None else {}
+        places |= {self.panels[p]: rect for p, rect in plan.panels.items() if p in self.panels}
+        if top:
+            places[self._top] = Rect(0, 0, size.width, 1)
+        return places
+
+    def _wants(self, node: PanelNode, width: int) -> int | None:
+        panel = self.panels.get(node.id)
+        return panel.wanted(width) if panel is not None else None
+
+    def _has_head(self, node: PanelNode) -> bool:
+        panel = self.panels.get(node.id)
+        return panel is not None and panel.has_head and self.zoomed is None
+
+    def _title(self, node: Node) -> str:
+        if node.title is not None:
+            return node.title
+        first = next(panels_of(node))
+        panel = self.panels.get(first.id)
+        if panel is None:
+            return first.title or first.widget
+        mark = "" if panel.unsaved is None else " ● not saved"
+        return f"{panel.title}{mark}"
+
+    def _show_titles(self) -> None:
+        self._frame.show(self.root, self._title, self.current)
+        self._top.show(tuple(tab.title for tab in self.spec.tabs), self.tab)
+
+
+def visible(node: Node) -> Iterator[PanelNode]:
+    """The panels that are not behind another tab of a ``tabs`` node."""
+    if isinstance(node, PanelNode):
+        yield node
+    elif isinstance(node, TabsNode):
+        yield from visible(node.children[node.active])
+    else:
+        for child in node.children:
+            yield from visible(child)

@@ -1,0 +1,116 @@
+"""The transcript of an agent, to read only."""
+
+from typing import TYPE_CHECKING
+
+from textual.app import ComposeResult
+
+from ..widgets.bars import AgentBar
+from ..widgets.transcript import TranscriptView
+from .panel import Panel, PanelOptions
+
+if TYPE_CHECKING:
+    from quarterdeck.wire.ids import SessionId
+
+__all__ = ["AgentOptions", "TranscriptPanel"]
+
+
+class AgentOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which agent a panel is about."""
+
+    agent: str | None = None
+    """Its name or session; None: the selected one, whichever that is."""
+
+
+class TranscriptPanel(Panel):
+    """What an agent did; follows the selected agent unless its options name one."""
+
+    options_type = AgentOptions
+    has_head = False
+    options: AgentOptions
+
+    def compose(self) -> ComposeResult:
+        """The parts."""
+        yield AgentBar(classes="agent-bar")
+        yield TranscriptView(id="transcript")
+
+    def on_mount(self) -> None:
+        """Follow the agents and which is selected."""
+        self.transcript = self.query_one(TranscriptView)
+        self._shown: SessionId | None = None
+        self._stops = [self.desk.watch(self._changed), self.desk.roster.watch(self._changed)]
+        self.show(self.session)
+
+    def on_unmount(self) -> None:
+        """Let go of the stores."""
+        for stop in self._stops:
+            stop()
+
+    @property
+    def title(self) -> str:
+        """See ``Panel``."""
+        agent = self.desk.roster.find(self.session)
+        return agent.name if agent is not None else (self.options.agent or self.kind)
+
+    @property
+    def kind(self) -> str:
+        """What it is called while it shows no agent."""
+        return "transcript"
+
+    @property
+    def follows(self) -> bool:
+        """Whether it shows whichever agent is selected."""
+        return self.options.agent is None
+
+    @property
+    def session(self) -> "SessionId | None":
+        """See ``Panel``."""
+        if self.options.agent is None:
+            return self.desk.shown
+        return self.desk.find_session(self.options.agent)
+
+    def change(self, options: AgentOptions) -> bool:
+        """See ``Panel``: shows another agent."""
+        self.options = options
+        if self.is_mounted:
+            self._changed()
+        return True
+
+    def show(self, session: "SessionId | None") -> None:
+        """Show an agent from its last page on."""
+        self._shown = session
+        store = self.desk.pages.store(session) if session is not None else None
+        self.transcript.show(store)
+        self.show_facts()
+        self.show_hints()
+        self.post_message(self.Renamed(self))
+        if store is not None and not store.is_loaded:
+            self.post_message(TranscriptView.Wanted(store.session, "first"))
+
+    def show_facts(self) -> None:
+        """Show the agent as the fleet last told it."""
+        self.query_one(AgentBar).show(self.desk.roster.find(self._shown))
+
+    def show_hints(self) -> None:
+        """Say what happened and what to do, where there is nothing else to see."""
+        from ..hints import empty_lines, unknown_agent_lines
+
+        width = max(20, self.transcript.size.width - 2)
+        desk = self.desk
+        if self.options.agent is not None and desk.roster.is_known:
+            self.transcript.empty = unknown_agent_lines(self.options.agent, width)
+        else:
+            self.transcript.empty = empty_lines(
+                desk.host, desk.host_reason, desk.cwd, width, desk.ground
+            )
+        self.transcript.refresh()
+
+    def on_resize(self) -> None:
+        """Fit the hints."""
+        self.show_hints()
+
+    def _changed(self) -> None:
+        if self.session != self._shown:
+            self.show(self.session)
+        else:
+            self.show_facts()
+            self.show_hints()
