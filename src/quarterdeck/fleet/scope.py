@@ -20,7 +20,7 @@ from .errors import NotYours, TooMany, TooWide
 from .names import key_of
 from .port import AgentInfo, Spawn
 
-__all__ = ["Reach", "check_room", "find_own", "is_wider", "narrowed", "offspring"]
+__all__ = ["Reach", "check_inside", "check_room", "find_own", "is_wider", "narrowed", "offspring"]
 
 
 class Reach(Struct, frozen=True, kw_only=True):
@@ -102,7 +102,7 @@ def narrowed(wish: Spawn, parent: SessionSpawned, mode: str | None) -> Spawn:
         raise TooWide(f"mode {wanted!r} is wider than your own, {own!r}; choose of {able}")
     _check_rules(wish.allow, parent.allow)
     for field, path in (("cwd", wish.cwd), *(("roots", root) for root in wish.roots)):
-        _check_inside(field, path, (parent.cwd, *parent.roots))
+        check_inside(field, path, (parent.cwd, *parent.roots))
     return replace(
         wish,
         mode=wanted,
@@ -132,7 +132,8 @@ def _check_rules(wanted: Iterable[str], own: Iterable[str]) -> None:
             raise TooWide(f"you have no rule {text!r} to give away; yours are: {held}")
 
 
-def _check_inside(field: str, path: str, roots: Iterable[str]) -> None:
+def check_inside(field: str, path: str, roots: Iterable[str]) -> None:
+    """Make sure that a path is in one of these directories. Looks at the disk. Raises TooWide."""
     real = Path(os.path.realpath(path))
     if not any(real.is_relative_to(os.path.realpath(root)) for root in roots):
         raise TooWide(f"{field}: {path!r} is outside of the directories that you work in")

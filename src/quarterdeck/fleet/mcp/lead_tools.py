@@ -262,4 +262,4 @@ LEAD_TOOLS: tuple[FleetTool[Seat], ...] = (
     FleetTool(name="kill_agent", arguments=KillArguments, run=_kill),
     FleetTool(name="archive_agent", arguments=AgentArguments, run=_archive),
 )
-"""In the order in which models see them. A tool for diffs, merges or the screen is one more row."""
+"""In the order in which models see them. A tool for diffs or merges is one more row."""

@@ -28,6 +28,7 @@ from .http import McpHttp, serve_http
 from .lead_tools import LEAD_TOOLS
 from .native_tools import native_tools
 from .protocol import Endpoint
+from .screen_tools import SCREEN_TOOLS
 from .seat import Bridge, Seat
 from .tokens import TOKEN_VARIABLE, URL_VARIABLE, Tokens
 from .tool import FleetTool, Toolset
@@ -39,7 +40,7 @@ __all__ = ["SERVER", "Orchestration"]
 
 SERVER = "quarterdeck"
 """The name under which agents know the fleet's tools."""
-_ALL_TOOLS = (*LEAD_TOOLS, *CHILD_TOOLS, *PEER_TOOLS)
+_ALL_TOOLS = (*LEAD_TOOLS, *SCREEN_TOOLS, *CHILD_TOOLS, *PEER_TOOLS)
 _SOURCE = Source(origin="built-in", where="the fleet's own tools")
 _RULES = tuple(
     Rule(effect="allow", pattern=pattern, scope="session", source=_SOURCE)
@@ -151,7 +152,7 @@ class Orchestration:
     ) -> Toolset[Seat]:
         tools: list[FleetTool[Seat]] = []
         if wish.lead:
-            tools += LEAD_TOOLS
+            tools += (*LEAD_TOOLS, *SCREEN_TOOLS)
         if wish.parent_session is not None:
             tools += CHILD_TOOLS
             tools += PEER_TOOLS if self._bridge.reach.peers else ()
