@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, assert_never, cast
 
 from msgspec.structs import replace
 
-from quarterdeck.models.errors import CallError, ModelError
+from quarterdeck.models.errors import CallError, ContextOverflow, ModelError
 from quarterdeck.models.model import (
     Delta,
     Finished,
@@ -19,7 +19,7 @@ from quarterdeck.models.model import (
 )
 from quarterdeck.models.retry import backoff
 from quarterdeck.wire.content import text
-from quarterdeck.wire.conversation import Message, TextPart
+from quarterdeck.wire.conversation import Message, TextPart, ToolUsePart
 from quarterdeck.wire.events import (
     MessageChunk,
     ModelCallFinished,
@@ -39,31 +39,74 @@ if TYPE_CHECKING:
 
 __all__ = ["ask_model", "cost_of"]
 
+_WINDOW_IS_FULL = "model_context_window_exceeded"
+"""Anthropic's word for an answer that the window cut off."""
+
 
 async def ask_model(turn: Turn) -> Finished:
     """Make one model call, again if it fails in a way that may pass.
 
+    One that is larger than the model's window is made once more when there is room again; so is
+    one whose answer the window cut off.
+
     Raises:
         ModelError: it failed for good; what had arrived of the text is kept in the log.
     """
-    request = Request(
+    request = await _request(turn)
+    attempt, has_overflowed = 1, False
+    while True:
+        try:
+            finished = await _attempt(turn, request, attempt)
+        except ContextOverflow as error:
+            await _overflowed(turn, error, attempt, is_again=has_overflowed)
+        except ModelError as error:
+            await _wait(turn, error, attempt)
+            attempt += 1
+            continue
+        else:
+            if has_overflowed or not _is_cut_by_window(finished):
+                return finished
+            if not await turn.context.overflowed(turn):
+                return finished
+        has_overflowed, attempt = True, attempt + 1
+        request = await _request(turn)
+
+
+async def _request(turn: Turn) -> Request:
+    max_output = await turn.context.before_call(turn)
+    return Request(
         system=turn.system_prompt,
         messages=turn.conversation.messages(),
         tools=turn.toolbox.specs,
+        max_output=max_output,
         effort=turn.effort,
     )
-    attempt = 1
-    while True:
-        try:
-            return await _attempt(turn, request, attempt)
-        except ModelError as error:
-            delay = backoff(attempt, error, retries=turn.limits.retries, random=turn.pace.random)
-            await turn.emit(_failed(turn.model.info, error, keep=delay is None))
-            if delay is None:
-                raise
-            await _announce(turn, error, attempt + 1, delay)
-            await turn.pace.sleep(delay)
-            attempt += 1
+
+
+async def _wait(turn: Turn, error: ModelError, attempt: int) -> None:
+    """Wait before the next attempt; raises the error if there is none."""
+    delay = backoff(attempt, error, retries=turn.limits.retries, random=turn.pace.random)
+    await turn.emit(_failed(turn.model.info, error, keep=delay is None))
+    if delay is None:
+        raise error
+    await _announce(turn, error, attempt + 1, delay)
+    await turn.pace.sleep(delay)
+
+
+async def _overflowed(turn: Turn, error: ContextOverflow, attempt: int, *, is_again: bool) -> None:
+    """Make room after a request that was too large; raises if that was done already or fails."""
+    await turn.emit(_failed(turn.model.info, error, keep=False))
+    if is_again or not await turn.context.overflowed(turn):
+        why = "it does not fit even when compacted" if is_again else "nothing more can be left out"
+        text = f"{error}; {why}: begin a new session, or choose a model with a larger window"
+        raise ContextOverflow(text, status=error.status) from error
+    await _announce(turn, error, attempt + 1, 0.0)
+
+
+def _is_cut_by_window(finished: Finished) -> bool:
+    """Whether the answer ended because the window, not the answer's own limit, was reached."""
+    has_calls = any(isinstance(part, ToolUsePart) for part in finished.reply.parts)
+    return finished.raw_stop == _WINDOW_IS_FULL and not has_calls
 
 
 async def _attempt(turn: Turn, request: Request, attempt: int) -> Finished:

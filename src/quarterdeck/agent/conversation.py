@@ -4,16 +4,38 @@ While a session runs, and when it is loaded again, the same function sees the sa
 a resumed session sends is what the running one would have sent, byte for byte.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from quarterdeck.wire.conversation import Message, Part, ToolResultPart, ToolUsePart
-from quarterdeck.wire.events import Event, ModelCallFinished, Prompted, ToolCallEnded
+from quarterdeck.wire.conversation import Message, Part, TextPart, ToolResultPart, ToolUsePart
+from quarterdeck.wire.events import (
+    CompactionChanged,
+    Event,
+    MessagePinned,
+    ModelCallFinished,
+    ModelCallStarted,
+    Prompted,
+    ResultsCleared,
+    ToolCallEnded,
+)
 
+from .context.gauge import Gauge, weigh
+from .context.memory import Memory
 from .parts import parts_of
 
-__all__ = ["Conversation"]
+__all__ = ["Conversation", "summarised"]
+
+_SUMMARY = (
+    "[The conversation up to here was summarised to make room. The summary is by the model, what "
+    "follows it is word for word; files and commands can be looked at again.]"
+)
+_PINNED = "[The user pinned this: it holds for the rest of the conversation.]"
+
+
+def summarised(summary: str, kept: tuple[Part, ...]) -> Message:
+    """The message that stands for all that a compaction replaced."""
+    return Message(role="user", parts=(TextPart(text=f"{_SUMMARY}\n\n{summary}"), *kept))
 
 
 class Conversation:
@@ -21,12 +43,27 @@ class Conversation:
 
     ``apply`` takes every event of the session in order and ignores those that a model does not
     hear of. The cost of one more event does not grow with the history.
+
+    Messages are numbered from the beginning of the conversation, those that a summary replaced
+    too: ``first`` is the number of the first that is still told.
     """
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
+        self.gauge = Gauge()
+        self.memory = Memory()
+        self.first = 0
+        self.cleared = 0
+        """Results in messages below this number are told as notes."""
+        self.head: Message | None = None
+        """What stands for the messages below ``first``."""
+        self._head_size = 0
         self._messages: list[Message] = []
+        self._sizes: list[int] = []
+        self._size = 0
         self._awaited: tuple[str, ...] = ()
         self._results: dict[str, ToolResultPart] = {}
+        self._notes: list[Message] = []
+        """What is to be told as soon as no result is awaited."""
         self._ids: set[str] = set()
         for event in events:
             self.apply(event)
@@ -36,22 +73,56 @@ class Conversation:
         match event:
             case Prompted():
                 self._settle()
+                self.memory.apply(event, self.count)
                 self._add(Message(role="user", parts=parts_of(event.content)))
-            case ModelCallFinished(reply=Message() as reply):
-                self._settle()
-                self._add(reply)
-                uses = (part for part in reply.parts if isinstance(part, ToolUsePart))
-                self._awaited = tuple(use.id for use in uses)
-                self._ids.update(self._awaited)
+            case ModelCallStarted():
+                self._settle_if_complete()
+                self.gauge.asked(self.size)
+            case ModelCallFinished():
+                self._finished(event)
             case ToolCallEnded(result=ToolResultPart() as result):
                 self._results.setdefault(result.id, result)
+            case ResultsCleared(through=through):
+                self._clear(through)
+            case CompactionChanged(status="completed", through=int(through)):
+                self._compact(through, summarised(event.summary or "", event.kept))
+            case MessagePinned():
+                self._pinned(event)
             case _:
-                pass
+                self.memory.apply(event, self.count)
 
     def messages(self) -> tuple[Message, ...]:
         """All messages so far; the results of one step stand together, in the calls' order."""
         self._settle_if_complete()
-        return (*self._messages, *self._results_message())
+        head = () if self.head is None else (self.head,)
+        return (*head, *self._messages, *self._results_message())
+
+    @property
+    def told(self) -> Sequence[Message]:
+        """The messages from ``first`` on, without results of a step that is not complete."""
+        self._settle_if_complete()
+        return self._messages
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        """The bytes of each of ``told``, about."""
+        return self._sizes
+
+    @property
+    def size(self) -> int:
+        """Bytes of all messages, about."""
+        self._settle_if_complete()
+        return self._head_size + self._size
+
+    @property
+    def head_size(self) -> int:
+        """Bytes of what stands for the messages that were replaced."""
+        return self._head_size
+
+    @property
+    def count(self) -> int:
+        """How many messages there have been."""
+        return self.first + len(self._messages)
 
     @property
     def unanswered(self) -> tuple[str, ...]:
@@ -63,36 +134,91 @@ class Conversation:
 
         Some servers number the calls of each reply from one; here a call is known by its id.
         """
-        taken = set(self._ids)
+        taken: set[str] = set()
         parts: list[Part] = []
         for part in reply.parts:
             if isinstance(part, ToolUsePart):
-                part = replace(part, id=_free(part.id or "call", taken))
+                part = replace(part, id=self._free(part.id or "call", taken))
                 taken.add(part.id)
             parts.append(part)
         return replace(reply, parts=tuple(parts))
 
+    def _free(self, wanted: str, taken: set[str]) -> str:
+        id_, count = wanted, 1
+        while id_ in taken or id_ in self._ids:
+            count += 1
+            id_ = f"{wanted}-{count}"
+        return id_
+
+    def _finished(self, event: ModelCallFinished) -> None:
+        if event.usage is not None:
+            self.gauge.counted(event.model, event.usage.input)
+        if event.reply is None:
+            return
+        self._settle()
+        self.memory.apply(event, self.count)
+        self._add(event.reply)
+        uses = (part for part in event.reply.parts if isinstance(part, ToolUsePart))
+        self._awaited = tuple(use.id for use in uses)
+        self._ids.update(self._awaited)
+
+    def _pinned(self, event: MessagePinned) -> None:
+        self._settle_if_complete()
+        self.memory.apply(event, self.count)
+        if event.new:
+            parts = (TextPart(text=_PINNED), *parts_of(event.content))
+            self._notes.append(Message(role="user", parts=parts))
+            if not self._awaited:
+                self._tell_notes()
+
+    def _clear(self, through: int) -> None:
+        from .context.clearing import cleared
+
+        self._settle_if_complete()
+        until = min(through, self.count) - self.first
+        for index in range(max(0, self.cleared - self.first), until):
+            calls = self._messages[index - 1] if index else None
+            message = cleared(self._messages[index], calls)
+            if message is not self._messages[index]:
+                self._messages[index] = message
+                size = weigh(message)
+                self._size += size - self._sizes[index]
+                self._sizes[index] = size
+        self.cleared = max(self.cleared, through)
+        self.gauge.rewritten()
+
+    def _compact(self, through: int, head: Message) -> None:
+        self._settle_if_complete()
+        gone = through - self.first
+        if not 0 <= gone <= len(self._messages):
+            return  # of another conversation: what is told is never lost by a wrong number
+        self._size -= sum(self._sizes[:gone])
+        del self._messages[:gone], self._sizes[:gone]
+        self.first, self.head, self._head_size = through, head, weigh(head)
+        self.gauge.rewritten()
+
     def _add(self, message: Message) -> None:
         if message.parts:
             self._messages.append(message)
+            self._sizes.append(weigh(message))
+            self._size += self._sizes[-1]
 
     def _settle_if_complete(self) -> None:
         if self._awaited and all(id_ in self._results for id_ in self._awaited):
             self._settle()
 
     def _settle(self) -> None:
-        self._messages.extend(self._results_message())
+        for message in self._results_message():
+            self._add(message)
         self._awaited = ()
         self._results = {}
+        self._tell_notes()
+
+    def _tell_notes(self) -> None:
+        for message in self._notes:
+            self._add(message)
+        self._notes.clear()
 
     def _results_message(self) -> tuple[Message, ...]:
         found = tuple(self._results[id_] for id_ in self._awaited if id_ in self._results)
         return (Message(role="user", parts=found),) if found else ()
-
-
-def _free(wanted: str, taken: set[str]) -> str:
-    id_, count = wanted, 1
-    while id_ in taken:
-        count += 1
-        id_ = f"{wanted}-{count}"
-    return id_

@@ -313,6 +313,7 @@ class NativeAgent:
                 options=tool_options(ground.settings),
             ),
             limits=limits_of(ground.settings),
+            context=ground.settings.context,
             find_sandbox=cage.sandbox,
             pace=wishes.pace,
         )

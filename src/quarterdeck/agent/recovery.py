@@ -13,6 +13,7 @@ from msgspec import Struct
 from quarterdeck.wire.content import TextContent
 from quarterdeck.wire.conversation import Message, TextPart, ToolResultPart, ToolUsePart
 from quarterdeck.wire.events import (
+    CompactionChanged,
     Event,
     MessageChunk,
     ModelCallFinished,
@@ -29,7 +30,7 @@ from quarterdeck.wire.events import (
     TurnEnded,
     TurnStarted,
 )
-from quarterdeck.wire.ids import RequestId, ToolCallId, TurnId
+from quarterdeck.wire.ids import CompactionId, RequestId, ToolCallId, TurnId
 from quarterdeck.wire.permissions import Cancelled, Decider
 from quarterdeck.wire.record import Record
 
@@ -73,6 +74,7 @@ class _Open:
     calls: dict[ToolCallId, None] = field(default_factory=dict[ToolCallId, None])
     permissions: dict[RequestId, ToolCallId] = field(default_factory=dict[RequestId, ToolCallId])
     questions: dict[RequestId, None] = field(default_factory=dict[RequestId, None])
+    compactions: dict[CompactionId, None] = field(default_factory=dict[CompactionId, None])
 
     def apply(self, record: Record) -> None:
         match record.event:
@@ -115,6 +117,10 @@ class _Open:
                 self.questions[request] = None
             case QuestionAnswered(request=request):
                 self.questions.pop(request, None)
+            case CompactionChanged(compaction=compaction, status="in_progress"):
+                self.compactions[compaction] = None
+            case CompactionChanged(compaction=compaction):
+                self.compactions.pop(compaction, None)
             case _:
                 pass
 
@@ -135,6 +141,9 @@ def closing_events(
     if left.turn is not None:
         events.append(TurnEnded(stop="failed", reason=cut.reason))
     in_turn = [(left.turn, event) for event in events]
+    for compaction in left.compactions:
+        failed = CompactionChanged(compaction=compaction, status="failed", error=cut.reason)
+        in_turn.append((None, failed))
     return (*in_turn, (None, SessionEnded(how="broken", reason=cut.reason)))
 
 

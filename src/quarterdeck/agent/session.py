@@ -8,11 +8,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import msgspec
 
+from quarterdeck.config.schema import ContextSettings
 from quarterdeck.journal import Journal, Unrecordable
 from quarterdeck.models.model import Effort, Model, ModelInfo
 from quarterdeck.policy.gate import Gate
@@ -36,6 +37,7 @@ from quarterdeck.wire.permissions import Decider
 from quarterdeck.wire.settings import ConfigOption
 
 from .cage import tell_sandbox
+from .context.keeper import Context
 from .conversation import Conversation
 from .limits import Limits, Spending
 from .loop import run_turn
@@ -76,6 +78,8 @@ class Setup:
     pace: Pace
     servers: ToolServers = NO_SERVERS
     """Lend tools; closed with the session."""
+    context: ContextSettings = field(default_factory=ContextSettings)
+    """What is done before the conversation outgrows the model's window."""
 
 
 class Session:
@@ -99,6 +103,7 @@ class Session:
         self._notices = notices
         self._setup = setup
         self._conversation = conversation
+        self.context = Context(setup, conversation, lambda event: self._emit(event, None))
         self._turns = asyncio.Lock()
         self._running: asyncio.Task[TurnEnded] | None = None
         self._ended: TurnEnded | None = None
@@ -239,6 +244,7 @@ class Session:
         await self.cancel()
         async with self._turns:  # what the last prompt still writes comes before the end
             try:
+                await self.context.close()
                 await self._setup.servers.close()
                 await self._setup.workspace.close()
             finally:
@@ -272,6 +278,7 @@ class Session:
             ended = await self._settled(self._running)
         finally:
             self._running = None
+            await self.context.turn_ended()
             await self._close_retired()
         for late in self._take_steering():
             await self._emit(msgspec.structs.replace(late, steers=False), None)
@@ -326,6 +333,7 @@ class Session:
             steering=self._take_steering,
             pace=setup.pace,
             servers=setup.servers,
+            context=self.context,
         )
 
     def _take_steering(self) -> tuple[Prompted, ...]:

@@ -7,6 +7,7 @@ from quarterdeck.models.model import Effort, Model
 from quarterdeck.policy.gate import Gate
 from quarterdeck.wire.events import Event, Prompted
 
+from .context.seam import UNKEPT, Keeper
 from .conversation import Conversation
 from .limits import Limits, Spending
 from .pace import Pace
@@ -40,6 +41,8 @@ class Turn:
     pace: Pace
     servers: ToolServers = NO_SERVERS
     """Lend tools, which join and leave between steps."""
+    context: Keeper = UNKEPT
+    """Keeps the conversation within the model's window."""
 
     def elapsed(self) -> float:
         """Seconds of this turn so far, those in which it waited for a person not counted."""

@@ -1,0 +1,203 @@
+"""A compaction from its start to its end, in the background or waited for.
+
+At most one is under way. Its events are ``in_progress``, then one more; a failure changes
+nothing else. What it replaces was fixed when it began: the conversation may grow meanwhile.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+from quarterdeck.models.errors import ModelError
+from quarterdeck.models.model import Model
+from quarterdeck.wire.conversation import Message, Part
+from quarterdeck.wire.events import CompactionChanged, Event, Notice
+from quarterdeck.wire.ids import CompactionId, new_compaction_id
+from quarterdeck.wire.usage import Cost, TokenUsage
+
+from ..conversation import Conversation, summarised
+from .gauge import weigh
+from .summary import Asking, Summary, summarise
+
+__all__ = ["Compactor", "Order"]
+
+_log = logging.getLogger(__name__)
+_DROPPED = (
+    "Earlier steps were dropped without a summary, because none could be had. What the user said "
+    "follows; look at files again where something is not known any more."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What a compaction is to do."""
+
+    asking: Asking
+    through: int
+    kept: Callable[[], tuple[Part, ...]]
+    """What is told beside the summary, at the moment at which it is ready."""
+    focus: str = ""
+    max_output: int
+    writer: Callable[[], Model] | None = None
+    """Makes another model to write the summary, in a thread."""
+
+
+@dataclass(slots=True)
+class _UnderWay:
+    id: CompactionId
+    order: Order
+    messages: tuple[Message, ...]
+    task: asyncio.Task[None] | None = None
+    outcome: Summary | str | None = None
+    """A text is why it failed."""
+
+
+class Compactor:
+    """Makes compactions of one conversation."""
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        emit: Callable[[Event], Awaitable[None]],
+        is_idle: Callable[[], bool],
+    ) -> None:
+        self._conversation = conversation
+        self._emit = emit
+        self._is_idle = is_idle
+        self._under_way: _UnderWay | None = None
+        self._ending = asyncio.Lock()
+        self.spent: list[tuple[TokenUsage, Cost | None]] = []
+        """What summaries took since this was last emptied."""
+        self.error: str | None = None
+        """Why the last one failed; None if it did not."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether one is under way."""
+        return self._under_way is not None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether one is under way that has only to be put into effect."""
+        return self._under_way is not None and self._under_way.outcome is not None
+
+    async def start(self, order: Order) -> None:
+        """Begin one in the background; there must be none."""
+        assert self._under_way is None, "one compaction at a time"
+        conversation = self._conversation
+        head = (conversation.head,) if conversation.head is not None else ()
+        told = tuple(conversation.told[: order.through - conversation.first])
+        work = self._under_way = _UnderWay(new_compaction_id(), order, (*head, *told))
+        await self._emit(CompactionChanged(compaction=work.id, status="in_progress"))
+        work.task = asyncio.create_task(self._work(work))
+
+    async def finish(self) -> bool:
+        """Wait for the one under way and put it into effect; False if it failed or there is none.
+
+        Cancelling the caller leaves it running.
+        """
+        work = self._under_way
+        if work is not None and work.task is not None:
+            await asyncio.wait([work.task])
+        await self._end()
+        return work is not None and self.error is None
+
+    async def drop(self, order: Order) -> bool:
+        """Replace messages without a summary, at once; False if that would free nothing."""
+        work = _UnderWay(new_compaction_id(), order, ())
+        work.outcome = Summary(_DROPPED, TokenUsage(), None)
+        if self._too_long(work, _DROPPED) is not None:
+            return False
+        await self._emit(CompactionChanged(compaction=work.id, status="in_progress"))
+        await self._complete(work, work.outcome)
+        return True
+
+    async def close(self) -> None:
+        """End the one under way, if there is one."""
+        work = self._under_way
+        if work is None or work.task is None:
+            return
+        work.task.cancel()
+        await asyncio.wait([work.task])
+        async with self._ending:
+            if self._under_way is work:
+                self._under_way = None
+                await self._emit(CompactionChanged(compaction=work.id, status="cancelled"))
+
+    async def _work(self, work: _UnderWay) -> None:
+        try:
+            work.outcome = await _written(work.order, work.messages)
+        except ModelError as error:
+            work.outcome = str(error)
+        except Exception as error:
+            _log.exception("a summary failed")
+            work.outcome = f"an error in the program: {error!r}"
+        if self._is_idle():
+            await self._end()
+
+    async def _end(self) -> None:
+        """Put what is ready into effect, once."""
+        async with self._ending:
+            work = self._under_way
+            if work is None or work.outcome is None:
+                return
+            outcome = work.outcome
+            if isinstance(outcome, Summary):
+                self.spent.append((outcome.usage, outcome.cost))
+                why = self._too_long(work, outcome.text)
+            else:
+                why = outcome
+            if isinstance(outcome, Summary) and why is None:
+                await self._complete(work, outcome)
+            else:
+                await self._fail(work, why or "")
+            self._under_way = None
+
+    async def _complete(self, work: _UnderWay, summary: Summary) -> None:
+        self.error = None
+        usage = summary.usage if summary.usage.total else None
+        await self._emit(
+            CompactionChanged(
+                compaction=work.id,
+                status="completed",
+                summary=summary.text,
+                through=work.order.through,
+                kept=work.order.kept(),
+                usage=usage,
+                cost=summary.cost,
+            )
+        )
+
+    async def _fail(self, work: _UnderWay, why: str) -> None:
+        self.error = why
+        await self._emit(CompactionChanged(compaction=work.id, status="failed", error=why))
+        await self._emit(
+            Notice(
+                title="The conversation could not be summarised",
+                severity="warning",
+                description=f"{why}; it stays as it is.",
+            )
+        )
+
+    def _too_long(self, work: _UnderWay, text: str) -> str | None:
+        """Why a summary is of no use, if it is not."""
+        conversation = self._conversation
+        gone = conversation.sizes[: work.order.through - conversation.first]
+        replaced = sum(gone) + conversation.head_size
+        if weigh(summarised(text, work.order.kept())) < replaced:
+            return None
+        return "the summary is longer than what it would replace"
+
+
+async def _written(order: Order, messages: tuple[Message, ...]) -> Summary:
+    asking = order.asking
+    if order.writer is None:
+        return await summarise(asking, messages, focus=order.focus, max_output=order.max_output)
+    model = await asyncio.to_thread(order.writer)
+    try:
+        other = replace(asking, model=model)
+        most = min(order.max_output, model.info.max_output)
+        return await summarise(other, messages, focus=order.focus, max_output=most)
+    finally:
+        await model.close()

@@ -1,0 +1,93 @@
+"""What must survive a compaction, gathered while it happens: a fold over the session's events.
+
+Each event costs the same however long the session is; what is kept of one prompt is bounded.
+"""
+
+from dataclasses import dataclass, field
+
+from quarterdeck.wire.content import ContentBlock, TextContent
+from quarterdeck.wire.conversation import Message, Part, TextPart
+from quarterdeck.wire.events import (
+    Event,
+    MessagePinned,
+    MessageUnpinned,
+    ModelCallFinished,
+    PlanChanged,
+    Prompted,
+    ToolCallStarted,
+)
+from quarterdeck.wire.ids import MessageId
+from quarterdeck.wire.settings import PlanEntry
+
+from ..parts import parts_of
+
+__all__ = ["Memory", "Said", "shorten"]
+
+_LONGEST_PROMPT = 4_000
+"""Characters that are kept of a prompt; the newest is kept whole."""
+_MOST_FILES = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A prompt, and which message of the conversation it is."""
+
+    at: int
+    text: str
+    starts_turn: bool
+
+
+@dataclass(slots=True)
+class Memory:
+    """What a person said and what the work is about, whatever is cleared or summarised."""
+
+    prompts: list[Said] = field(default_factory=list[Said])
+    newest: tuple[Part, ...] = ()
+    """The newest prompt that started a turn, whole."""
+    plan: tuple[PlanEntry, ...] = ()
+    files: dict[str, None] = field(default_factory=dict[str, None])
+    """Files that were read or changed, the latest last."""
+    pins: dict[MessageId, tuple[ContentBlock, ...]] = field(
+        default_factory=dict[MessageId, tuple[ContentBlock, ...]]
+    )
+    last: tuple[ContentBlock, ...] = ()
+    """What was said last, by either side."""
+
+    def apply(self, event: Event, at: int) -> None:
+        """Take one event; ``at`` is the number of the next message."""
+        match event:
+            case Prompted():
+                self._prompted(event, at)
+            case ModelCallFinished(reply=Message() as reply):
+                said = "".join(part.text for part in reply.parts if isinstance(part, TextPart))
+                self.last = (TextContent(text=said),) if said.strip() else self.last
+            case ToolCallStarted(kind="read" | "edit", locations=locations):
+                for location in locations:
+                    self.files.pop(location.path, None)
+                    self.files[location.path] = None
+                while len(self.files) > _MOST_FILES:
+                    self.files.pop(next(iter(self.files)))
+            case PlanChanged(entries=entries):
+                self.plan = entries
+            case MessagePinned():
+                self.pins[event.message] = event.content
+            case MessageUnpinned():
+                self.pins.pop(event.message, None)
+            case _:
+                pass
+
+    def _prompted(self, event: Prompted, at: int) -> None:
+        parts = parts_of(event.content)
+        text = "\n".join(part.text for part in parts if isinstance(part, TextPart))
+        self.prompts.append(Said(at, shorten(text, _LONGEST_PROMPT), not event.steers))
+        self.last = event.content
+        if not event.steers:
+            self.newest = parts
+
+
+def shorten(text: str, most: int) -> str:
+    """The head and the tail of a long text, with a note of how much is between."""
+    if len(text) <= most:
+        return text
+    head, tail = most * 2 // 3, most // 3
+    return f"{text[:head]}\n[… {len(text) - head - tail} characters left out …]\n{text[-tail:]}"
