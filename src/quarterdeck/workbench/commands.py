@@ -1,49 +1,15 @@
 """What can be done by name: from the palette and as ``/name`` in the input."""
 
-from collections.abc import Awaitable
-from dataclasses import dataclass
-from importlib import import_module
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING
 
 from . import commands_looks
+from .command import Command, Deed
+from .commands_first import FIRST_COMMANDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from quarterdeck.fleet.port import AgentInfo, Fleet
 
-    from .app import Workbench
-
 __all__ = ["COMMANDS", "Command", "Deed", "find_command"]
-
-Deed: TypeAlias = "Callable[[Fleet, AgentInfo, str], Awaitable[str]]"
-"""Does it to an agent, with what was typed after the name; says what was done."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
-    """A name for something: a deed to the agent in view, an action, or a function of its own.
-
-    One of ``action``, ``deed`` and ``target`` is set.
-    """
-
-    name: str
-    help: str
-    action: str | None = None
-    """An action of the application."""
-    deed: "Deed | None" = None
-    target: str | None = None
-    """``module:function``, relative to this package: called with the application and the words
-    after the name; what it returns is awaited if it can be. Imported when it is called."""
-    asks: str | None = None
-    """What has to be typed after the name; None: nothing."""
-
-    def call(self, app: "Workbench", words: str) -> Awaitable[object] | None:
-        """Do what ``target`` names."""
-        assert self.target is not None
-        module, _, name = self.target.partition(":")
-        done: object = getattr(import_module(f".{module}", __package__), name)(app, words)
-        return cast("Awaitable[object]", done) if isinstance(done, Awaitable) else None
 
 
 async def _interrupt(fleet: "Fleet", agent: "AgentInfo", _: str) -> str:
@@ -112,6 +78,7 @@ COMMANDS = (
     Command(name="unfold", help="unfold or fold every tool call", action="unfold"),
     Command(name="end", help="go to the end of the transcript", action="follow"),
     Command(name="host", help="start the host if it is not there", action="start_host"),
+    *FIRST_COMMANDS,
     Command(name="help", help="every key and every command", action="help"),
     Command(name="quit", help="leave; the agents go on", action="quit"),
     *(Command(name=n, help=h, target=t, asks=a) for n, h, t, a in commands_looks.ROWS),

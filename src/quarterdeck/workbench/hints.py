@@ -66,7 +66,7 @@ def _welcome(cwd: str, width: int, ground: "GroundStore | None") -> "Iterator[Li
         plain("Type what shall be done and press enter: you can then choose who does it."), width
     )
     yield ()
-    demo = "see a demo: two agents mend a small project; no key, no network, one minute"
+    demo = "see a demo: two agents mend a project; no key needed, a minute"
     keys = (("ctrl+t", "start an agent"), (DEMO_KEY, demo), ("f1", "every key and command"))
     for key, words in keys:
         yield from _row(key, "key", [(words, "text")], 8, width)
@@ -86,11 +86,11 @@ def _agents(found: "Found", width: int) -> "Iterator[Line]":
         spans += [(" · ", "faint"), (words, "warning" if agent.login == "no" else "good")]
     yield from _row("Agents", "faint", spans, _LABEL, width)
     missing = [agent for agent in found.agents if not agent.is_here]
-    if len(here) < _OFFERED:
-        for agent in missing[:_OFFERED]:
-            yield from _row("", "faint", _offer(agent), _LABEL, width)
-    if missing:
-        words = f"{len(missing)} more are known: /doctor tells how to get each"
+    offered = missing[:_OFFERED] if len(here) < _OFFERED else []
+    for agent in offered:
+        yield from _row("", "faint", _offer(agent), _LABEL, width)
+    if len(missing) > len(offered):
+        words = f"{len(missing) - len(offered)} more are known: /doctor tells how to get each"
         yield from _row("", "faint", [(words, "faint")], _LABEL, width)
 
 

@@ -24,6 +24,7 @@ def open_workbench(
     from .app import Workbench, now
     from .desk import Desk
     from .drafts import Drafts
+    from .first import clear_demo
     from .looks import load_looks
 
     found = places or Places.find()
@@ -38,7 +39,13 @@ def open_workbench(
     here = str(cwd or Path.cwd())
     looks = load_looks(found, here, environment)
     desk = Desk(fleet=client, drafts=drafts, cwd=here, clock=now, looks=looks)
-    app = Workbench(desk, reach, leave=client.disconnect)
+    desk.ground.places, desk.ground.environment = found, environment
+
+    async def leave() -> None:
+        await clear_demo(desk.ground, client)
+        await client.disconnect()
+
+    app = Workbench(desk, reach, leave=leave)
     app.run()
     if app.crash is not None:
         raise app.crash

@@ -13,6 +13,7 @@ from ..drafts import NEW
 from ..widgets.bars import AgentBar, QueueBar
 from ..widgets.chat import ChatInput
 from ..widgets.transcript import TranscriptView
+from ..widgets.trouble import TroubleBar
 from .transcript import TranscriptPanel
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class ChatPanel(TranscriptPanel):
         """The parts."""
         yield AgentBar(classes="agent-bar")
         yield TranscriptView(id="transcript")
+        yield TroubleBar(self.desk, lambda: self.session)
         yield QueueBar(classes="queue")
         with Horizontal(classes="chat-row"):
             yield Label("❯", classes="chat-sign")

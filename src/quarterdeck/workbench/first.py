@@ -1,0 +1,229 @@
+"""The first minutes: what is found here, whether the workspace is trusted, and the demo."""
+
+import asyncio
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from quarterdeck.wire.errors import QuarterdeckError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from quarterdeck.config.places import Places
+    from quarterdeck.drivers.probe import AgentState
+    from quarterdeck.fleet.port import Fleet
+
+    from .app import Workbench
+    from .desk import Desk
+    from .screens.reading import Part
+    from .screens.trust import TrustScreen
+    from .stores.ground import GroundStore
+    from .widgets.chat import ChatInput
+
+__all__ = [
+    "answer_trust",
+    "clear_demo",
+    "demo",
+    "doctor",
+    "look",
+    "offer_trust",
+    "trust",
+    "untrust",
+]
+
+_CLEARING = 10.0
+"""Seconds that clearing the demo away may take when the person leaves."""
+_HOW = "demo plays it, demo keep lets its project stay, demo end clears it away"
+
+
+async def look(app: "Workbench") -> None:
+    """Look for agents, keys and trust in a thread, and ask about trust if there is need to."""
+    ground = app.desk.ground
+    if ground.places is None:
+        return
+    from .finding import find
+
+    ground.found = await asyncio.to_thread(find, ground.places, ground.environment)
+    await _look_at_trust(app.desk)
+    app.desk.changed()
+    offer_trust(app)
+
+
+def offer_trust(app: "Workbench") -> None:
+    """Ask whether the workspace is trusted, unless the person is busy, or has been asked."""
+    known = app.desk.ground.trust
+    if known is None or known.state != "untrusted" or known.is_unasked:
+        return
+    if len(app.screen_stack) > 1 or any(chat.text for chat in _inputs(app)):
+        return
+    from .screens.trust import TrustScreen
+
+    app.push_screen(TrustScreen(known))
+
+
+async def answer_trust(app: "Workbench", event: "TrustScreen.Answered") -> None:
+    """Do what the person decided; what was typed meanwhile goes to the input."""
+    from .screens.trust import TrustScreen
+
+    if isinstance(app.screen, TrustScreen):
+        app.pop_screen()
+    if event.typed and (inputs := _inputs(app)):
+        next((chat for chat in inputs if chat.has_focus), inputs[0]).insert(event.typed)
+    if event.answer == "trust":
+        await _change_trust(app, "trust")
+    elif event.answer == "never":
+        await _change_trust(app, "leave_unasked")
+
+
+async def trust(app: "Workbench", words: str) -> None:
+    """Ask about this workspace now, whatever was answered before."""
+    del words
+    if _places(app) is None:
+        return
+    await _look_at_trust(app.desk)
+    known = app.desk.ground.trust
+    if known is None:
+        app.tell("the list of trusted directories cannot be read; /doctor tells more", True)
+    elif known.state == "trusted":
+        app.tell(f"{known.root} is trusted already; /untrust takes that back")
+    elif known.state == "plain":
+        app.tell(f"{known.root} has no files that would act; there is nothing to trust")
+    else:
+        from .screens.trust import TrustScreen
+
+        app.push_screen(TrustScreen(known))
+
+
+async def untrust(app: "Workbench", words: str) -> None:
+    """Trust this workspace no longer."""
+    del words
+    if _places(app) is not None:
+        await _change_trust(app, "revoke")
+
+
+async def doctor(app: "Workbench", words: str) -> None:
+    """Show every agent with its version, or how to get it, and the keys."""
+    del words
+    from .screens.reading import ReadingScreen
+
+    ground = app.desk.ground
+    if ground.places is None:
+        return
+    from quarterdeck.drivers.catalogue import load_catalogue
+    from quarterdeck.drivers.probe import probe
+
+    app.tell("looking …")
+    catalogue = await asyncio.to_thread(load_catalogue, ground.places)
+    agents = [agent for agent in catalogue.agents.values() if agent.name != "native"]
+    states = await probe(agents, places=ground.places, environment=ground.environment)
+    app.push_screen(ReadingScreen("agents and keys on this machine", _found(states, ground)))
+
+
+async def demo(app: "Workbench", words: str) -> None:
+    """Begin the demo, keep it, or clear it away."""
+    from quarterdeck.fleet.demo import begin_demo, end_demo, keep_demo
+
+    places, fleet = _places(app), app.desk.fleet
+    if places is None:
+        return
+    match words:
+        case "":
+            app.tell("the demo begins: two agents in a scratch project")
+            info = await begin_demo(fleet, places)
+            app.desk.ground.demo = info.session
+            app.feed.refresh()
+            app.main.show_agent(info.session)
+        case "keep":
+            kept = await keep_demo(fleet, places)
+            app.desk.ground.demo = None
+            app.tell(f"kept: {', '.join(kept)}" if kept else "there is no demo to keep")
+        case "end":
+            count = await end_demo(fleet, places)
+            app.desk.ground.demo = None
+            app.feed.refresh()
+            app.tell("the demo is cleared away" if count else "there is no demo")
+        case _:
+            app.tell(f"demo {words!r} means nothing: {_HOW}", True)
+
+
+async def clear_demo(ground: "GroundStore", fleet: "Fleet") -> None:
+    """Clear a demo away that was begun from here and not kept; for the end. Never raises."""
+    from quarterdeck.fleet.demo import end_demo
+
+    if ground.demo is None or ground.places is None:
+        return
+    with suppress(QuarterdeckError, OSError, TimeoutError):
+        async with asyncio.timeout(_CLEARING):
+            await end_demo(fleet, ground.places)
+
+
+def _inputs(app: "Workbench") -> "list[ChatInput]":
+    from .widgets.chat import ChatInput
+
+    return list(app.screen_stack[0].query(ChatInput))
+
+
+def _places(app: "Workbench") -> "Places | None":
+    return app.desk.ground.places
+
+
+async def _look_at_trust(desk: "Desk") -> None:
+    from quarterdeck.fleet.acting import workspace_trust
+
+    ground = desk.ground
+    assert ground.places is not None
+    directory = Path(desk.cwd)
+    try:
+        ground.trust = await asyncio.to_thread(
+            workspace_trust, ground.places, ground.environment, directory
+        )
+    except (QuarterdeckError, OSError):
+        ground.trust = None
+
+
+async def _change_trust(app: "Workbench", how: str) -> None:
+    from quarterdeck.config.trust import TrustStore
+    from quarterdeck.config.workspace import find_workspace
+
+    ground = app.desk.ground
+    assert ground.places is not None
+    store = TrustStore(ground.places.trust_file)
+    root = (await asyncio.to_thread(find_workspace, Path(app.desk.cwd))).root
+    match how:
+        case "trust":
+            await asyncio.to_thread(store.trust, root)
+            told = f"{root} is trusted; agents that start from now on heed its files"
+        case "leave_unasked":
+            await asyncio.to_thread(store.leave_unasked, root)
+            told = f"{root} is not trusted and you will not be asked; /trust asks"
+        case _:
+            was = await asyncio.to_thread(store.revoke, root)
+            told = f"{root} is {'no longer' if was else 'not'} trusted"
+    app.tell(told)
+    await _look_at_trust(app.desk)
+    app.desk.changed()
+
+
+def _found(states: "Sequence[AgentState]", ground: "GroundStore") -> "list[Part]":
+    logins = {"yes": "logged in", "no": "not logged in", "unknown": "login unknown"}
+    here: list[tuple[str, str]] = []
+    missing: list[tuple[str, str]] = []
+    for state in states:
+        agent = state.agent
+        if not state.is_installed:
+            missing.append((agent.name, agent.install or agent.website))
+            continue
+        facts = [state.version or state.problem or "version unknown", logins[state.login]]
+        if state.login != "yes" and agent.login.hint:
+            facts.append(agent.login.hint)
+        here.append((agent.name, " · ".join(facts)))
+    found = ground.found
+    names = found.key_names if found is not None else ()
+    are_set = found.keys if found is not None else ()
+    keys = [(name, "set" if name in are_set else "not set") for name in names]
+    return [
+        ("Agents that are here", here or [("none", "the native agent is always here")]),
+        ("Not installed; how to get each", missing),
+        ("Keys for our own agent, by variable", keys),
+    ]

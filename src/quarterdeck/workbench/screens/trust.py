@@ -1,0 +1,124 @@
+"""Whether a workspace is trusted: what is there that would act, and what trust means."""
+
+from dataclasses import dataclass
+from time import monotonic
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.message import Message
+from textual.screen import ModalScreen
+
+from ..literal import literal, one_line
+from ..rendering.lines import Line, indented, plain, wrap
+from ..widgets.lined import LinesView
+from .guard import Guard
+
+if TYPE_CHECKING:
+    from textual import events
+
+    from quarterdeck.fleet.acting import WorkspaceTrust
+
+__all__ = ["TrustAnswer", "TrustScreen"]
+
+TrustAnswer: TypeAlias = Literal["trust", "later", "never"]
+
+_CHOICES = (
+    ("t", "trust it: its files count from now on, for every agent that starts here"),
+    ("n", "not now: everything works, and its files do nothing"),
+    ("x", "never ask about it again; /trust still does"),
+)
+
+
+class _Facts(LinesView, can_focus=True):
+    def __init__(self, trust: "WorkspaceTrust") -> None:
+        super().__init__(id="facts")
+        self._trust = trust
+
+    def lines(self, width: int) -> list[Line]:
+        lines: list[Line] = [
+            *wrap(plain(literal(self._trust.root), "strong"), width),
+            *wrap(plain("This project has files that would act if you trusted it:"), width),
+        ]
+        for act in self._trust.acts:
+            spans = [(one_line(act.path, 80), "code"), (f" {one_line(act.what, 400)}", "text")]
+            lines += indented(wrap(spans, max(10, width - 2)), ("• ", "bullet"), ("  ", "text"))
+        means = (
+            "Settings can run programs, send your code elsewhere and allow more without asking; "
+            "instructions are told to agents. Trust it only if you know who wrote them. "
+            "Agents of other makes have questions of their own about this."
+        )
+        return [*lines, *wrap(plain(means, "faint"), width)]
+
+
+class _Choices(LinesView):
+    def lines(self, width: int) -> list[Line]:
+        lines: list[Line] = []
+        for key, words in _CHOICES:
+            inner = wrap(plain(words), max(10, width - 5))
+            lines += indented(inner, (f"  {key}  ", "key"), ("     ", "text"))
+        self.styles.height = len(lines)
+        return lines
+
+
+class TrustScreen(ModalScreen[None]):
+    """Asks once. Keys count only after a moment without any; who types goes on typing."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("t", "answer('trust')", "trust this workspace"),
+        Binding("n,escape", "answer('later')", "not now"),
+        Binding("x", "answer('never')", "never ask about it again"),
+        Binding("up", "scroll(-1)", "scroll", show=False),
+        Binding("down", "scroll(1)", "scroll", show=False),
+    ]
+
+    @dataclass
+    class Answered(Message):
+        """A person has decided, or went on typing: then with what was typed."""
+
+        trust: "WorkspaceTrust"
+        answer: TrustAnswer
+        typed: str = ""
+
+    def __init__(self, trust: "WorkspaceTrust") -> None:
+        super().__init__()
+        self.trust = trust
+        self._guard = Guard(monotonic)
+
+    def compose(self) -> ComposeResult:
+        """The parts."""
+        with Vertical(id="box") as box:
+            box.border_title = "do you trust this workspace?"
+            yield _Facts(self.trust)
+            yield _Choices(id="choices")
+
+    def on_mount(self) -> None:
+        """Let keys reach the screen."""
+        self.query_one(_Facts).focus()
+
+    def on_resize(self) -> None:
+        """Give the answers the room that they need; the rest can be scrolled."""
+        self.call_after_refresh(self._fit)
+
+    def _fit(self) -> None:
+        choices, facts = self.query_one(_Choices), self.query_one(_Facts)
+        room = max(1, self.size.height - choices.virtual_size.height - 3)
+        facts.styles.height = min(room, facts.virtual_size.height)
+
+    def on_key(self, event: "events.Key") -> None:
+        """Who types while the question comes up did not mean the question: pass it on."""
+        if not self._guard.holds:
+            return
+        event.stop()
+        event.prevent_default()
+        if event.is_printable and event.character:
+            self.post_message(self.Answered(self.trust, "later", event.character))
+
+    def action_answer(self, answer: TrustAnswer) -> None:
+        """Decide."""
+        self.post_message(self.Answered(self.trust, answer))
+
+    def action_scroll(self, step: int) -> None:
+        """Look at other lines."""
+        self.query_one(_Facts).scroll_relative(y=step, animate=False)

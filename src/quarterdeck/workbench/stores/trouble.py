@@ -1,0 +1,125 @@
+"""What went wrong with an agent, and what a person can do about it."""
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from quarterdeck.fleet.port import AgentInfo
+
+    from .ground import FoundAgent
+
+__all__ = ["Offer", "Trouble", "TroubleKind", "trouble_of"]
+
+TroubleKind: TypeAlias = Literal[
+    "missing", "key", "login", "session", "version", "crash", "turn", "ended"
+]
+"""``turn``: it is there, but its last turn failed. ``ended``: it was ended in good order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A key or command, and what it does."""
+
+    key: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """What to show below a transcript that does not go on by itself. All text is foreign."""
+
+    kind: TroubleKind
+    title: str
+    reason: str = ""
+    offers: tuple[Offer, ...] = ()
+
+
+# Agents are many and tell their troubles in prose; the first that fits counts.
+_SIGNS: tuple[tuple[TroubleKind, str], ...] = (
+    ("missing", r"no program '|command not found|is not installed"),
+    ("key", r"no key for|set [A-Z][A-Z_]*_(API_)?(KEY|TOKEN)\b|no model (is )?(set|known|named)"),
+    (
+        "session",
+        r"(no|unknown|invalid) (such )?(session|conversation|thread|rollout)"
+        r"|(session|conversation|thread|rollout)\b.{0,80}(not found|unknown|not exist|is gone)",
+    ),
+    (
+        "login",
+        r"\blog(ged)?[ -]?in\b|\bsign(ed)? in\b|authenticat|unauthori[sz]ed|credential"
+        r"|invalid.{0,12}api.?key|\b401\b",
+    ),
+    ("version", r"\b(protocol|version)\b.{0,60}\b(old|new|unsupported|needs?|other|wrong|speaks?)"),
+)
+_COMPILED: tuple[tuple[TroubleKind, re.Pattern[str]], ...] = tuple(
+    (kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _SIGNS
+)
+
+_TITLES: dict[TroubleKind, str] = {
+    "missing": "{name} could not start: the program of {title} is not on this machine",
+    "key": "{name} has no model to talk to: no key is set",
+    "login": "{name} needs you to log in to {title}",
+    "session": "{title} does not know this session any more",
+    "version": "{name} speaks another version than this program",
+    "crash": "{name} stopped unexpectedly",
+    "turn": "the last turn of {name} failed; it is still there",
+    "ended": "{name} is not at work",
+}
+_RETRY = Offer("ctrl+r", "try again")
+_FRESH = Offer("/fresh", "a new session in the same place")
+_OTHER = Offer("ctrl+t", "another agent")
+_DEMO = Offer("f12", "the demo, which needs no key")
+
+
+def trouble_of(agent: "AgentInfo", found: "FoundAgent | None") -> Trouble | None:
+    """What is wrong with an agent; None: nothing, or it is for others to tell.
+
+    Args:
+        agent: as the fleet told it.
+        found: the same kind of agent on this machine, if somebody looked.
+    """
+    if agent.state in ("starting", "idle", "running", "waiting") or agent.is_archived:
+        return None
+    if agent.is_live and agent.state != "failed":
+        return None
+    kind = _kind(agent, found)
+    return Trouble(
+        kind=kind,
+        title=_TITLES[kind].format(name=agent.name, title=found.title if found else agent.agent),
+        reason=(agent.reason or "").strip() if agent.state == "failed" else "",
+        offers=_offers(kind, agent, found),
+    )
+
+
+def _kind(agent: "AgentInfo", found: "FoundAgent | None") -> TroubleKind:
+    if agent.state != "failed":
+        return "ended"
+    reason = agent.reason or ""
+    for kind, sign in _COMPILED:
+        if sign.search(reason) and (kind != "missing" or not agent.is_live):
+            return kind
+    if agent.is_live:
+        return "turn"
+    return "missing" if found is not None and not found.is_here else "crash"
+
+
+def _offers(kind: TroubleKind, agent: "AgentInfo", found: "FoundAgent | None") -> tuple[Offer, ...]:
+    install = found.install if found is not None else ""
+    match kind:
+        case "missing":
+            get = (Offer("/install", f"copy: {install}"),) if install else ()
+            return (*get, _RETRY, _OTHER, Offer("/doctor", "what is here"))
+        case "key":
+            return (Offer("/doctor", "which keys are set"), _RETRY, _OTHER, _DEMO)
+        case "login":
+            return (Offer("/login", "how to log in"), _RETRY, _OTHER)
+        case "session":
+            return (_FRESH, _OTHER)
+        case "version":
+            get = (Offer("/install", f"copy: {install}"),) if install else ()
+            return (*get, _RETRY, _OTHER)
+        case "turn":
+            return (Offer("ctrl+r", "send the last prompt again"), _FRESH, _OTHER)
+        case "crash" | "ended":
+            again = Offer("ctrl+r", "start it again where it was")
+            return (again, _FRESH, _OTHER) if agent.can_resume else (_FRESH, _OTHER)
