@@ -13,6 +13,7 @@ COMMANDS = {
     "run": Later(
         "quarterdeck.cli.headless.command:run", "Run our own agent, or another, on PROMPT."
     ),
+    "demo": Later("quarterdeck.cli.demo:demo", "See two agents at work; no key needed."),
     "agents": Later("quarterdeck.cli.agents:agents", "List the agents that can be used."),
     "doctor": Later("quarterdeck.cli.doctor:doctor", "Tell what is installed and what is missing."),
     "config": Later("quarterdeck.cli.config:config", "Show and check the settings."),

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-__all__ = ["AT_A_GLANCE", "greet", "welcome"]
+__all__ = ["AT_A_GLANCE", "greet", "is_terminal", "welcome"]
 
 AT_A_GLANCE = {
     "claude": "Claude Code",
@@ -30,7 +30,7 @@ AT_A_GLANCE = {
 
 def welcome() -> None:
     """Open the workbench where there is a terminal for it; else greet."""
-    if _is_terminal():
+    if is_terminal():
         from quarterdeck.workbench.opening import open_workbench
 
         code = open_workbench()
@@ -40,7 +40,8 @@ def welcome() -> None:
     greet()
 
 
-def _is_terminal() -> bool:
+def is_terminal() -> bool:
+    """Whether there is a terminal that a screen can be drawn on."""
     streams = (sys.stdin, sys.stdout, sys.stderr)  # the workbench draws on the last
     # A stream is None where it was closed before we started.
     has_both = all(stream is not None and stream.isatty() for stream in streams)  # pyright: ignore[reportUnnecessaryComparison]
@@ -57,12 +58,19 @@ def greet() -> None:
         f"  Agents found   {', '.join(found) or 'none yet'}",
         f"  Tools found    {', '.join(tools) or 'none'}",
         "",
+        "  quarterdeck demo --yes    see two agents at work, in a minute; needs no key",
         '  quarterdeck run "…"       our own agent on a prompt; -m scripted/default needs no key',
         "  quarterdeck agents        the agents that can be used, and how to get each",
         "  quarterdeck doctor        what is installed, what is missing, how to get it",
         "  quarterdeck config show   your settings and where each comes from",
         "  quarterdeck --help        every command",
         "",
-        "On a terminal, the workbench opens here.",
+        _why_no_screen(),
     ):
         click.echo(line)
+
+
+def _why_no_screen() -> str:
+    if os.environ.get("TERM", "") in ("", "dumb"):
+        return "The workbench needs a terminal; TERM says that this is none that can be drawn on."
+    return "On a terminal, the workbench opens here."

@@ -47,7 +47,12 @@ async def look(app: "Workbench") -> None:
     ground.found = await asyncio.to_thread(find, ground.places, ground.environment)
     await _look_at_trust(app.desk)
     app.desk.changed()
-    offer_trust(app)
+    if ground.begins_demo:
+        ground.begins_demo = False
+        await _connected(app.desk)
+        await demo(app, "")
+    else:
+        offer_trust(app)
 
 
 def offer_trust(app: "Workbench") -> None:
@@ -156,6 +161,18 @@ async def clear_demo(ground: "GroundStore", fleet: "Fleet") -> None:
     with suppress(QuarterdeckError, OSError, TimeoutError):
         async with asyncio.timeout(_CLEARING):
             await end_demo(fleet, ground.places)
+
+
+async def _connected(desk: "Desk") -> None:
+    """Wait for the host."""
+    changed = asyncio.Event()
+    stop = desk.watch(changed.set)
+    try:
+        while desk.host != "connected":
+            changed.clear()
+            await changed.wait()
+    finally:
+        stop()
 
 
 def _inputs(app: "Workbench") -> "list[ChatInput]":

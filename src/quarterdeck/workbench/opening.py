@@ -10,9 +10,15 @@ __all__ = ["open_workbench"]
 
 
 def open_workbench(
-    places: Places | None = None, environ: Mapping[str, str] | None = None, cwd: Path | None = None
+    places: Places | None = None,
+    environ: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    *,
+    demo: bool = False,
 ) -> int:
     """Run until the person leaves; returns the exit code. The agents go on.
+
+    ``demo`` begins the demo at once.
 
     Raises:
         Exception: what ended it unexpectedly; the terminal is as it was before.
@@ -40,6 +46,7 @@ def open_workbench(
     looks = load_looks(found, here, environment)
     desk = Desk(fleet=client, drafts=drafts, cwd=here, clock=now, looks=looks)
     desk.ground.places, desk.ground.environment = found, environment
+    desk.ground.begins_demo = demo
 
     async def leave() -> None:
         await clear_demo(desk.ground, client)

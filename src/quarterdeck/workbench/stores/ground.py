@@ -53,5 +53,7 @@ class GroundStore:
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     found: Found | None = None
     trust: "WorkspaceTrust | None" = None
+    begins_demo: bool = False
+    """The demo is wanted as soon as the host is there."""
     demo: "SessionId | None" = None
     """The demo that was begun from here, while it is not kept."""

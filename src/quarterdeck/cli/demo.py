@@ -1,0 +1,114 @@
+"""``quarterdeck demo``: two agents mend a small project; no key and no network needed."""
+
+import asyncio
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from quarterdeck.config.places import Places
+    from quarterdeck.fleet.client import HostClient
+    from quarterdeck.fleet.port import AgentInfo
+    from quarterdeck.wire.events import PermissionAsked
+
+__all__ = ["demo"]
+
+
+@click.command()
+@click.option("-y", "--yes", is_flag=True, help="Play it here, allow everything, and print it.")
+@click.option("--keep", is_flag=True, help="Let the project and the agents of the demo stay.")
+@click.option("--end", is_flag=True, help="Clear away what a demo left behind.")
+def demo(yes: bool, keep: bool, end: bool) -> None:
+    """Show two agents at work on a small project, in about a minute.
+
+    The model's words come from a script; files, tests, permission requests and the log are real.
+    Afterwards nothing is left, unless you keep it. On a terminal the workbench opens.
+    """
+    from .fleet.connecting import with_fleet
+
+    if end:
+        click.echo(with_fleet(_end))
+        return
+    if yes:
+        raise SystemExit(with_fleet(lambda fleet: _play(fleet, keep)))
+    from .welcome import is_terminal
+
+    if not is_terminal():
+        raise click.UsageError("the demo needs a terminal; with --yes it is played without one")
+    from quarterdeck.workbench.opening import open_workbench
+
+    if code := open_workbench(demo=True):
+        raise click.exceptions.Exit(code)
+
+
+async def _end(fleet: "HostClient") -> str:
+    from quarterdeck.config.places import Places
+    from quarterdeck.fleet.demo import end_demo
+
+    count = await end_demo(fleet, Places.find())
+    return f"cleared away: {count} agents and their project" if count else "there is no demo"
+
+
+async def _play(fleet: "HostClient", keep: bool) -> int:
+    from quarterdeck.config.places import Places
+    from quarterdeck.fleet.demo import begin_demo
+
+    places = Places.find()
+    last = (await fleet.status()).last_seq
+    info = await begin_demo(fleet, places)
+    try:
+        await _follow(fleet, info, last)
+        return 0 if (await fleet.agent(info.session)).state == "idle" else 1
+    finally:
+        await asyncio.shield(_leave(fleet, places, keep))
+
+
+async def _leave(fleet: "HostClient", places: "Places", keep: bool) -> None:
+    from quarterdeck.fleet.demo import end_demo, keep_demo
+
+    if keep:
+        for project in await keep_demo(fleet, places):
+            click.echo(f"= kept: {project}")
+    else:
+        await end_demo(fleet, places)
+        click.echo("= the demo is cleared away")
+
+
+async def _follow(fleet: "HostClient", info: "AgentInfo", after: int) -> None:
+    """Print what the lead does, and allow what it and its agents ask for, until its turn ends."""
+    from quarterdeck.wire.events import PermissionAsked, SessionEnded, SessionSpawned, TurnEnded
+
+    from .fleet.logs import write_flushed
+    from .fleet.transcript import Transcript
+
+    transcript = Transcript(write_flushed)
+    names = {info.session: info.name}
+    async with aclosing(fleet.follow(after)) as records:
+        async for record in records:
+            event = record.event
+            if isinstance(event, SessionSpawned) and event.parent_session == info.session:
+                names[record.session] = event.name
+            if record.session not in names:
+                continue
+            if record.session == info.session:
+                transcript.record(record)
+            if isinstance(event, PermissionAsked):
+                await _allow(fleet, event, names[record.session], transcript.line)
+            if isinstance(event, TurnEnded | SessionEnded) and record.session == info.session:
+                transcript.end_line()
+                return
+
+
+async def _allow(
+    fleet: "HostClient", asked: "PermissionAsked", name: str, line: "Callable[[str], None]"
+) -> None:
+    from quarterdeck.fleet.errors import NoSuchRequest
+
+    try:
+        await fleet.answer(asked.request, "allow_once", by="demo --yes")
+    except NoSuchRequest:  # the agent took it back
+        return
+    line(f"= {name} asked for leave, and --yes gave it: {asked.title}")
