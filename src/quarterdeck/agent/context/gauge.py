@@ -76,7 +76,6 @@ class Gauge:
         self._asked = 0
         self._count: _Count | None = None
         self._is_base = False
-        self._correction = 1.0
 
     def asked(self, size: int) -> None:
         """A request with a conversation of so many bytes goes out."""
@@ -86,25 +85,20 @@ class Gauge:
         """The vendor's count of that request; nought is none."""
         if tokens > 0:
             self._count = _Count(model, tokens, self._asked)
-            self._is_base, self._correction = True, 1.0
+            self._is_base = True
 
     def rewritten(self) -> None:
         """What was counted is no longer the beginning of what will be sent."""
         self._is_base = False
-
-    def overflowed(self, estimate: int, window: int) -> None:
-        """A vendor refused what was thought to fit: believe it until it counts again."""
-        if 0 < estimate < window:
-            self._correction *= window / estimate
 
     def tokens(self, size: int, overhead: int, model: str) -> int:
         """Tokens of a conversation of ``size`` bytes with ``overhead`` bytes before it."""
         scale = self.scale(overhead)
         count = self._count
         if count is None or not self._is_base or count.model != model or size < count.size:
-            return round((size + overhead) * scale * self._correction)
+            return round((size + overhead) * scale)
         added = (size - count.size) * max(scale, _LEAST_FOR_NEW)
-        return round((count.tokens + added) * self._correction)
+        return round(count.tokens + added)
 
     def scale(self, overhead: int) -> float:
         """Tokens a byte."""

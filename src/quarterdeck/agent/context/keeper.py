@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import structs
 
 from quarterdeck.models.model import Effort, Model
 from quarterdeck.wire.events import Event, Notice, ResultsCleared, UsageReported
@@ -57,6 +58,8 @@ class Context:
         self._failures = 0
         self._next_clear = 0
         self._next_summary = 0
+        self._limits: dict[str, int] = {}
+        """What a vendor refused although the model's window is said to be larger."""
         self._overhead: tuple[object, str, int] | None = None
 
     # -- for the loop
@@ -73,19 +76,23 @@ class Context:
             await self._relieve(turn, marks)
             estimate = self._estimate(turn.model)
         self._count_spending(turn)
-        return marks.answer_room(estimate, turn.model.info.max_output)
+        # By the stated window: this goes into the request, and must be the same after a resume.
+        stated = marks_of(turn.model.info, self._setup.context)
+        return stated.answer_room(estimate, turn.model.info.max_output)
 
     async def overflowed(self, turn: "Turn") -> bool:
         """Make room because the vendor says that there is none; False if that is not possible."""
         if not self._setup.context.enabled:
             return False
-        marks, before = self._marks(turn.model), self._conversation.size
-        self._conversation.gauge.overflowed(self._estimate(turn.model), marks.window)
+        name, before = turn.model.info.name, self._conversation.size
+        self._limits[name] = min(self._estimate(turn.model), self._marks(turn.model).window)
+        marks = self._marks(turn.model)
         if self._compactor.is_running:
             await self._finish(turn)
         if self._estimate(turn.model) >= marks.clear:
+            order = self._order(turn.model, turn.effort, marks, marks.tail)
             await self._clear(marks, turn.model, least=1)
-            await self._summarise_and_wait(turn, marks)
+            await self._summarise_and_wait(turn, marks, order)
         self._count_spending(turn)
         return self._conversation.size < before
 
@@ -150,7 +157,10 @@ class Context:
     # -- measuring
 
     def _marks(self, model: Model) -> Marks:
-        return marks_of(model.info, self._setup.context)
+        info = model.info
+        if (limit := self._limits.get(info.name)) is not None and limit < info.window:
+            info = structs.replace(info, window=max(limit, 1))
+        return marks_of(info, self._setup.context)
 
     def _estimate(self, model: Model) -> int:
         conversation = self._conversation
@@ -224,8 +234,7 @@ class Context:
             self._next_summary = self._conversation.size + self._bytes(stride)
         return was_done
 
-    async def _summarise_and_wait(self, turn: "Turn", marks: Marks) -> None:
-        order = self._order(turn.model, turn.effort, marks, marks.tail)
+    async def _summarise_and_wait(self, turn: "Turn", marks: Marks, order: "Order") -> None:
         if self._worth(order) > 0:
             await self._compactor.start(order)
             if await self._finish(turn):

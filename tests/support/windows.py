@@ -1,0 +1,154 @@
+"""A model with a small window that works step by step, and writes summaries well or badly."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from quarterdeck.agent.native import NativeAgent
+from quarterdeck.agent.tools.tool import Live, Outcome, Tool, said
+from quarterdeck.models.errors import CallError, ContextOverflow
+from quarterdeck.models.model import Delta, Finished, ModelInfo, Request, TextDelta
+from quarterdeck.wire.conversation import Message, TextPart, ToolUsePart
+from quarterdeck.wire.usage import TokenUsage
+from tests.support.agent_tools import FakeTool, NumberArguments
+from tests.support.agents import Deck, deck
+
+__all__ = ["Worker", "at_sea", "is_summary", "loud", "size_of", "texts_of"]
+
+Reply = str | list[ToolUsePart | TextPart] | CallError
+
+
+def is_summary(request: Request) -> bool:
+    """Whether a request wants a summary."""
+    parts = request.messages[-1].parts
+    last = parts[-1] if parts else None
+    return isinstance(last, TextPart) and last.text.startswith("Stop working for a moment")
+
+
+def size_of(request: Request) -> int:
+    """Tokens, as this model counts them."""
+    return len(msgspec.json.encode(request)) // 4
+
+
+def texts_of(request: Request) -> str:
+    """All that a request tells, as one text."""
+    return msgspec.json.encode(request).decode()
+
+
+class Worker:
+    """Calls a tool a number of times for each prompt, then answers.
+
+    The prompt ``work N`` makes N steps. A request above the window is refused as vendors do.
+    """
+
+    def __init__(
+        self, *, window: int = 8_000, max_output: int = 1_000, name: str = "worker"
+    ) -> None:
+        self.info = ModelInfo(vendor="test", id=name, window=window, max_output=max_output)
+        self.requests: list[Request] = []
+        self.summaries: list[Request] = []
+        self.summary: Callable[[Request], Reply] = lambda _: "# Goal\nGo on."
+        self.may_write = asyncio.Event()
+        self.may_write.set()
+        self.refuse: list[CallError] = []
+        """Raised by the next calls, one each."""
+        self.raw_stops: list[str] = []
+        """The stop words of the next calls that make no tool call."""
+        self.left = 0
+        self.calls = 0
+        self.keep = True
+
+    async def stream(self, request: Request) -> AsyncIterator[Delta]:
+        if is_summary(request):
+            self.summaries.append(request)
+            await self.may_write.wait()
+            self._refuse_if_large(request)
+            yield self._finished(request, self.summary(request))
+            return
+        if self.keep:
+            self.requests.append(request)
+        await asyncio.sleep(0)
+        if self.refuse:
+            raise self.refuse.pop(0)
+        self._refuse_if_large(request)
+        self._read(request)
+        if self.left == 0:
+            yield TextDelta("Done.")
+            yield self._finished(request, "Done.")
+            return
+        self.left -= 1
+        self.calls += 1
+        arguments = msgspec.json.encode({"n": self.calls}).decode()
+        use = ToolUsePart(id=f"c{self.calls}", name="fake", arguments=arguments)
+        yield self._finished(request, [TextPart(text=f"Step {self.calls}."), use])
+
+    async def close(self) -> None:
+        pass
+
+    def _read(self, request: Request) -> None:
+        last = request.messages[-1].parts[-1]
+        if isinstance(last, TextPart) and "work " in last.text:
+            self.left = int(last.text.rpartition("work ")[2].split()[0])
+
+    def _refuse_if_large(self, request: Request) -> None:
+        if self.keep and size_of(request) > self.info.window:
+            raise ContextOverflow("the prompt is too long", status=400)
+
+    def _finished(self, request: Request, reply: Reply) -> Finished:
+        if isinstance(reply, CallError):
+            raise reply
+        parts: list[Any] = [TextPart(text=reply)] if isinstance(reply, str) else reply
+        parts = [p for p in parts if not isinstance(p, TextPart) or p.text]
+        calls = any(isinstance(part, ToolUsePart) for part in parts)
+        raw = self.raw_stops.pop(0) if self.raw_stops and not calls else None
+        size = size_of(request) if self.keep else 0
+        return Finished(
+            reply=Message(role="assistant", parts=tuple(parts)),
+            stop="tool_use" if calls else "max_tokens" if raw else "end_turn",
+            usage=TokenUsage(input=size, output=10),
+            raw_stop=raw,
+        )
+
+
+def loud(size: int = 1_000) -> FakeTool:
+    """A tool with long results, each another."""
+
+    async def run(arguments: NumberArguments, live: Live) -> Outcome:
+        head = f"result {arguments.n}: "
+        return said(head + "x" * (size - len(head)))
+
+    return FakeTool(run)
+
+
+@asynccontextmanager
+async def at_sea(
+    tmp_path: Path,
+    worker: Worker,
+    *,
+    tools: list[Tool] | None = None,
+    context: dict[str, Any] | None = None,
+    models: dict[str, Worker] | None = None,
+    **wishes: Any,
+) -> AsyncIterator[Deck]:
+    """A deck whose model is the worker."""
+    named = {"scripted/test": worker, **(models or {})}
+    flags = {"limits": {"model_calls": "unbounded"}, "context": context or {}}
+    async with deck(
+        tmp_path,
+        "unused",
+        tools=tools if tools is not None else [loud()],
+        make_model=lambda name: named[name],
+        flags=flags,
+        **wishes,
+    ) as ship:
+        ship.model = worker  # type: ignore[assignment]
+        yield ship
+
+
+async def reopened(ship: Deck) -> NativeAgent:
+    """Another agent on the same places, as another process would have it."""
+    return NativeAgent(ship.places, {"HOME": str(ship.cwd.parent)})
