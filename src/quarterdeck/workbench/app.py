@@ -256,7 +256,13 @@ class Workbench(Dressed):
 
     def _begin(self) -> None:
         self.run_worker(self.feed.run(), name="feed")
+        self.run_worker(self._attend(), name="screen")
         self._work(self._look_around())
+
+    async def _attend(self) -> None:
+        from .attached import attend
+
+        await attend(self)
 
     async def _look_around(self) -> None:
         from .first import look

@@ -13,10 +13,14 @@ from .places_of import places_of
 from .themes.shelf import DEFAULT, find
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from textual.dom import DOMNode
     from textual.widget import Widget
 
 __all__ = ["Dressed"]
+
+_DEEDS = (events.Key, events.Paste, events.MouseDown, events.MouseScrollUp, events.MouseScrollDown)
 
 
 class Dressed(App[None]):
@@ -29,6 +33,8 @@ class Dressed(App[None]):
     def __init__(self, looks: Looks) -> None:
         super().__init__()
         self.looks = looks
+        self.on_use: Callable[[], None] | None = None
+        """Called when the person does something: a key, a click, a paste."""
         if not looks.has_colours and not any(isinstance(f, Monochrome) for f in self._filters):
             self._filters.append(Monochrome())
         self._start_theme()
@@ -39,6 +45,8 @@ class Dressed(App[None]):
 
     async def on_event(self, event: events.Event) -> None:
         """Look for a person's own keys first."""
+        if self.on_use is not None and isinstance(event, _DEEDS):
+            self.on_use()
         is_fresh = isinstance(event, events.Key) and not event.is_forwarded
         if isinstance(event, events.Key) and is_fresh and self._take(event.key):
             return
