@@ -41,7 +41,7 @@ class NativeTool:
         """Say what will be done; rules see it as they see the same tool over MCP."""
         call = workspace.call(self.name, self.kind)
         shown = msgspec.json.encode(arguments).decode()
-        first = next((str(one) for one in msgspec.structs.astuple(arguments) if one), "")
+        first = next((_words(one) for one in msgspec.structs.astuple(arguments) if one), "")
 
         async def run(live: Live) -> Outcome:
             answered = await self._toolset.run(self._tool, arguments)
@@ -53,6 +53,10 @@ class NativeTool:
             run=run,
             content=(ContentItem(content=text(shown)),),
         )
+
+
+def _words(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def native_tools(
