@@ -163,12 +163,15 @@ async def test_keys_do_no_more_than_show(sat: Sat):
         ("bind_key", {"key": "f12", "command": "unfold", "words": ""}),
         ("unbind_key", {"key": "f12"}),
     ]
-    for command in ("kill", "answer", "quit", "mode", "interrupt", "approve", "unfold; kill", ""):
-        if command:
-            told = await sat.refused("screen_keys", action="bind", key="f12", command=command)
-            assert "cannot bind" in told
-        else:
-            await sat.refused("screen_keys", action="bind", key="f12", command=command)
+    for command in ("kill", "answer", "quit", "mode", "interrupt", "widget", "unfold; kill"):
+        told = await sat.refused("screen_keys", action="bind", key="f12", command=command)
+        assert "cannot bind" in told
+
+
+@pytest.mark.parametrize("key", ["ctrl+g", "CTRL+C", " ctrl+q", "enter", "f1"])
+async def test_keys_that_a_person_relies_on_stay(sat: Sat, key: str):
+    assert "stays" in await sat.refused("screen_keys", action="bind", key=key, command="unfold")
+    assert "stays" in await sat.refused("screen_keys", action="unbind", key=key)
 
 
 def test_keys_of_agents_act_on_no_agent():
@@ -177,6 +180,8 @@ def test_keys_of_agents_act_on_no_agent():
     known = {command.name: command for command in COMMANDS}
     assert known.keys() >= KEY_COMMANDS
     assert [name for name in KEY_COMMANDS if known[name].deed is not None] == []
+    acting = {"answer", "bind", "quit", "spawn", "stop", "trust", "widget", "demo", "host"}
+    assert not acting & KEY_COMMANDS
 
 
 async def test_a_widget_waits_for_the_person(sat: Sat):

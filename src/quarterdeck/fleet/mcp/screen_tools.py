@@ -29,8 +29,15 @@ Place: TypeAlias = Annotated[str, Meta(min_length=1, max_length=4_000)]
 Line: TypeAlias = Annotated[int, Meta(ge=1)]
 Source: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200_000)]
 
-KEY_COMMANDS = frozenset({"archived", "end", "help", "theme", "unfold"})
+KEY_COMMANDS = frozenset(
+    {"archived", "columns", "end", "feed", "filter", "go", "help", "here", "keys", "next"}
+    | {"previous", "sort", "theme", "themes", "unfold", "widgets"}
+)
 """What a key may do that an agent binds: change what is shown, and never answer, send or end."""
+_THE_PERSONS = frozenset(
+    {"ctrl+c", "ctrl+g", "ctrl+p", "ctrl+q", "ctrl+t", "enter", "escape", "f1", "tab", "space"}
+)
+"""Keys that stay what they are: a person must find the way to answer, to stop and to leave."""
 _RUNNING = frozenset({"terminal"})
 """Panels that run programs; only a person opens them."""
 _PATHS = frozenset({"path", "file", "directory", "folder", "root", "cwd"})
@@ -171,6 +178,8 @@ async def _keys(seat: Seat, a: KeysArguments) -> Answered:
         return await _call(seat, "get_keys")
     if a.key is None:
         return _missing(a.action, "key")
+    if "".join(a.key.lower().split()) in _THE_PERSONS:
+        return failed(f"{a.key!r} stays what it is: the person relies on it. Choose another key.")
     if a.action == "unbind":
         return await _call(seat, "unbind_key", key=a.key)
     if a.command is None:
