@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -56,7 +56,9 @@ class NativeTool:
 
 
 def _words(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    if isinstance(value, tuple):
+        return ", ".join(str(one) for one in cast("tuple[object, ...]", value))
+    return str(value)
 
 
 def native_tools(
@@ -72,6 +74,4 @@ def native_tools(
 
 
 if TYPE_CHECKING:
-    from typing import cast
-
     _tool: Tool = cast("NativeTool", None)
