@@ -29,7 +29,7 @@ from quarterdeck.wire.record import Record
 from quarterdeck.wire.settings import PlanEntry
 from quarterdeck.wire.toolcalls import Diff, TerminalItem
 from quarterdeck.workbench.rendering.layout import BlockLayout
-from quarterdeck.workbench.stores.blocks import Block, TextBlock, ToolBlock
+from quarterdeck.workbench.stores.blocks import Block, EndBlock, PlanBlock, TextBlock, ToolBlock
 from quarterdeck.workbench.stores.transcript import MOST_BLOCKS, PAGE, TranscriptStore
 
 SESSION = SessionId("ses_1")
@@ -63,8 +63,9 @@ def events(chance: random.Random, turns: int) -> Iterator[Event]:
             yield ToolCallEnded(call=call, status="completed")
             for _ in range(chance.randint(0, 6)):
                 yield MessageChunk(content=text("word "))
-        if chance.random() < 0.4:
-            yield PlanChanged(entries=(PlanEntry(content="x", priority="low", status="pending"),))
+            if chance.random() < 0.4:
+                entry = PlanEntry(content=f"{turn}.{step}", priority="low", status="pending")
+                yield PlanChanged(entries=(entry,))
         yield TurnEnded(stop="end_turn")
 
 
@@ -81,6 +82,10 @@ def told(blocks: "list[Block]") -> list[object]:
             shown.append((block.kind, block.text))
         elif isinstance(block, ToolBlock):
             shown.append((block.call, block.title, block.status, block.output, block.decision))
+        elif isinstance(block, EndBlock):
+            shown.append((block.stop, block.began, block.ended))
+        elif isinstance(block, PlanBlock):
+            shown.append((block.first, block.entries))
         else:
             shown.append(block)
     return shown

@@ -2,14 +2,15 @@
 
 from typing import TYPE_CHECKING, Literal
 
-from .stores.transcript import PAGE, TranscriptStore
+from quarterdeck.wire.record import Record
+
+from .stores.transcript import PAGE, Read, TranscriptStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from quarterdeck.fleet.port import Fleet
     from quarterdeck.wire.ids import SessionId
-    from quarterdeck.wire.record import Record
 
 __all__ = ["Pages"]
 
@@ -31,7 +32,7 @@ class Pages:
 
     def store(self, session: "SessionId") -> TranscriptStore:
         """The transcript of a session; empty until its first page is read."""
-        store = self._stores.pop(session, None) or TranscriptStore(session)
+        store = self._stores.pop(session, None) or TranscriptStore(session, self._reader(session))
         self._stores[session] = store
         for old in list(self._stores)[: -self.MOST]:
             del self._stores[old]
@@ -65,11 +66,25 @@ class Pages:
     async def _read(
         self, store: TranscriptStore, where: Literal["first", "older", "newer", "end"]
     ) -> None:
-        session = store.session
         if where == "end" or (where == "first" and not store.is_loaded):
-            store.start(await self._fleet.read(session, before=_END, limit=PAGE), is_end=True)
+            page = await store.read(before=_END)
+            if where == "end" or not store.is_loaded:
+                store.start(page, is_end=True)
         elif where == "older" and store.has_older:
-            before = store.first or _END
-            store.older(await self._fleet.read(session, before=before, limit=PAGE))
+            first = store.first
+            page = await store.read(before=first or _END)
+            if store.first == first:  # else the window is elsewhere by now
+                store.older(page)
         elif where == "newer" and store.has_newer:
-            store.newer(await self._fleet.read(session, after=store.last, limit=PAGE))
+            last = store.last
+            page = await store.read(after=last)
+            if store.last == last:
+                store.newer(page)
+
+    def _reader(self, session: "SessionId") -> Read:
+        async def read(
+            *, after: int = 0, before: int | None = None, limit: int = PAGE
+        ) -> list[Record]:
+            return await self._fleet.read(session, after=after, before=before, limit=limit)
+
+        return read

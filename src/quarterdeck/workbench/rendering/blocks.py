@@ -1,15 +1,27 @@
 """Blocks of a transcript as lines."""
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
+
+from quarterdeck.wire.shown import count
 
 from ..literal import literal, one_line
-from ..stores.blocks import Block, NoteBlock, PlanBlock, PromptBlock, TextBlock, ToolBlock
+from ..stores.blocks import (
+    Block,
+    EndBlock,
+    NoteBlock,
+    PlanBlock,
+    PromptBlock,
+    TextBlock,
+    ToolBlock,
+)
 from ..stores.contents import as_json
+from .agents import money
 from .diffs import diff_counts, diff_lines
 from .lines import Line, Span, clip, indented, plain, wrap
-from .messages import MessageLines
+from .markdown import markdown_lines
 
-__all__ = ["STATUS_SIGNS", "block_lines", "guess_height", "needs_gap"]
+__all__ = ["STATUS_SIGNS", "block_lines", "can_fold", "guess_height", "left_note", "needs_gap"]
 
 STATUS_SIGNS = {
     "pending": ("◌", "faint"),
@@ -30,6 +42,11 @@ _INDENT: Span = ("    ", "text")
 _LIVE_LINES = 3
 _MOST_LINES = 400
 """Lines of one tool call's details; the log has all."""
+_MOST_DETAIL = 60_000
+"""Characters of one text among them."""
+_FOLDED_LINES = 12
+_FOLDED_TEXT = 1_500
+"""Lines and characters of a prompt or a note that is folded."""
 
 
 def needs_gap(before: Block | None, block: Block) -> bool:
@@ -41,22 +58,41 @@ def needs_gap(before: Block | None, block: Block) -> bool:
 
 def _is_small(block: Block) -> bool:
     thought = isinstance(block, TextBlock) and block.kind == "thought"
-    return thought or isinstance(block, ToolBlock | NoteBlock)
+    return thought or isinstance(block, ToolBlock | NoteBlock | EndBlock)
+
+
+def can_fold(block: Block) -> bool:
+    """Whether there is more of a block than is shown while it is folded."""
+    match block:
+        case ToolBlock() | TextBlock(kind="thought"):
+            return True
+        case PromptBlock() | NoteBlock():
+            text = block.text
+            return len(text) > _FOLDED_TEXT or text.count("\n") >= _FOLDED_LINES
+        case _:
+            return False
+
+
+def left_note(left: int) -> str:
+    """Tells how to see what is not kept."""
+    return f"… {left:,} more characters: /whole puts all of it into a file"
 
 
 def guess_height(block: Block, width: int) -> int:
     """About how many lines a block takes, without rendering it."""
     if isinstance(block, TextBlock) and (block.kind != "thought" or block.expanded):
-        return 1 + sum(len(part) // max(1, width) + part.count("\n") for part in block.parts)
-    if isinstance(block, PromptBlock):
-        return 1 + len(block.text) // max(1, width) + block.text.count("\n")
+        return 1 + block.size // max(1, width) + block.text.count("\n")
+    if isinstance(block, PromptBlock | NoteBlock):
+        text = block.text if block.expanded else block.text[:_FOLDED_TEXT]
+        lines = 1 + len(text) // max(1, width) + text.count("\n")
+        return lines if block.expanded else min(lines, _FOLDED_LINES + 1)
     if isinstance(block, PlanBlock):
         return 1 + len(block.entries)
     return 1
 
 
-def block_lines(block: Block, width: int, message: MessageLines) -> list[Line]:
-    """The lines of a block; ``message`` is what was kept of it from the last time."""
+def block_lines(block: Block, width: int) -> list[Line]:
+    """The lines of a block that is not long."""
     width = max(8, width)
     match block:
         case PromptBlock():
@@ -66,15 +102,53 @@ def block_lines(block: Block, width: int, message: MessageLines) -> list[Line]:
         case TextBlock(kind="user"):
             return list(_signed(("❯", "prompt"), literal(block.text), "prompt", width))
         case TextBlock():
-            return message.lines(block)
+            return markdown_lines(literal(block.text).strip("\n"), width)
         case ToolBlock():
             return _tool(block, width)
         case PlanBlock():
             return _plan(block, width)
         case NoteBlock():
             sign, role = _NOTE_SIGNS[block.severity]
-            text = literal(block.text).strip()
-            return list(_signed((sign, role), text, role, width))
+            return _folding(block, block.text, (sign, role), role, width)
+        case EndBlock():
+            return _end(block, width)
+
+
+def _folding(
+    block: PromptBlock | NoteBlock, text: str, sign: Span, role: str, width: int
+) -> list[Line]:
+    """A text behind a sign; only its beginning while it is folded."""
+    if block.expanded or not can_fold(block):
+        return list(_signed(sign, literal(text).strip(), role, width))
+    shown = "\n".join(text[:_FOLDED_TEXT].split("\n")[:_FOLDED_LINES])
+    lines = list(_signed(sign, literal(shown).strip("\n"), role, width))
+    left = getattr(block, "left", 0) + len(text) - len(shown)
+    more = (
+        f"… {left:,} more characters, {text.count(chr(10)) + 1:,} lines in all (unfold: f3, enter)"
+    )
+    return [*lines[:_FOLDED_LINES], clip((("  ", role), (more, "faint")), width)]
+
+
+def _end(block: EndBlock, width: int) -> list[Line]:
+    facts: list[str] = []
+    if block.began is not None:
+        facts.append(_seconds(max(0, block.ended - block.began[1]) // 1_000_000))
+    if block.usage is not None:
+        cached = f", {count(block.usage.cached)} cached" if block.usage.cached else ""
+        facts.append(f"{count(block.usage.input)} in, {count(block.usage.output)} out{cached}")
+    if block.cost is not None:
+        facts.append(money(block.cost.amount, block.cost.currency))
+    told = "done" if block.stop == "end_turn" else f"the turn ended: {block.stop.replace('_', ' ')}"
+    bad = block.stop in ("failed", "refusal")
+    level = "quiet" if block.stop == "end_turn" else "error" if bad else "warning"
+    sign, role = _NOTE_SIGNS[level]
+    text = told + (f": {literal(block.reason)}" if block.reason else "")
+    return list(_signed((sign, role), " · ".join([text, *facts]), role, width))
+
+
+def _seconds(seconds: int) -> str:
+    minutes, rest = divmod(seconds, 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 def _signed(sign: Span, text: str, role: str, width: int) -> Iterator[Line]:
@@ -83,18 +157,19 @@ def _signed(sign: Span, text: str, role: str, width: int) -> Iterator[Line]:
 
 
 def _prompt(block: PromptBlock, width: int) -> list[Line]:
-    text = literal(block.text).strip("\n")
+    text = block.text.strip("\n")
     if block.origin != "person":
         text = f"({block.origin}) {text}"
-    return list(_signed(("❯", "prompt-sign"), text, "prompt", width))
+    return _folding(block, text, ("❯", "prompt-sign"), "prompt", width)
 
 
 def _thought(block: TextBlock, width: int) -> list[Line]:
-    text = literal(block.text).strip()
     if block.expanded:
-        return list(_signed(("✻", "thought"), text, "thought", width))
+        return list(_signed(("✻", "thought"), literal(block.text).strip(), "thought", width))
+    text = block.text.strip()
     first, _, rest = text.partition("\n")
     more = f"  (+{rest.count(chr(10)) + 1} lines)" if rest.strip() else ""
+    first = literal(first[: 4 * width])
     return [_fit((("✻ ", "thought"),), first.replace("**", ""), "thought", more, width)]
 
 
@@ -112,10 +187,11 @@ def _tool(block: ToolBlock, width: int) -> list[Line]:
     lines = [_fit(before, title if title != name else "", "text", _summary(block), width)]
     details = _details(block) if block.expanded else _glance(block)
     room = width - len(_INDENT[0])
-    shown = [part for line in details for part in wrap(line, room)]
+    parts = (part for line in details for part in wrap(line, room))
+    shown = list(islice(parts, _MOST_LINES + 1))
     if len(shown) > _MOST_LINES:
-        left = len(shown) - _MOST_LINES
-        shown = [*shown[:_MOST_LINES], plain(f"… {left} more lines", "faint")]
+        more = "… more lines: /whole puts all of it into a file"
+        shown = [*shown[:_MOST_LINES], *wrap([(more, "faint")], room)]
     return lines + list(indented(shown, _INDENT, _INDENT))
 
 
@@ -134,7 +210,8 @@ def _summary(block: ToolBlock) -> str:
 def _glance(block: ToolBlock) -> Iterator[Line]:
     """What a folded call shows below its line: only what a person should not miss."""
     if block.status == "in_progress" and block.output:
-        last = literal(block.output).rstrip("\n").split("\n")[-_LIVE_LINES:]
+        end = block.output[-2_000:].rstrip("\r\n")
+        last = literal(end).split("\n")[-_LIVE_LINES:]
         yield from (plain(one_line(line, 200), "terminal") for line in last)
     if block.status in ("failed", "cancelled") and block.reason:
         yield plain(one_line(block.reason, 300), "bad" if block.status == "failed" else "faint")
@@ -165,8 +242,11 @@ def _details(block: ToolBlock) -> Iterator[Line]:
 def _section(title: str, text: str, role: str) -> Iterable[Line]:
     if title:
         yield plain(title, "faint")
-    for line in literal(text).rstrip("\n").split("\n"):
+    shown = text[:_MOST_DETAIL]
+    for line in literal(shown).rstrip("\n").split("\n"):
         yield plain(line, role)
+    if len(text) > len(shown):
+        yield plain(f"… {len(text) - len(shown):,} more characters", "faint")
 
 
 def _plan(block: PlanBlock, width: int) -> list[Line]:

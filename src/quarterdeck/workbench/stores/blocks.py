@@ -10,8 +10,23 @@ from typing import Any, Literal, TypeAlias
 from quarterdeck.wire.events import Origin
 from quarterdeck.wire.settings import PlanEntry
 from quarterdeck.wire.toolcalls import Diff, ToolCallLocation
+from quarterdeck.wire.usage import Cost, TokenUsage
 
-__all__ = ["Block", "CallStatus", "NoteBlock", "PlanBlock", "PromptBlock", "TextBlock", "ToolBlock"]
+__all__ = [
+    "MOST_TEXT",
+    "Block",
+    "CallStatus",
+    "EndBlock",
+    "NoteBlock",
+    "PlanBlock",
+    "PromptBlock",
+    "TextBlock",
+    "ToolBlock",
+    "weight",
+]
+
+MOST_TEXT = 400_000
+"""Characters of one block that are kept in memory; the log has all of it."""
 
 CallStatus: TypeAlias = Literal["pending", "in_progress", "completed", "failed", "cancelled"]
 
@@ -24,7 +39,10 @@ class PromptBlock:
     last: int
     version: int = 0
     text: str
+    left: int = 0
+    """Characters that are not in ``text``."""
     origin: Origin = "person"
+    expanded: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,15 +59,40 @@ class TextBlock:
     is_cut: bool = False
     """It may have begun before the first record that is known."""
     parts: list[str] = field(default_factory=list[str])
-    """Only ever grows, so that a view may go on from where it was."""
+    """Their text only ever grows, so that a view may go on from where it was."""
+    size: int = 0
+    """Characters of all parts."""
+    left: int = 0
+    """Characters that came after those and are not kept."""
+    parent: str | None = None
+    """The tool call whose sub-agent says it."""
     expanded: bool = False
 
     @property
     def text(self) -> str:
-        """All of it."""
+        """All of it that is kept."""
         if len(self.parts) > 1 and self.is_whole:
             self.parts[:] = ["".join(self.parts)]
         return "".join(self.parts)
+
+    def add(self, text: str, most: int | None = MOST_TEXT) -> None:
+        """Take what comes next; what is beyond ``most`` characters is only counted."""
+        kept = text if most is None else text[: max(0, most - self.size)]
+        if kept:
+            self.parts.append(kept)
+            self.size += len(kept)
+        self.left += len(text) - len(kept)
+
+    def since(self, taken: int) -> str:
+        """What stands after the first ``taken`` characters; costs what that costs."""
+        found: list[str] = []
+        missing = self.size - taken
+        for part in reversed(self.parts):
+            if missing <= 0:
+                break
+            found.append(part if len(part) <= missing else part[-missing:])
+            missing -= len(part)
+        return "".join(reversed(found))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -95,6 +138,7 @@ class PlanBlock:
     last: int
     version: int = 0
     entries: tuple[PlanEntry, ...]
+    parent: str | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -107,6 +151,40 @@ class NoteBlock:
     text: str
     severity: Literal["quiet", "info", "warning", "error", "question"] = "quiet"
     request: str | None = None
+    parent: str | None = None
+    expanded: bool = False
 
 
-Block: TypeAlias = PromptBlock | TextBlock | ToolBlock | PlanBlock | NoteBlock
+@dataclass(slots=True, kw_only=True)
+class EndBlock:
+    """How a turn ended, and what it took."""
+
+    first: int
+    last: int
+    version: int = 0
+    stop: str
+    reason: str | None = None
+    usage: TokenUsage | None = None
+    cost: Cost | None = None
+    began: tuple[int, int] | None = None
+    """Sequence number and time of its beginning; None: that is not in the window."""
+    ended: int
+    """Microseconds since the epoch."""
+    parent: str | None = None
+
+
+Block: TypeAlias = PromptBlock | TextBlock | ToolBlock | PlanBlock | NoteBlock | EndBlock
+
+
+def weight(block: Block) -> int:
+    """About how many characters a block keeps in memory."""
+    match block:
+        case TextBlock():
+            return block.size
+        case PromptBlock() | NoteBlock():
+            return len(block.text)
+        case ToolBlock():
+            changed = sum(len(diff.old_text or "") + len(diff.new_text) for diff in block.diffs)
+            return len(block.output) + sum(map(len, block.texts)) + changed
+        case PlanBlock() | EndBlock():
+            return 0

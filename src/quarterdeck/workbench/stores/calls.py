@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
+from quarterdeck.wire.content import ImageContent
 from quarterdeck.wire.conversation import TextPart
 from quarterdeck.wire.events import (
     PermissionAnswered,
@@ -19,12 +20,12 @@ from quarterdeck.wire.record import Record
 from quarterdeck.wire.toolcalls import ContentItem, Diff, TerminalItem, ToolCallContent
 
 from .blocks import ToolBlock
-from .contents import told
+from .contents import kept, told
 
 if TYPE_CHECKING:
     from .folding import Folding
 
-__all__ = ["MOST_OUTPUT", "call", "exited", "output", "permission"]
+__all__ = ["MOST_OUTPUT", "call", "end_of", "exited", "output", "permission"]
 
 MOST_OUTPUT = 64_000
 """Characters of a terminal's output that are kept in memory; the log has all of it."""
@@ -47,7 +48,9 @@ def call(
         block.is_asking = False
         if event.result is not None and not block.texts and not block.diffs:
             block.texts = tuple(
-                part.text if isinstance(part, TextPart) else "[image]"
+                kept(part.text, folding.most)
+                if isinstance(part, TextPart)
+                else told(ImageContent(data=part.data, mime_type=part.mime_type))
                 for part in event.result.content
             )
     if event.content is not UNSET:
@@ -60,12 +63,17 @@ def output(folding: "Folding", event: TerminalOutput, seq: int) -> None:
     block = folding.terminals.get(event.terminal)
     if block is None:
         known = folding.stray.get(event.terminal, "")
-        folding.stray[event.terminal] = (known + event.data)[-MOST_OUTPUT:]
+        folding.stray[event.terminal] = end_of(known + event.data, folding)
         return
     if seq <= block.last:
         return
-    block.output = (block.output + event.data)[-MOST_OUTPUT:]
+    block.output = end_of(block.output + event.data, folding)
     folding.touch(block, seq)
+
+
+def end_of(output: str, folding: "Folding") -> str:
+    """As much of a terminal's output as is kept."""
+    return output if folding.most is None else output[-MOST_OUTPUT:]
 
 
 def exited(folding: "Folding", event: TerminalExited, seq: int) -> None:
@@ -111,7 +119,9 @@ def _block(folding: "Folding", id_: str, seq: int, parent: str | None) -> ToolBl
 
 def _content(folding: "Folding", block: ToolBlock, items: tuple[ToolCallContent, ...]) -> None:
     block.diffs = tuple(item for item in items if isinstance(item, Diff))
-    block.texts = tuple(told(item.content) for item in items if isinstance(item, ContentItem))
+    block.texts = tuple(
+        kept(told(item.content), folding.most) for item in items if isinstance(item, ContentItem)
+    )
     block.terminals = tuple(item.terminal_id for item in items if isinstance(item, TerminalItem))
     for terminal in block.terminals:
         folding.terminals[terminal] = block

@@ -13,7 +13,9 @@ from quarterdeck.wire.content import (
     TextContent,
 )
 
-__all__ = ["as_json", "told"]
+from .blocks import MOST_TEXT
+
+__all__ = ["as_json", "kept", "told"]
 
 
 def told(content: ContentBlock) -> str:
@@ -29,6 +31,13 @@ def told(content: ContentBlock) -> str:
             return f"[{name}: {uri}]"
         case EmbeddedResource(resource=resource):
             return f"[{resource.uri}]" + (f"\n{resource.text}" if resource.text else "")
+
+
+def kept(text: str, most: int | None = MOST_TEXT) -> str:
+    """The beginning of a text, with a note where it is longer than may be kept; None: all."""
+    if most is None or len(text) <= most:
+        return text
+    return f"{text[:most]}\n… {len(text) - most:,} more characters are in the log"
 
 
 def as_json(value: Any) -> str:

@@ -50,7 +50,16 @@ from quarterdeck.wire.events import (
 from quarterdeck.wire.record import Record
 
 from . import calls, notes
-from .blocks import Block, NoteBlock, PlanBlock, PromptBlock, TextBlock, ToolBlock
+from .blocks import (
+    MOST_TEXT,
+    Block,
+    EndBlock,
+    NoteBlock,
+    PlanBlock,
+    PromptBlock,
+    TextBlock,
+    ToolBlock,
+)
 from .contents import told
 
 __all__ = ["Folding"]
@@ -68,6 +77,14 @@ class Folding:
     terminals: dict[str, ToolBlock] = field(default_factory=dict[str, ToolBlock])
     stray: dict[str, str] = field(default_factory=dict[str, str])
     """Output of terminals whose call began before the first record."""
+    began: tuple[int, int] | None = None
+    """The sequence number and time at which the turn that is not over began, if that is known."""
+    is_before_turns: bool = True
+    """No turn began or ended yet."""
+    unbegun: EndBlock | None = None
+    """The end of a turn that began before the first record."""
+    most: int | None = MOST_TEXT
+    """Characters of one text that are kept; None: all."""
 
     def take(self, record: Record) -> None:
         """Take in the next record; one that is in already does nothing."""
@@ -113,7 +130,7 @@ class Folding:
         kind: Literal["message", "thought", "user"] = "thought"
         if isinstance(event, MessageChunk):
             kind = "message" if event.role == "agent" else "user"
-        block = self._open_text(kind, event.message)
+        block = self._open_text(kind, event.message, record.parent)
         if block is None:
             self._end_text()
             block = TextBlock(
@@ -121,19 +138,22 @@ class Folding:
                 last=record.seq,
                 kind=kind,
                 message=event.message,
+                parent=record.parent,
                 is_cut=record.seq == self.first,
             )
             self.add(block)
         elif record.seq <= block.last:
             return
-        block.parts.append(told(event.content))
+        block.add(told(event.content), self.most)
         self.touch(block, record.seq)
 
-    def _open_text(self, kind: str, message: str | None) -> TextBlock | None:
+    def _open_text(self, kind: str, message: str | None, parent: str | None) -> TextBlock | None:
         if not self.blocks:
             return None
         last = self.blocks[-1]
-        if not isinstance(last, TextBlock) or last.is_whole or last.kind != kind:
+        if not isinstance(last, TextBlock) or last.is_whole:
+            return None
+        if (last.kind, last.parent) != (kind, parent):
             return None
         return last if message is None or last.message in (None, message) else None
 
@@ -154,14 +174,14 @@ class Folding:
             case PermissionAsked() | PermissionAnswered():
                 calls.permission(self, event, seq)
             case PlanChanged(entries=entries):
-                self._plan(seq, entries)
+                self._plan(record, entries)
+            case TurnStarted() | TurnEnded():
+                self._turn(record, event)
             case (
                 SessionSpawned()
                 | SessionOpened()
                 | SessionResumed()
                 | SessionEnded()
-                | TurnStarted()
-                | TurnEnded()
                 | ModelCallFinished()
                 | RetryScheduled()
                 | RateLimited()
@@ -176,7 +196,7 @@ class Folding:
             ):
                 if (note := notes.note_of(event)) is not None:
                     severity, text = note
-                    self.add(NoteBlock(first=seq, last=seq, text=text, severity=severity))
+                    self._note(record, text, severity)
             case (
                 MessageChunk()
                 | ThoughtChunk()
@@ -198,14 +218,49 @@ class Folding:
 
     def _prompt(self, seq: int, event: Prompted) -> None:
         text = "\n".join(map(told, event.content))
-        self.add(PromptBlock(first=seq, last=seq, text=text, origin=event.origin))
+        kept = text[: self.most]
+        left = len(text) - len(kept)
+        self.add(PromptBlock(first=seq, last=seq, text=kept, left=left, origin=event.origin))
 
-    def _plan(self, seq: int, entries: Any) -> None:
+    def _note(self, record: Record, text: str, severity: notes.Severity) -> None:
+        seq, parent = record.seq, record.parent
+        text = text[: self.most]
+        self.add(NoteBlock(first=seq, last=seq, text=text, severity=severity, parent=parent))
+
+    def _turn(self, record: Record, event: TurnStarted | TurnEnded) -> None:
+        if isinstance(event, TurnStarted):
+            self.began, self.is_before_turns = (record.seq, record.time), False
+            return
+        block = EndBlock(
+            first=record.seq,
+            last=record.seq,
+            stop=event.stop,
+            reason=event.reason,
+            usage=event.usage,
+            cost=event.cost,
+            began=self.began,
+            ended=record.time,
+            parent=record.parent,
+        )
+        if self.is_before_turns:
+            self.unbegun = block
+        self.began, self.is_before_turns = None, False
+        self.add(block)
+
+    def _plan(self, record: Record, entries: Any) -> None:
+        block = self.plan(record.parent)
+        if block is not None:
+            block.entries = entries
+            self.touch(block, record.seq)
+            return
+        seq = record.seq
+        self.add(PlanBlock(first=seq, last=seq, entries=entries, parent=record.parent))
+
+    def plan(self, parent: str | None) -> PlanBlock | None:
+        """The plan that a new one would replace: the last since the last prompt."""
         for block in reversed(self.blocks):
             if isinstance(block, PromptBlock):
-                break
-            if isinstance(block, PlanBlock):
-                block.entries = entries
-                self.touch(block, seq)
-                return
-        self.add(PlanBlock(first=seq, last=seq, entries=entries))
+                return None
+            if isinstance(block, PlanBlock) and block.parent == parent:
+                return block
+        return None

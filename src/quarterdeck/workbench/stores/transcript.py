@@ -4,33 +4,59 @@ The window is bounded. What falls out of it at one end is read again when somebo
 that a transcript of any length takes the same memory.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, Protocol, TypeAlias
 
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.record import Record
 
-from .blocks import Block, PromptBlock, TextBlock, ToolBlock
+from .blocks import Block, EndBlock, NoteBlock, PromptBlock, TextBlock, ToolBlock, weight
 from .folding import Folding
+from .joining import join
 
-__all__ = ["MOST_BLOCKS", "PAGE", "Change", "TranscriptStore"]
+__all__ = ["MOST_BLOCKS", "MOST_WEIGHT", "PAGE", "Change", "Read", "TranscriptStore"]
 
 PAGE = 200
 """Records that are read at once."""
 MOST_BLOCKS = 1_500
 """Blocks that are kept at the most."""
+MOST_WEIGHT = 6_000_000
+"""Characters of all blocks that are kept; one block is kept whatever it weighs."""
 
 _MOST_EARLY = 5_000
+_RECENT = 16
+"""Blocks at the end that may still grow."""
 
 Change: TypeAlias = Literal["end", "shape"]
 """``end``: blocks grew or came at the end. ``shape``: any block may have moved."""
 
 
-class TranscriptStore:
-    """The blocks of one session that are in memory, in the order of the log."""
+class Read(Protocol):
+    """Reads records of a session in order; see ``Fleet.read``."""
 
-    def __init__(self, session: SessionId) -> None:
+    async def __call__(
+        self, *, after: int = 0, before: int | None = None, limit: int = PAGE
+    ) -> list[Record]:
+        """Those after ``after``, or the last before ``before``."""
+        ...
+
+
+async def _nothing(*, after: int = 0, before: int | None = None, limit: int = PAGE) -> list[Record]:
+    del after, before, limit
+    return []
+
+
+class TranscriptStore:
+    """The blocks of one session that are in memory, in the order of the log.
+
+    Args:
+        session: whose transcript it is.
+        read: where its records come from, for those who look for something in all of it.
+    """
+
+    def __init__(self, session: SessionId, read: Read = _nothing) -> None:
         self.session = session
+        self.read = read
         self.has_older = True
         """There may be records before the window."""
         self.has_newer = False
@@ -41,6 +67,8 @@ class TranscriptStore:
         """Counts changes of shape."""
         self._folding = Folding()
         self._early: list[Record] = []
+        self._added = 0
+        """About how many characters came live since the window was last weighed."""
         self._seen = 0
         self._watchers: list[Callable[[Change], None]] = []
 
@@ -75,6 +103,20 @@ class TranscriptStore:
         self._early.clear()
         self._tell("shape")
 
+    def open_at(self, older: Sequence[Record], newer: Sequence[Record], *, most: int) -> None:
+        """Begin anew somewhere within the log: with what is before a place, and what is after.
+
+        ``most``: how many records were asked for on either side.
+        """
+        self._folding = Folding()
+        self.is_loaded = True
+        self._early.clear()
+        for record in (*older, *newer):
+            self._folding.take(record)
+        self.has_older = len(older) >= most
+        self.has_newer = len(newer) >= most or self._seen > self.last
+        self._tell("shape")
+
     def live(self, records: Sequence[Record]) -> None:
         """Take in what has just happened, unless the window is elsewhere."""
         if records:
@@ -85,9 +127,12 @@ class TranscriptStore:
             return
         if self.has_newer:
             return
+        recent = max(0, len(self._folding.blocks) - _RECENT)
+        before = sum(map(weight, self.blocks[recent:]))
         for record in records:
             self._folding.take(record)
-        if len(self._folding.blocks) > MOST_BLOCKS * 2:
+        self._added += sum(map(weight, self.blocks[recent:])) - before
+        if len(self._folding.blocks) > MOST_BLOCKS * 2 or self._added > MOST_WEIGHT // 2:
             self.forget_older()
             return
         self._tell("end")
@@ -105,17 +150,18 @@ class TranscriptStore:
         before = Folding()
         for record in page:
             before.take(record)
-        _join(before, self._folding)
+        join(before, self._folding)
         self._folding = before
-        if len(before.blocks) > MOST_BLOCKS:
-            self._forget_newer()
+        self._forget_newer()
         self._tell("shape")
 
     def forget_older(self) -> None:
-        """Let go of the oldest blocks beyond the bound."""
+        """Let go of the oldest blocks beyond the bounds."""
         blocks = self._folding.blocks
-        if len(blocks) > MOST_BLOCKS:
-            del blocks[: len(blocks) - MOST_BLOCKS]
+        kept = _fitting(reversed(blocks))
+        self._added = 0
+        if kept < len(blocks):
+            del blocks[: len(blocks) - kept]
             self._folding.first = blocks[0].first
             self.has_older = True
             _forget_gone(self._folding)
@@ -123,7 +169,7 @@ class TranscriptStore:
 
     def toggle(self, block: Block) -> bool:
         """Unfold a block or fold it; False if it has nothing to fold."""
-        if not isinstance(block, ToolBlock | TextBlock):
+        if not isinstance(block, ToolBlock | TextBlock | PromptBlock | NoteBlock):
             return False
         block.expanded = not block.expanded
         block.version += 1
@@ -133,7 +179,8 @@ class TranscriptStore:
     def unfold_all(self, expanded: bool) -> None:
         """Unfold every tool call and thought, or fold them."""
         for block in self.blocks:
-            if isinstance(block, ToolBlock | TextBlock) and block.expanded != expanded:
+            foldable = isinstance(block, ToolBlock | TextBlock | PromptBlock | NoteBlock)
+            if foldable and block.expanded != expanded:
                 block.expanded = expanded
                 block.version += 1
         self._tell("shape")
@@ -142,13 +189,30 @@ class TranscriptStore:
         """What people said to the agent in this window, oldest first."""
         return [b.text for b in self.blocks if isinstance(b, PromptBlock) and b.origin == "person"]
 
+    def find(self, seq: int) -> Block | None:
+        """The block of a record in the window; of one that shows nothing the block before it."""
+        if not self.first <= seq <= self.last:
+            return None
+        found: Block | None = None
+        for block in self.blocks:
+            if block.first > seq:
+                break
+            found = block if found is None or block.last >= seq or found.last < seq else found
+        return found or (self.blocks[0] if self.blocks else None)
+
     def _forget_newer(self) -> None:
-        blocks = self._folding.blocks
-        gone = blocks[MOST_BLOCKS]
-        del blocks[MOST_BLOCKS:]
-        self._folding.last = gone.first - 1
+        folding = self._folding
+        kept = _fitting(folding.blocks)
+        if kept == len(folding.blocks):
+            return
+        gone = folding.blocks[kept:]
+        del folding.blocks[kept:]
+        folding.last = gone[0].first - 1
+        ends = (block.began for block in gone if isinstance(block, EndBlock))
+        began = next(ends, folding.began)
+        folding.began = began if began is not None and began[0] <= folding.last else None
         self.has_newer = True
-        _forget_gone(self._folding)
+        _forget_gone(folding)
 
     def _tell(self, change: Change) -> None:
         if change == "shape":
@@ -163,79 +227,12 @@ def _forget_gone(folding: Folding) -> None:
     folding.terminals = {key: b for key, b in folding.terminals.items() if id(b) in kept}
 
 
-def _join(before: Folding, after: Folding) -> None:
-    """Put the blocks of ``after`` behind those of ``before``, mending what the cut went through."""
-    for call, later in list(after.calls.items()):
-        earlier = before.calls.get(call)
-        if earlier is not None:
-            _merge(earlier, later)
-            after.blocks.remove(later)
-            del after.calls[call]
-            for terminal, owner in after.terminals.items():
-                if owner is later:
-                    after.terminals[terminal] = earlier
-    for terminal, output in after.stray.items():
-        if (owner := before.terminals.get(terminal)) is not None:
-            owner.output += output
-            owner.version += 1
-        else:
-            before.stray[terminal] = before.stray.get(terminal, "") + output
-    if before.blocks and after.blocks:
-        _mend_text(before, after)
-    before.blocks.extend(after.blocks)
-    before.calls.update(after.calls)
-    before.terminals.update(after.terminals)
-    before.first = before.first or after.first
-    before.last = max(before.last, after.last)
-
-
-def _merge(earlier: ToolBlock, later: ToolBlock) -> None:
-    """Let a call that began in one page go on as the next page tells."""
-    later.title = later.title or earlier.title
-    later.name = later.name or earlier.name
-    later.asked = later.asked or earlier.asked
-    later.kind = earlier.kind if later.kind == "other" else later.kind
-    later.texts = later.texts or earlier.texts
-    later.diffs = later.diffs or earlier.diffs
-    later.terminals = later.terminals or earlier.terminals
-    later.locations = later.locations or earlier.locations
-    later.decision = later.decision or earlier.decision
-    later.raw_input = earlier.raw_input if later.raw_input is None else later.raw_input
-    for name in ("title", "name", "kind", "status", "reason", "texts", "diffs", "asked"):
-        setattr(earlier, name, getattr(later, name))
-    for name in (
-        "terminals",
-        "locations",
-        "raw_input",
-        "raw_output",
-        "decision",
-        "is_asking",
-        "exit",
-    ):
-        setattr(earlier, name, getattr(later, name))
-    earlier.output += later.output
-    earlier.expanded = earlier.expanded or later.expanded
-    earlier.last = max(earlier.last, later.last)
-    earlier.version += later.version + 1
-
-
-def _mend_text(before: Folding, after: Folding) -> None:
-    tail, head = before.blocks[-1], after.blocks[0]
-    if not isinstance(tail, TextBlock):
-        return
-    same = (
-        isinstance(head, TextBlock)
-        and head.is_cut
-        and not tail.is_whole
-        and tail.kind == head.kind
-        and (head.message is None or tail.message in (None, head.message))
-    )
-    if same and isinstance(head, TextBlock):
-        tail.parts.extend(head.parts)
-        tail.is_whole, tail.last = head.is_whole, head.last
-        tail.version += head.version + 1
-        tail.expanded = head.expanded
-        del after.blocks[0]
-    elif not tail.is_whole:
-        tail.is_whole = True
-        tail.version += 1
+def _fitting(blocks: Iterable[Block]) -> int:
+    """How many of these, from the first on, are within the bounds; at least one."""
+    kept = room = 0
+    for block in blocks:
+        room += weight(block)
+        if kept and (kept == MOST_BLOCKS or room > MOST_WEIGHT):
+            return kept
+        kept += 1
+    return kept

@@ -2,13 +2,15 @@
 
 from typing import Any, ClassVar
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual.geometry import Size
 from textual.scroll_view import ScrollView
+from textual.selection import Selection
 from textual.strip import Strip
 
-from ..rendering.lines import Line, width_of
+from ..rendering.lines import Line, text_of, width_of
 
 __all__ = ["ROLES", "Lined", "LinesView"]
 
@@ -16,9 +18,11 @@ ROLES = (
     "text", "faint", "strong", "emphasis", "struck", "link", "heading", "bullet", "prompt",
     "prompt-sign", "thought", "tool", "running", "good", "bad", "warning", "asking", "terminal",
     "diff-added", "diff-removed", "code", "code-comment", "code-keyword", "code-string",
-    "code-number", "code-name", "cursor", "key",
+    "code-number", "code-name", "cursor", "key", "match",
 )  # fmt: skip
 """What a span can be; each has a class ``lined--ROLE`` in the style sheet."""
+_MOST_SELECTED = 20_000
+"""Lines that are copied at once."""
 
 
 class Lined(ScrollView):
@@ -40,7 +44,40 @@ class Lined(ScrollView):
         line, is_marked = self.line_at(self.scroll_offset.y + y)
         segments = [Segment(text, self.look(role, is_marked)) for text, role in line]
         base = self.look("cursor" if is_marked else "text", is_marked)
-        return Strip(segments, width_of(line)).adjust_cell_length(width, base)
+        strip = Strip(segments, width_of(line)).adjust_cell_length(width, base)
+        return self._selected(strip, line, self.scroll_offset.y + y)
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        """The text that was selected with the mouse, line by line as it is shown."""
+        first = selection.start.y if selection.start is not None else 0
+        last = selection.end.y if selection.end is not None else self.virtual_size.height - 1
+        lines: list[str] = []
+        for y in range(first, min(last, first + _MOST_SELECTED) + 1):
+            text = text_of(self.line_at(y)[0])
+            begin, end = selection.get_span(y) or (0, -1)
+            lines.append(text[begin:] if end < 0 else text[begin:end])
+        return "\n".join(lines), "\n"
+
+    def selection_updated(self, selection: Selection | None) -> None:
+        """Show what is selected now."""
+        self.refresh()
+
+    def _selected(self, strip: Strip, line: Line, y: int) -> Strip:
+        """The strip as something that can be selected, with what is selected marked."""
+        selection = self.text_selection
+        span = selection.get_span(y) if selection is not None else None
+        if span is not None:
+            text = text_of(line)
+            begin = cell_len(text[: span[0]])
+            end = strip.cell_length if span[1] < 0 else cell_len(text[: span[1]])
+            style = self.screen.get_component_rich_style("screen--selection", partial=True)
+            chosen = [(segment.text, segment.style) for segment in strip.crop(begin, end)]
+            middle = Strip(
+                [Segment(words, (look + style) if look else style) for words, look in chosen],
+                max(0, end - begin),
+            )
+            strip = Strip.join([strip.crop(0, begin), middle, strip.crop(end)])
+        return strip.apply_offsets(0, y)
 
     def look(self, role: str, is_marked: bool = False) -> Style:
         """The style of a role."""

@@ -1,5 +1,6 @@
 """The transcript of an agent: what is in view is drawn, and nothing else."""
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -8,28 +9,26 @@ from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.message import Message
 
+from quarterdeck.wire.errors import QuarterdeckError
+
+from ..literal import literal
+from ..rendering.blocks import can_fold
 from ..rendering.layout import BlockLayout
 from ..rendering.lines import Line
-from ..stores.blocks import Block, PromptBlock, TextBlock, ToolBlock
+from ..rendering.matches import marked
+from ..stores.blocks import Block, TextBlock
 from ..stores.transcript import Change, TranscriptStore
+from . import going
 from .lined import Lined
+from .looking import Looking
+from .standing import Standing
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from quarterdeck.wire.ids import SessionId
 
 __all__ = ["TranscriptView"]
-
-
-@dataclass(slots=True)
-class _Place:
-    """Where somebody reads."""
-
-    follows: bool = True
-    block: Block | None = None
-    """The block at the top of the view."""
-    offset: int = 0
-    """Which of its lines is the first in view."""
-    marked: Block | None = None
 
 
 class TranscriptView(Lined, can_focus=True):
@@ -43,9 +42,15 @@ class TranscriptView(Lined, can_focus=True):
         Binding("j", "mark(1)", "next fold"),
         Binding("k", "mark(-1)", "previous fold"),
         Binding("enter,space", "fold", "fold, unfold"),
-        Binding("right_square_bracket", "jump(1)", "next prompt"),
-        Binding("left_square_bracket", "jump(-1)", "previous prompt"),
+        Binding("right_square_bracket,alt+down", "jump(1)", "next prompt"),
+        Binding("left_square_bracket,alt+up", "jump(-1)", "previous prompt"),
+        Binding("home,g", "start", "to the beginning"),
         Binding("end,G", "follow", "to the end"),
+        Binding("ctrl+f,slash", "search", "search all of it"),
+        Binding("n", "find(1)", "earlier match"),
+        Binding("N", "find(-1)", "later match"),
+        Binding("escape", "end_search", "end the search", show=False),
+        Binding("ctrl+y,y", "app.command('copy')", "copy the marked block, else the last answer"),
     ]
 
     @dataclass
@@ -58,11 +63,12 @@ class TranscriptView(Lined, can_focus=True):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._store: TranscriptStore | None = None
-        self._places: dict[str, _Place] = {}
-        self._place = _Place()
-        self._layout = BlockLayout(1)
+        self._places: dict[str, Standing] = {}
+        self._place = Standing()
+        self._width = 1
         self._unwatch = lambda: None
         self._is_settling = False
+        self._looking = Looking(self)
         self.empty: list[Line] = []
         """What is shown where there is nothing."""
 
@@ -71,19 +77,55 @@ class TranscriptView(Lined, can_focus=True):
         """Whether the end stays in view."""
         return self._place.follows
 
+    @property
+    def store(self) -> TranscriptStore | None:
+        """What is shown."""
+        return self._store
+
+    @property
+    def marked(self) -> Block | None:
+        """The block under the cursor; None: there is no cursor."""
+        return self._place.marked
+
     def show(self, store: TranscriptStore | None) -> None:
         """Show another transcript, at the place where it was left."""
         if store is self._store:
             return
         self._unwatch()
+        self._looking.end()
         self._store = store
-        self._layout = BlockLayout(self._layout.width)
-        self._place = _Place()
+        left = self._place
+        left.layout = BlockLayout(1)  # its lines are not needed while others are shown
+        self._place = Standing()
         self._unwatch = lambda: None
         if store is not None:
             self._place = self._places.setdefault(store.session, self._place)
+            self._place.store = store
             self._unwatch = store.watch(self._changed)
         self._sync()
+
+    def go_to(self, seq: int, words: str = "") -> None:
+        """Go to a record, wherever it is in the log; to the line with these words if it has them.
+
+        What is not in the window is read first; the window is then there.
+        """
+        store = self._store
+        if store is None:
+            return
+        block = store.find(seq) if store.is_loaded else None
+        if block is not None:
+            self._stand_at(block, words)
+        else:
+            self._do(self._open_at(store, seq, words))
+
+    def tell(self, words: str) -> None:
+        """Show a line for some time."""
+        self.notify(literal(words), markup=False, timeout=3)
+
+    def last_answer(self) -> Block | None:
+        """What the agent said last in this window."""
+        blocks = reversed(self._store.blocks if self._store is not None else ())
+        return next((b for b in blocks if isinstance(b, TextBlock) and b.kind == "message"), None)
 
     def line_at(self, y: int) -> tuple[Line, bool]:
         """See ``Lined``."""
@@ -93,20 +135,19 @@ class TranscriptView(Lined, can_focus=True):
             return (), False
         at, offset = self._layout.locate(y)
         self._layout.measure(at)
-        block = self._layout.block(at)
-        is_head = offset == self._layout.height(at) - self._body(at)
-        return self._layout.line(at, offset), block is self._place.marked and is_head
+        line = self._layout.line(at, offset)
+        words = self._looking.pattern
+        is_marked = self._layout.block(at) is self._place.marked
+        is_head = is_marked and not self._layout.part(at) and offset == self._layout.has_gap(at)
+        return (marked(line, words) if words is not None else line), is_head
 
-    def _body(self, at: int) -> int:
-        """The lines of a block without the empty one before it."""
-        gap = not self._layout.line(at, 0) and self._layout.height(at) > 1
-        return self._layout.height(at) - gap
+    def on_mount(self) -> None:
+        """Import what draws messages while nobody waits for it."""
+        self.call_after_refresh(self._do, asyncio.to_thread(_warm))
 
     def on_resize(self) -> None:
         """Measure anew for another width; the place stays."""
-        width = max(8, self.scrollable_content_region.width - 1)
-        if width != self._layout.width:
-            self._layout = BlockLayout(width)
+        self._width = max(8, self.scrollable_content_region.width - 1)
         self._sync()
 
     def on_unmount(self) -> None:
@@ -121,7 +162,7 @@ class TranscriptView(Lined, can_focus=True):
         y = round(new_value)
         at_end = y >= self._layout.total - self._rows
         self._place.follows = at_end and not self._store.has_newer
-        self._note(y)
+        self._place.note(y)
         self._settle()
 
     def action_follow(self) -> None:
@@ -131,94 +172,155 @@ class TranscriptView(Lined, can_focus=True):
             self.post_message(self.Wanted(self._store.session, "end"))
         self._settle()
 
+    def action_start(self) -> None:
+        """Go to the beginning."""
+        store = self._store
+        if store is None:
+            return
+        if store.has_older:
+            self._do(self._open_start(store))
+        elif store.blocks:
+            self._stand_at(store.blocks[0])
+
     def action_mark(self, step: int) -> None:
         """Mark the next block that can be folded."""
-        foldable = [n for n in range(len(self._layout)) if self._can_fold(self._layout.block(n))]
+        blocks = self._store.blocks if self._store is not None else ()
+        foldable = [block for block in blocks if can_fold(block)]
         if not foldable:
             return
-        marked = self._place.marked
-        here = self._layout.find(marked) if marked is not None else None
-        if here is None:
-            here = self._layout.locate(self.scroll_offset.y + (self._rows if step < 0 else -1))[0]
-        ahead = [n for n in foldable if (n > here if step > 0 else n < here)]
-        at = (ahead[0] if step > 0 else ahead[-1]) if ahead else foldable[-1 if step > 0 else 0]
-        self._place.marked = self._layout.block(at)
-        self._bring(at)
-        self.refresh()
+        here = self._here(step).first
+        if step > 0:
+            block = next((b for b in foldable if b.first > here), foldable[-1])
+        else:
+            block = next((b for b in reversed(foldable) if b.first < here), foldable[0])
+        self.mark(block)
+        if not self._place.is_in_view(block, self.scroll_offset.y, self._rows):
+            self._place.put(block)
+            self._settle()
 
     def action_fold(self) -> None:
         """Fold or unfold the marked block."""
-        if self._place.marked is not None and self._store is not None:
+        if self._place.marked is not None and can_fold(self._place.marked):
             self._fold(self._place.marked)
 
     def action_jump(self, step: int) -> None:
-        """Go to the next prompt."""
-        here = self._layout.locate(self.scroll_offset.y)[0]
-        order = range(here + 1, len(self._layout)) if step > 0 else range(here - 1, -1, -1)
-        for at in order:
-            if isinstance(self._layout.block(at), PromptBlock):
-                self._place.follows = False
-                self._place.block, self._place.offset = self._layout.block(at), 0
-                self._settle()
-                return
+        """Go to the next prompt, also where it has to be read first."""
+        store = self._store
+        if store is None or not store.blocks:
+            return
+        self._do(self._jump(store, self._here(1 if self._place.marked else 0).first, step))
+
+    def action_search(self) -> None:
+        """Look for something in all of the transcript."""
+        self._looking.begin()
+
+    def action_find(self, step: int) -> None:
+        """Go to another match."""
+        self._looking.step(step)
+
+    def action_end_search(self) -> None:
+        """Look no further."""
+        self._looking.end()
+
+    def mark(self, block: Block | None) -> None:
+        """Put the cursor on a block."""
+        self._place.marked = block
+        self.refresh()
 
     def on_click(self, event: events.Click) -> None:
-        """Fold or unfold what was clicked."""
-        if not len(self._layout) or self._store is None:
+        """Put the cursor on what was clicked, and fold or unfold it."""
+        if not len(self._layout) or self._store is None or self.text_selection is not None:
             return
         at, _ = self._layout.locate(self.scroll_offset.y + event.y)
         block = self._layout.block(at)
-        if self._can_fold(block):
-            self._place.marked = block
+        self.mark(block)
+        if can_fold(block):
             self._fold(block)
 
     def _fold(self, block: Block) -> None:
         assert self._store is not None
         if self._place.follows:  # the line that was folded stays where it is
             self._place.follows = False
-            self._note(self.scroll_offset.y)
+            self._place.note(self.scroll_offset.y)
         self._store.toggle(block)
         self._place.follows = self._layout.total <= self._rows
-
-    @staticmethod
-    def _can_fold(block: Block) -> bool:
-        thought = isinstance(block, TextBlock) and block.kind == "thought"
-        return thought or isinstance(block, ToolBlock)
 
     @property
     def _rows(self) -> int:
         return max(1, self.scrollable_content_region.height)
 
+    def _do(self, deed: "Coroutine[object, object, object]") -> None:
+        async def told() -> None:
+            try:
+                await deed
+            except QuarterdeckError as error:
+                self.notify(literal(str(error)), severity="error", markup=False)
+
+        self.run_worker(told())
+
+    async def _open_at(self, store: TranscriptStore, seq: int, words: str = "") -> None:
+        block = await going.open_at(store, seq)
+        if block is not None and self._store is store:
+            self._stand_at(block, words)
+
+    async def _open_start(self, store: TranscriptStore) -> None:
+        self._place.follows = False
+        block = await going.open_start(store)
+        if block is not None and self._store is store:
+            self._stand_at(block)
+
+    async def _jump(self, store: TranscriptStore, here: int, step: int) -> None:
+        seq = await going.prompt_beside(store, here, step)
+        if self._store is not store:
+            return
+        if seq is not None:
+            self.go_to(seq)
+        elif step > 0:
+            self.action_follow()
+        else:
+            self.action_start()
+
+    def _stand_at(self, block: Block, words: str = "") -> None:
+        """Put a block at the top of the view; of a line with these words some lines above it."""
+        part, line = self._line_with(block, words)
+        self._place.put(block, part, line)
+        self.mark(block)
+        self._settle()
+        if line or part:
+            self.scroll_to(y=max(0, self.scroll_offset.y - self._rows // 3), animate=False)
+
+    def _line_with(self, block: Block, words: str) -> tuple[int, int]:
+        if not words or self._store is None:
+            return 0, 0
+        if can_fold(block) and not getattr(block, "expanded", True):
+            self._store.toggle(block)
+        self._place.sync(self._width)
+        return self._looking.line_with(self._layout, block)
+
+    def _here(self, step: int) -> Block:
+        """The marked block if it is in view, else the one at the edge of the view."""
+        block, y = self._place.marked, self.scroll_offset.y
+        if block is not None and self._place.is_in_view(block, y, self._rows):
+            return block
+        edge = y + (self._rows if step < 0 else -1 if step else 0)
+        return self._layout.block(self._layout.locate(edge)[0])
+
+    @property
+    def _layout(self) -> BlockLayout:
+        return self._place.layout
+
     def _changed(self, change: Change) -> None:
         self._sync()
 
     def _sync(self) -> None:
-        self._layout.sync(self._store.blocks if self._store is not None else ())
+        self._place.sync(self._width)
         self._settle()
-
-    def _note(self, y: int) -> None:
-        if not len(self._layout):
-            return
-        at, offset = self._layout.locate(y)
-        # A block that is measured now may be of another height: its lower end stays.
-        offset = max(0, offset + self._layout.measure(at)) if offset else 0
-        self._place.block, self._place.offset = self._layout.block(at), offset
-
-    def _bring(self, at: int) -> None:
-        """Make sure that a block is in view."""
-        self._layout.measure(at)
-        top = self._layout.top(at)
-        y = self.scroll_offset.y
-        if not y <= top < y + self._rows:
-            self._place.follows = False
-            self._place.block, self._place.offset = self._layout.block(at), 0
-            self._settle()
 
     def _settle(self) -> None:
         """Measure what is in view, and put the view where it belongs."""
         if self._is_settling or not self.is_mounted:
             return
-        y = self._end() if self._place.follows else self._reading()
+        y = self._place.top(self.scroll_offset.y, self._rows)
         self._is_settling = True
         try:
             self.virtual_size = Size(self._layout.width, self._layout.total)
@@ -228,28 +330,6 @@ class TranscriptView(Lined, can_focus=True):
         self.refresh()
         self._want(y)
 
-    def _end(self) -> int:
-        room = self._rows
-        for at in range(len(self._layout) - 1, -1, -1):
-            self._layout.measure(at)
-            room -= self._layout.height(at)
-            if room <= 0:
-                break
-        return max(0, self._layout.total - self._rows)
-
-    def _reading(self) -> int:
-        first = self._layout.find(self._place.block) if self._place.block is not None else None
-        if first is None:
-            first, self._place.offset = self._layout.locate(self.scroll_offset.y)
-        room = self._rows + self._place.offset
-        for at in range(first, len(self._layout)):
-            self._layout.measure(at)
-            room -= self._layout.height(at)
-            if room <= 0:
-                break
-        most = max(0, self._layout.total - self._rows)
-        return min(most, self._layout.top(first) + self._place.offset) if len(self._layout) else 0
-
     def _want(self, y: int) -> None:
         store = self._store
         if store is None or not store.is_loaded:
@@ -258,3 +338,9 @@ class TranscriptView(Lined, can_focus=True):
             self.post_message(self.Wanted(store.session, "older"))
         if store.has_newer and y >= self._layout.total - 2 * self._rows:
             self.post_message(self.Wanted(store.session, "newer"))
+
+
+def _warm() -> None:
+    from ..rendering.markdown import markdown_lines
+
+    markdown_lines("```python\nx = 1\n```", 80)

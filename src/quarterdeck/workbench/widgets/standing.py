@@ -1,0 +1,84 @@
+"""Where somebody reads in a transcript, and where that is on the screen."""
+
+from dataclasses import dataclass, field
+
+from ..rendering.layout import BlockLayout
+from ..stores.blocks import Block
+from ..stores.transcript import TranscriptStore
+
+__all__ = ["Standing"]
+
+
+@dataclass(slots=True)
+class Standing:
+    """A place that stays where it is while blocks come, go, grow, are measured or become one."""
+
+    store: TranscriptStore | None = None
+    follows: bool = True
+    """At the end, wherever that is."""
+    marked: Block | None = None
+    """The block under the cursor."""
+    layout: BlockLayout = field(default_factory=lambda: BlockLayout(1))
+    _block: Block | None = None
+    """The block at the top of the view."""
+    _part: int = 0
+    """Which of its pieces."""
+    _offset: int = 0
+    """Which of the piece's lines is the first in view."""
+    _below: int = 0
+    """How many lines of the block are from there on; it may become one with the block before."""
+
+    def sync(self, width: int) -> None:
+        """Take the blocks as they are now, at a width."""
+        if width != self.layout.width:
+            self.layout = BlockLayout(width)
+        self.layout.sync(self.store.blocks if self.store is not None else ())
+
+    def put(self, block: Block, part: int = 0, offset: int = 0) -> None:
+        """Be at a line of a block."""
+        self.follows = False
+        self._block, self._part, self._offset = block, part, offset
+
+    def note(self, y: int) -> None:
+        """Be at a line of the whole."""
+        if not len(self.layout):
+            return
+        at, self._offset = self.layout.pin(y)
+        self._block, self._part = self.layout.block(at), self.layout.part(at)
+        self._below = self.layout.below(at) - self._offset
+
+    def top(self, y: int, rows: int) -> int:
+        """The first line to show of so many; what is in view then is measured.
+
+        ``y``: the line that is the first now.
+        """
+        if not len(self.layout):
+            return 0
+        if self.follows:
+            self.layout.reveal_end(rows)
+            return max(0, self.layout.total - rows)
+        first, offset = self._found(y)
+        self.layout.reveal(first, rows + offset)
+        return min(max(0, self.layout.total - rows), self.layout.top(first) + offset)
+
+    def is_in_view(self, block: Block | None, y: int, rows: int) -> bool:
+        """Whether the first line of a block is among those."""
+        at = self.layout.find(block) if block is not None else None
+        return at is not None and y <= self.layout.top(at) < y + rows
+
+    def _found(self, y: int) -> tuple[int, int]:
+        """Where the place is now: the piece, and which of its lines."""
+        block, layout = self._block, self.layout
+        first = layout.find(block) if block is not None else None
+        if first is None and block is not None and self.store is not None:
+            # It is one with another block now, and their ends are the same.
+            joined = self.store.find(block.last)
+            first = layout.find(joined) if joined is not None else None
+            if first is not None:
+                at, self._offset = layout.above_end(first, self._below)
+                self._block, self._part = joined, layout.part(at)
+        if first is None or self._block is None:
+            return layout.locate(y)
+        layout.open(first)
+        at = layout.find(self._block, self._part)
+        return first if at is None else at, self._offset
