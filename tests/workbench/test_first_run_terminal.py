@@ -1,0 +1,188 @@
+"""Real terminals: the first run, the demo to its end, crashes, signals, odd terminals."""
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from quarterdeck.workbench.screens.guard import QUIET
+from tests.support.terminals import PROGRAM, Pane, clean_environment, needs_tmux, pane, pty_of, soon
+
+_DEMO = 45.0
+
+
+def left_behind(home: Path) -> list[str]:
+    return [entry.name for entry in (home / "tmp").iterdir() if "demo" in entry.name]
+
+
+def agents(environment: dict[str, str]) -> str:
+    done = subprocess.run(
+        [PROGRAM, "ps", "--all"], env=environment, capture_output=True, text=True, timeout=20
+    )
+    return done.stdout
+
+
+@needs_tmux
+def test_the_first_run_and_the_demo_to_its_end(tmp_path: Path):
+    work = tmp_path / "work"
+    work.mkdir()
+    with pane(tmp_path, f"{PROGRAM}; echo left with $?; sleep 60", cwd=work) as screen:
+        screen.shows("f12     see a demo")
+        screen.shows("Our own agent needs one")
+        screen.press("hello")
+        screen.shows("❯ hello")
+        screen.press("C-u", "F12")
+        # The lead asks for leave to run the tests, and the screen comes up by itself.
+        for asked in ("python3 -m unittest", "tides.py", "python3 -m unittest"):
+            screen.shows("asks for leave", _DEMO)
+            screen.shows(asked)
+            answer(screen)
+        # The other one asks elsewhere.
+        soon(lambda: "need you: ctrl+g" in screen.text() or leave(screen), _DEMO)
+        screen.press("C-g")
+        screen.shows("scribe asks for leave")
+        answer(screen)
+        screen.shows("That was the demo", _DEMO)
+        assert left_behind(tmp_path)
+        assert "scribe" in agents(clean_environment(tmp_path))
+        screen.press("C-q")
+        screen.shows("left with 0")
+        assert not left_behind(tmp_path)
+        assert "scribe" not in agents(clean_environment(tmp_path))
+
+
+def leave(screen: Pane) -> bool:
+    return "scribe asks for leave" in screen.text()
+
+
+def answer(screen: Pane) -> None:
+    """Allow once: keys count after a moment without any."""
+    time.sleep(QUIET + 0.2)
+    screen.press("y")
+    soon(lambda: "asks for leave" not in screen.text(), what=screen.text())
+
+
+CRASHES = {
+    "key": "Workbench.action_help = broken",
+    "worker": "Workbench._look_around = broken",
+    "start": "Workbench._begin = broken",
+    "mount": "MainScreen.on_mount = broken",
+    "drawing": "StatusBar.lines = broken",
+}
+_CRASHING = """
+import sys
+from quarterdeck.cli.main import main
+from quarterdeck.workbench.app import Workbench
+from quarterdeck.workbench.screens.main import MainScreen
+from quarterdeck.workbench.widgets.bars import StatusBar
+
+def broken(self, *rest):
+    raise RuntimeError("it broke")
+
+{}
+sys.argv = ["quarterdeck"]
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("where", CRASHES)
+def test_a_crash_restores_the_terminal_and_tells_where_the_report_is(tmp_path: Path, where: str):
+    environment = clean_environment(tmp_path)
+    spawned = subprocess.run(
+        [PROGRAM, "spawn", "-m", "scripted/default", "-n", "ann", "scene:slow"],
+        env=environment,
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+        timeout=20,
+    )
+    assert spawned.stdout
+    code = _CRASHING.format(CRASHES[where])
+    with pty_of([sys.executable, "-c", code], environment, cwd=tmp_path) as screen:
+        if where == "key":
+            screen.shows("host: connected")
+            screen.write("\x1bOP")
+        assert screen.ends() == 1
+        said = screen.seen.decode("utf-8", "replace")
+        assert screen.is_restored, said[-2000:]
+        last = said[said.rfind("\x1b[?1049l") :]
+        assert "unexpected error: RuntimeError: it broke" in last
+        report = re.search(r"details are in (\S+\.log)", last)
+        assert report is not None and "RuntimeError" in Path(report[1]).read_text()
+        assert "running" in agents(environment)  # nobody was ended by it
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_ends_it_in_good_order_and_no_agent(tmp_path: Path, number: signal.Signals):
+    environment = clean_environment(tmp_path)
+    with pty_of([PROGRAM], environment, cwd=tmp_path) as screen:
+        screen.shows("host: connected")
+        screen.write("half a sentence")
+        screen.shows("sentence")
+        screen.kill(number)
+        assert screen.ends() == 128 + number
+        assert screen.is_restored
+        with pty_of([PROGRAM], environment, cwd=tmp_path) as again:
+            again.shows("half a sentence")  # what was typed is kept
+
+
+def test_killed_with_agents_alive_it_shows_all_of_them_again(tmp_path: Path):
+    environment = clean_environment(tmp_path)
+    for name in ("ann", "bob"):
+        subprocess.run(
+            [PROGRAM, "spawn", "-m", "scripted/default", "-n", name, "scene:slow"],
+            env=environment,
+            cwd=tmp_path,
+            check=True,
+            capture_output=True,
+            timeout=20,
+        )
+    with pty_of([PROGRAM], environment, cwd=tmp_path) as screen:
+        screen.shows("2 running")
+        screen.kill(signal.SIGKILL)
+        assert screen.ends() == -signal.SIGKILL
+        with pty_of([PROGRAM], environment, cwd=tmp_path) as again:
+            again.shows("2 running")
+            again.shows("tick")
+
+
+def test_no_colour_is_used_where_none_is_wanted(tmp_path: Path):
+    environment = clean_environment(tmp_path, NO_COLOR="1")
+    with pty_of([PROGRAM], environment, cwd=tmp_path) as screen:
+        screen.shows("see a demo")
+        colours = re.findall(rb"\x1b\[(?:\d+;)*(?:38|48);2;(\d+);(\d+);(\d+)", screen.read())
+        assert all(red == green == blue for red, green, blue in colours)
+
+
+def test_it_lives_on_a_terminal_of_five_lines(tmp_path: Path):
+    environment = clean_environment(tmp_path)
+    with pty_of([PROGRAM], environment, cwd=tmp_path, size=(20, 5)) as screen:
+        screen.shows("host")
+        screen.write("hi")
+        screen.shows("hi")
+        screen.write("\x11")
+        assert screen.ends() == 0
+        assert screen.is_restored
+
+
+@pytest.mark.parametrize("term", ["dumb", ""])
+def test_a_terminal_that_cannot_be_drawn_on_is_told_so(tmp_path: Path, term: str):
+    environment = clean_environment(tmp_path, TERM=term)
+    with pty_of([PROGRAM], environment, cwd=tmp_path) as screen:
+        assert screen.ends() == 0
+        said = screen.seen.decode()
+        assert "TERM says" in said and "quarterdeck demo" in said and "\x1b[" not in said
+
+
+def test_without_a_terminal_the_demo_is_offered_in_plain_text(tmp_path: Path):
+    environment = clean_environment(tmp_path)
+    done = subprocess.run([PROGRAM], env=environment, capture_output=True, text=True, timeout=20)
+    assert done.returncode == 0 and "quarterdeck demo --yes" in done.stdout
+    asked = subprocess.run(
+        [PROGRAM, "demo"], env=environment, capture_output=True, text=True, timeout=20
+    )
+    assert asked.returncode == 2 and "--yes" in asked.stderr
