@@ -1,0 +1,253 @@
+"""A conversation with one server: its tools, calls of them, and what it asks of us meanwhile."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager, suppress
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+from msgspec import Raw
+
+from quarterdeck.wire.errors import LinkError, RpcError
+from quarterdeck.wire.rpc.codes import METHOD_NOT_FOUND
+from quarterdeck.wire.rpc.peer import Peer
+
+from .calling import Caller, Calls
+from .errors import McpError, ProbeRefused
+from .greeting import Agreement, greet
+from .protocol import CANCELLED, INITIALIZED, CallResult, Page, Progress, modern_meta
+from .transport import Mirror, Transport
+
+if TYPE_CHECKING:
+    from quarterdeck.wire.rpc.handler import Handler, RequestContext
+
+__all__ = ["Client", "connect"]
+
+_log = logging.getLogger(__name__)
+
+_MOST_PAGES = 100
+_MOST_TOOLS = 1000
+_MOST_ROUNDS = 10
+"""How often a server may want something of us before it makes one call."""
+_GRAVE = frozenset(("error", "critical", "alert", "emergency"))
+_SHOWN = 300
+
+
+class Client:
+    """One server while it is connected; made by ``connect``."""
+
+    def __init__(
+        self, name: str, roots: tuple[str, ...], complain: Callable[[str], None] | None = None
+    ) -> None:
+        self.name = name
+        self.changed = asyncio.Event()
+        """Set when the server says that its tools have changed; cleared by who lists them."""
+        self.agreement = Agreement(version="", is_modern=False, capabilities={}, server="")
+        self._roots = roots
+        self._complain = complain
+        self._calls = Calls(name)
+        self._tokens = count(1)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._peer: Peer | None = None
+        self._transport: Transport | None = None
+
+    @property
+    def peer(self) -> Peer:
+        """The link."""
+        assert self._peer is not None
+        return self._peer
+
+    async def open(self, transport: Transport, *, may_probe: bool) -> None:
+        """Greet the server. Raises McpError, RpcError, LinkError."""
+        self._transport = transport
+        self._peer = Peer(
+            transport, self, answer_malformed=False, cancel=CANCELLED, name=f"MCP {self.name}"
+        )
+        await self._peer.__aenter__()
+        try:
+            agreement = await greet(self._peer.request, may_probe=may_probe)
+        except LinkError as error:
+            if may_probe:
+                raise ProbeRefused(str(error)) from error
+            raise
+        self.agreement = agreement
+        transport.agreed(agreement.version, is_modern=agreement.is_modern)
+        if not agreement.is_modern:
+            await self._peer.notify(INITIALIZED)
+        elif agreement.tells_changes:
+            self._run(self._subscribe())
+
+    def mirror(self, headers_of: Mirror) -> None:
+        """Show arguments of calls in headers as well, where there are headers."""
+        assert self._transport is not None
+        self._transport.mirror(headers_of)
+
+    async def close(self) -> None:
+        """End the link; calls that wait raise ``Closed``."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        if self._peer is not None:
+            await self._peer.close()
+
+    async def tools(self) -> list[Any]:
+        """Every tool as the server describes it, unread.
+
+        Raises:
+            McpError: the list cannot be read.
+            RpcError, LinkError: the server refuses, or is gone.
+        """
+        if not self.agreement.has_tools:
+            return []
+        found: list[Any] = []
+        cursor: str | None = None
+        for _ in range(_MOST_PAGES):
+            page = await self._page(cursor)
+            found += page.tools
+            cursor = page.next_cursor
+            if not cursor or len(found) >= _MOST_TOOLS:
+                break
+        return found[:_MOST_TOOLS]
+
+    async def call(
+        self, tool: str, arguments: Mapping[str, Any], caller: Caller, timeout: float
+    ) -> CallResult:
+        """Call a tool; cancelling tells the server.
+
+        ``timeout``: seconds without a sign of progress; those in which a person is asked do not
+        count.
+
+        Raises:
+            McpError: the answer cannot be read, or it wants what we do not have.
+            TimeoutError: no answer in time; the server is told that nobody waits any more.
+            RpcError, LinkError: it refuses, or is gone.
+        """
+        params: dict[str, Any] = {"name": tool, "arguments": arguments}
+        extra: dict[str, Any] = {}
+        async with self._calls.timed(caller, f"call-{next(self._tokens)}", timeout) as token:
+            for _ in range(_MOST_ROUNDS):
+                asked = self._params({**params, **extra}, token)
+                result = _decoded(await self.peer.request("tools/call", asked), CallResult)
+                if result.result_type != "input_required":
+                    return result
+                extra = await self._input(result)
+        raise McpError(f"it wanted something of us {_MOST_ROUNDS} times and made no call")
+
+    # ---- what the server sends
+
+    async def on_request(self, method: str, params: Raw | None, context: "RequestContext") -> Any:
+        """Answer the server."""
+        given: Any = {} if params is None else msgspec.json.decode(params)
+        fields = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+        return await self._answer(method, fields)
+
+    def on_notification(self, method: str, params: Raw | None) -> None:
+        """Take note."""
+        match method:
+            case "notifications/tools/list_changed":
+                self.changed.set()
+            case "notifications/progress" if params is not None:
+                with suppress(msgspec.DecodeError):
+                    self._calls.progressed(msgspec.json.decode(params, type=Progress))
+            case "notifications/message" if params is not None:
+                self._said(params)
+            case _:
+                pass
+
+    async def _answer(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        match method:
+            case "ping":
+                return {}
+            case "roots/list":
+                return {"roots": [{"uri": Path(root).as_uri()} for root in self._roots]}
+            case "elicitation/create":
+                return await self._calls.elicit(params)
+            case _:
+                raise RpcError(METHOD_NOT_FOUND, f"this client does not offer {method[:100]!r}")
+
+    def _said(self, params: Raw) -> None:
+        with suppress(msgspec.DecodeError, AttributeError):
+            fields = msgspec.json.decode(params)
+            words = str(fields.get("data"))[:_SHOWN]
+            _log.debug("MCP server %s says: %s", self.name, words)
+            if fields.get("level") in _GRAVE and self._complain is not None:
+                self._complain(words)
+
+    # ---- inside
+
+    async def _page(self, cursor: str | None) -> Page:
+        params = self._params({} if cursor is None else {"cursor": cursor})
+        return _decoded(await self.peer.request("tools/list", params), Page)
+
+    def _params(self, params: dict[str, Any], token: str | None = None) -> dict[str, Any]:
+        meta = modern_meta() if self.agreement.is_modern else {}
+        if token is not None:
+            meta["progressToken"] = token
+        return {**params, "_meta": meta} if meta else params
+
+    async def _input(self, result: CallResult) -> dict[str, Any]:
+        """What the server wants before it makes the call. Raises McpError."""
+        answers: dict[str, Any] = {}
+        for key, request in (result.input_requests or {}).items():
+            try:
+                answers[key] = await self._answer(request["method"], request.get("params") or {})
+            except (RpcError, TypeError, KeyError, AttributeError) as error:
+                raise McpError(f"it wants something that we do not offer: {error}") from error
+        extra: dict[str, Any] = {"inputResponses": answers} if answers else {}
+        if result.request_state is not None:
+            extra["requestState"] = result.request_state
+        return extra
+
+    async def _subscribe(self) -> None:
+        """Hear of changes, as long as the server tells them."""
+        wanted = {"notifications": {"toolsListChanged": True}}
+        try:
+            await self.peer.request("subscriptions/listen", self._params(wanted))
+        except (RpcError, LinkError) as error:
+            _log.debug("MCP server %s tells no changes: %s", self.name, error)
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work, name=f"MCP {self.name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+@asynccontextmanager
+async def connect(
+    transport: Transport,
+    *,
+    name: str,
+    roots: tuple[str, ...],
+    may_probe: bool,
+    complain: Callable[[str], None] | None = None,
+) -> AsyncGenerator[Client]:
+    """Talk to a server over a transport, which is ended by whoever opened it.
+
+    ``complain`` hears of what the server calls an error of its own. ``may_probe``: ask first
+    what it speaks; without it the older greeting is used at once.
+
+    Raises:
+        ProbeRefused: it left when it was asked.
+        McpError, RpcError, LinkError: it cannot be talked to.
+    """
+    client = Client(name, roots, complain)
+    try:
+        await client.open(transport, may_probe=may_probe)
+        yield client
+    finally:
+        await client.close()
+
+
+def _decoded(raw: Raw, kind: type[Any]) -> Any:
+    try:
+        return msgspec.json.decode(raw, type=kind)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise McpError(f"its answer cannot be read: {error}") from error
+
+
+if TYPE_CHECKING:
+    _handler: Handler = Client("", ())

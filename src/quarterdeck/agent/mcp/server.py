@@ -1,0 +1,339 @@
+"""One server of a session, kept alive: started, listed, listed again, started anew when it dies."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from quarterdeck.wire.errors import LinkError, RpcError
+from quarterdeck.wire.events import Notice
+
+from ..servers import ServerDefinition
+from .client import Client, connect
+from .errors import Hopeless, McpError, ProbeRefused
+from .listing import Listing, read_listing
+from .mirrored import mirrored_headers
+from .transport import Transport
+
+__all__ = ["Patience", "Server", "ServerState", "opened"]
+
+_log = logging.getLogger(__name__)
+
+ServerState: TypeAlias = Literal["starting", "ready", "restarting", "failed"]
+_MOST_NOTICES = 8
+_SHOWN = 300
+
+
+class Patience:
+    """How a server that fails is treated; times in seconds."""
+
+    def __init__(
+        self,
+        *,
+        restarts: int = 3,
+        pause: float = 0.5,
+        steady: float = 60.0,
+        refresh: float = 0.5,
+        rejoin: float = 5.0,
+    ) -> None:
+        self.restarts = restarts
+        """How often it is started anew before it is given up."""
+        self.pause = pause
+        """Before it is started anew; doubled each time."""
+        self.steady = steady
+        """After so long a life its earlier deaths are forgotten."""
+        self.refresh = refresh
+        """Between two looks at its tools."""
+        self.rejoin = rejoin
+        """How long a call waits for a server that is being started anew."""
+
+
+@asynccontextmanager
+async def opened(
+    definition: ServerDefinition,
+    *,
+    roots: tuple[str, ...],
+    environment: Mapping[str, str],
+    may_probe: bool = True,
+    complain: Callable[[str], None] | None = None,
+) -> AsyncGenerator[Client]:
+    """Reach a server and greet it; leaving ends it, with all that it started.
+
+    Raises:
+        ProbeRefused: it left when it was asked what it speaks; try again without.
+        McpError: it cannot be used; says what is known, its last words among it.
+    """
+    transport = await _transport(definition, roots, environment)
+    failure: Exception | None = None
+    try:
+        async with connect(
+            transport,
+            name=definition.name,
+            roots=roots,
+            may_probe=may_probe,
+            complain=complain,
+        ) as client:
+            yield client
+    except (LinkError, RpcError, McpError) as error:
+        failure = error
+    except BaseException as error:
+        if known := await transport.end():
+            error.add_note(known)  # whoever ran out of patience may want to tell it
+        raise
+    known = await transport.end()
+    if failure is None:
+        return
+    kind = type(failure) if isinstance(failure, McpError) else McpError
+    raise kind(_told(failure, known)) from failure
+
+
+async def _transport(
+    definition: ServerDefinition, roots: tuple[str, ...], environment: Mapping[str, str]
+) -> Transport:
+    if definition.url is not None:
+        from .http import HttpTransport
+
+        return HttpTransport(definition.url, definition.headers, environment)
+    from .stdio import StdioTransport
+
+    return await StdioTransport.start(definition, roots[0])
+
+
+def _told(failure: Exception, known: str) -> str:
+    words = failure.message if isinstance(failure, RpcError) else str(failure)
+    return words if not known or known in words else f"{words} ({known})"
+
+
+class Server:
+    """A server and its state. ``keep`` does the work; what changes is seen between steps."""
+
+    def __init__(
+        self,
+        definition: ServerDefinition,
+        *,
+        roots: tuple[str, ...],
+        environment: Mapping[str, str],
+        patience: Patience | None = None,
+    ) -> None:
+        self.definition = definition
+        self.state: ServerState = "starting"
+        self.listing = Listing()
+        self.changes = 0
+        """Counts every change of the tools."""
+        self.settled = asyncio.Event()
+        """It is ready, or has failed for good: nobody need wait for it."""
+        self.notices: list[Notice] = []
+        self.reason = ""
+        """Why it is not ready."""
+        self._roots = roots
+        self._environment = environment
+        self._patience = patience or Patience()
+        self._client: Client | None = None
+        self._ready = asyncio.Event()
+        self._looked = asyncio.Event()
+        self._looked.set()
+
+    @property
+    def name(self) -> str:
+        """The server's name."""
+        return self.definition.name
+
+    @property
+    def trusted(self) -> bool:
+        """Whether its word that a tool only reads is believed."""
+        return self.definition.trusted
+
+    @property
+    def timeout(self) -> float:
+        """Seconds that a call may take without a sign of progress."""
+        return self.definition.timeout
+
+    async def client(self) -> Client:
+        """The connection; waits a moment for one that is being made.
+
+        Raises:
+            McpError: there is none.
+        """
+        if self._client is None and self.state != "failed":
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._patience.rejoin):
+                    await self._ready.wait()
+        if self._client is None:
+            raise McpError(self.reason or f"it is {self.state}")
+        return self._client
+
+    async def gone(self, error: LinkError) -> str:
+        """Why a call was lost, for the model."""
+        # The one who keeps the server learns how it ended in the meantime.
+        await asyncio.sleep(0)
+        again = "" if self.state == "failed" else " It is being started again."
+        return (
+            f"The MCP server {self.name!r} went away during the call ({error}). Whether the call "
+            f"took effect is not known.{again}"
+        )
+
+    async def caught_up(self, seconds: float) -> None:
+        """Wait until a change of its tools that it has told is known here, for some seconds."""
+        client = self._client
+        if client is None:
+            return
+        if client.changed.is_set():
+            self._looked.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._looked.wait()
+
+    async def keep(self) -> None:
+        """Start it, and again when it dies, until it is given up; cancel to end it."""
+        try:
+            await self._keep()
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            _log.exception("keeping MCP server %s failed in our own code", self.name)
+            self._give_up(f"an error in the program: {error!r}")
+
+    async def _keep(self) -> None:
+        deaths, may_probe = 0, True
+        loop = asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            try:
+                await self._live(may_probe)
+                reason = "it ended the connection"
+            except ProbeRefused as error:
+                reason = str(error)
+                if may_probe:
+                    may_probe = False
+                    continue
+            except Hopeless as error:
+                self._give_up(str(error))
+                return
+            except (McpError, TimeoutError) as error:
+                reason = str(error) or "it did not tell its tools in time"
+            deaths = 1 if loop.time() - began > self._patience.steady else deaths + 1
+            if deaths > self._patience.restarts:
+                self._give_up(reason)
+                return
+            self._restarting(reason)
+            await asyncio.sleep(self._patience.pause * 2 ** (deaths - 1))
+
+    async def _live(self, may_probe: bool) -> None:
+        """One life, from its start to its end."""
+        limit = self.definition.start_timeout
+        bound = asyncio.timeout(limit)
+        try:
+            async with (
+                bound,
+                opened(
+                    self.definition,
+                    roots=self._roots,
+                    environment=self._environment,
+                    may_probe=may_probe,
+                    complain=self._complained,
+                ) as client,
+            ):
+                await self._list(client)
+                bound.reschedule(None)
+                self._joined(client)
+                try:
+                    await self._watch(client)
+                finally:
+                    self._client = None
+                    self._ready.clear()
+                    self._looked.set()
+        except TimeoutError as error:
+            if not bound.expired():
+                raise
+            known = "; ".join(getattr(error.__cause__, "__notes__", ()))
+            told = f"it did not tell its tools within {limit:g} s"
+            raise McpError(f"{told} ({known})" if known else told) from None
+
+    async def _watch(self, client: Client) -> None:
+        """List its tools again whenever it says so, until the connection is over."""
+        over = asyncio.ensure_future(client.peer.wait_closed())
+        try:
+            while not over.done():
+                change = asyncio.ensure_future(client.changed.wait())
+                await asyncio.wait({over, change}, return_when=asyncio.FIRST_COMPLETED)
+                change.cancel()
+                if not over.done():
+                    await self._refresh(client)
+        finally:
+            over.cancel()
+        ending = client.peer.ending
+        if ending is not None:
+            raise ending
+
+    async def _refresh(self, client: Client) -> None:
+        self._looked.clear()
+        try:
+            await self._list(client)
+        except (RpcError, McpError) as error:
+            self._tell(f"MCP server {self.name!r} does not list its tools again: {error}")
+        self._looked.set()
+        await asyncio.sleep(self._patience.refresh)  # whatever storm of changes it tells
+
+    async def _list(self, client: Client) -> None:
+        client.changed.clear()
+        listing = read_listing(self.definition, await client.tools())
+        if listing == self.listing:
+            return
+        before = {tool.tool for tool in self.listing.tools}
+        now = {tool.tool for tool in listing.tools}
+        if self.settled.is_set() and before != now:
+            words = [f"+{name}" for name in sorted(now - before)]
+            words += [f"-{name}" for name in sorted(before - now)]
+            told = ", ".join(words)[:_SHOWN]
+            self._tell(f"MCP server {self.name!r} has other tools now: {told}", "info")
+        for problem in set(listing.problems) - set(self.listing.problems):
+            self._tell(f"MCP server {self.name!r}: a tool is left out: {problem[:_SHOWN]}")
+        self.listing = listing
+        self.changes += 1
+
+    # ---- changes of state
+
+    def _joined(self, client: Client) -> None:
+        client.mirror(self._headers_of)
+        self._client = client
+        self.state, self.reason = "ready", ""
+        self._ready.set()
+        self.settled.set()
+
+    def _headers_of(self, name: str, arguments: Mapping[str, Any]) -> dict[str, str]:
+        for tool in self.listing.tools:
+            if tool.tool == name and tool.mirrored:
+                return mirrored_headers(tool.mirrored, arguments)
+        return {}
+
+    def _complained(self, words: str) -> None:
+        self._tell(f"MCP server {self.name!r} says: {words}")
+
+    def _restarting(self, reason: str) -> None:
+        if self.state != "starting":
+            self._tell(f"MCP server {self.name!r} is started again: {reason}")
+            self.state = "restarting"
+        self.reason = reason
+
+    def _give_up(self, reason: str) -> None:
+        self.state, self.reason = "failed", reason
+        self._tell(f"MCP server {self.name!r} cannot be used: {reason}")
+        if self.listing.tools:
+            self.listing = Listing()
+            self.changes += 1
+        self._ready.set()
+        self.settled.set()
+        self._looked.set()
+
+    def _tell(self, title: str, severity: Literal["info", "warning"] = "warning") -> None:
+        if len(self.notices) < _MOST_NOTICES:
+            self.notices.append(Notice(title=title, severity=severity))
+
+
+if TYPE_CHECKING:
+    from typing import cast
+
+    from .tool import Lender
+
+    _lender: Lender = cast("Server", None)

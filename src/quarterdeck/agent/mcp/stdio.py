@@ -1,0 +1,78 @@
+"""A server that we start: messages are lines on its standard input and output."""
+
+import os
+from collections.abc import Mapping
+
+from quarterdeck.system.environment import child_environment
+from quarterdeck.system.errors import CommandNotFound, SystemFault
+from quarterdeck.system.local import LocalSystem
+from quarterdeck.system.port import Command, Ending, Process
+from quarterdeck.wire.masking import mask
+
+from ..servers import ServerDefinition
+from .errors import Hopeless
+from .transport import Mirror
+
+__all__ = ["StdioTransport"]
+
+_LAST_WORDS = 2000
+"""Characters of standard error that are told."""
+_ENDING = Ending(ask=0.5, terminate=1.0, kill=5.0)
+
+
+class StdioTransport:
+    """A program in a process group of its own, with a clean environment. Made by ``start``."""
+
+    def __init__(
+        self, system: LocalSystem, process: Process, environment: Mapping[str, str]
+    ) -> None:
+        self._system = system
+        self._process = process
+        self._environment = environment
+
+    @classmethod
+    async def start(cls, definition: ServerDefinition, cwd: str) -> "StdioTransport":
+        """Start the program.
+
+        Raises:
+            Hopeless: there is no such program, or it cannot be started.
+        """
+        directory = definition.cwd or cwd
+        system = LocalSystem([directory])
+        command = Command(argv=definition.command, cwd=directory, env=definition.env)
+        try:
+            process = await system.processes.spawn(command)
+        except CommandNotFound as error:
+            raise Hopeless(
+                f"there is no program {definition.command[0]!r}; install it, or mend the command"
+            ) from error
+        except (SystemFault, ValueError) as error:
+            raise Hopeless(f"it could not be started: {error}") from error
+        return cls(system, process, child_environment(definition.env, source=os.environ))
+
+    async def receive(self) -> bytes:
+        """See ``ByteStream``."""
+        return await self._process.receive()
+
+    async def send(self, data: bytes) -> None:
+        """See ``ByteStream``."""
+        await self._process.send(data)
+
+    async def close(self) -> None:
+        """Close its standard input and output, which well-behaved servers take as the end."""
+        await self._process.close()
+
+    def agreed(self, version: str, *, is_modern: bool) -> None:
+        """Nothing to note: messages say it themselves."""
+
+    def mirror(self, headers_of: Mirror) -> None:
+        """Nothing to note: there is nothing outside of the messages."""
+
+    async def end(self) -> str:
+        """End the program with all that it started; return its exit and its last words."""
+        try:
+            exit_ = await self._process.end(_ENDING)
+        finally:
+            await self._system.close()
+        words = mask(self._process.stderr()[-_LAST_WORDS:], self._environment).strip()
+        return f"{exit_}; it wrote: {words}" if words else str(exit_)
