@@ -144,6 +144,34 @@ async def test_nobody_is_woken_at_night_and_only_for_what_they_want(fleet: FakeF
     assert [note.occasion for note in choosy.notes] == ["needed"]
 
 
+async def test_what_happened_at_night_is_told_in_the_morning_if_it_still_counts(fleet: FakeFleet):
+    clock, listener = [time(3)], Listener()
+    settings = NotificationSettings(delay=0, quiet="22:00-07:00")
+    notifier = Notifier(fleet, settings, [listener], now=lambda: clock[0], look=0.01)
+    task = asyncio.create_task(notifier.run())
+    await asyncio.sleep(0)
+    await fleet.spawn(Spawn(cwd="/", name="ann", prompt="say one"))
+    await fleet.send("ann", (text("say two"),))
+    await fleet.spawn(Spawn(cwd="/", name="bob", prompt="ask"))
+    await fleet.spawn(Spawn(cwd="/", name="cid", prompt="ask"))
+    answered = next(item for item in await fleet.inbox() if item.name == "bob")
+    await fleet.answer(answered.request, "allow_once")
+    await asyncio.sleep(0.05)
+    assert listener.notes == []
+    clock[0] = time(7)
+    async with asyncio.timeout(SOON):
+        while len(listener.notes) < 3:
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(0.05)
+    assert sorted(note.title for note in listener.notes) == [
+        "ann is done",
+        "bob is done",
+        "cid needs you",
+    ]
+    task.cancel()
+    await asyncio.wait([task])
+
+
 async def test_a_command_of_the_person_gets_it_all(tmp_path: Path):
     out = tmp_path / "out"
     code = (

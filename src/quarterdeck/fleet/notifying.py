@@ -29,17 +29,23 @@ Teller: TypeAlias = Callable[[Note], Awaitable[None]]
 
 _SECONDS = 10.0
 _MOST_WAITING = 100
+_LOOK = 60.0
 _DESKTOP = ("DISPLAY", "WAYLAND_DISPLAY", "DBUS_SESSION_BUS_ADDRESS")
 
 
 class Notifier:
     """Tells a person what happens from now on, by every teller, once.
 
+    What happens in quiet hours is told after them: each request that is still open, and of every
+    agent the last thing that it has done or failed at.
+
     Args:
         fleet: what is watched.
         settings: when to tell.
         tellers: how to.
         now: the time of the day.
+        look: seconds after which it is looked whether quiet hours are over; clocks are changed,
+            and machines sleep.
     """
 
     def __init__(
@@ -49,13 +55,17 @@ class Notifier:
         tellers: Sequence[Teller],
         *,
         now: Callable[[], time_of_day] = lambda: datetime.now().astimezone().time(),
+        look: float = _LOOK,
     ) -> None:
         self._fleet = fleet
         self._settings = settings
         self._tellers = tellers
         self._now = now
         self._told = Told()
+        self._look = look
         self._waiting: set[asyncio.Task[None]] = set()
+        self._held: dict[str, Note] = {}
+        self._morning: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
         """Watch until cancelled, or until the fleet ends."""
@@ -73,15 +83,37 @@ class Notifier:
                     if (note := note_of(record, agent)) is not None:
                         self._take(note)
         finally:
-            for task in self._waiting:
+            tasks = [*self._waiting, *filter(None, (self._morning,))]
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*self._waiting, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     def _take(self, note: Note) -> None:
         if note.occasion not in self._settings.on or not self._told.is_new(note.key):
             return
         if is_quiet(self._settings.quiet, self._now()):
-            return
+            self._hold(note)
+        else:
+            self._begin(note)
+
+    def _hold(self, note: Note) -> None:
+        about = note.request or note.session
+        self._held.pop(about, None)
+        if len(self._held) >= _MOST_WAITING:
+            lost = self._held.pop(next(iter(self._held)))
+            log.warning("too much to tell after the quiet hours; %r is not told", lost.title)
+        self._held[about] = note
+        if self._morning is None or self._morning.done():
+            self._morning = asyncio.create_task(self._wait_for_morning())
+
+    async def _wait_for_morning(self) -> None:
+        while is_quiet(self._settings.quiet, self._now()):  # noqa: ASYNC110 - nobody tells the time
+            await asyncio.sleep(self._look)
+        held, self._held = self._held, {}
+        for note in held.values():
+            self._begin(note)
+
+    def _begin(self, note: Note) -> None:
         if len(self._waiting) >= _MOST_WAITING:
             log.warning("too much to tell at once; %r is not told", note.title)
             return
