@@ -15,6 +15,7 @@ from quarterdeck.wire.ids import SessionId, new_message_id, new_turn_id
 from quarterdeck.workbench.app import Workbench
 from quarterdeck.workbench.desk import Desk
 from quarterdeck.workbench.drafts import Drafts
+from quarterdeck.workbench.looks import Looks
 
 from .fleets import FakeFleet
 from .patience import SOON
@@ -57,7 +58,11 @@ class LostFleet(FakeFleet):
 
 @asynccontextmanager
 async def opened(
-    fleet: FakeFleet, drafts: Path, size: tuple[int, int] = (80, 24)
+    fleet: FakeFleet,
+    drafts: Path,
+    size: tuple[int, int] = (80, 24),
+    *,
+    looks: Looks | None = None,
 ) -> AsyncGenerator[tuple[Workbench, Pilot[None]]]:
     """The workbench at a size, connected."""
 
@@ -68,6 +73,7 @@ async def opened(
     await asyncio.to_thread(kept.load)
     reach = fleet.reach if isinstance(fleet, LostFleet) else there
     desk = Desk(fleet=fleet, drafts=kept, cwd="/work/project", clock=lambda: 1_000_000)
+    desk.looks = looks or desk.looks
     app = await asyncio.to_thread(Workbench, desk, reach)  # it reads its style sheet
     async with app.run_test(size=size, notifications=True) as pilot:
         await until(pilot, lambda: desk.roster.is_known)

@@ -1,7 +1,7 @@
 """The application below the workbench: a person's colours and keys, and code that is not ours."""
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from textual import events
 from textual.app import App
@@ -77,15 +77,15 @@ class Dressed(App[None]):
     def _start_theme(self) -> None:
         from .themes.wearing import BadTheme, start_with
 
-        wanted = self.looks.theme or find(self.looks.chosen_theme, ()) or find(DEFAULT, ())
-        assert wanted is not None
+        default = find(DEFAULT, ())
+        assert default is not None
+        self._default = default
         try:
-            start_with(self, wanted)
+            start_with(self, self.looks.theme or default)
         except BadTheme as error:
             self.looks.problems.append(str(error))
-            self.looks.theme = wanted = find(DEFAULT, ())
-            assert wanted is not None
-            start_with(self, wanted)
+            self.looks.theme = default
+            start_with(self, default)
 
     def _finish_theme(self) -> None:
         from .themes.wearing import BadTheme, wear
@@ -96,20 +96,13 @@ class Dressed(App[None]):
                 wear(self, wanted)
             except BadTheme as error:
                 self.looks.problems.append(str(error))
-                self._wear_default()
+                wear(self, self._default)
         problems, self.looks.problems = self.looks.problems, []
         for problem in problems:
             self.notify(literal(problem), severity="error", timeout=12, markup=False)
 
-    def _wear_default(self) -> None:
-        from .themes.wearing import wear
-
-        default = find(DEFAULT, ())
-        assert default is not None
-        wear(self, default)
-
     def _register(self, parent: "DOMNode", *widgets: "Widget", **how: Any) -> "list[Widget]":
-        registered = super()._register(parent, *widgets, **how)
+        registered = cast("Any", super())._register(parent, *widgets, **how)
         guarding = sys.modules.get(f"{__package__}.custom.guarding")
         if guarding is not None:
             guarding.adopt(parent, widgets)

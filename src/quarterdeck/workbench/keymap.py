@@ -129,10 +129,12 @@ def save_key(path: Path, bound: Bound | None, key: str) -> None:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise BadKey(f"{str(path)!r} cannot be changed, mend it first: {error}") from error
     wanted = {name: value for name, value in before.items() if normal_key(name) != key}
-    lines = [line for line in text.splitlines() if not _names(line, key)]
+    old = text.splitlines()
+    lines = [line for line in old if not _names(line, key)]
     if bound is not None:
         wanted[key] = _value(bound)
-        at = next((n for n, line in enumerate(lines) if line.lstrip().startswith("[")), len(lines))
+        ends = (n for n, line in enumerate(old) if _names(line, key) or line.lstrip()[:1] == "[")
+        at = next(ends, len(lines))
         lines.insert(at, f"{_quoted(key)} = {_written(wanted[key])}")
     after = "\n".join(lines) + "\n" if lines else ""
     try:
@@ -151,7 +153,7 @@ def normal_key(key: str) -> str:
     from textual.binding import Binding
 
     *modifiers, base = key.strip().split("+") if key.strip() != "+" else ["+"]
-    if len(base) != 1:
+    if len(base) != 1 or (modifiers and base.isalpha()):
         base = base.lower()
     elif not base.isalnum():
         base = next(iter(Binding.make_bindings([Binding(base, "x")]))).key

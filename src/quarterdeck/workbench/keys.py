@@ -8,8 +8,6 @@ from textual.binding import Binding, BindingType
 from .commands import COMMANDS
 
 if TYPE_CHECKING:
-    from textual.widget import Widget
-
     from .app import Workbench
 
 __all__ = ["Part", "command_of", "help_parts"]
@@ -81,7 +79,7 @@ def _person(app: "Workbench") -> list[Part]:
 
 def _shown_parts(app: "Workbench | None", mine: set[str]) -> list[Part]:
     """The keys of what is on the screen; what has the focus comes first."""
-    from .panels.panel import Panel
+    from .app import Workbench
     from .widgets.agents import AgentTable
     from .widgets.chat import ChatInput
     from .widgets.transcript import TranscriptView
@@ -90,9 +88,9 @@ def _shown_parts(app: "Workbench | None", mine: set[str]) -> list[Part]:
     if app is not None:
         nodes = [*(app.main.focused.ancestors_with_self if app.main.focused else ())]
         for node in [*nodes, *app.main.query("*")]:
-            if "BINDINGS" in vars(type(node)) and type(node).__module__.startswith(__package__):
-                title = _title(node) if isinstance(node, Panel) else type(node).__name__
-                parts.setdefault(f"In {_plain(title)}", _widget_keys(type(node), mine))
+            kind = type(node)
+            if "BINDINGS" in vars(kind) and _is_ours(kind) and kind is not Workbench:
+                parts.setdefault(f"In {_plain(kind.__name__)}", _widget_keys(kind, mine))
     for kind, title in (
         (ChatInput, "In the input"),
         (TranscriptView, "In the transcript"),
@@ -106,8 +104,8 @@ def _shown_parts(app: "Workbench | None", mine: set[str]) -> list[Part]:
     return [part for part in parts.items() if part[1]]
 
 
-def _title(panel: "Widget") -> str:
-    return type(panel).__name__
+def _is_ours(kind: type) -> bool:
+    return kind.__module__.startswith(f"{__package__}.")
 
 
 def _plain(name: str) -> str:
@@ -116,11 +114,11 @@ def _plain(name: str) -> str:
     return name.strip("_").lower() or "the screen"
 
 
-def _widget_keys(kind: "type[Widget]", mine: set[str]) -> list[tuple[str, str]]:
+def _widget_keys(kind: type, mine: set[str]) -> list[tuple[str, str]]:
     """The keys of a widget and of those of ours that it is made of."""
     found: dict[str, str] = {}
     for base in kind.__mro__:
-        if base.__module__.startswith(str(__package__)) and "BINDINGS" in vars(base):
+        if _is_ours(base) and "BINDINGS" in vars(base):
             for key, words in _keys(vars(base)["BINDINGS"], without=mine):
                 found.setdefault(key, words)
     return list(found.items())

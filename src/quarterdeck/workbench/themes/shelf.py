@@ -22,7 +22,7 @@ NO_COLOUR = "mono"
 """What is put on where colours are not wanted."""
 Scope: TypeAlias = Literal["built-in", "user", "project"]
 
-_BUILT_IN = Path(__file__).parent / "builtin"
+_OURS: tuple[Scope, Path] = ("built-in", Path(__file__).parent / "builtin")
 _MOST_BYTES = 200_000
 _MOST_FILES = 200
 
@@ -79,7 +79,7 @@ def find_all(folders: "Iterable[tuple[Scope, Path]]") -> list[Shelved]:
         folders: where to look besides what is built in, the strongest last.
     """
     found: dict[str, Shelved] = {}
-    for scope, folder in (("built-in", _BUILT_IN), *folders):
+    for scope, folder in (_OURS, *folders):
         try:
             paths = sorted(folder.glob("*.toml"))[:_MOST_FILES]
         except OSError:
@@ -93,7 +93,7 @@ def find(name: str, folders: "Iterable[tuple[Scope, Path]]") -> Shelved | None:
     """One theme by its name; reads no other. Blocks."""
     if "/" in name or name.startswith("."):
         return None
-    for scope, folder in reversed((("built-in", _BUILT_IN), *folders)):
+    for scope, folder in reversed((_OURS, *folders)):
         path = folder / f"{name}.toml"
         try:
             is_there = path.is_file()

@@ -1,6 +1,7 @@
 """Putting a theme on, and taking it off again if it does not fit."""
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
 
 from textual.app import App
 from textual.color import Color, ColorParseError
@@ -22,13 +23,13 @@ _PLACE = ("theme", "css")
 """Where the style sheet believes that a theme's rules come from."""
 _LOOKS = frozenset(
     {
-        "color", "auto_color", "background", "background_tint", "tint", "text_style",
+        "color", "background", "background_tint", "tint", "text_style",
         "text_opacity",
         "border_title_color", "border_title_background", "border_title_style",
         "border_subtitle_color", "border_subtitle_background", "border_subtitle_style",
         "border_title_align", "border_subtitle_align", "text_align", "hatch", "keyline",
-        "link_color", "link_background", "link_style", "auto_link_color", "link_color_hover",
-        "link_background_hover", "link_style_hover", "auto_link_color_hover",
+        "link_color", "link_background", "link_style", "link_color_hover",
+        "link_background_hover", "link_style_hover",
     }
 )  # fmt: skip
 _FAMILIES = ("border_", "outline_", "scrollbar_color", "scrollbar_background", "scrollbar_corner")
@@ -45,7 +46,8 @@ def start_with(app: "App[Any]", shelved: "Shelved") -> None:
     Raises:
         BadTheme: the file or a colour of it is wrong.
     """
-    theme = _made(shelved)
+    # Variables could break any rule; they come with ``wear``, which can be undone.
+    theme = replace(_made(shelved), variables={})
     app.register_theme(theme)
     app.set_reactive(App.theme, theme.name)
     app.stylesheet.set_variables(app.get_css_variables())
@@ -92,11 +94,9 @@ def _made(shelved: "Shelved") -> Theme:
     try:
         theme = _theme(shelved.name, file)
         _check_contrast(theme)
-        unknown = set(file.variables) - set(theme.to_color_system().generate()) - _more_variables()
+        _check_variables(theme)
     except (ValueError, ColorParseError) as error:
         raise BadTheme(f"theme {shelved.name!r}: {error}") from error
-    if unknown:
-        raise BadTheme(f"theme {shelved.name!r}: there is no variable {min(unknown)!r}")
     return theme
 
 
@@ -105,10 +105,23 @@ def _theme(name: str, file: "ThemeFile") -> Theme:
     return Theme(name=name, dark=file.dark, variables=dict(file.variables), **palette)
 
 
-def _more_variables() -> set[str]:
-    from textual.theme import BUILTIN_THEMES
+def _check_variables(theme: Theme) -> None:
+    """Colours alone: anything else could break the rules of a widget that is shown much later."""
+    known = replace(theme, variables={}).to_color_system().generate()
+    for name, value in theme.variables.items():
+        if name not in known or not _is_colour(known[name]):
+            raise ValueError(f"variables.{name}: there is no such variable for a colour")
+        if not _is_colour(value):
+            raise ValueError(f"variables.{name}: {value!r} is no colour")
 
-    return {name for theme in BUILTIN_THEMES.values() for name in theme.variables}
+
+def _is_colour(value: str) -> bool:
+    colour, _, share = value.strip().partition(" ")
+    try:
+        Color.parse(colour)
+    except ColorParseError:
+        return False
+    return not share or (share.endswith("%") and share[:-1].isdecimal())
 
 
 def _colours(palette: "Palette") -> list[tuple[str, Any]]:
@@ -169,9 +182,10 @@ def _try_on(app: "App[Any]", theme: Theme, css: str) -> None:
 
 
 def _check_rule(rule: "RuleSet") -> None:
-    rules = rule.styles.get_rules()
+    rules = cast("dict[str, Any]", rule.styles.get_rules())
     for name in rules:
-        if name not in _LOOKS and not name.startswith(_FAMILIES):
+        plain = name.removeprefix("auto_")
+        if plain not in _LOOKS and not plain.startswith(_FAMILIES):
             shown = name.replace("_", "-")
             raise ValueError(
                 f"{rule.selectors} sets {shown!r}; a theme may set colours, borders and styles "
