@@ -26,9 +26,12 @@ _ROLES = (
 )
 
 
-def highlighted(source: str, language: str) -> list[Line]:
-    """The lines of some code, which must be literal; an unknown language gets one look."""
-    lexer = _lexer(language) if language and len(source) <= LONGEST else None
+def highlighted(source: str, language: str, *, longest: int = LONGEST) -> list[Line]:
+    """The lines of some code, which must be literal; an unknown language gets one look.
+
+    Code of more than ``longest`` characters does too.
+    """
+    lexer = _lexer(language) if language and len(source) <= longest else None
     if lexer is None:
         return [plain(line, "code") for line in source.split("\n")]
     lines: list[list[tuple[str, str]]] = [[]]

@@ -1,0 +1,143 @@
+"""What git says about a directory, within bounds and without running what a repository names.
+
+Settings of a repository belong to whoever could write to it, agents among them. What would start
+a program from there (hooks, external diffs, text conversion, file watchers) is switched off.
+Everything here blocks; callers are in a thread.
+"""
+
+import os
+import subprocess
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from quarterdeck.system.environment import child_environment
+from quarterdeck.wire.errors import QuarterdeckError
+
+__all__ = ["GitAnswer", "GitFailed", "ask_git", "status_marks", "top_of"]
+
+_QUIET = (
+    "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.quotePath=false",
+    "-c", "diff.external=", "-c", "color.ui=false", "-c", "core.pager=cat",
+)  # fmt: skip
+_VARIABLES = {
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_NO_LAZY_FETCH": "1",
+    "LC_ALL": "C",
+}
+_MOST_MARKS = 20_000
+
+
+class GitFailed(QuarterdeckError):
+    """Git is missing, took too long or said no; the message has its words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GitAnswer:
+    """What git wrote."""
+
+    data: bytes
+    is_cut: bool
+    """There was more than was wanted."""
+
+
+def ask_git(
+    cwd: str, words: Sequence[str], *, most: int = 4_000_000, seconds: float = 20.0
+) -> GitAnswer:
+    """Run git in a directory and give the first ``most`` bytes that it writes.
+
+    Raises:
+        GitFailed: there is no git or no such directory, it did not end in time, or it failed.
+    """
+    try:
+        child = subprocess.Popen(
+            ["git", *_QUIET, *words],
+            cwd=cwd,
+            env=child_environment(_VARIABLES),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        raise GitFailed(f"git cannot be run in {cwd!r}: {error}. Is it installed?") from error
+    with child:
+        return _read(child, cwd, most, seconds)
+
+
+def _read(child: "subprocess.Popen[bytes]", cwd: str, most: int, seconds: float) -> GitAnswer:
+    assert child.stdout is not None and child.stderr is not None
+    errors: list[bytes] = []
+    stderr = child.stderr
+    listening = threading.Thread(target=lambda: errors.append(stderr.read(4_000)), daemon=True)
+    listening.start()
+    is_late = threading.Event()
+
+    def end() -> None:
+        is_late.set()
+        child.kill()
+
+    deadline = threading.Timer(seconds, end)
+    deadline.daemon = True
+    deadline.start()
+    try:
+        data = child.stdout.read(most + 1)
+        is_cut = len(data) > most
+        if is_cut:
+            child.kill()
+        listening.join()
+        code = child.wait()
+    finally:
+        deadline.cancel()
+        deadline.join()
+        child.kill()
+    if is_late.is_set():
+        raise GitFailed(f"git did not answer within {seconds:g} s in {cwd!r}; try again later.")
+    if code and not is_cut:
+        words = b"".join(errors).decode("utf-8", "backslashreplace").strip()
+        raise GitFailed(words or f"git failed in {cwd!r} with code {code}.")
+    return GitAnswer(data=data[:most], is_cut=is_cut)
+
+
+def top_of(cwd: str) -> str:
+    """The top directory of the work tree around ``cwd``. Raises GitFailed where there is none."""
+    answer = ask_git(cwd, ["rev-parse", "--show-toplevel"])
+    return os.fsdecode(answer.data.removesuffix(b"\n"))
+
+
+def status_marks(cwd: str) -> dict[str, str]:
+    """A letter for each changed path, absolute: M A D R U (conflict), ``?`` new to git.
+
+    Directories are there where git names a whole one. At most some thousands.
+
+    Raises:
+        GitFailed: it is no work tree, or git cannot tell.
+    """
+    top = top_of(cwd)
+    words = ["status", "--porcelain=v1", "-z", "--ignore-submodules=dirty", "--", "."]
+    answer = ask_git(cwd, words)
+    return parse_status(answer.data, top)
+
+
+def parse_status(data: bytes, top: str) -> dict[str, str]:
+    """The letters of ``git status --porcelain=v1 -z``; half an entry at the end is left out."""
+    marks: dict[str, str] = {}
+    entries = iter(data.split(b"\0")[:-1])
+    for entry in entries:
+        if len(entry) < 4 or len(marks) >= _MOST_MARKS:
+            continue
+        staged, unstaged = chr(entry[0]), chr(entry[1])
+        path = f"{top.rstrip('/')}/{os.fsdecode(entry[3:]).rstrip('/')}"
+        if "R" in (staged, unstaged) or "C" in (staged, unstaged):
+            next(entries, None)  # where it came from
+        marks[path] = _letter(staged, unstaged)
+    return marks
+
+
+def _letter(staged: str, unstaged: str) -> str:
+    pair = staged + unstaged
+    if "U" in pair or pair in ("AA", "DD"):
+        return "U"
+    letter = unstaged if unstaged != " " else staged
+    return letter if letter in "MADRCT?" else "M"

@@ -1,0 +1,224 @@
+"""The Markdown viewer: a page, its links, and the way back."""
+
+import asyncio
+import os
+from typing import Any, ClassVar, cast
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+
+from ..literal import literal, one_line
+from ..rendering.lines import Line, text_of
+from .file_model import FileReader, Unreadable
+from .markdown_model import MdLink, links_of, target_file
+from .panel import Panel, PanelOptions
+from .parts import HeadLine, Page, WatchingPanel, problem_lines, safe_path
+
+__all__ = ["MarkdownOptions", "MarkdownPanel"]
+
+_MOST_BACK = 100
+
+
+class MarkdownOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a Markdown viewer can be told."""
+
+    path: str | None = None
+
+
+class MarkdownPanel(WatchingPanel):
+    """Shows a Markdown file; only its structure has any effect."""
+
+    has_head: ClassVar[bool] = False
+    options_type: ClassVar[type[PanelOptions]] = MarkdownOptions
+    EVERY: ClassVar[float | None] = 1.0
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("n,right_square_bracket", "link(1)", "next link"),
+        Binding("p,left_square_bracket", "link(-1)", "link before"),
+        Binding("enter", "open", "open the link"),
+        Binding("b,backspace", "back", "back"),
+        Binding("e", "hand_on('edit')", "edit"),
+        Binding("r", "reload", "read again"),
+    ]
+
+    def __init__(self, desk: Any, options: MarkdownOptions, *, id: str | None = None) -> None:
+        super().__init__(desk, options, id=id)
+        self.path = self._absolute(options.path)
+        self.links: list[MdLink] = []
+        self.at: int | None = None
+        """The link that is chosen."""
+        self._source: str | None = None
+        self._problem: str | None = None
+        self._identity: object = None
+        self._is_cut = False
+        self._back: list[tuple[str, float]] = []
+        self._scroll: float | None = None
+
+    def compose(self) -> ComposeResult:
+        """The parts."""
+        yield HeadLine()
+        yield Page(self._lines, id="page")
+
+    @property
+    def title(self) -> str:
+        """See ``Panel``."""
+        return "markdown" if self.path is None else one_line(os.path.basename(self.path), 60)  # noqa: PTH119
+
+    @property
+    def page(self) -> Page:
+        """The lines."""
+        return self.query_one(Page)
+
+    def focus_target(self) -> Page:
+        """See ``WatchingPanel``."""
+        return self.page
+
+    def change(self, options: Any) -> bool:
+        """See ``Panel``."""
+        self.options = options
+        path = self._absolute(options.path)
+        if path is not None and path != self.path:
+            self._go(path)
+        return True
+
+    def remember(self) -> dict[str, Any]:
+        """See ``Panel``."""
+        back = [path for path, _ in self._back if safe_path(path)][-10:]
+        scroll = self.page.scroll_offset.y if self.is_mounted else 0
+        return {"path": safe_path(self.path), "scroll": scroll, "back": back}
+
+    def recall(self, state: dict[str, Any]) -> None:
+        """See ``Panel``."""
+        path, scroll, back = state.get("path"), state.get("scroll"), state.get("back")
+        if isinstance(path, str):
+            self.path = path
+        if isinstance(scroll, int):
+            self._scroll = scroll
+        if isinstance(back, list):
+            paths = [one for one in cast("list[Any]", back) if isinstance(one, str)]
+            self._back = [(one, 0.0) for one in paths[-_MOST_BACK:]]
+
+    async def look(self) -> None:
+        """Read the file if it is another now."""
+        if self.path is not None:
+            reader = FileReader(self.path)
+            try:
+                identity = await asyncio.to_thread(reader.look)
+                if (self.path, identity) != self._identity:
+                    await asyncio.to_thread(self._read, reader)
+                    self._identity = self.path, identity
+                    self._update()
+                elif self._problem is not None:
+                    self._problem = None
+                    self._update()
+                return
+            except Unreadable as error:
+                is_new = self._problem != str(error)
+                self._problem, self._identity = str(error), None
+                if not is_new:
+                    return
+        self._update()
+
+    def action_link(self, step: int) -> None:
+        """Choose the next link, or the one before."""
+        if self.links:
+            self.at = 0 if self.at is None else (self.at + step) % len(self.links)
+            self._reveal(self.links[self.at])
+            self._head()
+
+    def action_open(self) -> None:
+        """Open the chosen link: another page here, other files in their own panel."""
+        if self.at is None or self.path is None:
+            self.action_link(1)
+            return
+        target = target_file(self.path, self.links[self.at].target)
+        if target is None:
+            self.notify("this link leads out of here; it is not opened", markup=False)
+        elif target.lower().endswith((".md", ".markdown", ".mdx")):
+            if target != self.path:
+                self._back = [*self._back, (self.path, self.page.scroll_y)][-_MOST_BACK:]
+                self._go(target)
+        else:
+            self.post_message(Panel.FileWanted(target))
+
+    def action_back(self) -> None:
+        """Show the page from which this one was opened."""
+        if self._back:
+            path, scroll = self._back.pop()
+            self._go(path, scroll)
+
+    def action_hand_on(self, how: Any) -> None:
+        """Edit the file."""
+        if self.path is not None:
+            self.post_message(Panel.FileWanted(self.path, None, how))
+
+    def action_reload(self) -> None:
+        """Read the file again."""
+        self._identity = None
+        self.look_now()
+
+    def _absolute(self, path: str | None) -> str | None:
+        return None if path is None else os.path.join(self.desk.cwd, path)  # noqa: PTH118
+
+    def _go(self, path: str, scroll: float = 0.0) -> None:
+        self.path, self._scroll = path, scroll
+        self._source, self._problem, self.links, self.at = None, None, [], None
+        self.post_message(Panel.Renamed(self))
+        self._update()
+        self.look_now()
+
+    def _read(self, reader: FileReader) -> None:
+        """In a thread."""
+        facts = reader.open()
+        if facts.is_binary:
+            raise Unreadable(f"{reader.path!r} is binary, no Markdown.")
+        window = reader.first()
+        self._is_cut = not window.is_end
+        source = literal("\n".join(window.lines))
+        self.links, self._source, self._problem = links_of(source), source, None
+
+    def _lines(self, width: int) -> list[Line]:
+        from ..rendering.markdown import markdown_lines
+
+        if self.path is None:
+            return [(("no file; enter on one in the file tree opens it", "faint"),)]
+        if self._source is None:
+            told = [(("reading …", "faint"),)]
+            return problem_lines(self._problem, width) if self._problem else told
+        lines = markdown_lines(self._source, max(10, width))
+        if self._is_cut:
+            lines = [*lines, (("… the file goes on; view it as a file", "faint"),)]
+        return lines
+
+    def _reveal(self, link: MdLink) -> None:
+        for wanted in (literal(link.target), link.text.split("\n")[0][:20]):
+            for y in range(self.page.virtual_size.height):
+                line, _ = self.page.line_at(y)
+                if wanted and wanted in text_of(line):
+                    top = self.page.scroll_offset.y
+                    if not top <= y < top + self.page.size.height:
+                        self.page.scroll_to(y=max(0, y - 2), animate=False)
+                    return
+
+    def _update(self) -> None:
+        if not self.is_mounted:
+            return
+        self.page.update()
+        if self._scroll is not None and self._source is not None:
+            self.page.scroll_to(y=self._scroll, animate=False, force=True)
+            self._scroll = None
+        self._head()
+
+    def _head(self) -> None:
+        if self.path is None:
+            self.query_one(HeadLine).show(("no file", "faint"))
+            return
+        path = literal(self.path).replace("\n", "\\n")
+        told = f"  {len(self.links)} links (n)" if self.links else ""
+        if self.at is not None and self.at < len(self.links):
+            target = one_line(self.links[self.at].target, 80)
+            told = f"  link {self.at + 1}/{len(self.links)}: {target} (enter opens)"
+        problem = f"  ✗ {literal(self._problem)}" if self._problem and self._source else ""
+        back = "  b: back" if self._back else ""
+        self.query_one(HeadLine).show(
+            (path, "strong"), (problem, "bad"), (told, "text"), (back, "faint")
+        )

@@ -1,0 +1,147 @@
+"""The notebook viewer: cells and their outputs; nothing is run and nothing is written."""
+
+import asyncio
+import os
+from typing import Any, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+
+from ..literal import literal, one_line
+from ..rendering.lines import Line, clip
+from .file_model import FileReader, Unreadable
+from .notebook_model import BIGGEST, BrokenNotebook, Notebook, cell_lines, parse_notebook
+from .panel import Panel, PanelOptions
+from .parts import HeadLine, Page, WatchingPanel, problem_lines
+
+__all__ = ["NotebookOptions", "NotebookPanel"]
+
+
+class NotebookOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a notebook viewer can be told."""
+
+    path: str | None = None
+
+
+class NotebookPanel(WatchingPanel):
+    """Shows a Jupyter notebook."""
+
+    has_head: ClassVar[bool] = False
+    options_type: ClassVar[type[PanelOptions]] = NotebookOptions
+    EVERY: ClassVar[float | None] = 1.0
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("n,right_square_bracket", "cell(1)", "next cell"),
+        Binding("p,left_square_bracket", "cell(-1)", "cell before"),
+        Binding("v", "view", "as a file"),
+        Binding("r", "reload", "read again"),
+    ]
+
+    def __init__(self, desk: Any, options: NotebookOptions, *, id: str | None = None) -> None:
+        super().__init__(desk, options, id=id)
+        self.path = None if options.path is None else os.path.join(desk.cwd, options.path)  # noqa: PTH118
+        self._notebook: Notebook | None = None
+        self._problem: str | None = None
+        self._identity: object = None
+        self._tops: list[int] = []
+        self._scroll: int | None = None
+
+    def compose(self) -> ComposeResult:
+        """The parts."""
+        yield HeadLine()
+        yield Page(self._lines, id="page")
+
+    @property
+    def title(self) -> str:
+        """See ``Panel``."""
+        return "notebook" if self.path is None else one_line(os.path.basename(self.path), 60)  # noqa: PTH119
+
+    @property
+    def page(self) -> Page:
+        """The lines."""
+        return self.query_one(Page)
+
+    def focus_target(self) -> Page:
+        """See ``WatchingPanel``."""
+        return self.page
+
+    def remember(self) -> dict[str, Any]:
+        """See ``Panel``."""
+        return {"scroll": self.page.scroll_offset.y if self.is_mounted else 0}
+
+    def recall(self, state: dict[str, Any]) -> None:
+        """See ``Panel``."""
+        if isinstance(state.get("scroll"), int):
+            self._scroll = state["scroll"]
+
+    async def look(self) -> None:
+        """Read the notebook if it is another now."""
+        if self.path is None:
+            self._update()
+            return
+        reader = FileReader(self.path)
+        try:
+            identity = await asyncio.to_thread(reader.look)
+            if identity == self._identity:
+                return
+            if identity[2] > BIGGEST:
+                raise BrokenNotebook(f"this notebook has more than {BIGGEST:,} bytes.")
+            self._identity = identity
+            self._notebook = await asyncio.to_thread(_read, self.path)
+            self._problem = None
+        except (Unreadable, BrokenNotebook) as error:
+            self._problem = str(error)
+        self._update()
+
+    def action_cell(self, step: int) -> None:
+        """Go to the next cell, or the one before."""
+        top = self.page.scroll_offset.y
+        beyond = [at for at in self._tops if (at > top if step > 0 else at < top)]
+        if beyond:
+            self.page.scroll_to(y=beyond[0] if step > 0 else beyond[-1], animate=False)
+
+    def action_view(self) -> None:
+        """Show the file itself."""
+        if self.path is not None:
+            self.post_message(Panel.FileWanted(self.path))
+
+    def action_reload(self) -> None:
+        """Read the file again."""
+        self._identity = None
+        self.look_now()
+
+    def _lines(self, width: int) -> list[Line]:
+        self._tops = []
+        if self.path is None:
+            return [(("no notebook", "faint"),)]
+        if self._notebook is None:
+            told = [(("reading …", "faint"),)]
+            return problem_lines(self._problem, width) if self._problem else told
+        lines: list[Line] = problem_lines(self._problem, width) if self._problem else []
+        for cell in self._notebook.cells:
+            self._tops.append(len(lines))
+            language = self._notebook.language
+            lines += [clip(line, width) for line in cell_lines(cell, language, width)]
+        if not self._notebook.cells:
+            lines.append((("this notebook has no cells", "faint"),))
+        if self._notebook.left_out:
+            lines.append(((f"… {self._notebook.left_out:,} more cells", "faint"),))
+        return lines
+
+    def _update(self) -> None:
+        if not self.is_mounted:
+            return
+        self.page.update()
+        if self._scroll is not None and self._notebook is not None:
+            self.page.scroll_to(y=self._scroll, animate=False, force=True)
+            self._scroll = None
+        path = literal(self.path or "no notebook").replace("\n", "\\n")
+        cells = f"  {len(self._notebook.cells)} cells" if self._notebook is not None else ""
+        self.query_one(HeadLine).show((path, "strong"), (cells, "faint"))
+
+
+def _read(path: str) -> Notebook:
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123
+            return parse_notebook(file.read(BIGGEST + 1))
+    except (OSError, ValueError) as error:
+        raise Unreadable(f"{path!r} cannot be read: {error}") from error

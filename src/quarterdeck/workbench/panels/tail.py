@@ -1,0 +1,230 @@
+"""The log tail: follows the end of a file."""
+
+import asyncio
+import os
+from typing import Any, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+
+from ..literal import literal, one_line
+from ..rendering.lines import Line, clip
+from ..widgets.lined import Lined
+from .panel import PanelOptions
+from .parts import AskBar, HeadLine, WatchingPanel
+from .tail_model import Tail
+
+__all__ = ["TailOptions", "TailPanel"]
+
+_LONGEST = 4_000
+"""Characters of a line that are drawn; the rest is said to be there."""
+
+
+class TailOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a log tail can be told."""
+
+    path: str | None = None
+    """A file, which need not be there yet."""
+    filter: str = ""
+    """Only lines with this in them."""
+
+
+class _Lines(Lined):
+    """The lines of the tail that pass the filter."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("k", "scroll_up", "up", show=False),
+        Binding("j", "scroll_down", "down", show=False),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__(id="lines")
+        self._lines: list[str] = []
+        self._partial = ""
+
+    def show(self, lines: list[str], partial: str, *, follows: bool, gone: int) -> None:
+        """Show these; ``gone`` lines are no more at the top, and the others stay where they are."""
+        self._lines, self._partial = lines, partial
+        count = len(lines) + bool(partial)
+        self.virtual_size = Size(self.scrollable_content_region.width, count)
+        if follows:
+            self.scroll_to(y=max(0, count - self.size.height), animate=False, force=True)
+        elif gone:
+            self.scroll_to(y=max(0, self.scroll_offset.y - gone), animate=False, force=True)
+        self.refresh()
+
+    def line_at(self, y: int) -> tuple[Line, bool]:
+        """See ``Lined``."""
+        if y < len(self._lines):
+            text, role = self._lines[y], "text"
+        elif y == len(self._lines) and self._partial:
+            text, role = self._partial, "faint"
+        else:
+            return (), False
+        shown = literal(text[:_LONGEST]).replace("\n", "\\n")
+        return clip(((shown, role),), self.scrollable_content_region.width), False
+
+
+class TailPanel(WatchingPanel):
+    """Shows each line once, in order; keeps the last thousands."""
+
+    has_head: ClassVar[bool] = False
+    options_type: ClassVar[type[PanelOptions]] = TailOptions
+    EVERY: ClassVar[float | None] = 0.5
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("f,space", "follow", "follow the end, or pause"),
+        Binding("slash", "filter", "only lines with some words"),
+        Binding("escape", "clear_filter", "every line", show=False),
+        Binding("c", "clear", "forget these lines"),
+        Binding("end", "follow(True)", "follow the end", show=False),
+    ]
+
+    def __init__(self, desk: Any, options: TailOptions, *, id: str | None = None) -> None:
+        super().__init__(desk, options, id=id)
+        self.tail: Tail | None = self._tail_of(options.path)
+        self.words = options.filter
+        self.follows = True
+        self._shown: tuple[int, int, str] = (0, 0, "")
+        self._kept: list[str] = []
+        self._polling = asyncio.Lock()
+
+    def compose(self) -> ComposeResult:
+        """The parts."""
+        yield HeadLine()
+        yield _Lines()
+        yield AskBar()
+
+    def on_mount(self) -> None:
+        """Say what is looked at."""
+        self._head()
+
+    async def on_unmount(self) -> None:
+        """Let go of the file."""
+        async with self._polling:
+            if self.tail is not None:
+                self.tail.close()
+
+    @property
+    def title(self) -> str:
+        """See ``Panel``."""
+        if self.tail is None:
+            return "tail"
+        return "tail " + one_line(os.path.basename(self.tail.path), 60)  # noqa: PTH119
+
+    def focus_target(self) -> Lined:
+        """See ``WatchingPanel``."""
+        return self.query_one(_Lines)
+
+    def change(self, options: Any) -> bool:
+        """See ``Panel``."""
+        if options.path != self.options.path:
+            return False
+        self.options = options
+        self._filter(options.filter)
+        return True
+
+    def remember(self) -> dict[str, Any]:
+        """See ``Panel``."""
+        return {"filter": self.words, "follows": self.follows}
+
+    def recall(self, state: dict[str, Any]) -> None:
+        """See ``Panel``."""
+        if isinstance(state.get("filter"), str):
+            self.words = state["filter"]
+        if isinstance(state.get("follows"), bool):
+            self.follows = state["follows"]
+
+    async def look(self) -> None:
+        """Read what is new."""
+        tail = self.tail
+        if tail is None:
+            return
+        async with self._polling:
+            if not self.is_mounted:
+                return
+            has_changed = await asyncio.to_thread(tail.poll)
+        if has_changed:
+            self._update()
+
+    def action_follow(self, follows: bool | None = None) -> None:
+        """Stay at the end, or where the page is."""
+        self.follows = not self.follows if follows is None else follows
+        self._update()
+
+    def action_filter(self) -> None:
+        """Type what lines must hold."""
+        self.query_one(AskBar).ask("filter", "words", self.words, back=self.focus_target())
+
+    def action_clear_filter(self) -> None:
+        """Show every line."""
+        self._filter("")
+
+    def action_clear(self) -> None:
+        """Forget what came so far."""
+        if self.tail is not None:
+            self.tail.clear()
+            self._update()
+
+    @on(AskBar.Typed)
+    def _typed(self, event: AskBar.Typed) -> None:
+        event.stop()
+        self._filter(event.text)
+
+    @on(AskBar.Given)
+    def _given(self, event: AskBar.Given) -> None:
+        event.stop()
+        self._filter(event.text or "")
+
+    def on_mouse_scroll_up(self) -> None:
+        """Who looks back does not want to be pulled to the end."""
+        self.follows = False
+        self._head()
+
+    def on_resize(self) -> None:
+        """Stay at the end."""
+        self._update()
+
+    def _tail_of(self, path: str | None) -> Tail | None:
+        return None if path is None else Tail(os.path.join(self.desk.cwd, path))  # noqa: PTH118
+
+    def _filter(self, words: str) -> None:
+        self.words = words
+        self._update()
+
+    def _update(self) -> None:
+        tail = self.tail
+        if tail is None or not self.is_mounted:
+            return
+        lines, words = list(tail.lines), self.words.casefold()
+        if words:
+            lines = [line for line in lines if words in line.casefold()]
+        before, gone = self._kept, 0
+        if not self.follows and before and lines:
+            # Lines that left the ring: by so many the page moves up, and seems not to move.
+            gone = next((n for n, line in enumerate(before) if line is lines[0]), 0)
+        self._kept = lines
+        self.query_one(_Lines).show(lines, tail.partial, follows=self.follows, gone=gone)
+        self._head()
+
+    def _head(self) -> None:
+        tail = self.tail
+        if tail is None:
+            self.query_one(HeadLine).show(("no file; give the panel a path", "faint"))
+            return
+        told = {
+            "missing": "is not there; waiting for it",
+            "unreadable": f"cannot be read: {literal(tail.reason)}",
+            "reading": "following" if self.follows else "paused (f follows)",
+        }[tail.state]
+        parts = [told, f"{tail.taken:,} lines"]
+        if tail.taken > len(tail.lines):
+            parts.append(f"the last {len(tail.lines):,} kept")
+        if tail.skipped:
+            parts.append(f"{tail.skipped:,} bytes passed over")
+        if self.words:
+            parts.append(f"filter: {literal(self.words)}")
+        role = {"missing": "warning", "unreadable": "bad"}.get(tail.state, "faint")
+        path = literal(tail.path).replace("\n", "\\n")
+        self.query_one(HeadLine).show((path, "strong"), ("  " + " · ".join(parts), role))
