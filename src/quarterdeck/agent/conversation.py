@@ -20,6 +20,7 @@ from quarterdeck.wire.events import (
     ToolCallEnded,
 )
 
+from .context.clearing import cleared, savings
 from .context.gauge import Gauge, weigh
 from .context.memory import Memory
 from .parts import parts_of
@@ -59,7 +60,12 @@ class Conversation:
         self._head_size = 0
         self._messages: list[Message] = []
         self._sizes: list[int] = []
+        self._savings: list[int] = []
         self._size = 0
+        self.failures = 0
+        """Compactions that failed since one was completed."""
+        self.failed_at = 0
+        """The size when the last one failed."""
         self._awaited: tuple[str, ...] = ()
         self._results: dict[str, ToolResultPart] = {}
         self._notes: list[Message] = []
@@ -84,8 +90,8 @@ class Conversation:
                 self._results.setdefault(result.id, result)
             case ResultsCleared(through=through):
                 self._clear(through)
-            case CompactionChanged(status="completed", through=int(through)):
-                self._compact(through, summarised(event.summary or "", event.kept))
+            case CompactionChanged():
+                self._compaction(event)
             case MessagePinned():
                 self._pinned(event)
             case _:
@@ -107,6 +113,11 @@ class Conversation:
     def sizes(self) -> Sequence[int]:
         """The bytes of each of ``told``, about."""
         return self._sizes
+
+    @property
+    def savings(self) -> Sequence[int]:
+        """The bytes that clearing each of ``told`` would free, about."""
+        return self._savings
 
     @property
     def size(self) -> int:
@@ -171,9 +182,15 @@ class Conversation:
             if not self._awaited:
                 self._tell_notes()
 
-    def _clear(self, through: int) -> None:
-        from .context.clearing import cleared
+    def _compaction(self, event: CompactionChanged) -> None:
+        self._settle_if_complete()
+        if event.status == "failed":
+            self.failures, self.failed_at = self.failures + 1, self.size
+        elif event.status == "completed" and event.through is not None:
+            self.failures = self.failed_at = 0
+            self._compact(event.through, summarised(event.summary or "", event.kept))
 
+    def _clear(self, through: int) -> None:
         self._settle_if_complete()
         until = min(through, self.count) - self.first
         for index in range(max(0, self.cleared - self.first), until):
@@ -183,17 +200,16 @@ class Conversation:
                 self._messages[index] = message
                 size = weigh(message)
                 self._size += size - self._sizes[index]
-                self._sizes[index] = size
+                self._sizes[index], self._savings[index] = size, 0
         self.cleared = max(self.cleared, through)
         self.gauge.rewritten()
 
     def _compact(self, through: int, head: Message) -> None:
-        self._settle_if_complete()
         gone = through - self.first
         if not 0 <= gone <= len(self._messages):
             return  # of another conversation: what is told is never lost by a wrong number
         self._size -= sum(self._sizes[:gone])
-        del self._messages[:gone], self._sizes[:gone]
+        del self._messages[:gone], self._sizes[:gone], self._savings[:gone]
         self.first, self.head, self._head_size = through, head, weigh(head)
         self.gauge.rewritten()
 
@@ -201,6 +217,7 @@ class Conversation:
         if message.parts:
             self._messages.append(message)
             self._sizes.append(weigh(message))
+            self._savings.append(savings(message))
             self._size += self._sizes[-1]
 
     def _settle_if_complete(self) -> None:

@@ -23,6 +23,7 @@ from .summary import Asking, Summary, summarise
 __all__ = ["Compactor", "Order"]
 
 _log = logging.getLogger(__name__)
+_CANCELLED = "the summary was cancelled"
 _DROPPED = (
     "Earlier steps were dropped without a summary, because none could be had. What the user said "
     "follows; look at files again where something is not known any more."
@@ -101,6 +102,8 @@ class Compactor:
         if work is not None and work.task is not None:
             await asyncio.wait([work.task])
         await self._end()
+        if work is not None and work.outcome is None:
+            self.error = _CANCELLED
         return work is not None and self.error is None
 
     async def drop(self, order: Order) -> bool:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from quarterdeck.wire.conversation import Message, ToolResultPart, ToolUsePart
 
 from ..conversation import Conversation
-from .clearing import savings
 
 __all__ = ["cut_before_tail", "is_cut", "savings_below"]
 
@@ -78,4 +77,4 @@ def _last_step(messages: Sequence[Message]) -> int:
 def savings_below(conversation: Conversation, cut: int) -> int:
     """Bytes that clearing the results below a cut would free, about."""
     begin = max(0, conversation.cleared - conversation.first)
-    return sum(map(savings, conversation.told[begin : cut - conversation.first]))
+    return sum(conversation.savings[begin : cut - conversation.first])

@@ -31,8 +31,10 @@ _PROMPTS = 0.1
 """Of what can be used: the prompts that are told whole after a compaction."""
 _DEMAND_TAIL = 0.05
 """Of what can be used: what stays whole when a person asks for a compaction."""
+_DEMAND_SHARE = 0.25
+"""Of what there is: the same, where there is little."""
 _STRIDE = 0.05
-"""Of what can be used: how much a conversation grows before it is looked at again in vain."""
+"""Of what can be used: how much a conversation grows after a failure before the next try."""
 
 
 class Context:
@@ -55,9 +57,6 @@ class Context:
         self._made: Compactor | None = None
         self._in_turn = False
         self._demands: list[tuple[str, asyncio.Future[str]]] = []
-        self._failures = 0
-        self._next_clear = 0
-        self._next_summary = 0
         self._limits: dict[str, int] = {}
         """What a vendor refused although the model's window is said to be larger."""
         self._overhead: tuple[object, str, int] | None = None
@@ -198,14 +197,11 @@ class Context:
         from .cutting import cut_before_tail, savings_below
 
         conversation = self._conversation
-        if least > 1 and conversation.size < self._next_clear:
-            return
         keep = self._setup.context.keep_turns
         cut = cut_before_tail(conversation, keep, self._tail(marks, marks.tail))
         if cut > conversation.cleared and savings_below(conversation, cut) >= self._bytes(least):
             await self._emit(ResultsCleared(through=cut))
             await self._tell_usage(model)
-        self._next_clear = conversation.size + self._bytes(marks.usable * _STRIDE)
 
     def _tail(self, marks: Marks, tokens: float) -> int:
         """Bytes of the newest messages that may stay, where tools and instructions take a lot."""
@@ -214,24 +210,24 @@ class Context:
 
     async def _begin(self, turn: "Turn", marks: Marks) -> None:
         """Begin a summary in the background, unless the last one failed a moment ago."""
-        size = self._conversation.size
-        if self._compactor.is_running or size < self._next_summary:
+        if self._compactor.is_running or self._is_too_early(marks):
             return
         order = self._order(turn.model, turn.effort, marks, marks.tail)
         if self._worth(order) >= self._bytes(marks.gain):
             await self._compactor.start(order)
-        else:
-            self._next_summary = size + self._bytes(marks.usable * _STRIDE)
+
+    def _is_too_early(self, marks: Marks) -> bool:
+        """Whether the conversation is hardly larger than when the last summary failed."""
+        conversation = self._conversation
+        if not conversation.failures:
+            return False
+        stride = marks.usable * _STRIDE * 2 ** min(conversation.failures - 1, 8)
+        return conversation.size < conversation.failed_at + self._bytes(stride)
 
     async def _finish(self, turn: "Turn") -> bool:
         was_done = await self._compactor.finish()
         if was_done:
-            self._failures = self._next_clear = self._next_summary = 0
             await self._tell_usage(turn.model)
-        else:
-            self._failures += 1
-            stride = self._marks(turn.model).usable * _STRIDE * 2 ** min(self._failures - 1, 8)
-            self._next_summary = self._conversation.size + self._bytes(stride)
         return was_done
 
     async def _summarise_and_wait(self, turn: "Turn", marks: Marks, order: "Order") -> None:
@@ -310,13 +306,13 @@ class Context:
         if compactor.is_running:
             await compactor.finish()
         before = self._estimate(model)
-        order = self._order(model, effort, marks, marks.usable * _DEMAND_TAIL, focus)
+        tail = min(marks.usable * _DEMAND_TAIL, before * _DEMAND_SHARE)
+        order = self._order(model, effort, marks, tail, focus)
         if self._worth(order) == 0:
             return "There is nothing to compact yet."
         await compactor.start(order)
         if not await compactor.finish():
             return f"The conversation stays as it is: {compactor.error}."
-        self._failures = self._next_clear = self._next_summary = 0
         await self._tell_usage(model)
         return f"Compacted from about {before:,} to about {self._estimate(model):,} tokens."
 
