@@ -82,11 +82,13 @@ async def test_layouts_are_got_set_saved_loaded_listed_and_deleted(sat: Sat):
 async def test_tabs_are_opened_closed_and_renamed(sat: Sat):
     await sat.do("screen_tabs", action="open", title="new")
     await sat.do("screen_tabs", action="open", title="two", root={**CHAT, "id": "two"})
+    await sat.do("screen_tabs", action="show", tab="1")
     await sat.do("screen_tabs", action="close", tab="2")
     await sat.do("screen_tabs", action="rename", tab="new", title="newer")
     assert sat.bench.calls == [
         ("open_tab", {"title": "new"}),
         ("open_tab", {"title": "two", "root": {**CHAT, "id": "two"}}),
+        ("show_tab", {"tab": "1"}),
         ("close_tab", {"tab": "2"}),
         ("rename_tab", {"tab": "new", "title": "newer"}),
     ]
@@ -102,6 +104,7 @@ async def test_a_file_a_diff_an_agent_and_a_panel_are_shown(sat: Sat):
     await sat.do("screen_show", what="agent", agent="ONE")
     await sat.do("screen_show", what="agent")
     await sat.do("screen_show", what="panel", panel="chat")
+    await sat.do("screen_show", what="note", text="Look here.")
     assert sat.bench.calls == [
         ("open_file", {"path": str(sat.folder / "a" / "b.py"), "line": 3, "how": "view"}),
         ("open_file", {"path": str(sat.folder / "log"), "how": "tail"}),
@@ -109,6 +112,7 @@ async def test_a_file_a_diff_an_agent_and_a_panel_are_shown(sat: Sat):
         ("open_agent", {"agent": child.session}),
         ("open_agent", {"agent": boss.session}),
         ("focus", {"panel": "chat"}),
+        ("notify", {"text": "Look here."}),
     ]
 
 
@@ -166,9 +170,12 @@ async def test_keys_do_no_more_than_show(sat: Sat):
     for command in ("kill", "answer", "quit", "mode", "interrupt", "widget", "unfold; kill"):
         told = await sat.refused("screen_keys", action="bind", key="f12", command=command)
         assert "cannot bind" in told
+    for key, words in (("f12 kill", ""), ("f12\nkill", ""), (" f12", ""), ("f12", "x\n/kill")):
+        asked = {"action": "bind", "key": key, "command": "unfold", "words": words}
+        assert "one word" in await sat.refused("screen_keys", **asked)
 
 
-@pytest.mark.parametrize("key", ["ctrl+g", "CTRL+C", " ctrl+q", "enter", "f1"])
+@pytest.mark.parametrize("key", ["ctrl+g", "CTRL+C", "ctrl+q", "enter", "f1"])
 async def test_keys_that_a_person_relies_on_stay(sat: Sat, key: str):
     assert "stays" in await sat.refused("screen_keys", action="bind", key=key, command="unfold")
     assert "stays" in await sat.refused("screen_keys", action="unbind", key=key)

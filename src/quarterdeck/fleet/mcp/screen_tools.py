@@ -26,6 +26,7 @@ __all__ = ["KEY_COMMANDS", "SCREEN_TOOLS"]
 
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=80)]
 Place: TypeAlias = Annotated[str, Meta(min_length=1, max_length=4_000)]
+Note: TypeAlias = Annotated[str, Meta(min_length=1, max_length=500)]
 Line: TypeAlias = Annotated[int, Meta(ge=1)]
 Source: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200_000)]
 
@@ -62,9 +63,9 @@ class LayoutArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_field
 class TabsArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The arguments of ``screen_tabs``."""
 
-    action: Literal["open", "close", "rename"]
+    action: Literal["open", "show", "close", "rename"]
     tab: Annotated[
-        Name | None, Meta(description="For close and rename: which, by title or number from 1.")
+        Name | None, Meta(description="Which, by title or number from 1; not for open.")
     ] = None
     title: Annotated[Name | None, Meta(description="For open and rename.")] = None
     root: Annotated[
@@ -76,7 +77,7 @@ class TabsArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=
 class ShowArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The arguments of ``screen_show``."""
 
-    what: Literal["file", "diff", "agent", "panel"]
+    what: Literal["file", "diff", "agent", "panel", "note"]
     path: Annotated[
         Place | None,
         Meta(description="file: the file. diff: a file or directory, or none."),
@@ -91,6 +92,9 @@ class ShowArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = None
     panel: Annotated[
         Name | None, Meta(description="panel: the id of one in the layout, which gets the focus.")
+    ] = None
+    text: Annotated[
+        Note | None, Meta(description="note: a sentence that is shown for some seconds.")
     ] = None
 
 
@@ -143,8 +147,8 @@ async def _tabs(seat: Seat, a: TabsArguments) -> Answered:
         return await _call(seat, "open_tab", **_given(title=a.title, root=root))
     if a.tab is None:
         return _missing(a.action, "tab")
-    if a.action == "close":
-        return await _call(seat, "close_tab", tab=a.tab)
+    if a.action != "rename":
+        return await _call(seat, f"{a.action}_tab", tab=a.tab)
     if a.title is None:
         return _missing("rename", "title")
     return await _call(seat, "rename_tab", tab=a.tab, title=a.title)
@@ -165,6 +169,10 @@ async def _show(seat: Seat, a: ShowArguments) -> Answered:
             if a.panel is None:
                 return _missing("panel", "panel")
             return await _call(seat, "focus", panel=a.panel)
+        case "note":
+            if a.text is None:
+                return _missing("note", "text")
+            return await _call(seat, "notify", text=a.text)
 
 
 async def _theme(seat: Seat, a: ThemeArguments) -> Answered:
@@ -178,7 +186,9 @@ async def _keys(seat: Seat, a: KeysArguments) -> Answered:
         return await _call(seat, "get_keys")
     if a.key is None:
         return _missing(a.action, "key")
-    if "".join(a.key.lower().split()) in _THE_PERSONS:
+    if a.key.split() != [a.key] or not a.words.isprintable():
+        return failed("A key is one word, such as ctrl+x, and what a command gets is one line.")
+    if a.key.lower() in _THE_PERSONS:
         return failed(f"{a.key!r} stays what it is: the person relies on it. Choose another key.")
     if a.action == "unbind":
         return await _call(seat, "unbind_key", key=a.key)
