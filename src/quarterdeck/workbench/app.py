@@ -2,38 +2,29 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
 from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from quarterdeck.wire.errors import QuarterdeckError
-from quarterdeck.wire.ids import SessionId
-
+from .arranged import LAYOUT_BINDINGS, LAYOUT_KEYS, Arranged
 from .commands import COMMANDS, Command, find_command
 from .conversing import Conversing
 from .deciding import Deciding
 from .desk import Desk
-from .dressed import Dressed
 from .feed import Feed, Reach
-from .layout.builtin import builtin_layout
-from .layout.spec import LayoutError, panels_of
-from .layout.view import LayoutView
 from .literal import literal
 from .panels.chat import ChatPanel
-from .panels.kinds import KINDS, PanelKind
-from .panels.panel import Panel
 from .screens.ask_line import AskLine
-from .screens.main import MainScreen
 from .screens.permission import PermissionScreen
 from .screens.question import QuestionScreen
 from .steering import Steering
-from .terminal import is_hung_up
+from .terminal import is_hung_up, leave_on_signals
 from .widgets.chat import ChatInput
 from .widgets.picker import Picker
 from .widgets.transcript import TranscriptView
@@ -46,7 +37,7 @@ __all__ = ["Workbench", "now"]
 _SAVE = 0.3
 """Seconds after which what was typed is on disk."""
 _LOOK = 2.0
-_MAIN_ONLY = frozenset({"help", "answer", "beside", "spawn", "stop", "unfold", "go"})
+_MAIN_ONLY = frozenset({"help", "answer", "beside", "spawn", "stop", "unfold", "go"}) | LAYOUT_KEYS
 
 
 def now() -> int:
@@ -54,7 +45,7 @@ def now() -> int:
     return time.time_ns() // 1000
 
 
-class Workbench(Dressed):
+class Workbench(Arranged):
     """Agents, their transcripts, and what they ask; leaving it ends no agent.
 
     Args:
@@ -76,6 +67,7 @@ class Workbench(Dressed):
         Binding("ctrl+o", "unfold", "unfold every tool call, or fold them"),
         Binding("f2", "go('agents')", "to the agents; again: to the input"),
         Binding("f3", "go('transcript')", "to the transcript; again: to the input"),
+        *LAYOUT_BINDINGS,
         Binding("f8", "command('feed')", "what all agents do"),
         Binding("f9", "command('themes')", "choose other colours"),
         Binding("f10", "command('keys')", "every key, and how to bind another"),
@@ -87,18 +79,14 @@ class Workbench(Dressed):
     def __init__(
         self, desk: Desk, reach: Reach, leave: Callable[[], Awaitable[None]] | None = None
     ) -> None:
-        super().__init__(desk.looks)
+        super().__init__(desk)
         self._leave = leave
         self.animation_level = "none"
-        self.desk = desk
         self.feed = Feed(desk.fleet, reach, self.post_message)
         self.steering = Steering(desk, self.tell, self.feed.refresh)
         self.deciding = Deciding(self, desk)
         self.crash: Exception | None = None
         """What ended it, if it was not a person."""
-        self.kinds: dict[str, PanelKind] = dict(KINDS)
-        """The widgets that layouts can name; custom ones come to the built-in."""
-        self.main = MainScreen(desk, LayoutView(desk, self.kinds, builtin_layout()))
         self.conversing = Conversing(self, self._save_soon)
         self._is_unfolded = False
         self._saving = asyncio.Lock()
@@ -112,9 +100,11 @@ class Workbench(Dressed):
         self.call_after_refresh(self._begin)
         if not self.is_headless:
             self.set_interval(_LOOK, self._look_for_terminal)
+            leave_on_signals(lambda code: self.exit(return_code=code))
 
     async def on_unmount(self) -> None:
-        """Keep what was typed, and leave the fleet to itself."""
+        """Keep what was typed and what is open, and leave the fleet to itself."""
+        await self.keep()
         with suppress(OSError):
             await asyncio.to_thread(self.desk.drafts.flush)
         if self._leave is not None:
@@ -141,8 +131,7 @@ class Workbench(Dressed):
         desk = self.desk
         desk.roster.replace(event.agents, event.status)
         desk.inbox.replace(event.inbox)
-        if desk.agent is None and desk.roster.agents:
-            self.main.show_agent(desk.roster.agents[0].session)
+        self.restore_selected()
         self.deciding.check()
         self.deciding.offer(is_typing=bool(self.main.chat.text))
 
@@ -158,7 +147,7 @@ class Workbench(Dressed):
     @on(TranscriptView.Wanted)
     def _page_wanted(self, event: TranscriptView.Wanted) -> None:
         store = self.desk.pages.store(event.session)
-        self._work(self.desk.pages.read(store, event.where))
+        self.work(self.desk.pages.read(store, event.where))
 
     @on(ChatPanel.Drafted)
     def _typed(self) -> None:
@@ -170,11 +159,7 @@ class Workbench(Dressed):
 
     @on(ChatPanel.Said)
     def _said(self, event: ChatPanel.Said) -> None:
-        self._work(self.conversing.said(event.panel, event.text))
-
-    @on(Panel.AgentWanted)
-    def _agent_wanted(self, event: Panel.AgentWanted) -> None:
-        self._work(self._show_agent(event.session))
+        self.work(self.conversing.said(event.panel, event.text))
 
     @on(Picker.Chosen, "#inbox")
     def _request_chosen(self, event: Picker.Chosen) -> None:
@@ -187,11 +172,11 @@ class Workbench(Dressed):
 
     @on(PermissionScreen.Answered)
     async def _permission_answered(self, event: PermissionScreen.Answered) -> None:
-        self._work(self._answer(event))
+        self.work(self._answer(event))
 
     @on(QuestionScreen.Replied)
     async def _question_answered(self, event: QuestionScreen.Replied) -> None:
-        self._work(self._reply(event))
+        self.work(self._reply(event))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys of the main screen do nothing while another is over it."""
@@ -215,10 +200,6 @@ class Workbench(Dressed):
         if session is not None:
             self.main.show_agent(session)
 
-    def action_go(self, place: str) -> None:
-        """Move the focus to a panel of a kind, or back to the input."""
-        self._work(self._go(place))
-
     def action_stop(self) -> None:
         """Copy what is selected; else end the turn of the agent in view, and of no other."""
         agent = self.desk.agent
@@ -226,13 +207,13 @@ class Workbench(Dressed):
         if selected:
             self.copy_to_clipboard(selected)
         elif agent is not None and agent.state in ("running", "waiting"):
-            self._work(self.steering.interrupt(agent))
+            self.work(self.steering.interrupt(agent))
         else:
             self.tell("nothing runs here; ctrl+q leaves, and the agents go on")
 
     def action_spawn(self) -> None:
         """Ask for a new agent."""
-        self._work(self.conversing.spawn(self.main.panel))
+        self.work(self.conversing.spawn(self.main.panel))
 
     def action_unfold(self) -> None:
         """Unfold every tool call and thought, or fold them."""
@@ -255,9 +236,10 @@ class Workbench(Dressed):
     # How it is done
 
     def _begin(self) -> None:
+        self.restore_focus()
         self.run_worker(self.feed.run(), name="feed")
         self.run_worker(self._attend(), name="screen")
-        self._work(self._look_around())
+        self.work(self._look_around())
 
     async def _attend(self) -> None:
         from .attached import attend
@@ -273,21 +255,12 @@ class Workbench(Dressed):
         """Do what was decided about the workspace."""
         from .first import answer_trust
 
-        self._work(answer_trust(self, event))
+        self.work(answer_trust(self, event))
 
     def _look_for_terminal(self) -> None:
         """Leave when the terminal is gone: reading from it would then never rest."""
         if is_hung_up():
             self.exit(return_code=1)
-
-    def _work(self, deed: Coroutine[Any, Any, object]) -> None:
-        self.run_worker(self._told(deed))
-
-    async def _told(self, deed: Coroutine[Any, Any, object]) -> None:
-        try:
-            await deed
-        except QuarterdeckError as error:
-            self.tell(str(error), True)
 
     def action_command(self, name: str, words: str = "") -> None:
         """Do a command by its name; what keys are bound to."""
@@ -300,13 +273,19 @@ class Workbench(Dressed):
     def do(self, command: Command, words: str = "") -> None:
         """Do a command, with what was typed after its name."""
         if command.target is not None:
-            self._work(self._call(command, words))
+            self.work(self._call(command, words))
         elif command.deed is None:
             self.call_later(self.run_action, command.action or "help")
         elif self.desk.agent is None:
             self.tell("there is no agent yet; ctrl+t starts one", True)
         else:
-            self._work(self._do(command, words))
+            self.work(self._do(command, words))
+
+    async def run_command(self, name: str, words: str) -> None:
+        """Do a command that has a function of its own, and wait for it. Raises QuarterdeckError."""
+        found = find_command(f"/{name} {words}")
+        assert found is not None
+        await self._call(*found)
 
     async def _call(self, command: Command, words: str) -> None:
         asked = await self._asked(command, words)
@@ -324,33 +303,6 @@ class Workbench(Dressed):
         if command.asks is None or words:
             return words
         return await self.push_screen_wait(AskLine(command.asks)) or None
-
-    async def _show_agent(self, session: SessionId) -> None:
-        """Go to the chat that has an agent of its own, or select it for the chat that follows."""
-        view = self.main.view
-        chats = {n: p for n, p in view.panels.items() if isinstance(p, ChatPanel)}
-        own = [n for n, p in chats.items() if p.session == session and not p.follows]
-        following = [n for n, p in chats.items() if p.follows]
-        if not own:
-            self.desk.select(session)
-        target = next(iter([*own, *following]), None)
-        if target is not None:
-            await view.show_panel(target)
-            chats[target].enter()
-
-    async def _go(self, place: str) -> None:
-        view = self.main.view
-        if place == "transcript":
-            at_it = self.main.transcript.has_focus
-            (self.main.chat if at_it else self.main.transcript).focus()
-            return
-        found = [n.id for n in panels_of(view.spec) if n.widget == place]
-        if not found:
-            raise LayoutError("", f"there is no panel {place!r} here; /open {place} opens one")
-        if view.current in found and view.panels[found[0]].has_focus_within:
-            self.main.panel.enter()
-        else:
-            await view.show_panel(next((n for n in found if n in view.plan.panels), found[0]))
 
     async def _answer(self, event: PermissionScreen.Answered) -> None:
         if await self.steering.answer(event.item, event.choice, event.feedback):

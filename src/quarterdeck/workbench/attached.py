@@ -135,9 +135,7 @@ async def attend(app: "Workbench") -> None:
     """Offer the workbench as it is; see ``Attached.run``."""
 
     async def call(name: str, arguments: dict[str, Any], by: str) -> Any:
-        from .screening import ScreenDesk
-
-        return await ScreenDesk(app).call(name, arguments, by)
+        return await app.screens_desk.call(name, arguments, by)
 
     attached = Attached(app, call)
     app.on_use = attached.used

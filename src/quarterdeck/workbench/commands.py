@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from . import commands_looks
 from .command import Command, Deed
 from .commands_first import FIRST_COMMANDS
+from .commands_layout import LAYOUT_COMMANDS
 
 if TYPE_CHECKING:
     from quarterdeck.fleet.port import AgentInfo, Fleet
@@ -79,6 +80,7 @@ COMMANDS = (
     Command(name="end", help="go to the end of the transcript", action="follow"),
     Command(name="host", help="start the host if it is not there", action="start_host"),
     *FIRST_COMMANDS,
+    *LAYOUT_COMMANDS,
     Command(name="help", help="every key and every command", action="help"),
     Command(name="quit", help="leave; the agents go on", action="quit"),
     *(Command(name=n, help=h, target=t, asks=a) for n, h, t, a in commands_looks.ROWS),

@@ -1,6 +1,6 @@
 """The panels of a layout that exist: made when they are first shown, kept while they are named."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from ..desk import Desk
     from ..panels.kinds import PanelKind
     from ..panels.panel import Panel
+
+_AGENTS = frozenset({"agents", "chat", "inbox", "transcript"})
+"""Kinds that are about agents, which are the same in every directory."""
 
 __all__ = ["Exchange", "PanelSet", "UnsavedPanels"]
 
@@ -84,26 +87,71 @@ class PanelSet:
             self._states.pop(name, None)
         return list(made.values())
 
-    def change(self, layout: Layout, shown: Iterable[PanelNode], force: bool) -> "Exchange":
+    def move(
+        self,
+        layout: Layout,
+        shown: Iterable[PanelNode],
+        states: Mapping[str, dict[str, Any]],
+        *,
+        force: bool,
+    ) -> "Exchange":
+        """Like ``change``, to a layout of another directory: only panels about agents stay.
+
+        Raises:
+            UnsavedPanels: something would be lost; nothing has changed.
+            LayoutError: a panel cannot be made; nothing has changed.
+        """
+        own = [name for name, node in self._nodes.items() if node.widget not in _AGENTS]
+        before, self._states = self._states, dict(states)
+        try:
+            return self.change(layout, shown, force=force, without=own)
+        except QuarterdeckError:
+            self._states = before
+            raise
+
+    def change(
+        self,
+        layout: Layout,
+        shown: Iterable[PanelNode],
+        *,
+        force: bool = False,
+        without: Collection[str] = (),
+    ) -> "Exchange":
         """Be the panels of a layout: give options to those that stay, make those that are shown.
+
+        Args:
+            layout: checked already.
+            shown: those that are needed now.
+            force: drop what is not saved.
+            without: those that shall not stay.
 
         Raises:
             UnsavedPanels: something would be lost; nothing has changed.
             LayoutError: a panel cannot be made; nothing has changed.
         """
         wanted = {node.id: node for node in panels_of(layout)}
-        gone = [name for name, old in self._nodes.items() if not _is_same(old, wanted.get(name))]
+        gone = [
+            name
+            for name, old in self._nodes.items()
+            if name in without or not _is_same(old, wanted.get(name))
+        ]
         self._refuse_loss(gone, force)
-        gone += self._tell_options(wanted, set(gone), force)
-        old = {name: self.panels.pop(name) for name in gone}
-        nodes = {name: self._nodes.pop(name) for name in gone}
+        panels, nodes = dict(self.panels), dict(self._nodes)
         try:
+            gone += self._tell_options(wanted, set(gone), force)
+            for name in gone:
+                del self.panels[name], self._nodes[name]
             made = self.make(shown)
-        except LayoutError:
-            self.panels |= old
-            self._nodes |= nodes
+        except QuarterdeckError:
+            self._go_back(panels, nodes)
             raise
-        return Exchange(made=made, gone=list(old.values()))
+        return Exchange(made=made, gone=[panels[name] for name in gone])
+
+    def _go_back(self, panels: "dict[str, Panel]", nodes: dict[str, PanelNode]) -> None:
+        for name, node in nodes.items():
+            if name in self._nodes and self._nodes[name].options != node.options:
+                panels[name].change(self._options(node))
+        self.panels, self._nodes = panels, nodes
 
     def remember(self, layout: Layout) -> dict[str, dict[str, Any]]:
         """What panels want to keep over a restart, by id."""
@@ -119,10 +167,7 @@ class PanelSet:
     def _tell_options(
         self, wanted: Mapping[str, PanelNode], gone: set[str], force: bool
     ) -> list[str]:
-        """Give other options to panels that can take them; returns those that cannot.
-
-        Who has something to lose is asked first: a refusal comes before anything has changed.
-        """
+        """Give other options to panels that can take them; returns those that cannot."""
         others = [
             node
             for node in wanted.values()

@@ -1,5 +1,6 @@
 """The widget that shows a layout, and changes from one to another with panels kept as they are."""
 
+import asyncio
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -72,6 +73,7 @@ class LayoutView(Widget):
         self.tab = min(tab, len(layout.tabs) - 1)
         self.zoomed: str | None = None
         self._frame = Frame()
+        self._turn = asyncio.Lock()
         self._top = Strip(None, id="tabs")
         self._last: dict[int, str] = {}
         """The panel that had the focus last, by tab."""
@@ -126,10 +128,26 @@ class LayoutView(Widget):
             UnsavedPanels: something would be lost; nothing has changed.
             LayoutError: a panel could not be made; nothing has changed.
         """
-        shown = min(self.tab if tab is None else tab, len(layout.tabs) - 1)
-        change = self._set.change(layout, visible(layout.tabs[shown].root), force)
-        self._take(layout, shown, is_base)
-        await self._exchange(change)
+        async with self._turn:
+            shown = min(self.tab if tab is None else tab, len(layout.tabs) - 1)
+            change = self._set.change(layout, visible(layout.tabs[shown].root), force=force)
+            self._take(layout, shown, is_base)
+            await self._exchange(change)
+        self.settle()
+
+    async def move(
+        self, layout: Layout, *, tab: int, states: Mapping[str, dict[str, Any]], force: bool
+    ) -> None:
+        """Show what was open in another directory; only panels about agents are kept.
+
+        Raises:
+            UnsavedPanels: something would be lost; nothing has changed.
+        """
+        async with self._turn:
+            shown = visible(layout.tabs[tab].root)
+            change = self._set.move(layout, shown, states, force=force)
+            self._take(layout, tab, is_base=True)
+            await self._exchange(change)
         self.settle()
 
     def _take(self, layout: Layout, tab: int, is_base: bool) -> None:

@@ -34,11 +34,61 @@ _ALL: tuple[PanelKind, ...] = (
         help='talk with an agent; options: {"agent": NAME}, without it the selected one',
         target="chat:ChatPanel",
     ),
+    PanelKind(
+        name="diff",
+        help='what changed; options: {"path"} of a file, {"cwd"} or {"agent"}, {"base"}, {"patch"}',
+        target="diff:DiffPanel",
+    ),
+    PanelKind(
+        name="editor",
+        help='edit a file; options: {"path": PATH, "line": N}',
+        target="editor:EditorPanel",
+    ),
+    PanelKind(
+        name="file",
+        help='view a file of any size; options: {"path": PATH, "line": N}',
+        target="file:FilePanel",
+    ),
     PanelKind(name="inbox", help="what waits for you", target="inbox:InboxPanel"),
+    PanelKind(
+        name="markdown",
+        help='read a Markdown file; options: {"path": PATH}',
+        target="markdown:MarkdownPanel",
+    ),
+    PanelKind(
+        name="missing",
+        help="stands for a widget that is not there any more",
+        target="missing:MissingPanel",
+    ),
+    PanelKind(
+        name="notebook",
+        help='read a Jupyter notebook; options: {"path": PATH}',
+        target="notebook:NotebookPanel",
+    ),
+    PanelKind(
+        name="system",
+        help="how busy the machine is, and what the agents' processes take",
+        target="system:SystemPanel",
+    ),
+    PanelKind(
+        name="tail",
+        help='follow the end of a file; options: {"path": PATH, "filter": WORDS}',
+        target="tail:TailPanel",
+    ),
     PanelKind(
         name="transcript",
         help='what an agent did, to read only; options: {"agent": NAME} as for a chat',
         target="transcript:TranscriptPanel",
+    ),
+    PanelKind(
+        name="tree",
+        help='files, with git\'s letters; options: {"root": DIRECTORY}',
+        target="tree:TreePanel",
+    ),
+    PanelKind(
+        name="usage",
+        help='tokens, cost and context; options: {"by": "agent", "model" or "day"}',
+        target="usage:UsagePanel",
     ),
 )
 

@@ -9,6 +9,8 @@ from ..widgets.transcript import TranscriptView
 from .panel import Panel, PanelOptions
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from quarterdeck.wire.ids import SessionId
 
 __all__ = ["AgentOptions", "TranscriptPanel"]
@@ -85,6 +87,12 @@ class TranscriptPanel(Panel):
         self.post_message(self.Renamed(self))
         if store is not None and not store.is_loaded:
             self.post_message(TranscriptView.Wanted(store.session, "first"))
+
+    def go_to(self, seq: int) -> None:
+        """Show a record of the transcript, if its view can do that."""
+        go: Callable[[int], None] | None = getattr(self.transcript, "go_to", None)
+        if go is not None:
+            go(seq)
 
     def show_facts(self) -> None:
         """Show the agent as the fleet last told it."""

@@ -1,0 +1,200 @@
+"""The application between colours and agents: what is open, and kept over restarts."""
+
+import asyncio
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from textual import on
+from textual.binding import Binding, BindingType
+
+from quarterdeck.wire.errors import QuarterdeckError
+
+from .dressed import Dressed
+from .keeping import Keeping
+from .layout.spec import LayoutError, panels_of
+from .layout.view import LayoutView, Way
+from .panels.chat import ChatPanel
+from .panels.kinds import KINDS, PanelKind
+from .panels.panel import Panel
+from .screening import ScreenDesk
+from .screens.main import MainScreen
+
+if TYPE_CHECKING:
+    from quarterdeck.wire.ids import SessionId
+
+    from .desk import Desk
+
+__all__ = ["LAYOUT_BINDINGS", "LAYOUT_KEYS", "Arranged"]
+
+LAYOUT_BINDINGS: list[BindingType] = [
+    Binding("f4", "cycle(1)", "to the next panel"),
+    Binding("shift+f4,f16", "cycle(-1)", "to the previous panel"),
+    Binding("f5", "command('layouts')", "choose another layout"),
+    Binding("f6", "tab(-1)", "previous tab"),
+    Binding("f7", "tab(1)", "next tab"),
+    Binding("ctrl+w", "command('close-panel')", "close the panel with the focus"),
+    Binding("alt+left", "resize('left')", "move the line beside the panel"),
+    Binding("alt+right", "resize('right')", "move the line beside the panel"),
+    Binding("alt+shift+up", "resize('up')", "move the line below the panel"),
+    Binding("alt+shift+down", "resize('down')", "move the line below the panel"),
+]
+LAYOUT_KEYS = frozenset({"cycle", "tab", "resize"})
+"""Actions that count on the main screen alone."""
+
+
+class Arranged(Dressed):
+    """Shows what was open in the directory the last time, and keeps what is open now.
+
+    Args:
+        desk: the fleet and what is known of it. Reads files, so that making one blocks.
+    """
+
+    def __init__(self, desk: "Desk") -> None:
+        super().__init__(desk.looks)
+        self.desk = desk
+        self.kinds: dict[str, PanelKind] = dict(KINDS)
+        """The widgets that layouts can name; custom ones come to the built-in."""
+        self.keeping = Keeping(desk.ground.places)
+        self.screens_desk = ScreenDesk(self)
+        opened = self.keeping.workspaces.load(desk.cwd, self.kinds)
+        if opened.notice is not None:
+            desk.looks.problems.append(opened.notice)
+        self._wanted = opened.shown
+        """The agent that was selected the last time, until the agents are known."""
+        self._focus: str | None = opened.focus
+        view = LayoutView(desk, self.kinds, opened.layout, states=opened.states, tab=opened.tab)
+        view.base = opened.base or opened.layout
+        self.main = MainScreen(desk, view)
+
+    def tell(self, words: str, is_bad: bool = False) -> None:
+        """Show a line for some time."""
+        raise NotImplementedError
+
+    async def run_command(self, name: str, words: str) -> None:
+        """Do a command that has a function of its own, and wait for it."""
+        raise NotImplementedError
+
+    def work(self, deed: Coroutine[Any, Any, object]) -> None:
+        """Do something while the screen goes on; what goes wrong is told."""
+        self.run_worker(self._told(deed))
+
+    async def _told(self, deed: Coroutine[Any, Any, object]) -> None:
+        try:
+            await deed
+        except QuarterdeckError as error:
+            self.tell(str(error), True)
+
+    # What is open
+
+    @on(LayoutView.Changed)
+    def _layout_changed(self) -> None:
+        self.keeping.changed(self)
+
+    @on(LayoutView.TabWanted)
+    def _tab_wanted(self) -> None:
+        self.work(self.screens_desk.call("open_tab", {}))
+
+    @on(LayoutView.TabClosed)
+    def _tab_closed(self, event: LayoutView.TabClosed) -> None:
+        self.action_command("tab", f"close {event.tab + 1}")
+
+    @on(Panel.FileWanted)
+    def _file_wanted(self, event: Panel.FileWanted) -> None:
+        wish = {"path": event.path, "line": event.line, "how": event.how}
+        self.work(self.screens_desk.call("open_file", wish))
+
+    @on(Panel.AgentWanted)
+    def _agent_wanted(self, event: Panel.AgentWanted) -> None:
+        self.work(self.show_agent(event.session, event.seq))
+
+    def action_cycle(self, step: int) -> None:
+        """Give the focus to the next panel."""
+        self.main.view.cycle(step)
+
+    def action_tab(self, step: int) -> None:
+        """Show the next tab."""
+        self.work(self.main.view.show_tab(self.main.view.tab + step))
+
+    def action_resize(self, way: Way) -> None:
+        """Move the line beside the panel with the focus."""
+        self.work(self.main.view.resize_panel(way))
+
+    def action_go(self, place: str) -> None:
+        """Move the focus to a panel of a kind, or back to the input."""
+        self.work(self._go(place))
+
+    async def show_agent(self, session: "SessionId", seq: int | None = None) -> None:
+        """Go to the chat that has an agent of its own, or select it for the chat that follows."""
+        view = self.main.view
+        chats = {n: p for n, p in view.panels.items() if isinstance(p, ChatPanel)}
+        own = [n for n, p in chats.items() if p.session == session and not p.follows]
+        following = [n for n, p in chats.items() if p.follows]
+        if not own:
+            self.desk.select(session)
+        target = next(iter([*own, *following]), None)
+        if target is None:
+            return
+        await view.show_panel(target)
+        chats[target].enter()
+        if seq is not None:
+            chats[target].go_to(seq)
+
+    async def _go(self, place: str) -> None:
+        view = self.main.view
+        if place == "transcript":
+            at_it = self.main.transcript.has_focus
+            (self.main.chat if at_it else self.main.transcript).focus()
+            return
+        found = [n.id for n in panels_of(view.spec) if n.widget == place]
+        if not found:
+            raise LayoutError("", f"there is no panel {place!r} here; /open {place} opens one")
+        if any(p in view.panels and view.panels[p].has_focus_within for p in found):
+            self.main.panel.enter()
+        else:
+            await view.show_panel(next((n for n in found if n in view.plan.panels), found[0]))
+
+    # Over restarts and directories
+
+    def restore_selected(self) -> None:
+        """Select the agent that was selected the last time, or the first, if none is."""
+        if self.desk.roster.find(self.desk.shown) is not None or not self.desk.roster.agents:
+            return
+        wanted = self.desk.find_session(self._wanted) if self._wanted else None
+        self._wanted = None
+        self.desk.select(wanted or self.desk.roster.agents[0].session)
+
+    def restore_focus(self) -> None:
+        """Give the focus to the panel that had it the last time."""
+        focus, self._focus = self._focus, None
+        if focus is not None and not self.main.chat.text:
+            self.main.view.enter(focus)
+
+    async def keep(self) -> None:
+        """Put what is open on disk, at the end."""
+        with suppress(OSError):
+            await self.keeping.save(self)
+
+    async def move(self, cwd: str, *, force: bool = False) -> None:
+        """Go to another directory: what was open there is shown; agents go on.
+
+        Raises:
+            UnsavedPanels: something would be lost; nothing has changed.
+        """
+        await self.keep()
+        opened = await asyncio.to_thread(self.keeping.workspaces.load, cwd, self.kinds)
+        view = self.main.view
+        before, self.desk.cwd = self.desk.cwd, cwd
+        try:
+            await view.move(opened.layout, tab=opened.tab, states=opened.states, force=force)
+        except QuarterdeckError:
+            self.desk.cwd = before
+            raise
+        view.base = opened.base or opened.layout
+        self.desk.move(cwd)
+        view.enter(opened.focus)
+        if (session := self.desk.find_session(opened.shown or "")) is not None:
+            self.desk.select(session)
+        if opened.notice is not None:
+            self.tell(opened.notice, True)
+        await asyncio.to_thread(self.keeping.find_project, cwd)

@@ -1,0 +1,149 @@
+"""Layouts by name: built in, the person's own, and a trusted project's."""
+
+import os
+import re
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import msgspec
+
+from quarterdeck.wire.errors import QuarterdeckError
+
+from .builtin import BUILTIN, builtin_layout
+from .spec import Layout, LayoutError, dump, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..panels.kinds import PanelKind
+
+__all__ = ["LARGEST", "LayoutFiles", "NamedLayout", "Scope", "UnusableLayout", "read_json"]
+
+Scope: TypeAlias = Literal["built-in", "project", "user"]
+LARGEST = 1_000_000
+"""Bytes; a larger file is none of ours."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}\Z")
+
+
+class UnusableLayout(QuarterdeckError):
+    """A named layout that is not there, or whose file cannot be used; the file stays as it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedLayout:
+    """A layout that can be loaded."""
+
+    name: str
+    scope: Scope
+    help: str = ""
+
+
+class LayoutFiles:
+    """Named layouts on disk. Blocks on files.
+
+    Args:
+        user: the person's folder; None: nothing can be kept.
+        project: the folder of a project that the person trusts; None: there is none.
+    """
+
+    def __init__(self, user: Path | None, project: Path | None = None) -> None:
+        self._folders: dict[Scope, Path] = {}
+        if user is not None:
+            self._folders["user"] = user
+        if project is not None:
+            self._folders["project"] = project
+
+    def all(self) -> list[NamedLayout]:
+        """Every layout by name; of the same name the person's counts, then the project's."""
+        found = {
+            name: NamedLayout(name=name, scope="built-in", help=help)
+            for name, (help, _) in BUILTIN.items()
+        }
+        for scope in ("project", "user"):
+            folder = self._folders.get(scope)
+            for path in sorted(folder.glob("*.json")) if folder is not None else ():
+                if _NAME.match(path.stem):
+                    found[path.stem] = NamedLayout(name=path.stem, scope=scope)
+        return sorted(found.values(), key=lambda one: one.name)
+
+    def load(self, name: str, kinds: "Mapping[str, PanelKind] | None" = None) -> Layout:
+        """A layout by its name.
+
+        Raises:
+            UnusableLayout: there is none, or its file cannot be used; the text says why.
+        """
+        found = {one.name: one for one in self.all()}.get(name)
+        if found is None:
+            names = ", ".join(one.name for one in self.all())
+            raise UnusableLayout(f"there is no layout {name!r}; there are {names}")
+        if found.scope == "built-in":
+            data: Any = dump(builtin_layout(name))
+        else:
+            data = read_json(self._folders[found.scope] / f"{name}.json")
+        try:
+            return parse(data, kinds)
+        except LayoutError as error:
+            raise UnusableLayout(f"the layout {name!r} cannot be used: {error}") from error
+
+    def save(self, name: str, layout: Layout, scope: Scope = "user") -> Path:
+        """Keep a layout under a name; one of this name is replaced.
+
+        Raises:
+            UnusableLayout: the name is none, or it cannot be written.
+        """
+        from ..kept import write_private
+
+        if not _NAME.match(name):
+            raise UnusableLayout(f"{name!r} is no name; letters, digits, _ and -, 40 at the most")
+        folder = self._folders.get(scope)
+        if folder is None:
+            raise UnusableLayout(
+                "the project is not trusted; /trust it first"
+                if scope == "project"
+                else f"layouts cannot be kept in {scope!r}"
+            )
+        path = folder / f"{name}.json"
+        text = msgspec.json.format(msgspec.json.encode(dump(layout)), indent=2).decode()
+        try:
+            write_private(path, text + "\n")
+        except OSError as error:
+            raise UnusableLayout(f"the layout {name!r} cannot be written: {error}") from error
+        return path
+
+    def delete(self, name: str) -> None:
+        """Forget a layout that was saved; the one below it counts again.
+
+        Raises:
+            UnusableLayout: there is none, it is built in, or it cannot be deleted.
+        """
+        found = {one.name: one for one in self.all()}.get(name)
+        if found is None or found.scope == "built-in":
+            raise UnusableLayout(f"there is no layout {name!r} that was saved")
+        try:
+            (self._folders[found.scope] / f"{name}.json").unlink(missing_ok=True)
+        except OSError as error:
+            raise UnusableLayout(f"the layout {name!r} cannot be deleted: {error}") from error
+
+
+def read_json(path: Path) -> Any:
+    """What is in a file, whatever lies there.
+
+    Raises:
+        UnusableLayout: it cannot be read, is too large or is not JSON.
+    """
+    try:
+        # Without O_NONBLOCK opening a named pipe would wait for a writer.
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(handle, "rb") as file:
+            is_file = stat.S_ISREG(os.fstat(handle).st_mode)
+            data = file.read(LARGEST + 1) if is_file else b""
+    except OSError as error:
+        raise UnusableLayout(f"{str(path)!r} cannot be read: {error.strerror or error}") from error
+    if not is_file or len(data) > LARGEST:
+        raise UnusableLayout(f"{str(path)!r} is no file of ours: it is too large, or no file")
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UnusableLayout(f"{str(path)!r} is not JSON: {error}") from error
