@@ -29,6 +29,10 @@ Agent: TypeAlias = Annotated[
 ]
 Words: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200_000)]
 _PAGE = 6_000
+_NOTIFIED = "you are prompted when it is done, or call wait_for."
+_NOT_NOTIFIED = (
+    "call wait_for to get its result, after you have started everything that can run beside it."
+)
 _COMING = 5.0
 """Seconds within which a question is open whose prompt is there already."""
 
@@ -68,6 +72,10 @@ class SpawnArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields
         tuple[str, ...], Meta(description="Rules for what it must not do, e.g. 'bash(git push)'.")
     ] = ()
     lead: Annotated[bool, Meta(description="Whether it may start agents of its own.")] = False
+    notify: Annotated[
+        bool,
+        Meta(description="Prompt you whenever it is done, unless you wait for it by wait_for."),
+    ] = False
 
 
 class ListArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -147,10 +155,10 @@ async def _spawn(seat: Seat, a: SpawnArguments) -> Answered:
     async with seat.bridge.starting:
         check_room(await seat.fleet.agents(archived=True), seat.session, seat.bridge.reach)
         info = await seat.fleet.spawn(wish)
-    told = (
-        f"Started {info.name} ({info.agent}, mode {info.mode}). It works on its own now; call "
-        "wait_for to get its result, after you have started everything that can run beside it."
-    )
+    if a.notify:
+        seat.bridge.notices.watch(seat, info.session)
+    how = _NOTIFIED if a.notify else _NOT_NOTIFIED
+    told = f"Started {info.name} ({info.agent}, mode {info.mode}). It works on its own now; {how}"
     return Answered(text=told, data=facts(info))
 
 
@@ -197,24 +205,29 @@ async def _send(seat: Seat, a: SendArguments) -> Answered:
 
 async def _interrupt(seat: Seat, a: InterruptArguments) -> Answered:
     info = await seat.own(a.agent)
-    await seat.fleet.interrupt(info.session, keep_queue=not a.drop_queue)
-    return await _now(seat, info)
+    with seat.bridge.notices.awaited((info.session,)):
+        await seat.fleet.interrupt(info.session, keep_queue=not a.drop_queue)
+        return await _now(seat, info)
 
 
 async def _kill(seat: Seat, a: KillArguments) -> Answered:
     info = await seat.own(a.agent)
-    await seat.fleet.kill(info.session, reason=a.reason or "ended by the agent that started it")
-    return await _now(seat, info)
+    reason = a.reason or "ended by the agent that started it"
+    with seat.bridge.notices.awaited((info.session,)):
+        await seat.fleet.kill(info.session, reason=reason)
+        return await _now(seat, info)
 
 
 async def _archive(seat: Seat, a: AgentArguments) -> Answered:
     info = await seat.own(a.agent)
-    await seat.fleet.archive(info.session)
-    return await _now(seat, info)
+    with seat.bridge.notices.awaited((info.session,)):
+        await seat.fleet.archive(info.session)
+        return await _now(seat, info)
 
 
 async def _now(seat: Seat, before: AgentInfo) -> Answered:
     info = await seat.fleet.agent(before.session)
+    seat.bridge.notices.known(seat.bridge.current.get(before.session))
     return Answered(text=line(info, None), data=facts(info))
 
 

@@ -7,11 +7,9 @@ from quarterdeck.wire.content import text
 from quarterdeck.wire.ids import MessageId, SessionId
 
 from .seat import Seat
-from .words import Kind, from_agent, text_of
+from .words import NOT_A_PERSON, Kind, from_agent, text_of
 
 __all__ = ["Letter", "collect", "deliver"]
-
-_NOT_A_PERSON = "From another agent, not from the user:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +30,7 @@ async def deliver(
         NotNow: it is not live.
     """
     framed = from_agent(seat.entry.name, kind, words, request=request)
-    told = "\n\n".join(filter(None, (_NOT_A_PERSON, framed, hint)))
+    told = "\n\n".join(filter(None, (NOT_A_PERSON, framed, hint)))
     return await seat.fleet.send(to, (text(told),), origin="agent", sender=seat.session)
 
 

@@ -134,6 +134,7 @@ class Orchestration:
 
     async def close(self) -> None:
         """Serve nobody any more."""
+        await self._bridge.notices.close()
         await self._serving.aclose()
 
     def endpoint_of(self, token: str) -> Endpoint | None:

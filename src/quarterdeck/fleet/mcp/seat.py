@@ -11,6 +11,7 @@ from ..entry import Entry
 from ..errors import NotYours
 from ..port import AgentInfo, Fleet
 from ..scope import Reach, find_own
+from .notices import Notices
 
 __all__ = ["Bridge", "Seat"]
 
@@ -29,6 +30,7 @@ class Bridge:
     """Questions that are being put."""
     late: dict[RequestId, SessionId] = field(default_factory=dict[RequestId, SessionId])
     """Who put the questions that were put lately, so that a late answer still finds them."""
+    notices: Notices = field(default_factory=Notices)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,9 +8,9 @@ from msgspec import Meta
 from quarterdeck.agent.tools.tool import Arguments
 from quarterdeck.wire.ids import SessionId
 
-from ..entry import Entry
 from ..roster import Request
 from .mail import collect
+from .notices import is_done, is_notice
 from .seat import Seat
 from .telling import facts, line
 from .tool import Answered, failed
@@ -51,17 +51,18 @@ async def wait_for(seat: Seat, a: WaitForArguments) -> Answered:
     def is_over() -> bool:
         entries = [current.get(id_) for id_ in ids]
         return (
-            enough(_is_done(one) for one in entries)
+            enough(is_done(one) for one in entries)
             or bool(_questions(seat, ids))
             or bool(_news(seat, ids))
         )
 
-    try:
-        async with asyncio.timeout(seat.seconds(a.timeout, _USUAL)):
-            await current.until(is_over)
-    except TimeoutError:
-        pass  # where they stand by now is the answer
-    return await _report(seat, ids)
+    with seat.bridge.notices.awaited(ids):
+        try:
+            async with asyncio.timeout(seat.seconds(a.timeout, _USUAL)):
+                await current.until(is_over)
+        except TimeoutError:
+            pass  # where they stand by now is the answer
+        return await _report(seat, ids)
 
 
 async def _chosen(seat: Seat, names: tuple[str, ...]) -> list[SessionId]:
@@ -69,13 +70,6 @@ async def _chosen(seat: Seat, names: tuple[str, ...]) -> list[SessionId]:
         found = [(await seat.own(name)).session for name in names]
         return list(dict.fromkeys(found))
     return [info.session for info in await seat.fleet.agents(parent=seat.session)]
-
-
-def _is_done(entry: Entry) -> bool:
-    """Whether it has come to the end of what it was given."""
-    if not entry.is_started:
-        return True
-    return entry.state in ("idle", "interrupted", "failed") and not entry.queue
 
 
 def _questions(seat: Seat, ids: list[SessionId]) -> list[Request]:
@@ -100,17 +94,19 @@ async def _report(seat: Seat, ids: list[SessionId]) -> Answered:
     for id_ in ids:
         info = await seat.fleet.agent(id_)
         told, known = line(info, asks.get(id_)), facts(info)
-        if _is_done(seat.bridge.current.get(id_)):
+        if is_done(seat.bridge.current.get(id_)):
             words = await last_words(seat.fleet, id_, _LAST_WORDS)
             told += f"\n{words}" if words else ""
             known["last_words"] = words
+            seat.bridge.notices.known(seat.bridge.current.get(id_))
         if (request := asks.get(id_)) is not None:
             known["question"] = request.request
         blocks.append(told)
         data.append(known)
-    # A question's letter says what its line says already.
+    # A question's letter says what its line says already, and so does a notice.
     questions = tuple(f'request="{one.request}"' for one in asks.values())
     notes = [one.words for one in letters if not any(q in one.words for q in questions)]
+    notes = [words for words in notes if not is_notice(words)]
     blocks += notes
     blocks += [_next(seat, ids, asked=bool(asks))]
     return Answered(
@@ -123,7 +119,7 @@ def _next(seat: Seat, ids: list[SessionId], *, asked: bool) -> str:
     if asked:
         return "Answer with the tool answer, then call wait_for again."
     entries = [seat.bridge.current.get(id_) for id_ in ids]
-    if all(_is_done(one) for one in entries):
+    if all(is_done(one) for one in entries):
         return ""
     if any(one.standing.needs_person for one in entries):
         return "A person was told; you cannot permit it yourself. Go on, or call wait_for again."

@@ -5,10 +5,12 @@ from typing import Literal, TypeAlias
 
 from quarterdeck.wire.content import ContentBlock, TextContent
 
-__all__ = ["Kind", "cut", "from_agent", "text_of"]
+__all__ = ["NOT_A_PERSON", "Kind", "cut", "from_agent", "text_of"]
 
-Kind: TypeAlias = Literal["note", "question", "message", "answer"]
+Kind: TypeAlias = Literal["note", "question", "message", "answer", "done"]
 _TAG = "message-from-agent"
+NOT_A_PERSON = "From another agent, not from the user:"
+"""What stands before such words where they are a prompt."""
 
 
 def from_agent(name: str, kind: Kind, words: str, *, request: str | None = None) -> str:
