@@ -4,7 +4,7 @@ import click
 
 from .lazy import Later, LazyGroup
 
-__all__ = ["FAKES", "acp_agent", "claude_cli", "oneshot_cli", "testing"]
+__all__ = ["FAKES", "acp_agent", "claude_cli", "mcp_server", "oneshot_cli", "testing"]
 
 FAKES = {
     "acp-agent": Later(
@@ -15,6 +15,9 @@ FAKES = {
     ),
     "oneshot-cli": Later(
         "quarterdeck.cli.testing:oneshot_cli", "Play an agent's CLI that runs once for each turn."
+    ),
+    "mcp-server": Later(
+        "quarterdeck.cli.testing:mcp_server", "Run an MCP server that misbehaves as it is told."
     ),
     "model-server": Later(
         "quarterdeck.testing.model_server_cli:model_server_command",
@@ -60,5 +63,17 @@ def claude_cli(arguments: tuple[str, ...]) -> None:
 def oneshot_cli(arguments: tuple[str, ...]) -> None:
     """Play an agent's CLI that runs once for each turn."""
     from quarterdeck.testing.oneshot_cli.program import main
+
+    main(arguments)
+
+
+@click.command(
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def mcp_server(arguments: tuple[str, ...]) -> None:
+    """Run an MCP server that misbehaves as it is told."""
+    from quarterdeck.testing.mcp_server.program import main
 
     main(arguments)

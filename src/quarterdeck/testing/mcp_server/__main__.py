@@ -1,0 +1,9 @@
+"""``python -m quarterdeck.testing.mcp_server [--http] [QUIRK…]``."""
+
+import sys
+
+from .program import main
+
+__all__ = []
+
+main(tuple(sys.argv[1:]))
