@@ -107,7 +107,7 @@ async def _discover(ask: Ask) -> Agreement | None:
         version=MODERN,
         is_modern=True,
         capabilities=found.capabilities,
-        server=_name(found.server_info),
+        server=_name(found.info),
     )
 
 

@@ -74,6 +74,13 @@ class Discovered(Struct, rename="camel"):
     supported_versions: list[str]
     capabilities: dict[str, Any] = field(default_factory=dict[str, Any])
     server_info: Any = None
+    """Some say it here, others in ``meta``."""
+    meta: dict[str, Any] = field(name="_meta", default_factory=dict[str, Any])
+
+    @property
+    def info(self) -> Any:
+        """What the server calls itself."""
+        return self.server_info or self.meta.get(f"{_META}serverInfo")
 
 
 class Supported(Struct):
