@@ -1,5 +1,6 @@
 """A file that is edited: what was read, what is on disk now, and a copy of what is not saved."""
 
+import asyncio
 import hashlib
 import os
 from dataclasses import dataclass
@@ -58,6 +59,9 @@ class EditedFile:
         except SystemFault as error:
             return self._refused(str(error), b"")
         self._identity, self.is_new = content.identity, False
+        if not await asyncio.to_thread(os.access, self.path, os.W_OK):
+            # Moving a new file over it would work all the same; its owner said no.
+            return self._refused("it may not be written", content.data)
         try:
             self.saved, self.form = decode(content.data)
         except Undecodable as error:

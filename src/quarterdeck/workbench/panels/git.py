@@ -6,9 +6,11 @@ Everything here blocks; callers are in a thread.
 """
 
 import os
+import signal
 import subprocess
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from quarterdeck.system.environment import child_environment
@@ -76,7 +78,7 @@ def _read(child: "subprocess.Popen[bytes]", cwd: str, most: int, seconds: float)
 
     def end() -> None:
         is_late.set()
-        child.kill()
+        _kill(child)
 
     deadline = threading.Timer(seconds, end)
     deadline.daemon = True
@@ -85,19 +87,26 @@ def _read(child: "subprocess.Popen[bytes]", cwd: str, most: int, seconds: float)
         data = child.stdout.read(most + 1)
         is_cut = len(data) > most
         if is_cut:
-            child.kill()
+            _kill(child)
         listening.join()
         code = child.wait()
     finally:
         deadline.cancel()
         deadline.join()
-        child.kill()
+        if child.poll() is None:
+            _kill(child)
     if is_late.is_set():
         raise GitFailed(f"git did not answer within {seconds:g} s in {cwd!r}; try again later.")
     if code and not is_cut:
         words = b"".join(errors).decode("utf-8", "backslashreplace").strip()
         raise GitFailed(words or f"git failed in {cwd!r} with code {code}.")
     return GitAnswer(data=data[:most], is_cut=is_cut)
+
+
+def _kill(child: "subprocess.Popen[bytes]") -> None:
+    """End git and what it started; it has a group of its own."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGKILL)
 
 
 def top_of(cwd: str) -> str:

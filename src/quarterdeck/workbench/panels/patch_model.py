@@ -171,8 +171,8 @@ class _Reader:
 
 
 def _side(line: str, prefix: str) -> str:
-    path = line[4:].split("\t", 1)[0] if not line[4:].startswith('"') else line[4:]
-    path = _unquoted(path)
+    # A tab ends a path that holds spaces; in quotes there is none that means itself.
+    path = _unquoted(line[4:].split("\t", 1)[0])
     return path if path == "/dev/null" else path.removeprefix(prefix)
 
 

@@ -1,0 +1,298 @@
+"""Trees, notebooks, links and figures, without a screen."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from quarterdeck.fleet.port import AgentInfo
+from quarterdeck.wire.ids import SessionId
+from quarterdeck.wire.usage import ContextUsage, Cost, TokenUsage
+from quarterdeck.workbench.literal import literal
+from quarterdeck.workbench.panels import tree_model
+from quarterdeck.workbench.panels.markdown_model import links_of, target_file
+from quarterdeck.workbench.panels.notebook_model import BrokenNotebook, cell_lines, parse_notebook
+from quarterdeck.workbench.panels.system_model import (
+    Process,
+    Sampler,
+    cpu_times,
+    groups_below,
+    memory_of,
+    parse_ps,
+    parse_vm_stat,
+    size,
+    system_lines,
+)
+from quarterdeck.workbench.panels.tree_model import Entry, FileTree, find_paths, read_directory
+from quarterdeck.workbench.panels.usage_model import (
+    UsageHistory,
+    bar,
+    shares_of,
+    sparkline,
+    usage_lines,
+)
+from quarterdeck.workbench.rendering.lines import text_of, width_of
+from tests.support.hostile import hostile_strings
+
+
+def agent(name: str, tokens: int, model: str | None = None, updated: int = 0) -> AgentInfo:
+    return AgentInfo(
+        session=SessionId(f"ses_{name}"), name=name, agent="claude", cwd=f"/work/{name}",
+        state="idle", model=model, updated=updated, usage=TokenUsage(input=tokens),
+        cost=Cost(amount=tokens / 1000, currency="USD"), is_live=True,
+        context=ContextUsage(used=95, size=100),
+    )  # fmt: skip
+
+
+# Trees
+
+
+def filled(tree: FileTree) -> FileTree:
+    while wanted := tree.wanted():
+        for path in wanted:
+            tree.take(path, *read_directory(path))
+    return tree
+
+
+def test_a_tree_shows_what_is_open_and_git_letters(tmp_path: Path):
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "inner.txt").touch()
+    (tmp_path / "a.txt").touch()
+    (tmp_path / "loop").symlink_to(".")
+    (tmp_path / "broken").symlink_to("nowhere")
+    tree = filled(FileTree(str(tmp_path)))
+    assert [row.name for row in tree.rows()] == ["b", "loop → .", "a.txt", "broken → nowhere"]
+    tree.toggle(f"{tmp_path}/b")
+    tree.take_marks({f"{tmp_path}/b/inner.txt": "M", f"{tmp_path}/loop": "?"})
+    rows = {row.name: row for row in filled(tree).rows()}
+    assert rows["inner.txt"].mark == "M" and rows["b"].mark == "•" and rows["a.txt"].mark == " "
+    assert rows["inner.txt"].depth == 1 and rows["b"].is_open
+    path = str(tmp_path)
+    for _ in range(30):  # a link to its own directory can be opened again and again
+        path += "/loop"
+        tree.toggle(path)
+    assert len(filled(tree).rows()) < 300
+
+
+def test_huge_unreadable_and_empty_directories_say_so(tmp_path: Path):
+    tree = FileTree("/r")
+    assert [row.name for row in tree.rows()] == ["reading …"]
+    tree.take("/r", [Entry(f"f{n}", "file") for n in range(tree_model.MOST + 7)])
+    assert tree.rows()[-1].name.startswith("… 7 more") and len(tree.rows()) == tree_model.MOST + 1
+    tree.more("/r")
+    assert len(tree.rows()) == tree_model.MOST + 7
+    tree.take("/r", [], "Permission denied")
+    assert tree.rows()[0].name == "✗ Permission denied"
+    tree.take("/r", [])
+    assert tree.rows()[0].name == "(empty)"
+    assert read_directory(str(tmp_path / "none"))[1]
+
+
+def test_hostile_names_are_literal_and_lead_to_their_files(tmp_path: Path):
+    made = 0
+    for hostile in hostile_strings(150):
+        name = hostile.replace("/", "∕").replace("\0", "")[:60]
+        try:
+            (tmp_path / name).touch()
+            made += 1
+        except (OSError, ValueError):
+            continue
+    (tmp_path / os.fsdecode(b"bad-\xff")).touch()
+    rows = filled(FileTree(str(tmp_path))).rows()
+    assert made > 50 and any("\\udcff" in row.name for row in rows)
+    for row in rows:
+        assert literal(row.name) == row.name and "\n" not in row.name
+        assert os.path.lexists(row.path)
+
+
+def test_the_filter_finds_files_by_parts_of_their_names(tmp_path: Path):
+    for path in ("src/app/main.py", "src/main_test.py", "node_modules/x/main.py", "docs/a.md"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).touch()
+    (tmp_path / "loop").symlink_to(".")
+    found = find_paths(str(tmp_path), lambda: None)
+    assert found.matching("MAIN py")[0] == ["src/app/main.py", "src/main_test.py"]
+    assert found.matching("app")[0] == ["src/app/main.py"]
+    assert found.matching("", 1) == (["docs/a.md"], 2)
+    assert find_paths("/", lambda: ["a", "b"], 1).is_cut
+
+
+# Notebooks and Markdown
+
+NOTEBOOK = {
+    "metadata": {"language_info": {"name": "python"}},
+    "cells": [
+        {"cell_type": "markdown", "source": ["# Title\n", "text"]},
+        {
+            "cell_type": "code", "source": "print(1)", "execution_count": 3,
+            "outputs": [
+                {"output_type": "stream", "name": "stdout", "text": ["1\n"]},
+                {"output_type": "display_data", "data": {"image/png": "aGVsbG8="}},
+                {"output_type": "execute_result", "data": {"text/plain": "42"}},
+                {"output_type": "error", "traceback": ["\u001b[31mBoom\u001b[0m"]},
+            ],
+        },
+    ],
+}  # fmt: skip
+
+
+def test_a_notebook_shows_cells_and_outputs():
+    book = parse_notebook(json.dumps(NOTEBOOK).encode())
+    lines = [text_of(line) for cell in book.cells for line in cell_lines(cell, "python", 60)]
+    for wanted in ("── markdown ", "Title", "── [3] code ", "print(1)", "│ 1", "│ 42", "│ Boom"):
+        assert wanted in lines
+    assert any("image/png" in line and "not shown" in line for line in lines)
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"cells": 3}', b"\xff", b"[" * 100_000])
+def test_a_broken_notebook_says_so(data: bytes):
+    with pytest.raises(BrokenNotebook):
+        parse_notebook(data)
+
+
+JSON = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(-5, 5), st.text(max_size=5)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.dictionaries(
+            st.sampled_from(["cell_type", "source", "outputs", "output_type", "data", "text"]),
+            inner,
+            max_size=5,
+        ),
+    ),
+    max_leaves=12,
+)
+
+
+@settings(deadline=None, max_examples=150)
+@given(cells=st.lists(JSON, max_size=4))
+def test_any_cells_can_be_shown(cells: list[object]):
+    for cell in parse_notebook(json.dumps({"cells": cells}).encode()).cells:
+        list(cell_lines(cell, "python", 20))
+
+
+def test_hostile_notebooks_stay_literal():
+    for hostile in hostile_strings(200):
+        text = hostile.encode("utf-8", "replace").decode()
+        outputs = [{"output_type": "stream", "text": text}, {"data": {text: text}}]
+        cells = [
+            {"cell_type": kind, "source": text, "outputs": outputs}
+            for kind in ("markdown", "code", text)
+        ]
+        for cell in parse_notebook(json.dumps({"cells": cells}).encode()).cells:
+            for line in cell_lines(cell, "python", 40):
+                shown = text_of(line)
+                assert literal(shown) == shown and "\n" not in shown
+
+
+def test_links_lead_to_files_and_nowhere_else():
+    source = "[a](b.md) ![p](p.png) [`c`](../x%20y.md#part) <http://e> [w](http://w/x.md)"
+    links = links_of(source)
+    assert [(link.text, link.target) for link in links][:2] == [
+        ("a", "b.md"),
+        ("c", "../x%20y.md#part"),
+    ]
+    found = [target_file("/d/e/page.md", link.target) for link in links]
+    assert found == ["/d/e/b.md", "/d/x y.md", None, None]
+    for odd in ("#here", "", "mailto:a@b", "javascript:x", "//host/x.md", "a%00b.md"):
+        assert target_file("/d/page.md", odd) is None
+
+
+# Figures
+
+
+@settings(deadline=None)
+@given(part=st.floats(-1, 2), width=st.integers(0, 50))
+def test_a_bar_fills_its_cells(part: float, width: int):
+    assert width_of(((bar(part, width), ""),)) == width
+
+
+def test_a_bar_and_a_sparkline_tell_little_from_nothing():
+    assert bar(0, 4) == "    " and bar(1, 4) == "████" and bar(0.5, 4) == "██  "
+    assert bar(0.0001, 4) == "▏   "
+    assert sparkline([0, 1, 8]) == "·▁█" and sparkline([0, 0]) == "··" and sparkline([]) == ""
+
+
+def test_shares_by_agent_model_and_day():
+    agents = [agent("a", 10, "m1", 1), agent("b", 30, "m2", 2), agent("c", 25, "m1", 2)]
+    assert [share.name for share in shares_of(agents, "agent")] == ["b", "c", "a"]
+    models = shares_of(agents, "model")
+    assert [(share.name, share.tokens, share.count) for share in models] == [
+        ("m1", 35, 2),
+        ("m2", 30, 1),
+    ]
+    days = shares_of(agents, "day", lambda time: f"day {time}")
+    assert [(share.name, share.tokens) for share in days] == [("day 2", 55), ("day 1", 10)]
+    assert models[0].costs == (("USD", pytest.approx(0.035)),)
+
+
+def test_growth_is_counted_from_the_first_look_and_forgotten_after_an_hour():
+    history, minute = UsageHistory(), 60_000_000
+    history.take([agent("a", 100)], minute)
+    history.take([agent("a", 150), agent("b", 1_000)], minute)
+    history.take([agent("a", 150), agent("b", 1_020)], 3 * minute)
+    assert history.minutes(3 * minute, 3) == [50, 0, 20]
+    history.take([agent("a", 10)], 4 * minute)  # a figure that falls takes nothing back
+    assert history.minutes(4 * minute, 1) == [0]
+    history.take([], 90 * minute)
+    assert sum(history.minutes(90 * minute)) == 0
+
+
+@pytest.mark.parametrize("width", [18, 40, 100])
+def test_pages_of_figures_fit_and_stay_literal(width: int):
+    history = UsageHistory()
+    assert usage_lines([], history, "agent", 0, width)
+    for hostile in hostile_strings(60):
+        one = agent(hostile, 5_000, hostile)
+        for line in usage_lines([one], history, "agent", 0, width, lambda _: "d"):
+            assert width_of(line) <= width and literal(text_of(line)) == text_of(line)
+    text = "\n".join(
+        text_of(x) for x in usage_lines([agent("ann", 5_000)], history, "agent", 0, 80)
+    )
+    assert "ann" in text and "5.0k tokens" in text and "95% full" in text and "$5.00" in text
+
+
+def test_processes_are_added_up_below_the_host():
+    table = {
+        1: Process(0, 0, 1, "init"), 10: Process(1, 0, 1, "host"), 11: Process(10, 1.5, 100, "a"),
+        12: Process(11, 0.5, 50, "b"), 13: Process(10, 3.0, 10, "c"), 14: Process(1, 9, 9, "x"),
+    }  # fmt: skip
+    groups = groups_below(10, table, lambda _, one: one.cpu, lambda pid: f"/{pid}")
+    found = [(group.name, group.count, group.cpu, group.memory) for group in groups]
+    assert found == [("c", 1, 3.0, 10), ("a", 2, 2.0, 150)]
+
+
+def test_what_the_systems_say_is_understood():
+    assert cpu_times("cpu  10 0 10 70 10 0 0 0 0 0\ncpu0 1") == (20, 100)
+    assert cpu_times("x") is None
+    assert memory_of("MemTotal:  100 kB\nMemAvailable: 40 kB") == (60 * 1024, 100 * 1024)
+    assert memory_of("") is None
+    found = parse_ps("  1  0 2048 12,5 /sbin/launchd\n 7 1 10 0.0 /Applications/A b\njunk\n")
+    assert found[1] == Process(0, 0.125, 2048 * 1024, "launchd") and found[7].name == "A b"
+    text = "Mach Virtual Memory Statistics: (page size of 4096 bytes)\nPages free:  10.\n"
+    assert parse_vm_stat(text + "Pages inactive:   5.\n", 100 * 4096) == (85 * 4096, 100 * 4096)
+    assert parse_vm_stat("", 5) is None
+    assert [size(n) for n in (5, 1_500, 12_340_000, 5 * 10**12)] == [
+        "5 B",
+        "2 kB",
+        "12.3 MB",
+        "5.0 TB",
+    ]
+
+
+def test_this_machine_can_be_looked_at(tmp_path: Path):
+    ticks = iter([0.0, 2.0])
+    sampler = Sampler(clock=lambda: next(ticks))
+    sampler.sample(os.getppid(), str(tmp_path))
+    sample = sampler.sample(os.getppid(), str(tmp_path))
+    assert sample.memory is not None and 0 < sample.memory[0] < sample.memory[1]
+    assert sample.disk is not None and sample.groups
+    for width in (18, 80):
+        for line in system_lines(sample, lambda _: "a\nb", width):
+            assert width_of(line) <= width and literal(text_of(line)) == text_of(line)
+    unknown = Sampler(tmp_path, "linux").sample(1, str(tmp_path / "none"))
+    assert unknown.groups is None and unknown.memory is None and unknown.disk is None
+    assert "unknown" in text_of(system_lines(unknown, lambda _: None, 60)[1])
