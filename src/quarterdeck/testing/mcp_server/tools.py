@@ -243,7 +243,8 @@ def _grow(say: Say) -> Message:
 @_tool("environment")
 def _environment(say: Say) -> Message:
     """Tell its variables and where it runs."""
-    return {"content": [], "structuredContent": {"cwd": str(Path.cwd()), **os.environ}}
+    told = {"cwd": str(Path.cwd()), "pid": os.getpid(), **os.environ}
+    return {"content": [], "structuredContent": told}
 
 
 @_tool("seen")
