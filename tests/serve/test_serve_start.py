@@ -32,7 +32,7 @@ async def test_what_is_offered_is_there(connected):
         assert offered.load_session
         assert offered.prompt_capabilities.image
         assert not offered.prompt_capabilities.audio
-        assert not offered.mcp_capabilities.http
+        assert offered.mcp_capabilities.http and not offered.mcp_capabilities.sse
         assert [method.id for method in answer.auth_methods] == ["model-key"]
         with_terminal = introduction({"auth": {"terminal": True}})
         answer = await editor.connection.call(acp.INITIALIZE, with_terminal)

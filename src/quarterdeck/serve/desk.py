@@ -2,7 +2,6 @@
 
 import asyncio
 import datetime
-import logging
 from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import suppress
@@ -25,11 +24,11 @@ from quarterdeck.wire.acp.connection import AcpConnection
 from .client import Client
 from .delegate import Delegation
 from .hosted import Hosted
+from .lent import servers_of
 from .refusals import invalid, refusal_of
 
 __all__ = ["Desk"]
 
-_log = logging.getLogger(__name__)
 _PAGE = 50
 
 
@@ -98,11 +97,9 @@ class Desk:
     async def new(self, request: acp.NewSessionRequest) -> acp.NewSessionResponse:
         """Begin a session."""
         roots = await _check_places(request.cwd, request.additional_directories)
-        self._tell_unused(request.mcp_servers)
         delegation = self._delegation()
-        session = await self._agent.new(
-            request.cwd, roots=roots, wishes=Wishes(make_cage=delegation.make_cage)
-        )
+        wishes = _wishes(delegation, request.mcp_servers)
+        session = await self._agent.new(request.cwd, roots=roots, wishes=wishes)
         delegation.session_id = session.id
         hosted = self._host(session, delegation)
         await hosted.begin(after=0)
@@ -128,13 +125,12 @@ class Desk:
     async def fork(self, request: acp.ForkSessionRequest) -> acp.ForkSessionResponse:
         """Begin a session with the past of another."""
         roots = await _check_places(request.cwd, request.additional_directories)
-        self._tell_unused(request.mcp_servers)
         delegation = self._delegation()
         session = await self._agent.fork(
             request.session_id,
             cwd=request.cwd,
             roots=roots,
-            wishes=Wishes(make_cage=delegation.make_cage),
+            wishes=_wishes(delegation, request.mcp_servers),
         )
         delegation.session_id = session.id
         hosted = self._host(session, delegation)
@@ -223,14 +219,13 @@ class Desk:
                     f"before loading it in {request.cwd!r}"
                 )
             return hosted, False
-        self._tell_unused(request.mcp_servers)
         delegation = self._delegation()
         delegation.session_id = request.session_id
         session = await self._agent.load(
             request.session_id,
             cwd=request.cwd,
             roots=roots or None,
-            wishes=Wishes(make_cage=delegation.make_cage),
+            wishes=_wishes(delegation, request.mcp_servers),
         )
         return self._host(session, delegation), True
 
@@ -248,9 +243,9 @@ class Desk:
     def _delegation(self) -> Delegation:
         return Delegation(self._connection, self._client)
 
-    def _tell_unused(self, servers: tuple[acp.McpServer, ...]) -> None:
-        for server in servers:
-            _log.warning("MCP server %r is not used: this agent has no MCP yet", server.name)
+
+def _wishes(delegation: Delegation, servers: tuple[acp.McpServer, ...]) -> Wishes:
+    return Wishes(make_cage=delegation.make_cage, servers=servers_of(servers))
 
 
 async def _check_places(cwd: str, more: tuple[str, ...]) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from quarterdeck.wire.acp.schema import (
     Implementation,
     InitializeRequest,
     InitializeResponse,
+    McpCapabilities,
     PromptCapabilities,
     SessionCapabilities,
 )
@@ -33,6 +34,7 @@ def hello(request: InitializeRequest, client: Client) -> InitializeResponse:
         auth_methods=_auth_methods(client),
         agent_capabilities=AgentCapabilities(
             load_session=True,
+            mcp_capabilities=McpCapabilities(http=True),
             prompt_capabilities=PromptCapabilities(image=True, embedded_context=True),
             session_capabilities=SessionCapabilities(
                 list=_YES,
