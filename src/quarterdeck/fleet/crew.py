@@ -69,6 +69,12 @@ class Crew:
         """The live agent of a session; None if it is not live."""
         return self._members.get(session)
 
+    def takes_images(self, session: SessionId) -> bool | None:
+        """Whether a live agent takes images; None if it is not live, or not yet."""
+        member = self._members.get(session)
+        opened = member.session if member is not None else None
+        return opened.capabilities.images if opened is not None else None
+
     def gate(self, session: SessionId) -> Gate | None:
         """The gate of a live agent."""
         member = self._members.get(session)

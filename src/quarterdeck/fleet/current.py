@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from itertools import count
 
+from msgspec.structs import replace
+
 from quarterdeck.journal import Journal, JournalClosed
 from quarterdeck.wire.events import (
     PermissionAnswered,
@@ -40,6 +42,8 @@ class Current:
         """The last record that has been taken in."""
         self.requests: dict[RequestId, Request] = {}
         """What is open, oldest first."""
+        self.takes_images: Callable[[SessionId], bool | None] = lambda _: None
+        """Asked about agents that may be live."""
         self._journal = journal
         self._entries: dict[SessionId, Entry] = {}
         self._names: dict[str, SessionId] = {}
@@ -188,7 +192,9 @@ class Current:
 
     def info(self, entry: Entry) -> AgentInfo:
         """An agent as callers see it."""
-        return info_of(entry, self._words, self._last.get(entry.session, 0))
+        info = info_of(entry, self._words, self._last.get(entry.session, 0))
+        able = self.takes_images(entry.session)
+        return info if able is None else replace(info, takes_images=able)
 
     def words(self, message: MessageId) -> Queued:
         """A prompt that waits."""

@@ -68,6 +68,7 @@ class LocalFleet(ReadableFleet):
         )
         opener = self._tools.giving(opener)
         self._crew = Crew(journal, current, self._notes, self._queues, opener, bounds)
+        current.takes_images = self._crew.takes_images
         self._inbox = Inbox(journal, current, self._crew.gate)
         self._granted = Granted(journal, self._notes, starting.grants, self._crew.gate)
         self._screens = Screens()

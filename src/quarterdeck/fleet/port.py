@@ -115,6 +115,8 @@ class AgentInfo(Struct, frozen=True, kw_only=True):
     usage: TokenUsage = TokenUsage()
     cost: Cost | None = None
     context: ContextUsage | None = None
+    takes_images: bool | None = None
+    """Whether prompts may have images; None: not known while it is not live."""
 
 
 class InboxItem(Struct, frozen=True, kw_only=True):

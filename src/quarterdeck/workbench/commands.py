@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from . import commands_looks
 from .command import Command, Deed
+from .commands_chat import CHAT_COMMANDS
 from .commands_first import FIRST_COMMANDS
 from .commands_layout import LAYOUT_COMMANDS
 
@@ -79,6 +80,7 @@ COMMANDS = (
     Command(name="unfold", help="unfold or fold every tool call", action="unfold"),
     Command(name="end", help="go to the end of the transcript", action="follow"),
     Command(name="host", help="start the host if it is not there", action="start_host"),
+    *CHAT_COMMANDS,
     *FIRST_COMMANDS,
     *LAYOUT_COMMANDS,
     Command(name="help", help="every key and every command", action="help"),

@@ -57,7 +57,7 @@ class Conversing:
 
         desk = self._app.desk
         is_free = desk.roster.find(panel.session) is None
-        typed = panel.chat.text if is_free else ""
+        typed = panel.chat.full_text if is_free else ""
         names = await asyncio.to_thread(usable_agents)
         wish = await self._app.push_screen_wait(SpawnScreen(desk.cwd, typed, names))
         if wish is None:

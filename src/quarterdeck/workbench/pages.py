@@ -2,7 +2,9 @@
 
 from typing import TYPE_CHECKING, Literal
 
+from quarterdeck.wire.events import CommandsChanged
 from quarterdeck.wire.record import Record
+from quarterdeck.wire.settings import Command
 
 from .stores.transcript import PAGE, Read, TranscriptStore
 
@@ -29,6 +31,7 @@ class Pages:
         self._fleet = fleet
         self._stores: dict[SessionId, TranscriptStore] = {}
         self._reading: set[SessionId] = set()
+        self._commands: dict[SessionId, tuple[Command, ...]] = {}
 
     def store(self, session: "SessionId") -> TranscriptStore:
         """The transcript of a session; empty until its first page is read."""
@@ -42,10 +45,26 @@ class Pages:
         """Hand on what has just happened to those transcripts that are kept."""
         by_session: dict[SessionId, list[Record]] = {}
         for record in records:
+            if isinstance(record.event, CommandsChanged):
+                self._commands[record.session] = record.event.commands
             if record.session in self._stores:
                 by_session.setdefault(record.session, []).append(record)
         for session, mine in by_session.items():
             self._stores[session].live(mine)
+
+    async def commands(self, session: "SessionId") -> tuple[Command, ...]:
+        """The slash commands of an agent itself, as it last told them.
+
+        Raises:
+            QuarterdeckError: like ``read``.
+        """
+        if session not in self._commands:
+            store = self.store(session)
+            # Agents tell them when a run begins: at the beginning of the log, or near its end.
+            records = [*await store.read(after=0), *await store.read(before=_END)]
+            told = [r.event.commands for r in records if isinstance(r.event, CommandsChanged)]
+            self._commands.setdefault(session, told[-1] if told else ())
+        return self._commands[session]
 
     async def read(
         self, store: TranscriptStore, where: Literal["first", "older", "newer", "end"]

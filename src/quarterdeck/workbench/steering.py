@@ -1,5 +1,6 @@
 """The one way from a person to the fleet: what goes wrong is told, and nothing is lost by it."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
@@ -35,9 +36,18 @@ class Steering:
 
     async def send(self, agent: "AgentInfo", text: str) -> bool:
         """Send a prompt; False if it was not taken."""
-        from quarterdeck.wire.content import text as block
+        from .commands import find_command
+        from .mentions import prompt_blocks
 
-        done = await self._try(self._desk.fleet.send(agent.session, (block(text),)))
+        if text.startswith("//") and find_command(text[1:]) is not None:
+            text = text[1:]  # the agent's own command of a name that is ours too
+        takes_images = agent.takes_images is not False
+        content, notices = await asyncio.to_thread(
+            prompt_blocks, text, agent.cwd, takes_images=takes_images
+        )
+        for notice in notices:
+            self._tell(notice, False)
+        done = await self._try(self._desk.fleet.send(agent.session, content))
         if done is None and not agent.is_live and agent.can_resume:
             self._tell(f"{agent.name} is not at work; /resume starts it again", True)
         return done is not None

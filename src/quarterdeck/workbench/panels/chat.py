@@ -9,6 +9,7 @@ from textual.containers import Horizontal
 from textual.message import Message
 from textual.widgets import Label
 
+from ..completing import Offers
 from ..drafts import NEW
 from ..widgets.bars import AgentBar, QueueBar
 from ..widgets.chat import ChatInput
@@ -47,7 +48,7 @@ class ChatPanel(TranscriptPanel):
         yield QueueBar(classes="queue")
         with Horizontal(classes="chat-row"):
             yield Label("❯", classes="chat-sign")
-            yield ChatInput(self._past, id="chat")
+            yield ChatInput(self._past, Offers(self.desk, self), id="chat")
 
     def on_mount(self) -> None:
         """Begin with what was typed before."""
@@ -82,7 +83,7 @@ class ChatPanel(TranscriptPanel):
 
     def keep_draft(self) -> bool:
         """Note what is typed; True if it is another than before."""
-        return bool(self._draft) and self.desk.drafts.put(self._draft, self.chat.text)
+        return bool(self._draft) and self.desk.drafts.put(self._draft, self.chat.draft)
 
     @property
     def draft(self) -> str:

@@ -187,7 +187,8 @@ class TranscriptStore:
 
     def prompts(self) -> list[str]:
         """What people said to the agent in this window, oldest first."""
-        return [b.text for b in self.blocks if isinstance(b, PromptBlock) and b.origin == "person"]
+        mine = (b for b in self.blocks if isinstance(b, PromptBlock) and b.origin == "person")
+        return [prompt.text for prompt in mine if not prompt.left]
 
     def find(self, seq: int) -> Block | None:
         """The block of a record in the window; of one that shows nothing the block before it."""

@@ -1,24 +1,43 @@
 """Where people write to an agent: several lines, with the past at hand."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
-from textual import events
+from textual import events, on
 from textual.binding import Binding, BindingType
+from textual.geometry import Offset
 from textual.message import Message
 from textual.widgets import TextArea
 
+from ..completing import Offer, Word, word_at
 from ..literal import literal
+from ..mentions import image_path, mention
+from ..pasting import Pastes, is_long
+from .completion import CompletionList
 
-__all__ = ["ChatInput"]
+if TYPE_CHECKING:
+    from textual.worker import Worker
+
+__all__ = ["ChatInput", "Complete"]
+
+Complete: TypeAlias = Callable[[Word], Awaitable[Sequence[Offer]]]
+"""Tells what a word can become, the best first."""
+
+
+async def _nothing(word: Word) -> Sequence[Offer]:
+    del word
+    return ()
 
 
 class ChatInput(TextArea):
     """A text that is sent with enter.
 
+    A long text that is pasted is folded to a few words, which stand for it until it is sent.
+
     Args:
         past: what was sent before, oldest first; asked for when somebody wants to see it.
+        complete: tells what a word can become.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -27,18 +46,31 @@ class ChatInput(TextArea):
         Binding("ctrl+c", "app.stop", "interrupt", show=False),
         Binding("up", "older", "earlier prompts", show=False),
         Binding("down", "newer", "later prompts", show=False),
+        Binding("ctrl+f", "app.command('search')", "search the transcript"),
+        Binding("ctrl+y", "app.command('copy')", "copy the marked block, or the last answer"),
+        Binding("ctrl+e", "app.command('queue')", "edit the prompts that wait"),
+        Binding("alt+up", "app.command('earlier-prompt')", "to the prompt before"),
+        Binding("alt+down", "app.command('later-prompt')", "to the next prompt"),
+        Binding("ctrl+z", "undo", "undo"),
+        Binding("alt+z", "redo", "do again what was undone"),
     ]
 
     @dataclass
     class Submitted(Message):
-        """A text is to be sent."""
+        """A text is to be sent, whole."""
 
         text: str
 
     class HelpWanted(Message):
         """A question mark in an empty input."""
 
-    def __init__(self, past: Callable[[], Sequence[str]], *, id: str | None = None) -> None:
+    def __init__(
+        self,
+        past: Callable[[], Sequence[str]],
+        complete: Complete = _nothing,
+        *,
+        id: str | None = None,
+    ) -> None:
         super().__init__(
             id=id,
             soft_wrap=True,
@@ -48,22 +80,44 @@ class ChatInput(TextArea):
         )
         self.cursor_blink = False  # it would draw twice a second for nothing
         self._past = past
+        self._complete = complete
+        self._offers: CompletionList | None = None
+        self._offering: Worker[None] | None = None
+        self._pastes = Pastes()
         self._back = 0
         """How far back in the past the text is from; 0: it is new."""
         self._kept = ""
 
-    def set_text(self, text: str) -> None:
-        """Put another text in, with the cursor at its end."""
+    @property
+    def draft(self) -> str:
+        """What is typed, as it is kept; ``set_text`` takes it."""
+        return self._pastes.keep(self.text)
+
+    @property
+    def full_text(self) -> str:
+        """What would be sent."""
+        return self._pastes.expand(self.text)
+
+    def set_text(self, draft: str) -> None:
+        """Put another text in, with the cursor at its end; one that is very long is folded."""
         self._back = 0
-        if text != self.text:
-            self.load_text(text)
-            self.move_cursor(self.document.end)
+        if draft != self.draft:
+            self._load(draft)
+        self._end_offers()
+
+    def add_text(self, text: str) -> None:
+        """Put a text at the cursor, as if it was pasted."""
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        path = image_path(text)
+        if path is not None:
+            text = mention(path) + " "
+        self.insert(self._pastes.fold(text) if is_long(text) else literal(text))
 
     def action_submit(self) -> None:
         """Send what is there, unless it is nothing."""
         if self.text.strip():
             self._back = 0
-            self.post_message(self.Submitted(self.text))
+            self.post_message(self.Submitted(self.full_text))
 
     def action_newline(self) -> None:
         """Begin another line."""
@@ -85,7 +139,9 @@ class ChatInput(TextArea):
         They are taken here, not by bindings with priority: those run before the characters that
         were typed just before have arrived.
         """
-        if event.key == "enter":
+        if self._offered(event.key):
+            pass
+        elif event.key == "enter":
             self.action_submit()
         elif event.key in ("ctrl+j", "shift+enter", "alt+enter"):
             self.action_newline()
@@ -97,8 +153,97 @@ class ChatInput(TextArea):
         event.stop()
 
     def on_paste(self, event: events.Paste) -> None:
-        """A clipboard may hold what would act on the terminal when it is drawn."""
-        event.text = literal(event.text.replace("\r\n", "\n").replace("\r", "\n"))
+        """A clipboard may hold what would act on the terminal when it is drawn, or far too much."""
+        event.prevent_default()
+        event.stop()
+        self.add_text(event.text)
+
+    def on_blur(self) -> None:
+        """Offer nothing to who is elsewhere."""
+        self._end_offers()
+
+    def on_unmount(self) -> None:
+        """Take the list along."""
+        if self._offers is not None and self._offers.is_attached:
+            self._offers.remove()
+
+    # Completion
+
+    @on(TextArea.Changed)
+    def _look_for_offers(self) -> None:
+        word = self._word()
+        if word is None or not self.has_focus:
+            self._end_offers()
+        else:
+            self._stop_offering()
+            self._offering = self.run_worker(self._offer(word), group="offers")
+
+    @on(TextArea.SelectionChanged)
+    def _moved(self) -> None:
+        if self._word() is None:
+            self._end_offers()
+
+    def _word(self) -> Word | None:
+        row, column = self.cursor_location
+        line = self.document.get_line(row) if row < self.document.line_count else ""
+        return word_at(line, column, is_first=not row and self.document.line_count == 1)
+
+    async def _offer(self, word: Word) -> None:
+        offers = await self._complete(word)
+        if word != self._word() or not self.has_focus:
+            return
+        if len(offers) == 1 and offers[0].text == self._written(word):
+            offers = ()  # it stands there already
+        if self._offers is None:
+            self._offers = CompletionList()
+            self._offers.offer_to = self._take
+            await self.screen.mount(self._offers)
+        cursor = self.cursor_screen_offset
+        self._offers.show(offers, Offset(max(0, cursor.x - len(word.typed) - 1), self.region.y - 1))
+
+    def _offered(self, key: str) -> bool:
+        """Do with the offers what a key says; False: it says nothing about them."""
+        offers = self._offers
+        chosen = offers.chosen if offers is not None else None
+        if offers is None or chosen is None:
+            return False
+        word = self._word()
+        if key == "enter" and word is not None and chosen.text == self._written(word):
+            self._end_offers()
+            return False
+        if key in ("up", "down"):
+            offers.action_step(-1 if key == "up" else 1)
+        elif key in ("tab", "enter"):
+            self._take(chosen)
+        elif key == "escape":
+            self._end_offers()
+        else:
+            return False
+        return True
+
+    def _take(self, offer: Offer) -> None:
+        word = self._word()
+        if word is None:
+            return
+        row, column = self.cursor_location
+        self.replace(literal(offer.text) + " ", (row, word.start), (row, column))
+        self._end_offers()
+
+    def _written(self, word: Word) -> str:
+        row, column = self.cursor_location
+        return self.document.get_line(row)[word.start : column]
+
+    def _end_offers(self) -> None:
+        self._stop_offering()
+        if self._offers is not None and self._offers.display:
+            self._offers.hide()
+
+    def _stop_offering(self) -> None:
+        if self._offering is not None:
+            self._offering.cancel()
+            self._offering = None
+
+    # The past
 
     def _recall(self, step: int) -> bool:
         past = self._past()
@@ -106,8 +251,11 @@ class ChatInput(TextArea):
         if not 0 <= back <= len(past):
             return False
         if self._back == 0:
-            self._kept = self.text
-        self.load_text(past[-back] if back else self._kept)
-        self.move_cursor(self.document.end)
+            self._kept = self.draft
+        self._load(past[-back] if back else self._kept)
         self._back = back
         return True
+
+    def _load(self, draft: str) -> None:
+        self.load_text(self._pastes.restore(draft))
+        self.move_cursor(self.document.end)

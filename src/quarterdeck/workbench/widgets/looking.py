@@ -34,8 +34,8 @@ _PAUSE = 0.15
 class _Bar(SearchBar):
     """The line of one view."""
 
-    def __init__(self, looking: "Looking") -> None:
-        super().__init__()
+    def __init__(self, looking: "Looking", words: str) -> None:
+        super().__init__(words)
         self._looking = looking
 
     @on(SearchBar.Changed)
@@ -71,14 +71,14 @@ class Looking:
         self._timer: Timer | None = None
         self._before: Widget | None = None
 
-    def begin(self) -> None:
-        """Show the line to type into."""
+    def begin(self, words: str = "") -> None:
+        """Show the line to type into, with some words in it already."""
         view = self._view
         if view.store is None or not isinstance(view.parent, Widget):
             return
         if self._bar is None:
             self._before = view.screen.focused
-            self._bar = _Bar(self)
+            self._bar = _Bar(self, words)
             view.parent.mount(self._bar, after=view)
         else:
             self._bar.enter()

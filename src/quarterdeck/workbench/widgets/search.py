@@ -37,10 +37,15 @@ class SearchBar(Horizontal):
     class Closed(Message):
         """Nobody looks any more."""
 
+    def __init__(self, words: str = "") -> None:
+        super().__init__()
+        self._words = words
+
     def compose(self) -> ComposeResult:
         """The parts."""
         yield Label("search ", classes="search-sign")
-        yield Input(placeholder="enter, ↑ earlier · ↓ later · esc ends", compact=True)
+        hint = "enter, ↑ earlier · ↓ later · esc ends"
+        yield Input(self._words, placeholder=hint, compact=True)
         yield Label("", classes="search-count", markup=False)
 
     def on_mount(self) -> None:

@@ -214,6 +214,10 @@ class TranscriptView(Lined, can_focus=True):
         """Look for something in all of the transcript."""
         self._looking.begin()
 
+    def look_for(self, words: str) -> None:
+        """Look for some words; for none: ask which."""
+        self._looking.begin(words)
+
     def action_find(self, step: int) -> None:
         """Go to another match."""
         self._looking.step(step)

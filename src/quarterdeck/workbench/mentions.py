@@ -1,0 +1,123 @@
+"""Files that are named in a prompt: ``@path``, or ``@"path"`` where it has spaces."""
+
+import base64
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from quarterdeck.wire.content import ContentBlock, ImageContent, ResourceLink, text
+
+__all__ = [
+    "IMAGE_TYPES",
+    "Mention",
+    "find_file",
+    "image_path",
+    "mention",
+    "mentions",
+    "prompt_blocks",
+]
+
+IMAGE_TYPES = {
+    ".gif": "image/gif",
+    ".jpeg": "image/jpeg",
+    ".jpg": "image/jpeg",
+    ".png": "image/png",
+    ".webp": "image/webp",
+}
+_MOST_BYTES = 20_000_000
+_MENTION = re.compile(r'(?<!\S)@(?:"((?:[^"\\\n]|\\.)+)"|(\S+))')
+_BARE = re.compile(r'[^\s"\\@]+')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mention:
+    """A file that a text names."""
+
+    path: str
+    """As it was written, without quotes."""
+    start: int
+    end: int
+
+
+def mention(path: str) -> str:
+    """How a file is named in a text."""
+    if _BARE.fullmatch(path):
+        return f"@{path}"
+    quoted = path.replace("\\", "\\\\").replace('"', '\\"')
+    return f'@"{quoted}"'
+
+
+def mentions(prompt: str) -> Iterator[Mention]:
+    """Every file that a text may name, in order."""
+    for found in _MENTION.finditer(prompt):
+        quoted, bare = found[1], found[2]
+        path = re.sub(r"\\(.)", r"\1", quoted) if quoted is not None else bare.rstrip(",;:!?)")
+        if path:
+            yield Mention(path=path, start=found.start(), end=found.end())
+
+
+def image_path(pasted: str) -> str | None:
+    """The path of an image, if that is all that was pasted: bare, quoted, escaped or a URL."""
+    from urllib.parse import unquote
+
+    words = pasted.strip()
+    if not words or "\n" in words or len(words) > 4_000:
+        return None
+    if words.startswith("file://"):
+        words = unquote(words.removeprefix("file://"))
+    elif words[0] in "'\"" and words[-1] == words[0] and len(words) > 2:
+        words = words[1:-1]
+    else:
+        words = re.sub(r"\\(.)", r"\1", words)
+    is_path = words.startswith(("/", "~/", "./", "../"))
+    return words if is_path and Path(words).suffix.lower() in IMAGE_TYPES else None
+
+
+def find_file(named: str, cwd: str) -> Path | None:
+    """The file of a name, which may begin with ``~``; None: there is none. Blocks."""
+    try:
+        path = Path(cwd, Path(named).expanduser())
+        return path if path.is_file() else None
+    except (OSError, RuntimeError, ValueError):  # too long, no such user, a zero byte
+        return None
+
+
+def prompt_blocks(
+    prompt: str, cwd: str, *, takes_images: bool = True
+) -> tuple[tuple[ContentBlock, ...], list[str]]:
+    """A prompt as it is sent, and what to tell the person. Blocks on files.
+
+    The text stays as it was written; images that it names follow as images, or as links where the
+    agent takes none. What is no file is only text.
+    """
+    blocks: list[ContentBlock] = [text(prompt)]
+    told: list[str] = []
+    seen: set[Path] = set()
+    for named in mentions(prompt):
+        kind = IMAGE_TYPES.get(Path(named.path).suffix.lower())
+        path = find_file(named.path, cwd) if kind is not None else None
+        if kind is None or path is None or path in seen:
+            continue
+        seen.add(path)
+        try:
+            block, words = _image(path, kind, takes_images)
+        except OSError as error:
+            told.append(f"{named.path!r} cannot be read and is sent as text: {error.strerror}")
+            continue
+        blocks.append(block)
+        if words:
+            told.append(words)
+    return tuple(blocks), told
+
+
+def _image(path: Path, kind: str, takes_images: bool) -> tuple[ContentBlock, str]:
+    size = path.stat().st_size
+    link = ResourceLink(uri=path.as_uri(), name=path.name, mime_type=kind, size=size)
+    if not takes_images:
+        return link, f"the agent takes no images; {path.name!r} is sent as a link"
+    if size > _MOST_BYTES:
+        return link, f"{path.name!r} has {size:,} bytes, too many; it is sent as a link"
+    with path.open("rb") as file:
+        data = file.read(_MOST_BYTES + 1)
+    return ImageContent(data=base64.b64encode(data).decode(), mime_type=kind), ""

@@ -1,0 +1,99 @@
+"""What people do with the transcript in view, by name: search, copy, go somewhere."""
+
+import asyncio
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .panels.panel import Panel
+from .stores.search import whole_text
+
+if TYPE_CHECKING:
+    from .app import Workbench
+    from .stores.blocks import Block
+
+__all__ = [
+    "copy",
+    "copy_answer",
+    "earlier_prompt",
+    "fold",
+    "later_prompt",
+    "search",
+    "start",
+    "whole",
+]
+
+_MOST_COPIED = 4_000_000
+"""Characters; terminals take no more than that at once, most less."""
+
+
+def search(app: "Workbench", words: str) -> None:
+    """Look for something in all of the transcript."""
+    app.main.transcript.look_for(words)
+
+
+def earlier_prompt(app: "Workbench", _: str) -> None:
+    """Go to the prompt before the place in view."""
+    app.main.transcript.action_jump(-1)
+
+
+def later_prompt(app: "Workbench", _: str) -> None:
+    """Go to the next prompt."""
+    app.main.transcript.action_jump(1)
+
+
+def start(app: "Workbench", _: str) -> None:
+    """Go to the beginning of the transcript."""
+    app.main.transcript.action_start()
+
+
+def fold(app: "Workbench", _: str) -> None:
+    """Fold or unfold the block under the cursor."""
+    app.main.transcript.action_fold()
+
+
+async def copy(app: "Workbench", _: str) -> None:
+    """Copy the block under the cursor as it was written; without a cursor the last answer."""
+    view = app.main.transcript
+    await _copy(app, view.marked or view.last_answer())
+
+
+async def copy_answer(app: "Workbench", _: str) -> None:
+    """Copy what the agent said last."""
+    await _copy(app, app.main.transcript.last_answer())
+
+
+async def whole(app: "Workbench", _: str) -> None:
+    """Put all of a block into a file, and show that."""
+    view = app.main.transcript
+    block = view.marked or view.last_answer()
+    if block is None or view.store is None:
+        app.tell("there is nothing yet", True)
+        return
+    text = await whole_text(view.store.read, block)
+    path = await asyncio.to_thread(_write, text)
+    app.tell(f"{len(text):,} characters are in {path}")
+    view.post_message(Panel.FileWanted(path))
+
+
+async def _copy(app: "Workbench", block: "Block | None") -> None:
+    store = app.main.transcript.store
+    if block is None or store is None:
+        app.tell("there is nothing to copy yet", True)
+        return
+    text = await whole_text(store.read, block)
+    if len(text) > _MOST_COPIED:
+        app.tell(
+            f"{len(text):,} characters are too many to copy; /whole puts them into a file", True
+        )
+        return
+    app.copy_to_clipboard(text)
+    lines = text.count("\n") + 1
+    app.tell(f"copied {lines:,} lines" if lines > 1 else f"copied {len(text):,} characters")
+
+
+def _write(text: str) -> str:
+    directory = Path(tempfile.mkdtemp(prefix="quarterdeck-"))
+    path = directory / "block.md"
+    path.write_text(text, "utf-8", "backslashreplace")
+    return str(path)
