@@ -61,6 +61,10 @@ class Dressed(App[None]):
         """Do a command by its name."""
         raise NotImplementedError
 
+    def _handle_exception(self, error: Exception) -> None:
+        if not self.forgives(error):
+            super()._handle_exception(error)
+
     def _take(self, key: str) -> bool:
         """Do what the person has bound a key to; False: they have not."""
         focused = self.focused

@@ -15,6 +15,8 @@ from .themes.shelf import DEFAULT, NO_COLOUR, Scope, Shelved, find
 if TYPE_CHECKING:
     from quarterdeck.config.places import Places
 
+    from .custom.library import Library
+
 __all__ = ["Choices", "Looks", "load_looks"]
 
 _MOST_WORKSPACES = 500
@@ -48,6 +50,8 @@ class Looks:
     """The person's terminal shall show colours."""
     theme: Shelved | None = None
     """What is put on at the start."""
+    library: "Library | None" = None
+    """Custom widgets; None: none are kept."""
     problems: list[str] = field(default_factory=list[str])
     """What was wrong with the files, for the person."""
 
@@ -99,6 +103,7 @@ class Looks:
 def load_looks(places: "Places", cwd: str, environ: Mapping[str, str]) -> Looks:
     """Read what was chosen; what is wrong with a file is a problem, never an error. Blocks."""
     from .commands import COMMANDS
+    from .custom.library import Library
     from .places_of import PLACES
 
     looks = Looks(places=places, cwd=cwd, project=_trusted_project(places, Path(cwd)))
@@ -114,6 +119,9 @@ def load_looks(places: "Places", cwd: str, environ: Mapping[str, str]) -> Looks:
     names = [command.name for command in COMMANDS]
     looks.keymap, problems = load_keymap(keys, names, {MAIN, *PLACES})
     looks.problems += problems
+    looks.library = Library(places)
+    if looks.library.folder.is_dir():
+        looks.library.scan()
     looks.theme = find(looks.chosen_theme, looks.theme_folders)
     if looks.theme is None:
         looks.problems.append(f"there is no theme {looks.chosen_theme!r} any more; f9 lists them")
