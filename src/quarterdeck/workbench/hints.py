@@ -118,7 +118,7 @@ def _trust(trust: "WorkspaceTrust | None") -> list[Span]:
     if trust.state == "trusted":
         return [(" · trusted; /untrust takes that back", "faint")]
     files = ", ".join(one_line(act.path, 60) for act in trust.acts)
-    return [(" · not trusted", "warning"), (f": {files} do nothing; /trust asks", "text")]
+    return [(" · not trusted", "warning"), (f", without effect: {files}; /trust asks", "text")]
 
 
 def _row(label: str, role: str, spans: list[Span], wide: int, width: int) -> "Iterator[Line]":

@@ -77,11 +77,16 @@ def copy_install(app: "Workbench", words: str) -> None:
 
 def tell_login(app: "Workbench", words: str) -> None:
     """Tell how to log in to the agent in view, or the one that is named."""
-    found = _found(app, words)
-    if found is None or not found.login_hint:
-        app.tell("start it in a terminal of its own and follow it; then ctrl+r", True)
-    else:
-        app.tell(f"{found.title}: {found.login_hint}; then ctrl+r")
+    from .screens.reading import ReadingScreen
+
+    found, agent = _found(app, words), app.desk.agent
+    name = found.title if found is not None else words or (agent.agent if agent else "an agent")
+    hint = found.login_hint if found is not None else ""
+    steps = [
+        ("1", hint or "start its program in a terminal of its own and follow it"),
+        ("2", "close this and press ctrl+r: it is tried again"),
+    ]
+    app.push_screen(ReadingScreen(f"log in to {name}", [("How", steps)]))
 
 
 async def _send_again(app: "Workbench", agent: "AgentInfo") -> None:

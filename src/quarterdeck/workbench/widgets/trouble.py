@@ -62,7 +62,7 @@ class TroubleBar(LinesView):
         if self._trouble is None:
             return []
         lines = trouble_lines(self._trouble, width)
-        self.styles.height = len(lines)
+        self.styles.height = len(lines) + self.gutter.height
         return lines
 
 

@@ -1,0 +1,206 @@
+"""An agent that fails: the screen stays, says what happened, and offers what can be done."""
+
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from quarterdeck.drivers.errors import (
+    AgentMissing,
+    LoginMethod,
+    LoginNeeded,
+    OpenFailed,
+    StartTimeout,
+    WrongProtocol,
+)
+from quarterdeck.fleet.port import AgentInfo, Spawn
+from quarterdeck.wire.content import text
+from quarterdeck.wire.events import Prompted, SessionEnded, TurnEnded
+from quarterdeck.wire.ids import SessionId, new_message_id
+from quarterdeck.workbench.app import Workbench
+from quarterdeck.workbench.rendering.lines import text_of, width_of
+from quarterdeck.workbench.stores.ground import Found, FoundAgent
+from quarterdeck.workbench.stores.trouble import TroubleKind, trouble_of
+from quarterdeck.workbench.widgets.trouble import trouble_lines
+from tests.support.desks import SIZES, begin, opened, screen_text, until
+from tests.support.fleets import FakeFleet
+from tests.support.hostile import hostile_strings
+
+INSTALL = "npm install -g @anthropic-ai/claude-code"
+CLAUDE = FoundAgent(
+    name="claude",
+    title="Claude Code",
+    is_here=True,
+    install=INSTALL,
+    login_hint="run `claude` and follow it",
+)
+WAY = LoginMethod(id="1", name="browser", command=("claude", "login"))
+FAILURES: dict[str, tuple[str, TroubleKind, str]] = {
+    "missing": (
+        str(AgentMissing("claude", "claude", "PATH", INSTALL)),
+        "missing",
+        "/install",
+    ),
+    "login": (str(LoginNeeded("claude wants to be logged in.", (WAY,))), "login", "/login"),
+    "refused": ("the vendor said 401: invalid x-api-key", "login", "/login"),
+    "key": ("no key for 'anthropic': set ANTHROPIC_API_KEY", "key", "f12"),
+    "session": ("No conversation found with session ID: 123", "session", "/fresh"),
+    "gone": ("session 'abc' not found", "session", "/fresh"),
+    "old": (str(WrongProtocol("claude speaks protocol version 0, this needs 1")), "version", ""),
+    "crash": (str(OpenFailed("claude ended with exit code 3", exit_code=3)), "crash", "ctrl+r"),
+    "slow": (str(StartTimeout("claude did not answer within 30 s")), "crash", "ctrl+r"),
+}
+
+
+def info(reason: str | None, **fields: object) -> AgentInfo:
+    known = {
+        "session": SessionId("ses_1"),
+        "name": "ann",
+        "agent": "claude",
+        "cwd": "/work",
+        "state": "failed",
+        "reason": reason,
+        "can_resume": True,
+    }
+    return AgentInfo(**(known | fields))  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(("reason", "kind", "offer"), FAILURES.values(), ids=FAILURES.keys())
+def test_each_failure_is_known_and_offers_what_mends_it(reason: str, kind: TroubleKind, offer: str):
+    trouble = trouble_of(info(reason), CLAUDE)
+    assert trouble is not None and trouble.kind == kind
+    assert offer in "".join(one.key for one in trouble.offers)
+    assert trouble.offers and trouble.reason == reason
+
+
+def test_an_agent_at_work_has_no_trouble():
+    for state in ("starting", "idle", "running", "waiting"):
+        assert trouble_of(info(None, state=state, is_live=True), CLAUDE) is None
+    assert trouble_of(info("x", is_archived=True), CLAUDE) is None
+
+
+def test_one_that_was_ended_in_good_order_can_be_started_again():
+    trouble = trouble_of(info(None, state="done"), None)
+    assert trouble is not None and trouble.kind == "ended"
+    assert [one.key for one in trouble.offers] == ["ctrl+r", "/fresh", "ctrl+t"]
+    lost = trouble_of(info(None, state="done", can_resume=False), None)
+    assert lost is not None and [one.key for one in lost.offers] == ["/fresh", "ctrl+t"]
+
+
+def test_a_failed_turn_of_one_that_lives_is_sent_again():
+    trouble = trouble_of(info("the model is overloaded", is_live=True), CLAUDE)
+    assert trouble is not None and trouble.kind == "turn"
+
+
+@pytest.mark.parametrize("width", [20, 80])
+def test_whatever_an_agent_says_is_shown_literally(width: int):
+    for words in hostile_strings(300):
+        trouble = trouble_of(info(words, name=words), None)
+        assert trouble is not None
+        for line in trouble_lines(trouble, width):
+            assert width_of(line) <= width
+            assert not any(mark in text_of(line) for mark in "\x1b\u202e\u2066\r\x07")
+
+
+async def broken(fleet: FakeFleet, reason: str, stderr: str = "") -> SessionId:
+    session = await begin(fleet, "ann", "mend the parser")
+    await fleet.append(session, SessionEnded(how="broken", reason=reason, stderr=stderr or None))
+    return session
+
+
+def known(app: Workbench) -> None:
+    app.desk.ground.found = Found(agents=(CLAUDE,))
+    app.desk.changed()
+
+
+async def command(pilot: Pilot[None], words: str) -> None:
+    await pilot.press(*words, "enter")
+
+
+@pytest.mark.parametrize("size", [*SIZES, (20, 5)], ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize(("reason", "kind", "offer"), FAILURES.values(), ids=FAILURES.keys())
+async def test_the_screen_stays_and_says_what_to_do(
+    tmp_path: Path, size: tuple[int, int], reason: str, kind: TroubleKind, offer: str
+):
+    del kind
+    fleet = FakeFleet()
+    await broken(fleet, reason)
+    async with opened(fleet, tmp_path, size) as (app, pilot):
+        known(app)
+        await pilot.pause()
+        if size[1] > 5:
+            await until(pilot, lambda: "another agent" in " ".join(screen_text(app).split()))
+            assert offer in screen_text(app)
+            assert "✗" in screen_text(app)
+        await pilot.press("h", "i")
+        assert app.main.chat.text == "hi"
+
+
+async def test_retry_starts_it_where_it_was(tmp_path: Path):
+    fleet = FakeFleet()
+    session = await broken(fleet, "claude ended with exit code 3", "Segmentation fault")
+    async with opened(fleet, tmp_path) as (app, pilot):
+        await until(pilot, lambda: "Segmentation fault" in screen_text(app))
+        await pilot.press("ctrl+r")
+        await until(pilot, lambda: fleet.infos[session].is_live)
+        await until(pilot, lambda: "stopped unexpectedly" not in screen_text(app))
+
+
+async def test_retry_sends_a_prompt_again_whose_turn_failed(tmp_path: Path):
+    fleet = FakeFleet()
+    session = await begin(fleet, "ann", "say hello")
+    await fleet.append(session, TurnEnded(stop="failed", reason="the model is overloaded"))
+    async with opened(fleet, tmp_path) as (app, pilot):
+        await until(pilot, lambda: "send the last prompt again" in screen_text(app))
+        await pilot.press("ctrl+r")
+        await until(pilot, lambda: len(_prompts(fleet)) == 2)
+        assert _prompts(fleet) == ["say hello", "say hello"]
+
+
+async def test_fresh_begins_anew_and_loses_no_words(tmp_path: Path):
+    fleet = FakeFleet()
+    old = await broken(fleet, "No conversation found with session ID: 123")
+    async with opened(fleet, tmp_path) as (app, pilot):
+        await until(pilot, lambda: "/fresh" in screen_text(app))
+        await command(pilot, "/fresh")
+        await until(pilot, lambda: fleet.infos[old].is_archived)
+        await until(pilot, lambda: app.desk.agent is not None and app.desk.agent.session != old)
+        assert app.desk.agent is not None
+        assert (app.desk.agent.name, app.desk.agent.cwd) == ("ann", "/work/project")
+        await until(pilot, lambda: app.main.chat.text == "mend the parser")
+
+
+async def test_the_command_that_installs_is_copied(tmp_path: Path):
+    fleet = FakeFleet()
+    await broken(fleet, str(AgentMissing("claude", "claude", "PATH", INSTALL)))
+    async with opened(fleet, tmp_path) as (app, pilot):
+        known(app)
+        await until(pilot, lambda: f"copy: {INSTALL}" in " ".join(screen_text(app).split()))
+        await command(pilot, "/install")
+        await until(pilot, lambda: app.clipboard == INSTALL)
+
+
+async def test_logging_in_is_told(tmp_path: Path):
+    fleet = FakeFleet()
+    await broken(fleet, str(LoginNeeded("claude wants to be logged in.")))
+    async with opened(fleet, tmp_path) as (app, pilot):
+        known(app)
+        await command(pilot, "/login")
+        await until(pilot, lambda: "run `claude` and follow it" in screen_text(app))
+
+
+async def test_a_spawn_that_is_refused_keeps_what_was_typed(tmp_path: Path):
+    fleet = FakeFleet()
+    await fleet.spawn(Spawn(agent="claude", cwd="/work/project", name="ann"))
+    async with opened(fleet, tmp_path) as (app, pilot):
+        await pilot.press(*"a draft")
+        await fleet.append(
+            next(iter(fleet.infos)), Prompted(content=(text("x"),), message=new_message_id())
+        )
+        await pilot.pause()
+        assert app.main.chat.text == "a draft"
+
+
+def _prompts(fleet: FakeFleet) -> list[str]:
+    said = [record.event for record in fleet.records if isinstance(record.event, Prompted)]
+    return [event.content[0].text for event in said]  # pyright: ignore[reportAttributeAccessIssue]
