@@ -28,6 +28,7 @@ NEVER = {
     "importlib.resources",
     "mcp",
     "openai",
+    "quarterdeck.agent.mcp",
     "quarterdeck.agent.tools.all",
     "quarterdeck.drivers",
     "quarterdeck.fleet",

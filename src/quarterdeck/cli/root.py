@@ -17,6 +17,10 @@ COMMANDS = {
     "agents": Later("quarterdeck.cli.agents:agents", "List the agents that can be used."),
     "doctor": Later("quarterdeck.cli.doctor:doctor", "Tell what is installed and what is missing."),
     "config": Later("quarterdeck.cli.config:config", "Show and check the settings."),
+    "mcp-servers": Later(
+        "quarterdeck.cli.mcp_servers:mcp_servers",
+        "Show and try the MCP servers that lend tools to our own agent.",
+    ),
     "permissions": Later(
         "quarterdeck.cli.permissions.command:permissions",
         "Show and change what agents may do without asking.",
