@@ -3,7 +3,7 @@
 import argparse
 from importlib import import_module
 
-NAMES = ("acp", "log", "startup", "agents", "drivers", "fleet", "workbench")
+NAMES = ("acp", "log", "startup", "agents", "drivers", "fleet", "workbench", "context")
 
 
 def main() -> None:

@@ -25,6 +25,7 @@ from quarterdeck.wire.usage import TokenUsage
 
 from .counts import UNSAID, read_counts
 from .errors import StreamBroken
+from .history import History
 from .model import (
     Delta,
     Effort,
@@ -39,7 +40,6 @@ from .model import (
 )
 from .profile import ModelProfile
 from .remote import Wire, WireFailure
-from .repair import repair
 from .reply import Draft, Reply, json_object
 from .sse import ServerEvent
 
@@ -59,8 +59,10 @@ _STOPS: dict[str, ModelStop] = {
 }
 
 
-def build(request: Request, profile: ModelProfile) -> dict[str, Any]:
-    """The body of a request; the same request gives the same bytes."""
+def build(
+    request: Request, profile: ModelProfile, history: History | None = None
+) -> dict[str, Any]:
+    """The body of a request; the same request gives the same bytes, whatever the history."""
     info = profile.info
     most = min(request.max_output or info.max_output, info.max_output)
     body: dict[str, Any] = {"model": info.id, "max_tokens": most, "stream": True}
@@ -69,8 +71,9 @@ def build(request: Request, profile: ModelProfile) -> dict[str, Any]:
         body["tools"] = _tools(request.tools)
     if request.system.strip():
         body["system"] = [{"type": "text", "text": request.system, "cache_control": _MARK}]
-    messages = repair(request.messages, owner=profile.owner, has_strict_ids=True)
-    body["messages"] = _marked([_message(message, profile) for message in messages])
+    history = history or History()
+    messages = history.written(request.messages, _written, profile, has_strict_ids=True)
+    body["messages"] = _marked(messages)
     return body
 
 
@@ -115,11 +118,13 @@ def _tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
     return written
 
 
-def _message(message: Message, profile: ModelProfile) -> dict[str, Any]:
+def _written(
+    message: Message, _: Message | None, profile: ModelProfile
+) -> Iterable[dict[str, Any]]:
     blocks = [block for part in message.parts for block in _blocks(part, profile)]
     if not blocks:  # nothing but thinking that was never signed
         blocks = [{"type": "text", "text": "(No answer.)"}]
-    return {"role": message.role, "content": blocks}
+    return ({"role": message.role, "content": blocks},)
 
 
 def _blocks(part: Part, profile: ModelProfile) -> Iterable[dict[str, Any]]:
@@ -162,9 +167,17 @@ def _image(part: ImagePart, profile: ModelProfile) -> dict[str, Any]:
     return {"type": "image", "source": source}
 
 
-def _marked(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    for message in [m for m in messages if m["role"] == "user"][-2:]:
-        message["content"][-1] = {**message["content"][-1], "cache_control": _MARK}
+def _marked(messages: list[Any]) -> list[Any]:
+    marked = 0
+    for place in range(len(messages) - 1, -1, -1):
+        if marked == 2 or isinstance(messages[place], msgspec.Raw):
+            break
+        message: dict[str, Any] = messages[place]
+        if message["role"] == "user":
+            *blocks, last = message["content"]
+            content = [*blocks, {**last, "cache_control": _MARK}]
+            messages[place] = {"role": "user", "content": content}
+            marked += 1
     return messages
 
 

@@ -22,6 +22,7 @@ from quarterdeck.wire.usage import TokenUsage
 
 from .counts import UNSAID, read_counts
 from .errors import StreamBroken
+from .history import History
 from .model import (
     Delta,
     Finished,
@@ -35,7 +36,6 @@ from .model import (
 )
 from .profile import ModelProfile
 from .remote import Wire, WireFailure
-from .repair import repair
 from .reply import Draft, Reply, json_object, new_call_id
 from .sse import ServerEvent
 
@@ -49,8 +49,10 @@ _REFUSALS = frozenset(
 _MISWRITTEN = frozenset({"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE"})
 
 
-def build(request: Request, profile: ModelProfile) -> dict[str, Any]:
-    """The body of a request; the same request gives the same bytes."""
+def build(
+    request: Request, profile: ModelProfile, history: History | None = None
+) -> dict[str, Any]:
+    """The body of a request; the same request gives the same bytes, whatever the history."""
     body: dict[str, Any] = {}
     if request.system.strip():
         body["systemInstruction"] = {"parts": [{"text": request.system}]}
@@ -58,9 +60,7 @@ def build(request: Request, profile: ModelProfile) -> dict[str, Any]:
         body["tools"] = [{"functionDeclarations": [_tool(tool) for tool in request.tools]}]
     if config := _config(request, profile):
         body["generationConfig"] = config
-    messages = repair(request.messages, owner=profile.owner)
-    names: dict[str, str] = {}
-    body["contents"] = [_message(message, profile, names) for message in messages]
+    body["contents"] = (history or History()).written(request.messages, _written, profile)
     return body
 
 
@@ -83,13 +83,17 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
     }
 
 
-def _message(message: Message, profile: ModelProfile, names: dict[str, str]) -> dict[str, Any]:
+def _written(
+    message: Message, before: Message | None, profile: ModelProfile
+) -> Iterable[dict[str, Any]]:
     if message.role == "user":
-        return {"role": "user", "parts": list(_user(message.parts, profile, names))}
-    parts = [part for item in message.parts for part in _said(item, names)]
+        calls = before.parts if before else ()
+        names = {part.id: part.name for part in calls if isinstance(part, ToolUsePart)}
+        return ({"role": "user", "parts": list(_user(message.parts, profile, names))},)
+    parts = [part for item in message.parts for part in _said(item)]
     if profile.info.thinking:
         _sign(parts)
-    return {"role": "model", "parts": parts or [{"text": "(No answer.)"}]}
+    return ({"role": "model", "parts": parts or [{"text": "(No answer.)"}]},)
 
 
 def _sign(parts: list[dict[str, Any]]) -> None:
@@ -99,14 +103,13 @@ def _sign(parts: list[dict[str, Any]]) -> None:
         first["thoughtSignature"] = _NO_SIGNATURE
 
 
-def _said(part: Part, names: dict[str, str]) -> Iterable[dict[str, Any]]:
+def _said(part: Part) -> Iterable[dict[str, Any]]:
     match part:
         case TextPart(text=text, signature=signature):
             yield _signed({"text": text}, signature)
         case ThinkingPart(text=text, signature=str(signature)):
             yield _signed({"text": text, "thought": True}, signature)
         case ToolUsePart(id=id_, name=name, arguments=arguments, signature=signature):
-            names[id_] = name
             call = {"id": id_, "name": name, "args": json_object(arguments)}
             yield _signed({"functionCall": call}, signature)
         case _:

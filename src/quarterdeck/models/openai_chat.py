@@ -23,6 +23,7 @@ from quarterdeck.wire.usage import TokenUsage
 
 from .counts import UNSAID, read_counts
 from .errors import StreamBroken
+from .history import History
 from .model import (
     Delta,
     Effort,
@@ -37,7 +38,6 @@ from .model import (
 )
 from .profile import ModelProfile
 from .remote import Wire, WireFailure
-from .repair import repair
 from .reply import Draft, Reply, json_object, new_call_id
 from .sse import ServerEvent
 
@@ -69,8 +69,10 @@ _STOPS: dict[str, ModelStop] = {
 }
 
 
-def build(request: Request, profile: ModelProfile) -> dict[str, Any]:
-    """The body of a request; the same request gives the same bytes."""
+def build(
+    request: Request, profile: ModelProfile, history: History | None = None
+) -> dict[str, Any]:
+    """The body of a request; the same request gives the same bytes, whatever the history."""
     info = profile.info
     dialect = _DIALECTS.get(info.vendor, Dialect())
     body: dict[str, Any] = {
@@ -83,16 +85,20 @@ def build(request: Request, profile: ModelProfile) -> dict[str, Any]:
     body |= _reasoning(request.effort, profile, dialect)
     if request.tools and info.tools:
         body["tools"] = [_tool(tool) for tool in request.tools]
-    messages: list[dict[str, Any]] = []
+    messages: list[Any] = []
     if request.system.strip():
         messages.append({"role": "system", "content": request.system})
-    for message in repair(request.messages, owner=profile.owner):
-        if message.role == "user":
-            messages.extend(_user(message.parts, profile))
-        else:
-            messages.append(_assistant(message.parts, dialect))
+    messages += (history or History()).written(request.messages, _written, profile)
     body["messages"] = messages
     return body
+
+
+def _written(
+    message: Message, _: Message | None, profile: ModelProfile
+) -> Iterable[dict[str, Any]]:
+    if message.role == "user":
+        return _user(message.parts, profile)
+    return (_assistant(message.parts, _DIALECTS.get(profile.info.vendor, Dialect())),)
 
 
 def _reasoning(effort: Effort, profile: ModelProfile, dialect: Dialect) -> dict[str, Any]:

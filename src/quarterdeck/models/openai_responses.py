@@ -26,6 +26,7 @@ from quarterdeck.wire.usage import TokenUsage
 
 from .counts import UNSAID, read_counts
 from .errors import StreamBroken
+from .history import History
 from .model import (
     Delta,
     Effort,
@@ -40,7 +41,6 @@ from .model import (
 )
 from .profile import ModelProfile
 from .remote import Wire, WireFailure
-from .repair import repair
 from .reply import Draft, Reply, json_object
 from .sse import ServerEvent
 
@@ -49,15 +49,18 @@ __all__ = ["WIRE", "ResponsesParser", "build"]
 _LEAST_OUTPUT = 16
 
 
-def build(request: Request, profile: ModelProfile) -> dict[str, Any]:
-    """The body of a request; the same request gives the same bytes."""
+def build(
+    request: Request, profile: ModelProfile, history: History | None = None
+) -> dict[str, Any]:
+    """The body of a request; the same request gives the same bytes, whatever the history."""
     info = profile.info
-    messages = repair(request.messages, owner=profile.owner, has_strict_ids=True)
+    history = history or History()
+    items = history.written(request.messages, _items, profile, has_strict_ids=True)
     body: dict[str, Any] = {
         "model": info.id,
         "stream": True,
         "store": False,
-        "prompt_cache_key": _cache_key(request, profile, messages[0]),
+        "prompt_cache_key": _cache_key(request, profile, history.first),
     }
     if request.max_output:
         body["max_output_tokens"] = max(_LEAST_OUTPUT, min(request.max_output, info.max_output))
@@ -68,11 +71,11 @@ def build(request: Request, profile: ModelProfile) -> dict[str, Any]:
         body["instructions"] = request.system
     if request.tools and info.tools:
         body["tools"] = [_tool(tool) for tool in request.tools]
-    body["input"] = [item for message in messages for item in _items(message, profile)]
+    body["input"] = items
     return body
 
 
-def _cache_key(request: Request, profile: ModelProfile, first: Message) -> str:
+def _cache_key(request: Request, profile: ModelProfile, first: Message | None) -> str:
     # Of the tools the names will do, and hashing their texts too took a third of a request.
     tools = [tool.name for tool in request.tools]
     shared = (profile.info.id, request.system, tools, msgspec.to_builtins(first))
@@ -95,7 +98,9 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
     }
 
 
-def _items(message: Message, profile: ModelProfile) -> Iterable[dict[str, Any] | msgspec.Raw]:
+def _items(
+    message: Message, _: Message | None, profile: ModelProfile
+) -> Iterable[dict[str, Any] | msgspec.Raw]:
     if message.role == "assistant":
         for part in message.parts:
             yield from _said(part)

@@ -18,6 +18,7 @@ from .counts import plausible
 from .endpoint import Endpoint
 from .errors import CallError, Rejected, StreamBroken
 from .failures import failure, stream_failure
+from .history import History
 from .http import Answer, Client, read_all
 from .model import Delta, Finished, ModelInfo, Request
 from .profile import ModelProfile
@@ -71,7 +72,7 @@ class Wire(Struct, frozen=True, kw_only=True):
     """One vendor's format."""
 
     path: Callable[[ModelProfile], str]
-    build: Callable[[Request, ModelProfile], dict[str, Any]]
+    build: Callable[[Request, ModelProfile, History | None], dict[str, Any]]
     parser: Callable[[ModelProfile], Parser]
 
 
@@ -85,6 +86,7 @@ class RemoteModel:
         self._profile = profile
         self._endpoint = endpoint
         self._client = client
+        self._history = History()
 
     @property
     def info(self) -> ModelInfo:
@@ -94,7 +96,7 @@ class RemoteModel:
     async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         """Ask the model once; see ``Model.stream``."""
         parser = self._wire.parser(self._profile)
-        body = encode(self._wire.build(request, self._profile))
+        body = encode(self._wire.build(request, self._profile, self._history))
         url = self._endpoint.base_url + self._wire.path(self._profile)
         headers = {
             "Content-Type": "application/json",

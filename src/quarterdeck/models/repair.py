@@ -8,6 +8,7 @@ a longer history gives them with more at the end, so that prompt caches keep hit
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -22,7 +23,7 @@ from quarterdeck.wire.conversation import (
     ToolUsePart,
 )
 
-__all__ = ["repair", "seal"]
+__all__ = ["Group", "Pairing", "alternate", "repair", "seal"]
 
 _NO_RESULT = "No result: the call was interrupted before it finished."
 _LOST_CALL = "Result of a tool call that is no longer part of this conversation:"
@@ -48,9 +49,9 @@ def repair(
     the next message, results first; thinking, opaque parts and signatures are ``owner``'s own,
     signatures without their seal. ``has_strict_ids``: ids hold only letters, digits, ``_``, ``-``.
     """
-    kept = (_owned(message, owner) for message in messages)
-    merged = _alternate(message for message in kept if message.parts)
-    return list(_paired(merged, _Calls(has_strict_ids)))
+    groups = alternate(messages, owner)
+    pairing = Pairing(has_strict_ids=has_strict_ids)
+    return [pairing.take(group.message) for group in groups]
 
 
 def _owned(message: Message, owner: str) -> Message:
@@ -97,18 +98,30 @@ def _unseal(signature: str | None, owner: str) -> str | None:
     return signature[len(owner) + 1 :]
 
 
-def _alternate(messages: Iterable[Message]) -> list[Message]:
-    """Join neighbours of one role; begin and end with the user."""
-    joined: list[Message] = []
-    for message in messages:
-        if joined and joined[-1].role == message.role:
-            joined[-1] = replace(message, parts=joined[-1].parts + message.parts)
+class Group(NamedTuple):
+    """Neighbours of one role as one message, and the place of the first of them."""
+
+    start: int | None
+    """None: it was not said by anybody."""
+    message: Message
+
+
+def alternate(messages: Sequence[Message], owner: str) -> list[Group]:
+    """Join neighbours of one role; begin and end with the user. What is not ``owner``'s goes."""
+    joined: list[Group] = []
+    for place, stored in enumerate(messages):
+        message = _owned(stored, owner)
+        if not message.parts:
+            continue
+        if joined and joined[-1].message.role == message.role:
+            start, earlier = joined[-1]
+            joined[-1] = Group(start, replace(message, parts=earlier.parts + message.parts))
         else:
-            joined.append(message)
-    if not joined or joined[0].role == "assistant":
-        joined.insert(0, _said("(The conversation goes on.)"))
-    if joined[-1].role == "assistant":
-        joined.append(_said("(Continue.)"))
+            joined.append(Group(place, message))
+    if not joined or joined[0].message.role == "assistant":
+        joined.insert(0, Group(None, _said("(The conversation goes on.)")))
+    if joined[-1].message.role == "assistant":
+        joined.append(Group(None, _said("(Continue.)")))
     return joined
 
 
@@ -123,6 +136,9 @@ class _Calls:
         self._has_strict_ids = has_strict_ids
         self._taken: set[str] = set()
 
+    def free(self, names: Iterable[str]) -> None:
+        self._taken.difference_update(names)
+
     def rename(self, wanted: str) -> str:
         base = wanted
         if self._has_strict_ids:
@@ -136,24 +152,58 @@ class _Calls:
         return name
 
 
-def _paired(messages: Sequence[Message], calls: _Calls) -> Iterable[Message]:
-    waiting: list[tuple[str, str]] = []
-    for message in messages:
-        if message.role == "user":
-            yield Message(role="user", parts=_answered(message.parts, waiting))
-            waiting = []
-            continue
+class Pairing:
+    """Gives every call exactly one result; takes messages of alternating roles in their order."""
+
+    def __init__(self, *, has_strict_ids: bool) -> None:
+        self._calls = _Calls(has_strict_ids)
+        self.waiting: list[tuple[str, str]] = []
+        """The calls of the message before, by their old and their new ids."""
+
+    def take(self, message: Message) -> Message:
+        """The message as it can be sent; the same object where nothing is to be mended."""
+        if message.role == "assistant":
+            return self._asked(message)
+        parts = _answered(message.parts, self.waiting)
+        self.waiting = []
+        return message if _are_same(parts, message.parts) else Message(role="user", parts=parts)
+
+    def go_back(self, gone: Iterable[Message], last: Message, mended: Message) -> None:
+        """Be as before the mended messages ``gone``; ``last`` is the one before them, ``mended``
+        what became of it.
+        """
+        for message in gone:
+            self._calls.free(use.id for use in _uses(message))
+        pairs = zip(_uses(last), _uses(mended), strict=True)
+        self.waiting = [(old.id, new.id) for old, new in pairs]
+
+    def _asked(self, message: Message) -> Message:
         # A user message always follows, so every call written here is answered there.
-        waiting = []
+        self.waiting = []
         parts: list[Part] = []
         for part in message.parts:
             if isinstance(part, ToolUsePart):
-                new = calls.rename(part.id)
-                waiting.append((part.id, new))
-                part = replace(part, id=new, name=_name(part.name))
+                part = self._renamed(part)
             if not isinstance(part, ToolResultPart):
                 parts.append(part)
-        yield Message(role="assistant", parts=tuple(parts) or (TextPart(text="(No answer.)"),))
+        if _are_same(parts, message.parts):
+            return message
+        return Message(role="assistant", parts=tuple(parts) or (TextPart(text="(No answer.)"),))
+
+    def _renamed(self, part: ToolUsePart) -> ToolUsePart:
+        new, name = self._calls.rename(part.id), _name(part.name)
+        self.waiting.append((part.id, new))
+        is_fit = new == part.id and name == part.name
+        return part if is_fit else replace(part, id=new, name=name)
+
+
+def _uses(message: Message) -> list[ToolUsePart]:
+    parts = message.parts if message.role == "assistant" else ()
+    return [part for part in parts if isinstance(part, ToolUsePart)]
+
+
+def _are_same(one: Sequence[Part], other: Sequence[Part]) -> bool:
+    return len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True))
 
 
 def _answered(parts: Sequence[Part], waiting: Sequence[tuple[str, str]]) -> tuple[Part, ...]:

@@ -33,37 +33,31 @@ def cut_before_tail(conversation: Conversation, turns: int, most: int) -> int:
     messages, sizes, first = conversation.told, conversation.sizes, conversation.first
     if not messages:
         return first
-    sums = _sums_from_the_end(sizes)
-    starts = _turn_starts(conversation)
-    for start in starts[-turns:]:
-        if sums[start] <= most and is_cut(messages, start):
-            return first + start
-    last = _last_step(messages)
-    found = last
-    for index in range(last, -1, -1):
-        if sums[index] > most:
+    starts = _turn_starts(conversation, turns)
+    last = step = _last_step(messages)
+    turn: int | None = None
+    total = sum(sizes[last:])
+    for place in range(last, -1, -1):  # from the end: what is old costs nothing
+        total += sizes[place] if place < last else 0
+        if total > most:
             break
-        if is_cut(messages, index):
-            found = index
-    return first + found
+        if is_cut(messages, place):
+            step = place
+            turn = place if place in starts else turn
+        if place == min(starts, default=0):
+            break
+    return first + (step if turn is None else turn)
 
 
-def _sums_from_the_end(sizes: Sequence[int]) -> list[int]:
-    sums = [0] * (len(sizes) + 1)
-    for index in range(len(sizes) - 1, -1, -1):
-        sums[index] = sums[index + 1] + sizes[index]
-    return sums
-
-
-def _turn_starts(conversation: Conversation) -> list[int]:
-    """The places, among those that are told, of prompts that started a turn."""
-    starts: list[int] = []
+def _turn_starts(conversation: Conversation, turns: int) -> set[int]:
+    """The places, among those that are told, of the newest prompts that started a turn."""
+    starts: set[int] = set()
     for said in reversed(conversation.memory.prompts):
-        if said.at < conversation.first:
+        if said.at < conversation.first or len(starts) == turns:
             break
         if said.starts_turn:
-            starts.append(said.at - conversation.first)
-    return starts[::-1]
+            starts.add(said.at - conversation.first)
+    return starts
 
 
 def _last_step(messages: Sequence[Message]) -> int:
