@@ -60,6 +60,14 @@ def test_names_that_fall_together_are_told_apart_in_any_order():
     assert all(NAME.fullmatch(name) for name in names)
 
 
+def test_rules_name_a_tool_as_its_server_does_where_that_can_be_written():
+    tools = [{"name": name} for name in ("get.it", "a b", "a_b", "x) allow *")]
+    found = {tool.tool: tool.rule_name for tool in listed(*tools).tools}
+    assert found["get.it"] == "get.it" and found["a_b"] == "a_b"
+    assert len(set(found.values())) == 4
+    assert all(re.fullmatch(r"[\w.-]+", name) for name in found.values())
+
+
 def test_only_the_tools_that_are_wanted_are_there():
     tools = [{"name": name} for name in ("read_a", "read_b", "write_a")]
     found = listed(*tools, tools=("read_*",), without=("*_b",))

@@ -211,7 +211,7 @@ async def test_a_server_that_dies_is_started_again_and_the_call_says_what_happen
     async with deck(tmp_path, use("crash"), use("echo", text="x"), "bye", **wishes) as opened:
         await opened.prompt()
         first, second = await opened.events(ToolCallEnded)
-        assert first.status == "failed" and "went away during the call" in (first.reason or "")
+        assert first.status == "failed" and "exit code 7" in (first.reason or "")
         assert second.status == "completed"
         assert any("is started again" in title for title in await notices(opened))
 

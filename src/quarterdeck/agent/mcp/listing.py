@@ -26,6 +26,7 @@ _LONGEST_NAME = 64
 """The least of what the vendors allow."""
 _LONGEST_SERVER = 32
 _OTHER = re.compile(r"[^A-Za-z0-9_-]")
+_RULE = re.compile(r"[A-Za-z0-9_.:/-]{1,64}")
 _PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _LONGEST_TEXT = 8000
 """Characters of a description."""
@@ -43,6 +44,8 @@ class LentTool(Struct, frozen=True, kw_only=True):
     """Its name at the server."""
     spec: ToolSpec
     """As the model sees it."""
+    rule_name: str
+    """As rules name it: its own name, or the model's where that cannot be written."""
     title: str
     hints: tuple[str, ...] = ()
     """What its server says of it, for people."""
@@ -110,24 +113,24 @@ def _is_wanted(definition: ServerDefinition, name: str) -> bool:
 def _lent(definition: ServerDefinition, tool: ListedTool, *, is_taken: bool) -> LentTool:
     schema = _mended(tool.input_schema)
     notes = tool.annotations or {}
-    title = tool.title or notes.get("title")
+    told = tool.title or notes.get("title")
+    title = " ".join(told.split()) if isinstance(told, str) else ""
+    name = tool_name(definition.name, tool.name, is_taken=is_taken)
+    is_plain = _RULE.fullmatch(tool.name) is not None
     return LentTool(
         server=definition.name,
         tool=tool.name,
-        spec=ToolSpec(
-            name=tool_name(definition.name, tool.name, is_taken=is_taken),
-            description=_description(tool, title),
-            parameters=schema,
-        ),
-        title=(title if isinstance(title, str) and title.strip() else tool.name)[:100],
+        spec=ToolSpec(name=name, description=_description(tool, title), parameters=schema),
+        rule_name=tool.name if is_plain else name.removeprefix(f"mcp__{definition.name}__"),
+        title=(title or " ".join(tool.name.split()))[:100],
         hints=_hints(notes),
         only_reads=notes.get("readOnlyHint") is True,
         mirrored=mirrored_in(schema) if definition.url else (),
     )
 
 
-def _description(tool: ListedTool, title: Any) -> str:
-    text = (tool.description or (title if isinstance(title, str) else "") or tool.name).strip()
+def _description(tool: ListedTool, title: str) -> str:
+    text = (tool.description or title or tool.name).strip()
     if len(text) <= _LONGEST_TEXT:
         return text
     return f"{text[:_LONGEST_TEXT]} […{len(text) - _LONGEST_TEXT} more characters]"

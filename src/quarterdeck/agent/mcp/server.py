@@ -23,6 +23,8 @@ _log = logging.getLogger(__name__)
 ServerState: TypeAlias = Literal["starting", "ready", "restarting", "failed"]
 _MOST_NOTICES = 8
 _SHOWN = 300
+_LAST_WORDS = 1.0
+"""Seconds that a lost call waits until it is known how the server ended."""
 
 
 class Patience:
@@ -131,6 +133,8 @@ class Server:
         self._patience = patience or Patience()
         self._client: Client | None = None
         self._ready = asyncio.Event()
+        self._mourned = asyncio.Event()
+        """Why it is not ready any more is known."""
         self._looked = asyncio.Event()
         self._looked.set()
 
@@ -165,12 +169,13 @@ class Server:
 
     async def gone(self, error: LinkError) -> str:
         """Why a call was lost, for the model."""
-        # The one who keeps the server learns how it ended in the meantime.
-        await asyncio.sleep(0)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_WORDS):
+                await self._mourned.wait()
         again = "" if self.state == "failed" else " It is being started again."
         return (
-            f"The MCP server {self.name!r} went away during the call ({error}). Whether the call "
-            f"took effect is not known.{again}"
+            f"The MCP server {self.name!r} went away during the call: {self.reason or error}. "
+            f"Whether the call took effect is not known.{again}"
         )
 
     async def caught_up(self, seconds: float) -> None:
@@ -298,6 +303,7 @@ class Server:
         client.mirror(self._headers_of)
         self._client = client
         self.state, self.reason = "ready", ""
+        self._mourned.clear()
         self._ready.set()
         self.settled.set()
 
@@ -315,6 +321,7 @@ class Server:
             self._tell(f"MCP server {self.name!r} is started again: {reason}")
             self.state = "restarting"
         self.reason = reason
+        self._mourned.set()
 
     def _give_up(self, reason: str) -> None:
         self.state, self.reason = "failed", reason
@@ -322,9 +329,8 @@ class Server:
         if self.listing.tools:
             self.listing = Listing()
             self.changes += 1
-        self._ready.set()
-        self.settled.set()
-        self._looked.set()
+        for event in (self._ready, self.settled, self._looked, self._mourned):
+            event.set()
 
     def _tell(self, title: str, severity: Literal["info", "warning"] = "warning") -> None:
         if len(self.notices) < _MOST_NOTICES:

@@ -74,7 +74,7 @@ class ServerTool(ForeignTool):
         facts: dict[str, Any] = {"mcp_server": lent.server, "mcp_tool": lent.tool}
         if lent.hints:
             facts["the_server_says"] = ", ".join(lent.hints)
-        tool = McpTool(server=lent.server, tool=lent.tool, only_reads=self._only_reads)
+        tool = McpTool(server=lent.server, tool=lent.rule_name, only_reads=self._only_reads)
         return Prepared(
             title=f"{lent.server}: {lent.title}" + (f" ({words})" if words else ""),
             call=replace(call, mcp=tool),
