@@ -170,6 +170,9 @@ async def test_keys_do_no_more_than_show(sat: Sat):
     for command in ("kill", "answer", "quit", "mode", "interrupt", "widget", "unfold; kill"):
         told = await sat.refused("screen_keys", action="bind", key="f12", command=command)
         assert "cannot bind" in told
+    for command, words in (("layout", "delete mine"), ("layout", " save x"), ("tab", "close")):
+        asked = {"action": "bind", "key": "f12", "command": command, "words": words}
+        assert "cannot bind" in await sat.refused("screen_keys", **asked)
     for key, words in (("f12 kill", ""), ("f12\nkill", ""), (" f12", ""), ("f12", "x\n/kill")):
         asked = {"action": "bind", "key": key, "command": "unfold", "words": words}
         assert "one word" in await sat.refused("screen_keys", **asked)

@@ -31,10 +31,13 @@ Line: TypeAlias = Annotated[int, Meta(ge=1)]
 Source: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200_000)]
 
 KEY_COMMANDS = frozenset(
-    {"archived", "columns", "end", "feed", "filter", "go", "help", "here", "keys", "next"}
-    | {"previous", "sort", "theme", "themes", "unfold", "widgets"}
+    {"archived", "columns", "diff", "end", "feed", "filter", "focus", "go", "help", "here", "keys"}
+    | {"layout", "layouts", "next", "previous", "sort", "tab", "theme", "themes", "unfold"}
+    | {"widgets", "zoom"}
 )
 """What a key may do that an agent binds: change what is shown, and never answer, send or end."""
+_TOO_MUCH = frozenset({("layout", "save"), ("layout", "delete"), ("tab", "close")})
+"""Commands of these that do more, by their first word."""
 _THE_PERSONS = frozenset(
     {"ctrl+c", "ctrl+g", "ctrl+p", "ctrl+q", "ctrl+t", "enter", "escape", "f1", "tab", "space"}
 )
@@ -195,10 +198,11 @@ async def _keys(seat: Seat, a: KeysArguments) -> Answered:
     if a.command is None:
         return _missing("bind", "command")
     command = a.command.strip().removeprefix("/")
-    if command not in KEY_COMMANDS:
+    first = next(iter(a.words.split()), "")
+    if command not in KEY_COMMANDS or (command, first) in _TOO_MUCH:
         able = ", ".join(sorted(KEY_COMMANDS))
         return failed(
-            f"You cannot bind a key to {command!r}: what an agent binds may only change what is "
+            f"You cannot bind a key to {f'{command} {first}'.rstrip()!r}: what an agent binds may only change what is "
             f"shown, by one of {able}. The person can bind any key to any command."
         )
     return await _call(seat, "bind_key", key=a.key, command=command, words=a.words)
