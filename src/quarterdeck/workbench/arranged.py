@@ -1,7 +1,7 @@
 """The application between colours and agents: what is open, and kept over restarts."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +10,12 @@ from textual.binding import Binding, BindingType
 
 from quarterdeck.wire.errors import QuarterdeckError
 
+from .custom.kinds import all_kinds
 from .dressed import Dressed
 from .keeping import Keeping
 from .layout.spec import LayoutError, panels_of
 from .layout.view import LayoutView, Way
 from .panels.chat import ChatPanel
-from .panels.kinds import KINDS, PanelKind
 from .panels.panel import Panel
 from .screening import ScreenDesk
 from .screens.main import MainScreen
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from quarterdeck.wire.ids import SessionId
 
     from .desk import Desk
+    from .panels.kinds import PanelKind
 
 __all__ = ["LAYOUT_BINDINGS", "LAYOUT_KEYS", "Arranged"]
 
@@ -31,8 +32,9 @@ LAYOUT_BINDINGS: list[BindingType] = [
     Binding("f4", "cycle(1)", "to the next panel"),
     Binding("shift+f4,f16", "cycle(-1)", "to the previous panel"),
     Binding("f5", "command('layouts')", "choose another layout"),
-    Binding("f6", "tab(-1)", "previous tab"),
-    Binding("f7", "tab(1)", "next tab"),
+    # With priority: an input would select by these.
+    Binding("f6", "tab(-1)", "previous tab", priority=True),
+    Binding("f7", "tab(1)", "next tab", priority=True),
     Binding("ctrl+w", "command('close-panel')", "close the panel with the focus"),
     Binding("alt+left", "resize('left')", "move the line beside the panel"),
     Binding("alt+right", "resize('right')", "move the line beside the panel"),
@@ -53,7 +55,7 @@ class Arranged(Dressed):
     def __init__(self, desk: "Desk") -> None:
         super().__init__(desk.looks)
         self.desk = desk
-        self.kinds: dict[str, PanelKind] = dict(KINDS)
+        self.kinds: Mapping[str, PanelKind] = all_kinds(desk)
         """The widgets that layouts can name; custom ones come to the built-in."""
         self.keeping = Keeping(desk.ground.places)
         self.screens_desk = ScreenDesk(self)
@@ -170,8 +172,18 @@ class Arranged(Dressed):
         if focus is not None and not self.main.chat.text:
             self.main.view.enter(focus)
 
+    def exit(self, *given: Any, **named: Any) -> None:
+        """Leave; panels are asked now what to remember, as they are taken down first."""
+        if self.main.is_running:
+            self.main.view.remember()
+        super().exit(*given, **named)
+
+    async def on_unmount(self) -> None:
+        """Keep what is open."""
+        await self.keep()
+
     async def keep(self) -> None:
-        """Put what is open on disk, at the end."""
+        """Put what is open on disk now; a disk that refuses is told at the next change."""
         with suppress(OSError):
             await self.keeping.save(self)
 

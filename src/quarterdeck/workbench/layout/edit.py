@@ -287,8 +287,13 @@ def _known_tab(layout: Layout, at: int) -> None:
         raise LayoutError("", f"there is no tab {at + 1}; there are {len(layout.tabs)}")
 
 
-def _panels(node: Node) -> tuple[str, ...]:
-    return tuple(sorted(panel.id for panel in panels_of(node)))
+def _panels(node: Node) -> tuple[int, tuple[str, ...]]:
+    """What tells a node from others: its panels, and how many nodes are inside each other."""
+    return _depth(node), tuple(sorted(panel.id for panel in panels_of(node)))
+
+
+def _depth(node: Node) -> int:
+    return 1 + max(map(_depth, children_of(node)), default=0)
 
 
 def _nodes_of(layout: Layout) -> list[Node]:

@@ -1,5 +1,6 @@
 """The panels of a layout that exist: made when they are first shown, kept while they are named."""
 
+import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from ..desk import Desk
     from ..panels.kinds import PanelKind
     from ..panels.panel import Panel
+
+log = logging.getLogger(__name__)
 
 _AGENTS = frozenset({"agents", "chat", "inbox", "transcript"})
 """Kinds that are about agents, which are the same in every directory."""
@@ -60,6 +63,7 @@ class PanelSet:
         self._desk = desk
         self._kinds = kinds
         self._states = dict(states)
+        self._remembered: dict[str, dict[str, Any]] = {}
         self._nodes: dict[str, PanelNode] = {}
         self.panels: dict[str, Panel] = {}
 
@@ -145,6 +149,8 @@ class PanelSet:
         except QuarterdeckError:
             self._go_back(panels, nodes)
             raise
+        for name in gone:
+            self._remembered.pop(name, None)
         return Exchange(made=made, gone=[panels[name] for name in gone])
 
     def _go_back(self, panels: "dict[str, Panel]", nodes: dict[str, PanelNode]) -> None:
@@ -154,10 +160,19 @@ class PanelSet:
         self.panels, self._nodes = panels, nodes
 
     def remember(self, layout: Layout) -> dict[str, dict[str, Any]]:
-        """What panels want to keep over a restart, by id."""
-        kept = {name: state for name, panel in self.panels.items() if (state := panel.remember())}
+        """What panels want to keep over a restart, by id.
+
+        A panel that is being taken down, or that fails at it, has what it remembered before.
+        """
+        for name, panel in self.panels.items():
+            if panel.is_running:
+                try:
+                    self._remembered[name] = dict(panel.remember())
+                except Exception:  # the code of a panel can be anybody's
+                    log.exception("the panel %r cannot say what to remember", name)
         known = {node.id for node in panels_of(layout)}
-        return {name: state for name, state in (self._states | kept).items() if name in known}
+        kept = self._states | self._remembered
+        return {name: state for name, state in kept.items() if name in known and state}
 
     def _refuse_loss(self, gone: Iterable[str], force: bool) -> None:
         lost = {name: what for name in gone if (what := self.panels[name].unsaved) is not None}

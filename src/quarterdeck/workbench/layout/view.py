@@ -1,7 +1,7 @@
 """The widget that shows a layout, and changes from one to another with panels kept as they are."""
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -161,7 +161,10 @@ class LayoutView(Widget):
     async def _exchange(self, change: Exchange) -> None:
         new, old = self._frame.fit(self.root, self._has_head)
         if gone := [*change.gone, *old]:
+            is_left = self._leave(gone)
             await self.remove_children(gone)
+            if is_left:
+                self.call_after_refresh(self.enter, self.current)
         if made := [*change.made, *new]:
             await self.mount_all(made)
             order = {f"panel-{node.id}": at for at, node in enumerate(panels_of(self.spec))}
@@ -193,9 +196,10 @@ class LayoutView(Widget):
         target = panel if panel in self.panels else next(iter([*chats, *(n.id for n in nodes)]), "")
         if target not in self.panels:
             return
+        self._last[self.tab] = target  # the focus itself comes with a later message
         inside = self._inside.get(target)
         if inside is not None and inside.is_attached and inside.focusable:
-            inside.focus()
+            self.screen.set_focus(inside)
         else:
             self.panels[target].enter()
 
@@ -271,7 +275,7 @@ class LayoutView(Widget):
         """Note where the focus is."""
         panel = next((w for w in event.widget.ancestors_with_self if isinstance(w, Panel)), None)
         name = next((name for name, one in self.panels.items() if one is panel), None)
-        if panel is None or name is None:
+        if panel is None or name is None or not panel.display:
             return
         self._inside[name] = event.widget
         self._last[self.tab] = name
@@ -288,13 +292,25 @@ class LayoutView(Widget):
     def settle(self) -> None:
         """Show and hide what belongs so, and draw anew."""
         shown = {self.zoomed} if self.zoomed else {node.id for node in visible(self.root)}
+        hidden = [panel for name, panel in self.panels.items() if name not in shown]
+        is_left = self._leave(hidden)
         for name, panel in self.panels.items():
             panel.display = name in shown
+        if is_left:
+            self.enter(self.current)
         self._top.display = len(self.spec.tabs) > 1
         self._show_titles()
         self._clear_arrangement_cache()
         self.refresh(layout=True)
         self.post_message(self.Changed())
+
+    def _leave(self, panels: "Iterable[Widget]") -> bool:
+        """Take the focus out of panels: Textual would give it to anybody when they go."""
+        focused = self.screen.focused
+        if focused is None or not any(panel in focused.ancestors_with_self for panel in panels):
+            return False
+        self.screen.set_focus(None)
+        return True
 
     def _places(self, size: Size) -> dict[Widget, Rect]:
         top = 1 if len(self.spec.tabs) > 1 and size.height > 4 else 0

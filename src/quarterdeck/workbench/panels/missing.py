@@ -1,6 +1,6 @@
 """A box for a panel whose widget is not there any more: says so, and gives nothing up."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import field
 from textual.app import ComposeResult
@@ -8,6 +8,9 @@ from textual.widgets import Static
 
 from ..literal import one_line
 from .panel import Panel, PanelOptions
+
+if TYPE_CHECKING:
+    from ..desk import Desk
 
 __all__ = ["MissingOptions", "MissingPanel"]
 
@@ -25,6 +28,10 @@ class MissingPanel(Panel):
     options_type = MissingOptions
     can_focus = True
 
+    def __init__(self, desk: "Desk", options: Any, *, id: str | None = None) -> None:
+        super().__init__(desk, options, id=id)
+        self._state: dict[str, Any] = {}
+
     def compose(self) -> ComposeResult:
         """The parts."""
         name = one_line(self.options.widget, 60)
@@ -32,6 +39,14 @@ class MissingPanel(Panel):
             f"There is no widget {name!r} now.\n\nctrl+w closes this panel; /widgets tells more."
         )
         yield Static(words, markup=False)
+
+    def remember(self) -> dict[str, Any]:
+        """See ``Panel``: what the widget itself remembered."""
+        return self._state
+
+    def recall(self, state: dict[str, Any]) -> None:
+        """See ``Panel``."""
+        self._state = state
 
     @property
     def title(self) -> str:

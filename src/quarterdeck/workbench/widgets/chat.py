@@ -119,6 +119,10 @@ class ChatInput(TextArea):
             self._back = 0
             self.post_message(self.Submitted(self.full_text))
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Where there is no word to delete, the key for it closes the panel, as anywhere else."""
+        return action != "delete_word_left" or bool(self.text)
+
     def action_newline(self) -> None:
         """Begin another line."""
         self.insert("\n")
