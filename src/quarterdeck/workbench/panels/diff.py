@@ -18,7 +18,7 @@ from .changes_model import Changes, ChangesWanted, read_changes
 from .diff_view import PatchPage, file_row, patch_page, path_of
 from .file_view import sliced
 from .panel import Panel, PanelOptions
-from .parts import HeadLine, WatchingPanel, problem_lines
+from .parts import HeadLine, WatchingPanel, absolute, problem_lines
 
 __all__ = ["DiffOptions", "DiffPanel"]
 
@@ -113,13 +113,14 @@ class DiffPanel(WatchingPanel):
         self._is_read = False
         self._shows_files: bool | None = None
         self._scroll: int | None = None
+        self.head = HeadLine()
+        self.files = _Files(self)
+        self.view = PatchView()
 
     def compose(self) -> ComposeResult:
         """The parts."""
-        yield HeadLine()
-        with Horizontal(id="sides"):
-            yield _Files(self)
-            yield PatchView()
+        yield self.head
+        yield Horizontal(self.files, self.view, id="sides")
 
     def on_mount(self) -> None:
         """Nothing is known yet."""
@@ -143,11 +144,6 @@ class DiffPanel(WatchingPanel):
             patch=self.options.patch,
             ignores_space=self._ignores_space,
         )
-
-    @property
-    def view(self) -> PatchView:
-        """The lines."""
-        return self.query_one(PatchView)
 
     def focus_target(self) -> PatchView:
         """See ``WatchingPanel``."""
@@ -200,7 +196,7 @@ class DiffPanel(WatchingPanel):
 
     def action_files(self) -> None:
         """Show the list of files, or hide it."""
-        self._shows_files = not self.query_one(_Files).display
+        self._shows_files = not self.files.display
         self._arrange()
 
     def action_reload(self) -> None:
@@ -230,15 +226,13 @@ class DiffPanel(WatchingPanel):
         self._arrange()
 
     def _cwd(self) -> str:
-        import os
-
         wanted = self.options.agent
         if wanted is not None:
             agents = self.desk.roster.agents
             found = next((a for a in agents if wanted in (a.name, a.session)), None)
             if found is not None:
                 return found.cwd
-        return os.path.join(self.desk.cwd, self.options.cwd or ".")  # noqa: PTH118
+        return absolute(self.desk.cwd, self.options.cwd or ".")
 
     async def _hand_on(self, path: str, line: int | None, how: Any) -> None:
         from .git import GitFailed, top_of
@@ -266,7 +260,7 @@ class DiffPanel(WatchingPanel):
     def _arrange(self) -> None:
         if not self.is_mounted:
             return
-        files = self.query_one(_Files)
+        files = self.files
         has_room = self.size.width >= _WIDE and len(self.changes.files) > 1
         shows = has_room if self._shows_files is None else self._shows_files
         files.display = shows and bool(self.changes.files)
@@ -276,7 +270,7 @@ class DiffPanel(WatchingPanel):
     def _head(self) -> None:
         changes = self.changes
         if not self._is_read:
-            self.query_one(HeadLine).show(("comparing …", "faint"))
+            self.head.show("comparing …")
             return
         added = sum(file.added for file in changes.files)
         removed = sum(file.removed for file in changes.files)
@@ -286,4 +280,4 @@ class DiffPanel(WatchingPanel):
         parts += [f"against {literal(changes.against)}"] if changes.against else []
         parts += ["without white space"] if self._ignores_space else []
         parts += ["there is more than is shown"] if changes.is_cut else []
-        self.query_one(HeadLine).show((told, "strong"), ("  ".join(parts), "faint"))
+        self.head.show(told, ("  ".join(parts), "faint"))

@@ -20,7 +20,7 @@ from .choice_bar import ChoiceBar
 from .edit_model import EditedFile, Kept, KeptCopies
 from .editor_area import EditorArea
 from .panel import Panel, PanelOptions
-from .parts import AskBar, HeadLine, Page, WatchingPanel, safe_path
+from .parts import AskBar, HeadLine, Page, WatchingPanel, absolute, safe_path, spelled
 from .text_form import Undecodable
 
 __all__ = ["EditorOptions", "EditorPanel"]
@@ -63,18 +63,19 @@ class EditorPanel(WatchingPanel):
         self._line = options.line
         self._timer: Any = None
         self._saving = asyncio.Lock()
+        self.head = HeadLine()
+        self.area = EditorArea()
+        self.page = Page(self._difference_lines, id="difference")
+        self.choice = ChoiceBar()
+        self.bar = AskBar()
 
     def compose(self) -> ComposeResult:
         """The parts."""
-        yield HeadLine()
-        yield EditorArea()
-        yield Page(lambda width: [clip(one, width) for one in self._difference], id="difference")
-        yield ChoiceBar()
-        yield AskBar()
+        yield from (self.head, self.area, self.page, self.choice, self.bar)
 
     def on_mount(self) -> None:
         """The text comes when it is read; until then nothing can be typed over."""
-        self.query_one(Page).display = False
+        self.page.display = False
         self.area.read_only = True
         self._head()
 
@@ -82,11 +83,6 @@ class EditorPanel(WatchingPanel):
         """Keep what was typed in the last second too."""
         if self._is_loaded and self.is_dirty:
             await self._keep()
-
-    @property
-    def area(self) -> EditorArea:
-        """Where the text is."""
-        return self.query_one(EditorArea)
 
     @property
     def title(self) -> str:
@@ -104,7 +100,7 @@ class EditorPanel(WatchingPanel):
 
     def focus_target(self) -> Any:
         """See ``WatchingPanel``."""
-        bar = self.query_one(ChoiceBar)
+        bar = self.choice
         return bar if bar.display else self.area
 
     def change(self, options: Any) -> bool:
@@ -147,7 +143,7 @@ class EditorPanel(WatchingPanel):
 
     def action_leave_difference(self) -> None:
         """Show the text again."""
-        page = self.query_one(Page)
+        page = self.page
         if page.display:
             page.display, self.area.display = False, True
             self.area.focus()
@@ -169,7 +165,7 @@ class EditorPanel(WatchingPanel):
         event.stop()
         title = "find" if event.purpose == "search" else "line number"
         given = self._words if event.purpose == "search" else ""
-        self.query_one(AskBar).ask(event.purpose, title, given, back=self.area)
+        self.bar.ask(event.purpose, title, given, back=self.area)
 
     @on(AskBar.Typed)
     def _typed(self, event: AskBar.Typed) -> None:
@@ -201,7 +197,7 @@ class EditorPanel(WatchingPanel):
     def _file_of(self, path: str | None) -> EditedFile | None:
         if path is None:
             return None
-        return EditedFile(os.path.abspath(os.path.join(self.desk.cwd, path)))  # noqa: PTH100, PTH118
+        return EditedFile(absolute(self.desk.cwd, path))
 
     @property
     def _key(self) -> str:
@@ -237,13 +233,13 @@ class EditorPanel(WatchingPanel):
             self._note = "read again: it changed on disk"
         else:
             self._note = "on disk it is another"
-            if not self._keeps_mine and not self.query_one(ChoiceBar).display:
+            if not self._keeps_mine and not self.choice.display:
                 self._ask_conflict()
 
     async def _save(self, *, anyway: bool = False) -> None:
         file = self.file
         if file is None:
-            bar = self.query_one(AskBar)
+            bar = self.bar
             bar.ask("path", "save as", back=self.area)
             return
         async with self._saving:
@@ -274,7 +270,7 @@ class EditorPanel(WatchingPanel):
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(copy.time))
         question = f"Text of {when} was never saved."
         answers = [("u", "use it"), ("s", "show what differs"), ("d", "drop it")]
-        self.query_one(ChoiceBar).ask("copy", question, answers, back=self.area)
+        self.choice.ask("copy", question, answers, back=self.area)
 
     def _ask_conflict(self, *, is_saving: bool = False) -> None:
         answers = [
@@ -286,7 +282,7 @@ class EditorPanel(WatchingPanel):
             answers[1] = ("o", "write mine over it")
         topic = "overwrite" if is_saving else "conflict"
         question = "Another text is on disk now."
-        self.query_one(ChoiceBar).ask(topic, question, answers, back=self.area)
+        self.choice.ask(topic, question, answers, back=self.area)
 
     async def _decide(self, topic: str, key: str | None) -> None:
         file, copy = self.file, self._copy
@@ -319,9 +315,12 @@ class EditorPanel(WatchingPanel):
         else:
             self._keeps_mine = True
 
+    def _difference_lines(self, width: int) -> list[Line]:
+        return [clip(line, width) for line in self._difference]
+
     def _show_difference(self, old: str, new: str) -> None:
         self._difference = list(diff_lines("on disk → here", old, new))
-        page = self.query_one(Page)
+        page = self.page
         page.display, self.area.display = True, False
         self.call_after_refresh(page.update)
 
@@ -366,7 +365,7 @@ class EditorPanel(WatchingPanel):
         if not self.is_mounted:
             return
         file = self.file
-        path = "new file" if file is None else literal(file.path).replace("\n", "\\n")
+        path = "new file" if file is None else spelled(self.desk.cwd, file.path)
         row, column = self.area.cursor_location
         parts = [f"  {row + 1}:{column + 1}"]
         parts += [hidden] if (hidden := self.area.under_cursor()) else []
@@ -377,9 +376,8 @@ class EditorPanel(WatchingPanel):
         problem = f"  read-only: {literal(file.problem)}" if file and file.problem else ""
         note = f"  {literal(self._note)}" if self._note else ""
         sign = "● " if self.is_dirty else ""
-        self.query_one(HeadLine).show(
-            (sign, "warning"),
-            (path, "strong"),
+        self.head.show(
+            sign + path,
             (problem.replace("\n", " "), "bad"),
             (note.replace("\n", " "), "warning"),
             (" ".join(parts), "faint"),

@@ -14,7 +14,16 @@ from .file_model import FileFacts, FileReader, Hit, Unreadable, Window
 from .file_view import FileView
 from .languages import coloured
 from .panel import Panel, PanelOptions
-from .parts import AskBar, HeadLine, Page, WatchingPanel, problem_lines, safe_path
+from .parts import (
+    AskBar,
+    HeadLine,
+    Page,
+    WatchingPanel,
+    absolute,
+    problem_lines,
+    safe_path,
+    spelled,
+)
 from .system_model import size
 
 __all__ = ["FileOptions", "FilePanel"]
@@ -56,13 +65,14 @@ class FilePanel(WatchingPanel):
         self._note = ""
         self._line: int | None = options.line
         self._take_path(options.path)
+        self.head = HeadLine()
+        self.view = FileView(id="view")
+        self.page = Page(self._instead, id="instead")
+        self.bar = AskBar()
 
     def compose(self) -> ComposeResult:
         """The parts."""
-        yield HeadLine()
-        yield FileView(id="view")
-        yield Page(self._instead, id="instead")
-        yield AskBar()
+        yield from (self.head, self.view, self.page, self.bar)
 
     def on_mount(self) -> None:
         """Nothing is shown yet."""
@@ -78,14 +88,9 @@ class FilePanel(WatchingPanel):
         """The file, absolute."""
         return self._reader.path if self._reader is not None else None
 
-    @property
-    def view(self) -> FileView:
-        """The lines."""
-        return self.query_one(FileView)
-
     def focus_target(self) -> FileView | Page:
         """See ``WatchingPanel``."""
-        return self.view if self.view.display else self.query_one(Page)
+        return self.view if self.view.display else self.page
 
     def change(self, options: Any) -> bool:
         """See ``Panel``: another file or line is shown in the same panel."""
@@ -126,7 +131,7 @@ class FilePanel(WatchingPanel):
                 if identity != self._facts.identity or self._problem is not None:
                     await self._open(reader, is_again=True)
         except Unreadable as error:
-            self._problem = str(error)
+            self._problem = error.reason
             self._facts = None if self.view.window is None else self._facts
         self._arrange()
 
@@ -134,7 +139,7 @@ class FilePanel(WatchingPanel):
 
     def action_ask(self, purpose: str) -> None:
         """Open the line for words or for a number."""
-        bar = self.query_one(AskBar)
+        bar = self.bar
         if self.view.window is None:
             return
         if purpose == "search":
@@ -191,9 +196,7 @@ class FilePanel(WatchingPanel):
         if path is None:
             self._reader = None
         else:
-            import os
-
-            self._reader = FileReader(os.path.join(self.desk.cwd, path))  # noqa: PTH118
+            self._reader = FileReader(absolute(self.desk.cwd, path))
 
     async def _open(self, reader: FileReader, *, is_again: bool = False) -> None:
         facts = await asyncio.to_thread(reader.open)
@@ -246,7 +249,7 @@ class FilePanel(WatchingPanel):
                 found = await asyncio.to_thread(reader.last)
                 self._show(found, len(found.lines))
         except Unreadable as error:
-            self._problem = str(error)
+            self._problem = error.reason
         self._arrange()
 
     async def _go(self, text: str) -> None:
@@ -260,7 +263,7 @@ class FilePanel(WatchingPanel):
                     await self._show_line(self._reader, number or 1)
                     self._note = ""
                 except Unreadable as error:
-                    self._problem = str(error)
+                    self._problem = error.reason
         self._arrange()
 
     async def _search(self, step: int) -> None:
@@ -274,7 +277,7 @@ class FilePanel(WatchingPanel):
         try:
             found = await asyncio.to_thread(self._find, reader, window, at, step)
         except Unreadable as error:
-            self._problem = str(error)
+            self._problem = error.reason
             found = None
         self._note = await self._shown_hit(reader, found)
         self._arrange()
@@ -314,16 +317,14 @@ class FilePanel(WatchingPanel):
         if self._reader is None:
             return [(("no file; the file tree opens one with enter", "faint"),)]
         if self._problem is not None:
-            return problem_lines(self._problem, width)
+            return problem_lines(f"{self._reader.path!r} cannot be shown: {self._problem}.", width)
         if self._facts is None:
             return [(("reading …", "faint"),)]
         told = f"binary, {size(self._facts.size)}; its first bytes:"
         return [((told, "faint"),), *(((line, "code"),) for line in self._hex)]
 
     def _arrange(self) -> None:
-        if not self.is_mounted:
-            return
-        page, view = self.query_one(Page), self.view
+        page, view = self.page, self.view
         has_lines = view.window is not None
         if view.display != has_lines or page.display == has_lines:
             had_focus = view.has_focus or page.has_focus
@@ -334,15 +335,15 @@ class FilePanel(WatchingPanel):
         self._head()
 
     def _head(self) -> None:
-        path = literal(self.path or "no file").replace("\n", "\\n")
-        parts = [f"  {size(self._facts.size)}" if self._facts is not None else ""]
+        path = "no file" if self.path is None else spelled(self.desk.cwd, self.path)
+        parts = [self._note, size(self._facts.size) if self._facts is not None else ""]
         window = self.view.window
         if window is not None and not (window.is_start and window.is_end):
             parts.append(f"a window at {100 * window.start // max(1, window.size)}%")
         if self._facts is not None and self._facts.encoding != "utf-8":
             parts.append(self._facts.encoding)
         parts += ["wrapped"] if self.view.wraps else []
-        parts += [self._note] if self._note else []
-        problem = [("  ✗ " + literal(self._problem), "bad")] if self._problem else []
-        told = " · ".join(part for part in parts if part)
-        self.query_one(HeadLine).show((path, "strong"), *problem, (told, "faint"))
+        shows = self._problem is not None and window is not None
+        problem = [("  ✗ " + literal(self._problem or ""), "bad")] if shows else []
+        told = "  " + " · ".join(part for part in parts if part)
+        self.head.show(path, *problem, (told, "faint"))

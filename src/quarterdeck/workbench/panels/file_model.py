@@ -30,7 +30,11 @@ Identity: TypeAlias = tuple[int, int, int, int]
 
 
 class Unreadable(QuarterdeckError):
-    """A file cannot be shown; the message says why."""
+    """A file cannot be shown; ``reason`` says why in few words."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path!r} cannot be shown: {reason}.")
+        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,7 +307,7 @@ def _opened(path: str) -> Generator[int]:
     try:
         if not modes.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116
             kind = "a directory" if modes.S_ISDIR(os.stat(path).st_mode) else "no regular file"  # noqa: PTH116
-            raise Unreadable(f"{path!r} is {kind}; only files can be shown.")
+            raise Unreadable(path, f"it is {kind}")
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except (OSError, ValueError) as error:
         raise _unreadable(path, error) from error
@@ -317,6 +321,6 @@ def _opened(path: str) -> Generator[int]:
 
 def _unreadable(path: str, error: OSError | ValueError) -> Unreadable:
     if isinstance(error, FileNotFoundError):
-        return Unreadable(f"{path!r} is not there (any more).")
+        return Unreadable(path, "it is not there (any more)")
     reason = getattr(error, "strerror", None) or str(error)
-    return Unreadable(f"{path!r} cannot be read: {reason}.")
+    return Unreadable(path, reason)

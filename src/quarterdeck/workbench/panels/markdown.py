@@ -12,7 +12,7 @@ from ..rendering.lines import Line, text_of
 from .file_model import FileReader, Unreadable
 from .markdown_model import MdLink, links_of, target_file
 from .panel import Panel, PanelOptions
-from .parts import HeadLine, Page, WatchingPanel, problem_lines, safe_path
+from .parts import HeadLine, Page, WatchingPanel, absolute, problem_lines, safe_path, spelled
 
 __all__ = ["MarkdownOptions", "MarkdownPanel"]
 
@@ -52,21 +52,17 @@ class MarkdownPanel(WatchingPanel):
         self._is_cut = False
         self._back: list[tuple[str, float]] = []
         self._scroll: float | None = None
+        self.head = HeadLine()
+        self.page = Page(self._lines, id="page")
 
     def compose(self) -> ComposeResult:
         """The parts."""
-        yield HeadLine()
-        yield Page(self._lines, id="page")
+        yield from (self.head, self.page)
 
     @property
     def title(self) -> str:
         """See ``Panel``."""
         return "markdown" if self.path is None else one_line(os.path.basename(self.path), 60)  # noqa: PTH119
-
-    @property
-    def page(self) -> Page:
-        """The lines."""
-        return self.query_one(Page)
 
     def focus_target(self) -> Page:
         """See ``WatchingPanel``."""
@@ -112,8 +108,8 @@ class MarkdownPanel(WatchingPanel):
                     self._update()
                 return
             except Unreadable as error:
-                is_new = self._problem != str(error)
-                self._problem, self._identity = str(error), None
+                is_new = self._problem != error.reason
+                self._problem, self._identity = error.reason, None
                 if not is_new:
                     return
         self._update()
@@ -157,7 +153,7 @@ class MarkdownPanel(WatchingPanel):
         self.look_now()
 
     def _absolute(self, path: str | None) -> str | None:
-        return None if path is None else os.path.join(self.desk.cwd, path)  # noqa: PTH118
+        return None if path is None else absolute(self.desk.cwd, path)
 
     def _go(self, path: str, scroll: float = 0.0) -> None:
         self.path, self._scroll = path, scroll
@@ -170,7 +166,7 @@ class MarkdownPanel(WatchingPanel):
         """In a thread."""
         facts = reader.open()
         if facts.is_binary:
-            raise Unreadable(f"{reader.path!r} is binary, no Markdown.")
+            raise Unreadable(reader.path, "it is binary, no Markdown")
         window = reader.first()
         self._is_cut = not window.is_end
         source = literal("\n".join(window.lines))
@@ -183,7 +179,8 @@ class MarkdownPanel(WatchingPanel):
             return [(("no file; enter on one in the file tree opens it", "faint"),)]
         if self._source is None:
             told = [(("reading …", "faint"),)]
-            return problem_lines(self._problem, width) if self._problem else told
+            problem = f"{self.path!r} cannot be shown: {self._problem}."
+            return problem_lines(problem, width) if self._problem else told
         lines = markdown_lines(self._source, max(10, width))
         if self._is_cut:
             lines = [*lines, (("… the file goes on; view it as a file", "faint"),)]
@@ -210,15 +207,13 @@ class MarkdownPanel(WatchingPanel):
 
     def _head(self) -> None:
         if self.path is None:
-            self.query_one(HeadLine).show(("no file", "faint"))
+            self.head.show("no file")
             return
-        path = literal(self.path).replace("\n", "\\n")
+        path = spelled(self.desk.cwd, self.path)
         told = f"  {len(self.links)} links (n)" if self.links else ""
         if self.at is not None and self.at < len(self.links):
             target = one_line(self.links[self.at].target, 80)
             told = f"  link {self.at + 1}/{len(self.links)}: {target} (enter opens)"
         problem = f"  ✗ {literal(self._problem)}" if self._problem and self._source else ""
         back = "  b: back" if self._back else ""
-        self.query_one(HeadLine).show(
-            (path, "strong"), (problem, "bad"), (told, "text"), (back, "faint")
-        )
+        self.head.show(path, (problem, "bad"), (told, "text"), (back, "faint"))

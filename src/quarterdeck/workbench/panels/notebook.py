@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from ..literal import literal, one_line
+from ..literal import one_line
 from ..rendering.lines import Line, clip
 from .file_model import FileReader, Unreadable
 from .notebook_model import BIGGEST, BrokenNotebook, Notebook, cell_lines, parse_notebook
 from .panel import Panel, PanelOptions
-from .parts import HeadLine, Page, WatchingPanel, problem_lines
+from .parts import HeadLine, Page, WatchingPanel, absolute, problem_lines, spelled
 
 __all__ = ["NotebookOptions", "NotebookPanel"]
 
@@ -38,27 +38,23 @@ class NotebookPanel(WatchingPanel):
 
     def __init__(self, desk: Any, options: NotebookOptions, *, id: str | None = None) -> None:
         super().__init__(desk, options, id=id)
-        self.path = None if options.path is None else os.path.join(desk.cwd, options.path)  # noqa: PTH118
+        self.path = None if options.path is None else absolute(desk.cwd, options.path)
         self._notebook: Notebook | None = None
         self._problem: str | None = None
         self._identity: object = None
         self._tops: list[int] = []
         self._scroll: int | None = None
+        self.head = HeadLine()
+        self.page = Page(self._lines, id="page")
 
     def compose(self) -> ComposeResult:
         """The parts."""
-        yield HeadLine()
-        yield Page(self._lines, id="page")
+        yield from (self.head, self.page)
 
     @property
     def title(self) -> str:
         """See ``Panel``."""
         return "notebook" if self.path is None else one_line(os.path.basename(self.path), 60)  # noqa: PTH119
-
-    @property
-    def page(self) -> Page:
-        """The lines."""
-        return self.query_one(Page)
 
     def focus_target(self) -> Page:
         """See ``WatchingPanel``."""
@@ -134,9 +130,9 @@ class NotebookPanel(WatchingPanel):
         if self._scroll is not None and self._notebook is not None:
             self.page.scroll_to(y=self._scroll, animate=False, force=True)
             self._scroll = None
-        path = literal(self.path or "no notebook").replace("\n", "\\n")
+        path = "no notebook" if self.path is None else spelled(self.desk.cwd, self.path)
         cells = f"  {len(self._notebook.cells)} cells" if self._notebook is not None else ""
-        self.query_one(HeadLine).show((path, "strong"), (cells, "faint"))
+        self.head.show(path, (cells, "faint"))
 
 
 def _read(path: str) -> Notebook:
@@ -144,4 +140,4 @@ def _read(path: str) -> Notebook:
         with open(path, "rb") as file:  # noqa: PTH123
             return parse_notebook(file.read(BIGGEST + 1))
     except (OSError, ValueError) as error:
-        raise Unreadable(f"{path!r} cannot be read: {error}") from error
+        raise Unreadable(path, str(error)) from error

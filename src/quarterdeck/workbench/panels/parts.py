@@ -1,9 +1,11 @@
 """What panels are made of: a line of state above, a page, and a line to type in below."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
+from rich.cells import cell_len, chop_cells
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.timer import Timer
@@ -11,11 +13,21 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from ..literal import literal
-from ..rendering.lines import Line, Span, clip, wrap
+from ..rendering.lines import Line, Span, clip, width_of, wrap
 from ..widgets.lined import Lined, LinesView
 from .panel import Panel
 
-__all__ = ["AskBar", "HeadLine", "Page", "Purpose", "WatchingPanel", "problem_lines", "safe_path"]
+__all__ = [
+    "AskBar",
+    "HeadLine",
+    "Page",
+    "Purpose",
+    "WatchingPanel",
+    "absolute",
+    "problem_lines",
+    "safe_path",
+    "spelled",
+]
 
 Purpose: TypeAlias = Literal["search", "goto", "filter", "path"]
 
@@ -37,26 +49,48 @@ def safe_path(path: str | None) -> str | None:
     return path
 
 
+def absolute(cwd: str, path: str) -> str:
+    """A path as it is meant by somebody in a directory."""
+    return os.path.normpath(os.path.join(cwd, os.path.expanduser(path)))  # noqa: PTH111, PTH118
+
+
+def spelled(cwd: str, path: str) -> str:
+    """A path in few literal characters: below a directory without it, below home with ``~``."""
+    home = os.path.expanduser("~")  # noqa: PTH111
+    if path.startswith(cwd.rstrip("/") + "/"):
+        path = path[len(cwd.rstrip("/")) + 1 :]
+    elif path == home or path.startswith(home + "/"):
+        path = "~" + path[len(home) :]
+    return literal(path).replace("\n", "\\n")
+
+
 class HeadLine(Lined, can_focus=False):
-    """One line about what is below."""
+    """One line about what is below: a path, and what is to be said of it.
+
+    Where there is no room for both, the beginning of the path goes first.
+    """
 
     def __init__(self) -> None:
         super().__init__(classes="panel-head")
+        self._path = ""
         self._line: Line = ()
 
-    def show(self, *spans: Span) -> None:
-        """Say something else."""
-        self._line = spans
-        self.refresh()
-
-    @property
-    def line(self) -> Line:
-        """What it says."""
-        return self._line
+    def show(self, path: str, *spans: Span) -> None:
+        """Say something else; ``path`` must be literal."""
+        if (path, spans) != (self._path, self._line):
+            self._path, self._line = path, spans
+            self.refresh()
 
     def line_at(self, y: int) -> tuple[Line, bool]:
         """See ``Lined``."""
-        return (clip(self._line, self.size.width) if y == 0 else ()), False
+        if y:
+            return (), False
+        width = self.size.width
+        room = max(min(16, width // 2), width - width_of(self._line))
+        path = self._path
+        if cell_len(path) > room:
+            path = "…" + (chop_cells(path[::-1], max(1, room - 1)) or [""])[0][::-1]
+        return clip(((path, "strong"), *self._line), width), False
 
 
 class Page(LinesView):

@@ -24,14 +24,15 @@ class SystemPanel(WatchingPanel):
         super().__init__(desk, options, id=id)
         self._sampler = Sampler()
         self.sample: Sample | None = None
+        self.page = Page(self._lines, id="page")
 
     def compose(self) -> ComposeResult:
         """The parts."""
-        yield Page(self._lines, id="page")
+        yield self.page
 
     def focus_target(self) -> Page:
         """See ``WatchingPanel``."""
-        return self.query_one(Page)
+        return self.page
 
     async def look(self) -> None:
         """Take a sample."""
@@ -39,7 +40,7 @@ class SystemPanel(WatchingPanel):
         host = status.pid if status is not None else None
         self.sample = await asyncio.to_thread(self._sampler.sample, host, self.desk.cwd)
         if self.is_mounted:
-            self.query_one(Page).update()
+            self.page.update()
 
     def action_reload(self) -> None:
         """Look now."""

@@ -2,18 +2,20 @@
 
 import asyncio
 import os
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
+from textual.message import Message
 
 from ..literal import literal, one_line
 from ..rendering.lines import Line, clip
 from ..widgets.lined import Lined
 from .panel import PanelOptions
-from .parts import AskBar, HeadLine, WatchingPanel
+from .parts import AskBar, HeadLine, WatchingPanel, absolute, spelled
 from .tail_model import Tail
 
 __all__ = ["TailOptions", "TailPanel"]
@@ -39,6 +41,12 @@ class _Lines(Lined):
         Binding("j", "scroll_down", "down", show=False),
     ]
 
+    @dataclass
+    class Moved(Message):
+        """The person moved; at the end, or away from it."""
+
+        at_end: bool
+
     def __init__(self) -> None:
         super().__init__(id="lines")
         self._lines: list[str] = []
@@ -54,6 +62,48 @@ class _Lines(Lined):
         elif gone:
             self.scroll_to(y=max(0, self.scroll_offset.y - gone), animate=False, force=True)
         self.refresh()
+
+    def action_scroll_up(self) -> None:
+        """Go back a line, and stay there."""
+        super().action_scroll_up()
+        self._moved()
+
+    def action_page_up(self) -> None:
+        """Go back a page, and stay there."""
+        super().action_page_up()
+        self._moved()
+
+    def action_scroll_home(self) -> None:
+        """Go to the first line that is kept, and stay there."""
+        super().action_scroll_home()
+        self._moved()
+
+    def action_scroll_down(self) -> None:
+        """Go on a line; at the end follow again."""
+        super().action_scroll_down()
+        self._moved()
+
+    def action_page_down(self) -> None:
+        """Go on a page; at the end follow again."""
+        super().action_page_down()
+        self._moved()
+
+    def action_scroll_end(self) -> None:
+        """Go to the end and follow."""
+        self.post_message(self.Moved(True))
+
+    def on_mouse_scroll_up(self) -> None:
+        """Who looks back does not want to be pulled to the end."""
+        self._moved()
+
+    def on_mouse_scroll_down(self) -> None:
+        """At the end follow again."""
+        self._moved()
+
+    def _moved(self) -> None:
+        self.call_after_refresh(
+            lambda: self.post_message(self.Moved(self.scroll_offset.y >= self.max_scroll_y))
+        )
 
     def line_at(self, y: int) -> tuple[Line, bool]:
         """See ``Lined``."""
@@ -78,7 +128,6 @@ class TailPanel(WatchingPanel):
         Binding("slash", "filter", "only lines with some words"),
         Binding("escape", "clear_filter", "every line", show=False),
         Binding("c", "clear", "forget these lines"),
-        Binding("end", "follow(True)", "follow the end", show=False),
     ]
 
     def __init__(self, desk: Any, options: TailOptions, *, id: str | None = None) -> None:
@@ -89,12 +138,13 @@ class TailPanel(WatchingPanel):
         self._shown: tuple[int, int, str] = (0, 0, "")
         self._kept: list[str] = []
         self._polling = asyncio.Lock()
+        self.head = HeadLine()
+        self.view = _Lines()
+        self.bar = AskBar()
 
     def compose(self) -> ComposeResult:
         """The parts."""
-        yield HeadLine()
-        yield _Lines()
-        yield AskBar()
+        yield from (self.head, self.view, self.bar)
 
     def on_mount(self) -> None:
         """Say what is looked at."""
@@ -115,7 +165,7 @@ class TailPanel(WatchingPanel):
 
     def focus_target(self) -> Lined:
         """See ``WatchingPanel``."""
-        return self.query_one(_Lines)
+        return self.view
 
     def change(self, options: Any) -> bool:
         """See ``Panel``."""
@@ -155,7 +205,7 @@ class TailPanel(WatchingPanel):
 
     def action_filter(self) -> None:
         """Type what lines must hold."""
-        self.query_one(AskBar).ask("filter", "words", self.words, back=self.focus_target())
+        self.bar.ask("filter", "words", self.words, back=self.focus_target())
 
     def action_clear_filter(self) -> None:
         """Show every line."""
@@ -177,17 +227,18 @@ class TailPanel(WatchingPanel):
         event.stop()
         self._filter(event.text or "")
 
-    def on_mouse_scroll_up(self) -> None:
-        """Who looks back does not want to be pulled to the end."""
-        self.follows = False
-        self._head()
+    @on(_Lines.Moved)
+    def _moved(self, event: _Lines.Moved) -> None:
+        event.stop()
+        if event.at_end != self.follows:
+            self.action_follow(event.at_end)
 
     def on_resize(self) -> None:
         """Stay at the end."""
         self._update()
 
     def _tail_of(self, path: str | None) -> Tail | None:
-        return None if path is None else Tail(os.path.join(self.desk.cwd, path))  # noqa: PTH118
+        return None if path is None else Tail(absolute(self.desk.cwd, path))
 
     def _filter(self, words: str) -> None:
         self.words = words
@@ -205,13 +256,13 @@ class TailPanel(WatchingPanel):
             # Lines that left the ring: by so many the page moves up, and seems not to move.
             gone = next((n for n, line in enumerate(before) if line is lines[0]), 0)
         self._kept = lines
-        self.query_one(_Lines).show(lines, tail.partial, follows=self.follows, gone=gone)
+        self.view.show(lines, tail.partial, follows=self.follows, gone=gone)
         self._head()
 
     def _head(self) -> None:
         tail = self.tail
         if tail is None:
-            self.query_one(HeadLine).show(("no file; give the panel a path", "faint"))
+            self.head.show("no file", ("  give the panel a path", "faint"))
             return
         told = {
             "missing": "is not there; waiting for it",
@@ -226,5 +277,4 @@ class TailPanel(WatchingPanel):
         if self.words:
             parts.append(f"filter: {literal(self.words)}")
         role = {"missing": "warning", "unreadable": "bad"}.get(tail.state, "faint")
-        path = literal(tail.path).replace("\n", "\\n")
-        self.query_one(HeadLine).show((path, "strong"), ("  " + " · ".join(parts), role))
+        self.head.show(spelled(self.desk.cwd, tail.path), ("  " + " · ".join(parts), role))

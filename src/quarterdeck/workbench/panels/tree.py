@@ -13,7 +13,7 @@ from ..rendering.lines import Line
 from ..widgets.picker import Picker
 from .git import GitFailed, ask_git, status_marks
 from .panel import Panel, PanelOptions
-from .parts import AskBar, HeadLine, WatchingPanel, safe_path
+from .parts import AskBar, HeadLine, WatchingPanel, absolute, safe_path, spelled
 from .tree_model import FileTree, Found, Row, find_paths, read_directory
 
 __all__ = ["TreeOptions", "TreePanel"]
@@ -64,19 +64,20 @@ class TreePanel(WatchingPanel):
 
     def __init__(self, desk: Any, options: TreeOptions, *, id: str | None = None) -> None:
         super().__init__(desk, options, id=id)
-        self.tree_model = FileTree(os.path.abspath(os.path.join(desk.cwd, options.root or ".")))  # noqa: PTH100, PTH118
+        self.tree_model = FileTree(absolute(desk.cwd, options.root or "."))
         self.words = ""
         self._rows: dict[str, Row] = {}
         self._found: Found | None = None
         self._git = "git …"
         self._is_due = False
         self._unwatch = lambda: None
+        self.head = HeadLine()
+        self.picker: Picker = _Rows(self)
+        self.bar = AskBar()
 
     def compose(self) -> ComposeResult:
         """The parts."""
-        yield HeadLine()
-        yield _Rows(self)
-        yield AskBar()
+        yield from (self.head, self.picker, self.bar)
 
     def on_mount(self) -> None:
         """Follow the agents: what they do changes files."""
@@ -91,11 +92,6 @@ class TreePanel(WatchingPanel):
     def title(self) -> str:
         """See ``Panel``."""
         return literal(os.path.basename(self.tree_model.root) or "/").replace("\n", "\\n")  # noqa: PTH119
-
-    @property
-    def picker(self) -> Picker:
-        """The rows."""
-        return self.query_one(_Rows)
 
     def focus_target(self) -> Picker:
         """See ``WatchingPanel``."""
@@ -191,7 +187,7 @@ class TreePanel(WatchingPanel):
 
     def action_filter(self) -> None:
         """Type a part of a name."""
-        self.query_one(AskBar).ask("filter", "part of a name", self.words, back=self.picker)
+        self.bar.ask("filter", "part of a name", self.words, back=self.picker)
 
     def action_clear(self) -> None:
         """Show the tree again."""
@@ -270,11 +266,9 @@ class TreePanel(WatchingPanel):
             self._head()
 
     def _head(self) -> None:
-        root = literal(self.tree_model.root).replace("\n", "\\n")
+        root = spelled("/nowhere", self.tree_model.root)
         words = f"  filter: {literal(self.words)}" if self.words else ""
-        self.query_one(HeadLine).show(
-            (root, "strong"), (words, "text"), (f"  {self._git}", "faint")
-        )
+        self.head.show(root, (words, "text"), (f"  {self._git}", "faint"))
 
 
 def _listed(root: str) -> list[str] | None:

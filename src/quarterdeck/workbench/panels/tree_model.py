@@ -164,7 +164,8 @@ def read_directory(path: str, most: int = 200_000) -> tuple[list[Entry], str | N
     try:
         with os.scandir(path) as found:
             for item in found:
-                entries.append(_entry(item))
+                if item.name != ".git":  # nobody reads it, and git speaks for it
+                    entries.append(_entry(item))
                 if len(entries) >= most:
                     break
     except OSError as error:

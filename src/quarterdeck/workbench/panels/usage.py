@@ -34,10 +34,11 @@ class UsagePanel(WatchingPanel):
         self.grouping: Grouping = options.by
         self.history = UsageHistory()
         self._unwatch = lambda: None
+        self.page = Page(self._lines, id="page")
 
     def compose(self) -> ComposeResult:
         """The parts."""
-        yield Page(self._lines, id="page")
+        yield self.page
 
     def on_mount(self) -> None:
         """Follow the agents."""
@@ -50,7 +51,7 @@ class UsagePanel(WatchingPanel):
 
     def focus_target(self) -> Page:
         """See ``WatchingPanel``."""
-        return self.query_one(Page)
+        return self.page
 
     def change(self, options: Any) -> bool:
         """See ``Panel``."""
@@ -89,7 +90,7 @@ class UsagePanel(WatchingPanel):
 
     def _update(self) -> None:
         if self.is_mounted:
-            self.query_one(Page).update()
+            self.page.update()
 
     def _lines(self, width: int) -> list[Line]:
         agents, now = self.desk.roster.agents, self.desk.clock()
