@@ -15,6 +15,9 @@ __all__ = ["LONGEST", "Cut", "Splitter"]
 LONGEST = 4_000
 """Characters of a piece, about; no piece has more than twice as many."""
 
+_LONGEST_CODE = 1_500
+_LEAST, _MANY = 1_000, 50
+"""After so many pieces those that follow have at least so many characters, if there are."""
 _FENCE = re.compile(r"^( {0,3})(`{3,}(?=[^`]*$)|~{3,})(.*)$")
 _LIST = re.compile(r"^ {0,3}(?:[-+*]|\d{1,9}[.)])(?:\s|$)")
 
@@ -76,7 +79,7 @@ class Splitter:
         if self._rest:
             self._line(self._rest)
             self._rest = ""
-        self._flush()
+        self._flush(is_last=True)
 
     def _line(self, line: str, *, is_cut: bool = False) -> None:
         if self._fence is not None:
@@ -97,7 +100,7 @@ class Splitter:
             self._fence = None
             return
         self._put(line[min(indent, len(line) - len(line.lstrip(" "))) :])
-        if self._size >= LONGEST:
+        if self._size >= _LONGEST_CODE:
             self._flush()
 
     def _markdown(self, line: str) -> None:
@@ -129,7 +132,9 @@ class Splitter:
     def _words(self, line: str) -> None:
         item = _LIST.match(line) is not None and line[0] != " "
         apart = self._is_blank and line[:1].strip() and not (item and self._is_list)
-        if apart or (item and self._is_list and self._size >= LONGEST):
+        if apart and self._size < _LEAST and len(self.done) > _MANY:
+            self._is_list = False
+        elif apart or (item and self._is_list and self._size >= LONGEST):
             blank = self._is_blank
             self._flush()
             self._goes_on = not blank
@@ -150,6 +155,7 @@ class Splitter:
         self._lines, self._size, self._is_list, self._is_blank = [], 0, False, False
         apart = not self._goes_on
         if self._fence is not None:
+            text = text.rstrip("\n") if is_last else text
             language = self._fence[2]
             name = language.split(" ")[0] if language else ""
             self._goes_on = not is_last

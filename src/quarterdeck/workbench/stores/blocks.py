@@ -25,7 +25,7 @@ __all__ = [
     "weight",
 ]
 
-MOST_TEXT = 400_000
+MOST_TEXT = 200_000
 """Characters of one block that are kept in memory; the log has all of it."""
 
 CallStatus: TypeAlias = Literal["pending", "in_progress", "completed", "failed", "cancelled"]

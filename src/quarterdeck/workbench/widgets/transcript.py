@@ -2,7 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
 from textual import events
 from textual.binding import Binding, BindingType
@@ -25,6 +25,8 @@ from .standing import Standing
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
+
+    from textual.reactive import Reactive
 
     from quarterdeck.wire.ids import SessionId
 
@@ -143,7 +145,7 @@ class TranscriptView(Lined, can_focus=True):
 
     def on_mount(self) -> None:
         """Import what draws messages while nobody waits for it."""
-        self.call_after_refresh(self._do, asyncio.to_thread(_warm))
+        self.call_after_refresh(lambda: self._do(asyncio.to_thread(_warm)))
 
     def on_resize(self) -> None:
         """Measure anew for another width; the place stays."""
@@ -327,12 +329,25 @@ class TranscriptView(Lined, can_focus=True):
         y = self._place.top(self.scroll_offset.y, self._rows)
         self._is_settling = True
         try:
-            self.virtual_size = Size(self._layout.width, self._layout.total)
+            self._take_room(Size(self._layout.width, self._layout.total))
             self.scroll_to(y=y, animate=False, force=True, immediate=True)
         finally:
             self._is_settling = False
         self.refresh()
         self._want(y)
+
+    def _take_room(self, size: Size) -> None:
+        """Be as long as the transcript is.
+
+        Textual would lay out and draw the whole screen anew (25 ms at 120×40) each time that a
+        line comes; only the scrollbar needs that, when it comes or goes.
+        """
+        if (size.height > self.container_size.height) is not self.show_vertical_scrollbar:
+            self.virtual_size = size
+            return
+        self.set_reactive(cast("Reactive[Size]", TranscriptView.virtual_size), size)
+        if self.show_vertical_scrollbar:
+            self.vertical_scrollbar.window_virtual_size = size.height
 
     def _want(self, y: int) -> None:
         store = self._store
