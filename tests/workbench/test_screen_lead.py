@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import markdown_it  # noqa: F401 - imported by two threads at once it counts as blocking
 import pytest
@@ -13,10 +13,13 @@ from quarterdeck.fleet.local import LocalFleet
 from quarterdeck.fleet.port import Spawn
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import ToolCallEnded
+from quarterdeck.workbench.looks import load_looks
 from tests.support.desks import opened, screen_text, until
 from tests.support.fleeting import events_of, places_in
-from tests.support.fleets import FakeFleet
 from tests.support.patience import SOON
+
+if TYPE_CHECKING:
+    from tests.support.fleets import FakeFleet
 
 LAYOUT = {
     "tabs": [
@@ -119,3 +122,30 @@ async def test_a_file_is_shown_and_a_tab_opened_and_a_theme_chosen(
         ]
         await until(pilot, lambda: "what the lead wants to show" in screen_text(app))
         assert "mine" in screen_text(app) and "shown" in screen_text(app)
+
+
+async def test_a_key_is_bound_and_given_back_and_a_widget_waits_for_the_person(
+    fleet: LocalFleet, tmp_path: Path
+):
+    source = "raise SystemExit('never run before it is approved')"
+    await lead(
+        fleet,
+        tmp_path,
+        call("screen_keys", action="bind", key="f11", command="unfold"),
+        call("screen_keys", action="bind", key="ctrl+x", command="layouts"),
+        call("screen_keys", action="unbind", key="f11"),
+        call("screen_keys", action="bind", key="x", command="unfold"),
+        call("screen_widgets", action="offer", name="clock", source=source),
+        call("screen_widgets", action="offer", name="../clock", source=source),
+        call("screen_widgets", action="list"),
+    )
+    looks = await asyncio.to_thread(load_looks, places_in(tmp_path / "home"), str(tmp_path), {})
+    drafts = tmp_path / "drafts"
+    async with opened(cast("FakeFleet", fleet), drafts, looks=looks) as (app, pilot):
+        done, bad = "completed", "failed"
+        assert await work(fleet, pilot) == [done, done, done, bad, done, bad, done]
+        assert [one.key for one in looks.keymap] == ["ctrl+x"]
+        assert looks.library is not None and looks.library.names == ["clock"]
+        assert looks.library.outcome("clock")[0] == "waits for approval"
+        told = [one.message for one in app._notifications]  # pyright: ignore[reportPrivateUsage]
+        assert "boss offers a widget; /widget approve clock shows its source" in told

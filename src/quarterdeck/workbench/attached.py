@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from quarterdeck.wire.errors import QuarterdeckError, RpcError
 from quarterdeck.wire.rpc import METHOD_NOT_FOUND
 
+from .literal import literal
+
 if TYPE_CHECKING:
     from textual.screen import Screen
     from textual.widget import Widget
@@ -33,6 +35,8 @@ PACE = 1.0
 """Seconds between two words to the fleet that somebody sits here."""
 _TYPING = 2.0
 """Seconds after a key for which the focus is not taken away."""
+_SHOWN = 30.0
+"""Seconds for which the person is told of an offer; after that ``/widgets`` lists it."""
 _MOVES = frozenset({"focus", "open_file", "open_diff", "open_agent", "open_tab", "load_layout"})
 """Calls that may take the focus with them."""
 
@@ -113,10 +117,20 @@ class Attached:
             raise Busy("the person is typing, so the focus stays where it is; leave it")
         before = [(screen, screen.focused) for screen in self._app.screen_stack]
         try:
-            return await self._call(name, arguments, by)
+            answer = await self._call(name, arguments, by)
         finally:
             if is_busy or name not in _MOVES:
                 _give_back(before)
+        if name == "offer_widget":
+            self._tell_offer(str(arguments.get("name")), by)
+        return answer
+
+    def _tell_offer(self, name: str, by: str) -> None:
+        desk = self._app.desk
+        agent = desk.roster.find(desk.find_session(by))
+        who = agent.name if agent is not None else by
+        told = f"{who} offers a widget; /widget approve {name} shows its source"
+        self._app.notify(literal(told), timeout=_SHOWN, markup=False)
 
     @property
     def _is_busy(self) -> bool:

@@ -295,7 +295,8 @@ async def _bind_key(desk: ScreenDesk, wish: _BindKey) -> Any:
 
 
 async def _unbind_key(desk: ScreenDesk, wish: _Key) -> Any:
-    await desk.app.run_command("unbind", wish.key)
+    # An agent gives a key back; to let it do nothing is for the person.
+    await desk.app.run_command("unbind" if desk.is_person else "rebind", wish.key)
 
 
 DEEDS: dict[str, Deed] = {

@@ -200,9 +200,9 @@ async def _keys(seat: Seat, a: KeysArguments) -> Answered:
     command = a.command.strip().removeprefix("/")
     first = next(iter(a.words.split()), "")
     if command not in KEY_COMMANDS or (command, first) in _TOO_MUCH:
-        able = ", ".join(sorted(KEY_COMMANDS))
+        able, wanted = ", ".join(sorted(KEY_COMMANDS)), f"{command} {first}".rstrip()
         return failed(
-            f"You cannot bind a key to {f'{command} {first}'.rstrip()!r}: what an agent binds may only change what is "
+            f"You cannot bind a key to {wanted!r}: what an agent binds may only change what is "
             f"shown, by one of {able}. The person can bind any key to any command."
         )
     return await _call(seat, "bind_key", key=a.key, command=command, words=a.words)
