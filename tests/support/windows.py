@@ -1,8 +1,10 @@
 """A model with a small window that works step by step, and writes summaries well or badly."""
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +12,16 @@ import msgspec
 
 from quarterdeck.agent.native import NativeAgent
 from quarterdeck.agent.tools.tool import Live, Outcome, Tool, said
+from quarterdeck.config.places import Places
 from quarterdeck.models.errors import CallError, ContextOverflow
 from quarterdeck.models.model import Delta, Finished, ModelInfo, Request, TextDelta
+from quarterdeck.wire.content import text
 from quarterdeck.wire.conversation import Message, TextPart, ToolUsePart
 from quarterdeck.wire.usage import TokenUsage
 from tests.support.agent_tools import FakeTool, NumberArguments
 from tests.support.agents import Deck, deck
 
-__all__ = ["Worker", "at_sea", "is_summary", "loud", "size_of", "texts_of"]
+__all__ = ["Worker", "asked_again", "at_sea", "is_summary", "loud", "size_of", "texts_of"]
 
 Reply = str | list[ToolUsePart | TextPart] | CallError
 
@@ -61,6 +65,8 @@ class Worker:
         self.left = 0
         self.calls = 0
         self.keep = True
+        self.words: Callable[[int], dict[str, str]] = lambda _: {}
+        """More arguments of a call, by its number."""
 
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
         if is_summary(request):
@@ -82,7 +88,7 @@ class Worker:
             return
         self.left -= 1
         self.calls += 1
-        arguments = msgspec.json.encode({"n": self.calls}).decode()
+        arguments = msgspec.json.encode({"n": self.calls, **self.words(self.calls)}).decode()
         use = ToolUsePart(id=f"c{self.calls}", name="fake", arguments=arguments)
         yield self._finished(request, [TextPart(text=f"Step {self.calls}."), use])
 
@@ -149,6 +155,16 @@ async def at_sea(
         yield ship
 
 
-async def reopened(ship: Deck) -> NativeAgent:
-    """Another agent on the same places, as another process would have it."""
-    return NativeAgent(ship.places, {"HOME": str(ship.cwd.parent)})
+async def asked_again(ship: Deck, words: str, worker: Worker) -> tuple[Request, Request]:
+    """What the running session sends for a prompt, and what a resumed copy of it sends."""
+    home = ship.cwd.parent / "home"
+    twin = home.with_name("twin")
+    await asyncio.to_thread(shutil.copytree, home, twin)
+    other = Worker(window=worker.info.window, max_output=worker.info.max_output)
+    wishes = replace(ship.wishes, make_model=lambda _: other)
+    places = Places.find({"QUARTERDECK_HOME": str(twin)})
+    async with NativeAgent(places, {"HOME": str(ship.cwd.parent)}) as agent:
+        session = await agent.load(ship.session.id, wishes=wishes)
+        await session.prompt((text(words),))
+    await ship.prompt(words)
+    return worker.requests[-1], other.requests[-1]

@@ -10,7 +10,7 @@ __all__ = ["Marks", "marks_of"]
 _LEAST_RESERVE = 512
 _TAIL = 0.25
 """Of what can be used: how much of the newest steps stays whole."""
-_GAIN = 0.15
+_GAIN = 0.25
 """Of what can be used: less is not worth losing the vendor's cache for."""
 _SLACK = 0.02
 """Of the window: what an estimate may be wrong by before an answer is told to be shorter."""
@@ -56,5 +56,5 @@ def marks_of(info: ModelInfo, settings: ContextSettings) -> Marks:
         summarise=max(summarise, clear),
         wait=max(wait, summarise, clear),
         tail=round(min(usable * _TAIL, clear / 2)),
-        gain=round(min(usable * _GAIN, clear / 4)),
+        gain=round(min(usable * _GAIN, clear * 0.4)),
     )
