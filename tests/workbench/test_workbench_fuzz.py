@@ -23,7 +23,7 @@ from quarterdeck.wire.record import Record
 from quarterdeck.wire.settings import PlanEntry
 from quarterdeck.wire.toolcalls import ContentItem, Diff
 from quarterdeck.workbench.literal import literal
-from quarterdeck.workbench.rendering.agents import agent_line
+from quarterdeck.workbench.rendering.agents import Row, agent_line
 from quarterdeck.workbench.rendering.layout import BlockLayout
 from quarterdeck.workbench.rendering.lines import Line, text_of, width_of
 from quarterdeck.workbench.rendering.requests import option_lines, request_lines
@@ -100,7 +100,7 @@ def test_nothing_in_a_table_or_a_request_acts_or_hides():
             model=hostile, reason=hostile, title=hostile,
         )  # fmt: skip
         for width in (40, 120):
-            check([agent_line(info, roster, 0, width)], width)
+            check([agent_line(Row(agent=info, roster=roster, now=0), width)], width)
         permission = asked(hostile)
         item = InboxItem(
             request=permission.request, session=SESSION, name=hostile, since=0, seq=1,

@@ -25,6 +25,7 @@ from .screens.permission import PermissionScreen
 from .screens.question import QuestionScreen
 from .steering import Steering
 from .terminal import is_hung_up, leave_on_signals
+from .widgets.agents import AgentTable
 from .widgets.chat import ChatInput
 from .widgets.picker import Picker
 from .widgets.transcript import TranscriptView
@@ -165,6 +166,12 @@ class Workbench(Arranged):
     def _request_chosen(self, event: Picker.Chosen) -> None:
         self.deciding.open(event.key)
 
+    @on(AgentTable.Asked)
+    def _asked_of_agent(self, event: AgentTable.Asked) -> None:
+        from .tabling import do
+
+        self.work(do(self, event.session, event.command))
+
     @on(PermissionScreen.PutOff)
     @on(QuestionScreen.PutOff)
     def _put_off(self, event: PermissionScreen.PutOff | QuestionScreen.PutOff) -> None:
@@ -181,6 +188,11 @@ class Workbench(Arranged):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys of the main screen do nothing while another is over it."""
         return action not in _MAIN_ONLY or len(self.screen_stack) == 1
+
+    def on_text_selected(self) -> None:
+        """Copy what was selected with the mouse."""
+        if selected := self.screen.get_selected_text():
+            self.copy_to_clipboard(selected)
 
     def action_help(self) -> None:
         """Show every key and command."""

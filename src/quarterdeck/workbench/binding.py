@@ -11,9 +11,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "bind",
+    "cycle",
     "go",
     "open_palette",
     "rebind",
+    "resize",
     "show_keys",
     "show_next",
     "show_previous",
@@ -99,6 +101,19 @@ def go(app: "Workbench", place: str) -> None:
         app.action_go(place.strip())
     except QueryError as error:
         raise BadKey(f"there is no {place!r} to go to; agents, transcript or inbox") from error
+
+
+def cycle(app: "Workbench", words: str) -> None:
+    """The next panel, or the previous."""
+    app.action_cycle(-1 if words.strip() == "previous" else 1)
+
+
+def resize(app: "Workbench", words: str) -> None:
+    """Move the line beside the panel with the focus. Raises BadKey: there is no such way."""
+    way = words.strip()
+    if way not in ("left", "right", "up", "down"):
+        raise BadKey(f"{way!r} is no way; left, right, up or down")
+    app.action_resize(way)
 
 
 def open_palette(app: "Workbench", _: str) -> None:

@@ -7,6 +7,8 @@ ROWS: tuple[tuple[str, str, str, str | None], ...] = (
     ("previous", "show the previous agent", "binding:show_previous", None),
     ("stop", "copy what is selected, else interrupt the agent", "binding:stop", None),
     ("go", "move the focus to agents or transcript", "binding:go", "agents or transcript"),
+    ("panel", "go to the next panel, or the previous", "binding:cycle", "next or previous"),
+    ("resize", "move the line beside the panel", "binding:resize", "left, right, up or down"),
     ("palette", "every command by name", "binding:open_palette", None),
     ("keys", "every key, and how to bind another", "binding:show_keys", None),
     ("bind", "let a key do a command", "binding:bind", "key, command and its words"),

@@ -54,7 +54,17 @@ def command_of(action: str) -> str | None:
         return action.removeprefix("command(").rstrip(")").replace("'", "").replace(",", " ")
     if action.startswith("go("):
         return "go " + action.removeprefix("go(").rstrip(")").strip("'")
-    named = {"beside(1)": "next", "beside(-1)": "previous", "command_palette": "palette"}
+    if action.startswith("resize("):
+        return "resize " + action.removeprefix("resize(").rstrip(")").strip("'")
+    named = {
+        "beside(1)": "next",
+        "beside(-1)": "previous",
+        "cycle(1)": "panel next",
+        "cycle(-1)": "panel previous",
+        "tab(1)": "tab next",
+        "tab(-1)": "tab previous",
+        "command_palette": "palette",
+    }
     known = {command.action: command.name for command in COMMANDS if command.action}
     return named.get(action) or known.get(action) or ("stop" if action == "stop" else None)
 

@@ -31,26 +31,26 @@ class CustomKind(PanelKind):
 class _Kinds(Mapping[str, PanelKind]):
     """Also finds custom widgets that are gone: a layout that names one stays, and says why."""
 
-    def __init__(self, known: Mapping[str, PanelKind]) -> None:
-        self._known = known
+    def __init__(self, desk: "Desk") -> None:
+        self._desk = desk
 
     def __getitem__(self, name: str) -> PanelKind:
-        if name not in self._known and name.startswith(PREFIX):
+        if name.startswith(PREFIX):
             return _custom(name.removeprefix(PREFIX))
-        return self._known[name]
+        return KINDS[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._known)
+        yield from KINDS
+        library = self._desk.looks.library
+        yield from (PREFIX + name for name in (library.names if library is not None else ()))
 
     def __len__(self) -> int:
-        return len(self._known)
+        return sum(1 for _ in self)
 
 
 def all_kinds(desk: "Desk") -> Mapping[str, PanelKind]:
-    """What a layout may name here: built in, and ``custom/NAME``."""
-    library = desk.looks.library
-    names = library.names if library is not None else []
-    return _Kinds(KINDS | {PREFIX + name: _custom(name) for name in names})
+    """What a layout may name here: built in, and ``custom/NAME``; always as it is by now."""
+    return _Kinds(desk)
 
 
 def offer_widget(desk: "Desk", name: str, source: str, *, by: str | None = None) -> str:

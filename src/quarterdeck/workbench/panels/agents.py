@@ -3,6 +3,8 @@
 from textual import on
 from textual.app import ComposeResult
 
+from ..rendering.agents import COLUMNS
+from ..stores.ordering import SORTS
 from ..widgets.agents import AgentTable
 from ..widgets.picker import Picker
 from .panel import Panel
@@ -22,6 +24,11 @@ class AgentsPanel(Panel):
     def on_mount(self) -> None:
         """Follow the agents and which is selected."""
         self.table = self.query_one(AgentTable)
+        choices = self.desk.looks.choices
+        self.table.columns = tuple(name for name in choices.columns if name in COLUMNS)
+        by = (choices.sort or "").removeprefix("-")
+        if by in SORTS:
+            self.desk.roster.sort(by, is_reversed=(choices.sort or "").startswith("-"))
         self._stops = [self.desk.watch(self._show), self.desk.roster.watch(self._show)]
         self._show()
 
@@ -37,8 +44,7 @@ class AgentsPanel(Panel):
 
     def wanted(self, width: int) -> int | None:
         """See ``Panel``."""
-        count = len(self.desk.roster.agents)
-        return count + 1 if count else 0
+        return len(self.table.head(max(20, width))) + len(self.desk.roster.agents)
 
     @on(Picker.Moved, "#agents")
     def _moved(self, event: Picker.Moved) -> None:

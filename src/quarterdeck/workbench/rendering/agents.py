@@ -1,5 +1,8 @@
-"""The rows of the agent table, as many columns as fit."""
+"""The rows of the agent table: columns that a person chose, or as many as fit."""
 
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -13,7 +16,11 @@ from .lines import Line, Span, clip
 if TYPE_CHECKING:
     from quarterdeck.fleet.port import AgentInfo
 
-__all__ = ["STATE_ROLES", "agent_head", "agent_line", "money"]
+    from ..stores.checkouts import Checkout
+
+__all__ = [
+    "COLUMNS", "STATE_ROLES", "Column", "Row", "agent_head", "agent_line", "money", "placed"
+]  # fmt: skip
 
 STATE_ROLES = {
     "running": "running",
@@ -25,41 +32,132 @@ STATE_ROLES = {
     "done": "good",
 }
 _WAITS = {"permission": "asks leave", "person": "asks you", "agent": "asks agent"}
-_STATE = 13
-_WIDE = 96
-"""Cells from which on the figures are shown."""
+_DAY = 20 * 3_600 * 1_000_000
+_LEAST_DOING = 24
 
 
-def agent_head(width: int) -> Line:
-    """The names of the columns."""
-    name = _name_width(width)
-    line = f"  {'agent':<{name}} {'state':<{_STATE}} {'time':>4}  "
-    if width < _WIDE:
-        return ((line + "doing", "faint"),)
-    middle = width - len(line) - 45
-    return ((f"{line}{'doing':<{middle}}  kind       model       tokens  ctx    cost", "faint"),)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """What a row is made of."""
+
+    agent: "AgentInfo"
+    roster: RosterStore
+    now: int
+    """Microseconds since the epoch."""
+    checkout: "Checkout | None" = None
 
 
-def agent_line(agent: "AgentInfo", roster: RosterStore, now: int, width: int) -> Line:
-    """One agent; ``now`` in microseconds."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column; its width is in cells and does not change with what is in it."""
+
+    name: str
+    width: int
+    text: Callable[[Row], str]
+    title: str = ""
+    is_right: bool = False
+    role: str = "faint"
+
+    @property
+    def head(self) -> str:
+        """What stands above it."""
+        return self.title or self.name
+
+
+def _elapsed(row: Row) -> str:
+    """How long somebody works, or since when they do not: the one goes on, the other stays true."""
+    agent = row.agent
+    then = row.roster.since(agent)
+    if agent.state in ("running", "starting"):
+        return since(then, row.now)
+    form = "%H:%M" if row.now - then < _DAY else "%d%b"
+    return time.strftime(form, time.localtime(then / 1_000_000))
+
+
+def _context(row: Row) -> str:
+    context = row.agent.context
+    return f"{100 * context.used // context.size}%" if context and context.size else "-"
+
+
+def _cost(row: Row) -> str:
+    cost = row.agent.cost
+    return money(cost.amount, cost.currency) if cost else "-"
+
+
+def _doing(row: Row) -> str:
+    words = one_line(row.roster.doing(row.agent), 300)
+    return "(archived) " + words if row.agent.is_archived else words
+
+
+COLUMNS = {
+    column.name: column
+    for column in (
+        Column(name="name", title="agent", width=14, text=lambda r: one_line(r.agent.name, 60)),
+        Column(
+            name="state",
+            width=12,
+            text=lambda r: _WAITS.get(r.agent.waits_for or "", r.agent.state),
+        ),
+        Column(name="time", width=5, text=_elapsed, is_right=True),
+        Column(name="doing", width=_LEAST_DOING, text=_doing, role="text"),
+        Column(name="kind", width=9, text=lambda r: one_line(r.agent.agent, 20)),
+        Column(name="model", width=14, text=lambda r: one_line(r.agent.model or "", 40)),
+        Column(name="tokens", width=6, text=lambda r: count(r.agent.usage.total), is_right=True),
+        Column(name="context", title="ctx", width=4, text=_context, is_right=True),
+        Column(name="cost", width=7, text=_cost, is_right=True),
+        Column(name="branch", width=16, text=lambda r: one_line(_checkout(r).branch, 60)),
+        Column(name="changes", width=11, text=lambda r: _checkout(r).changes),
+    )
+}
+"""In the order in which they stand."""
+_NEEDED = ("name", "state", "time", "doing")
+_BY_WORTH = ("context", "cost", "tokens", "branch", "changes", "model", "kind")
+"""Which come first where there is room."""
+
+
+def placed(width: int, chosen: Sequence[str] = ()) -> list[tuple[Column, int, int]]:
+    """The columns that are shown, each with where it begins and how wide it is.
+
+    What a person chose stays whole as long as it fits; what is done gets what is left over.
+    """
+    names = [name for name in COLUMNS if name in (chosen or _fitting(width))]
+    names = names if "name" in names else ["name", *names]
+    wide = {name: COLUMNS[name].width for name in names}
+    if width >= 100 or "doing" not in names:
+        wide["name"] = 20
+    spare = width - 2 - sum(wide.values()) - len(names)
+    grower = "doing" if "doing" in names else "name"
+    wide[grower] = max(8, wide[grower] + spare)
+    found: list[tuple[Column, int, int]] = []
+    at = 2
+    for name in names:
+        found.append((COLUMNS[name], at, wide[name]))
+        at += wide[name] + 1
+    return found
+
+
+def agent_head(width: int, chosen: Sequence[str] = (), by: str = "need") -> Line:
+    """The names of the columns; the one that is sorted by has a sign."""
+    spans: list[Span] = [("  ", "faint")]
+    for column, _, wide in placed(width, chosen):
+        title = column.head + ("▾" if column.name == by else "")
+        role = "strong" if column.name == by else "faint"
+        spans.append((_cell(title, wide, column.is_right) + " ", role))
+    return clip(tuple(spans), width)
+
+
+def agent_line(row: Row, width: int, chosen: Sequence[str] = ()) -> Line:
+    """One agent."""
+    agent = row.agent
     role = "faint" if agent.is_archived else STATE_ROLES.get(agent.state, "text")
-    state = _WAITS.get(agent.waits_for or "", agent.state)
-    spans: list[Span] = [
-        (SYMBOLS[agent.state] + " ", role),
-        (_cell(one_line(agent.name, 60), _name_width(width)) + " ", "strong"),
-        (_cell(state, _STATE) + " ", role),
-        (f"{since(roster.since(agent), now):>4}  ", "faint"),
-    ]
-    used = 2 + _name_width(width) + 1 + _STATE + 1 + 6
-    doing = one_line(roster.doing(agent), 300)
-    if agent.is_archived:
-        doing = "(archived) " + doing
-    if width < _WIDE:
-        return clip((*spans, (doing, "text")), width)
-    spans.append((_cell(doing, max(0, width - used - 45)) + "  ", "text"))
-    spans.append((_cell(one_line(agent.agent, 20), 10) + " ", "faint"))
-    spans.append((_cell(one_line(agent.model or "", 40), 10) + " ", "faint"))
-    spans.append((_figures(agent), "faint"))
+    spans: list[Span] = [(SYMBOLS[agent.state] + " ", role)]
+    for column, _, wide in placed(width, chosen):
+        text = column.text(row)
+        own = {"name": "strong", "state": role}.get(column.name, column.role)
+        depth = row.roster.depth(agent.session)
+        if column.name == "name" and depth:
+            text = "  " * (min(depth, 4) - 1) + "└ " + text
+        spans.append((_cell(text, wide, column.is_right) + " ", own))
     return clip(tuple(spans), width)
 
 
@@ -69,18 +167,25 @@ def money(amount: float, currency: str) -> str:
     return f"{sign}{amount:.2f}" if amount >= 0.005 or not amount else f"<{sign}0.01"
 
 
-def _figures(agent: "AgentInfo") -> str:
-    context = agent.context
-    full = f"{100 * context.used // context.size}%" if context and context.size else "-"
-    cost = money(agent.cost.amount, agent.cost.currency) if agent.cost else "-"
-    return f"{count(agent.usage.total):>7} {full:>4} {cost:>7}"
+def _fitting(width: int) -> list[str]:
+    names = list[str](_NEEDED)
+    room = width - 2 - sum(COLUMNS[name].width + 1 for name in names)
+    for name in _BY_WORTH:
+        room -= COLUMNS[name].width + 1
+        if room < 0:
+            break
+        names.append(name)
+    return names
 
 
-def _name_width(width: int) -> int:
-    return 18 if width >= _WIDE else 12
+def _checkout(row: Row) -> "Checkout":
+    from ..stores.checkouts import Checkout
+
+    return row.checkout or Checkout()
 
 
-def _cell(text: str, width: int) -> str:
+def _cell(text: str, width: int, is_right: bool = False) -> str:
     """A text in exactly so many cells."""
     ((shown, _),) = clip(((text, ""),), width) or (("", ""),)
-    return shown + " " * (width - cell_len(shown))
+    room = " " * (width - cell_len(shown))
+    return room + shown if is_right else shown + room

@@ -1,7 +1,7 @@
 """The agents as the table shows them."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from quarterdeck.wire.events import (
@@ -13,6 +13,8 @@ from quarterdeck.wire.events import (
     ToolCallStarted,
     TurnStarted,
 )
+
+from .ordering import Wish, arrange
 
 if TYPE_CHECKING:
     from quarterdeck.fleet.port import AgentInfo, FleetStatus
@@ -32,7 +34,6 @@ SYMBOLS = {
     "done": "✓",
 }
 """A sign for each state; the word stands beside it."""
-_RANK = {"waiting": 1, "failed": 2, "running": 3, "starting": 3}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +55,9 @@ class RosterStore:
         self.status: FleetStatus | None = None
         self.is_known = False
         """The fleet has told its agents at least once."""
-        self.shows_archived = False
+        self.wish = Wish()
+        """What the person wants to see."""
+        self._depths: dict[SessionId, int] = {}
         self._all: Sequence[AgentInfo] = ()
         self._doing: dict[SessionId, str] = {}
         self._since: dict[SessionId, int] = {}
@@ -67,15 +70,35 @@ class RosterStore:
 
     def replace(self, agents: Iterable["AgentInfo"], status: "FleetStatus | None") -> None:
         """Take what the fleet says about its agents."""
-        self._all = sorted(agents, key=_order)
+        self._all = [agent for agent, _ in arrange(agents, Wish(archived=True), self.doing)]
         self.status = status or self.status
         self.is_known = True
         self._filter()
 
     def show_archived(self, shown: bool) -> None:
         """Show those that are put away, or hide them."""
-        self.shows_archived = shown
-        self._filter()
+        self._want(replace(self.wish, archived=shown))
+
+    @property
+    def shows_archived(self) -> bool:
+        """Whether those that are put away are shown."""
+        return self.wish.archived
+
+    def sort(self, by: str, *, is_reversed: bool = False) -> None:
+        """Sort by one of ``ordering.SORTS``."""
+        self._want(replace(self.wish, by=by, is_reversed=is_reversed))
+
+    def seek(self, words: str) -> None:
+        """Show only agents that have all of these words; none: every one."""
+        self._want(replace(self.wish, words=words))
+
+    def narrow(self, within: str | None) -> None:
+        """Show only agents that work in a directory or below; None: every one."""
+        self._want(replace(self.wish, within=within))
+
+    def depth(self, session: "SessionId") -> int:
+        """How many of those that are shown an agent stands below."""
+        return self._depths.get(session, 0)
 
     def take(self, records: Iterable["Record"]) -> None:
         """Note what agents are doing."""
@@ -146,13 +169,14 @@ class RosterStore:
             currency=currency,
         )
 
+    def _want(self, wish: Wish) -> None:
+        if wish != self.wish:
+            self.wish = wish
+            self._filter()
+
     def _filter(self) -> None:
-        self.agents = [a for a in self._all if self.shows_archived or not a.is_archived]
+        arranged = arrange(self._all, self.wish, self.doing)
+        self.agents = [agent for agent, _ in arranged]
+        self._depths = {agent.session: depth for agent, depth in arranged if depth}
         for watcher in list(self._watchers):
             watcher()
-
-
-def _order(agent: "AgentInfo") -> tuple[bool, bool, int, int]:
-    # Within a rank by birth: rows that jump about cannot be clicked.
-    rank = 0 if agent.needs_person else _RANK.get(agent.state, 4)
-    return agent.is_archived, not agent.needs_person, rank, agent.spawned
