@@ -131,8 +131,7 @@ async def test_the_viewer_breaks_long_lines_and_shifts_them(tmp_path: Path):
 
 async def test_windows_of_a_huge_file_follow_the_scrolling(tmp_path: Path):
     path = tmp_path / "huge.log"
-    with path.open("w") as file:
-        file.writelines(f"this is line {n}\n" for n in range(1, 200_001))
+    path.write_text("".join(f"this is line {n}\n" for n in range(1, 200_001)))
     async with alone("file", desk_in(tmp_path), {"path": "huge.log"}) as (panel, app, pilot):
         await until_shown(app, pilot, "this is line 1", "a window at 0%")
         for _ in range(3):

@@ -57,7 +57,7 @@ class EditedFile:
             self.saved, self._identity, self.is_new = "", None, True
             return ""
         except SystemFault as error:
-            return self._refused(str(error), b"")
+            return self._refused(getattr(error, "reason", None) or str(error), b"")
         self._identity, self.is_new = content.identity, False
         if not await asyncio.to_thread(os.access, self.path, os.W_OK):
             # Moving a new file over it would work all the same; its owner said no.
@@ -85,6 +85,10 @@ class EditedFile:
             self._identity = content.identity
             return "same"
         return "changed"
+
+    def vanished(self) -> None:
+        """Take it as a new file: nothing is on disk, and saving makes it anew."""
+        self._identity, self.is_new = None, True
 
     async def on_disk(self) -> str | None:
         """The text that is on disk now; None where there is none."""

@@ -25,6 +25,8 @@ from .text_form import Undecodable
 
 __all__ = ["EditorOptions", "EditorPanel"]
 
+_QUICK = 2_000
+"""Lines up to which a text is compared with each key."""
 _KEEP = 1.0
 """Seconds after which what was typed is on disk, as a copy."""
 
@@ -151,7 +153,10 @@ class EditorPanel(WatchingPanel):
     @on(TextArea.Changed)
     def _changed(self, event: TextArea.Changed) -> None:
         event.stop()
-        self._note_dirty(True)
+        if self.area.document.line_count < _QUICK:
+            self._is_dirty_now()
+        else:  # to compare takes a while; it is done when the copy is written
+            self._note_dirty(True)
         if self._timer is None:
             self._timer = self.set_timer(_KEEP, self._keep_soon)
 
@@ -223,8 +228,10 @@ class EditorPanel(WatchingPanel):
         if state == "same":
             self._note = "" if self._note.startswith("on disk") else self._note
         elif state == "gone":
-            self._note = "on disk it is gone; saving makes it anew"
-            self._note_dirty(True)
+            file.vanished()
+            file.saved = ""
+            self._note = "it is gone from the disk; saving makes it anew"
+            self._is_dirty_now()
         elif state == "unreadable":
             self._note = "on disk it cannot be read any more"
         elif not self._is_dirty_now():
@@ -244,13 +251,14 @@ class EditorPanel(WatchingPanel):
             return
         async with self._saving:
             text = self.area.real_text
+            self.area.history.checkpoint()  # undo comes back to what was saved
             try:
                 await file.save(text, anyway=anyway)
             except FileChanged:
                 self._ask_conflict(is_saving=True)
             except (SystemFault, Undecodable) as error:
-                self._note = f"not saved: {error}"
-                self.notify(self._note, severity="error", markup=False)
+                self._note = "not saved"
+                self.notify(f"not saved: {error}", severity="error", markup=False)
             else:
                 self._note, self._keeps_mine = "saved", False
                 self._is_dirty_now()
@@ -273,13 +281,8 @@ class EditorPanel(WatchingPanel):
         self.choice.ask("copy", question, answers, back=self.area)
 
     def _ask_conflict(self, *, is_saving: bool = False) -> None:
-        answers = [
-            ("r", "read it, mine can be undone to"),
-            ("k", "keep mine"),
-            ("s", "show what differs"),
-        ]
-        if is_saving:
-            answers[1] = ("o", "write mine over it")
+        mine = ("o", "overwrite it") if is_saving else ("k", "keep mine")
+        answers = [("r", "read it (undo brings mine back)"), mine, ("s", "show what differs")]
         topic = "overwrite" if is_saving else "conflict"
         question = "Another text is on disk now."
         self.choice.ask(topic, question, answers, back=self.area)

@@ -11,8 +11,8 @@ from textual.binding import Binding, BindingType
 from ..literal import literal, one_line
 from ..rendering.lines import Line
 from .file_model import FileFacts, FileReader, Hit, Unreadable, Window
-from .file_view import FileView
-from .languages import coloured
+from .file_view import FileView, shown_line
+from .languages import COLOURED, coloured
 from .panel import Panel, PanelOptions
 from .parts import (
     AskBar,
@@ -230,7 +230,7 @@ class FilePanel(WatchingPanel):
         self.run_worker(self._colour(window), group="colour", exclusive=True)
 
     async def _colour(self, window: Window) -> None:
-        lines = await asyncio.to_thread(coloured, self.path or "", self.view.shown)
+        lines = await asyncio.to_thread(_coloured, self.path or "", window)
         if lines is not None:
             self.view.colour(window, lines)
 
@@ -347,3 +347,9 @@ class FilePanel(WatchingPanel):
         problem = [("  ✗ " + literal(self._problem or ""), "bad")] if shows else []
         told = "  " + " · ".join(part for part in parts if part)
         self.head.show(path, *problem, (told, "faint"))
+
+
+def _coloured(path: str, window: Window) -> list[Line] | None:
+    if window.end - window.start > COLOURED:
+        return None
+    return coloured(path, [shown_line(line) for line in window.lines])

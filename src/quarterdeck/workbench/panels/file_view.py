@@ -14,7 +14,7 @@ from ..rendering.lines import Line, Span, clip
 from ..widgets.lined import Lined
 from .file_model import Window
 
-__all__ = ["FileView", "sliced"]
+__all__ = ["FileView", "shown_line", "sliced"]
 
 _SHIFT = 8
 _LONGEST = 200_000
@@ -45,7 +45,8 @@ class FileView(Lined):
         self.wraps = False
         self.marked: int | None = None
         """The place in the window of a line to look at."""
-        self._shown: list[str] = []
+        self._shown: dict[int, str] = {}
+        """Lines as they are shown, made when they are drawn: most never are."""
         self._colours: Sequence[Line] | None = None
         self._rows: list[tuple[int, int, int]] | None = None
         """Line, first and last character of each row; None: a row for each line."""
@@ -54,21 +55,15 @@ class FileView(Lined):
     def show(self, window: Window | None, *, top: int = 0, marked: int | None = None) -> None:
         """Show a window with a line of it at the top."""
         self.window, self.marked, self._colours = window, marked, None
-        lines = window.lines if window is not None else ()
-        self._shown = [_line(text) for text in lines]
+        self._shown = {}
         self._fit()
         self.go(top)
 
     def colour(self, window: Window, lines: Sequence[Line]) -> None:
         """Take the colours of a window, if it is still the one that is shown."""
-        if window is self.window and len(lines) == len(self._shown):
+        if window is self.window and len(lines) == len(window.lines):
             self._colours = lines
             self.refresh()
-
-    @property
-    def shown(self) -> list[str]:
-        """The lines of the window as they are shown."""
-        return self._shown
 
     @property
     def top(self) -> int:
@@ -107,9 +102,9 @@ class FileView(Lined):
             at, begin, end = self._rows[y]
         else:
             return (), False
-        if self.window is None or at >= len(self._shown):
+        if at >= self._count:
             return (), False
-        line = self._colours[at] if self._colours is not None else ((self._shown[at], "text"),)
+        line = self._colours[at] if self._colours is not None else ((self._text(at), "text"),)
         is_first = self._rows is None or begin == 0
         text = sliced(line, begin, end)
         return clip((self._number(at, is_first), *text), width), at == self.marked
@@ -142,10 +137,21 @@ class FileView(Lined):
         if at_end or at_start:
             self.post_message(self.Wanted("around"))
 
+    @property
+    def _count(self) -> int:
+        return len(self.window.lines) if self.window is not None else 0
+
+    def _text(self, at: int) -> str:
+        assert self.window is not None
+        found = self._shown.get(at)
+        if found is None:
+            found = self._shown[at] = shown_line(self.window.lines[at])
+        return found
+
     def _gutter(self) -> int:
         if self.window is None:
             return 2
-        last = self.window.number(len(self._shown))
+        last = self.window.number(self._count)
         return max(len(str(self.window.first)), len(str(last))) + 1
 
     def _number(self, at: int, is_first: bool) -> Span:
@@ -162,10 +168,10 @@ class FileView(Lined):
             room = max(1, width - self._gutter())
             self._rows = [
                 (at, begin, end)
-                for at, text in enumerate(self._shown)
-                for begin, end in _parts(text, room)
+                for at in range(self._count)
+                for begin, end in _parts(self._text(at), room)
             ]
-        count = len(self._shown) if self._rows is None else len(self._rows)
+        count = self._count if self._rows is None else len(self._rows)
         self.virtual_size = Size(width, count)
         self.refresh()
 
@@ -185,7 +191,7 @@ class FileView(Lined):
         yield "id", self.id
 
 
-def _line(text: str) -> str:
+def shown_line(text: str) -> str:
     """A line as it may be shown; a very long one is cut, and says so."""
     if len(text) > _LONGEST:
         left = len(text) - _LONGEST
