@@ -95,3 +95,21 @@ async def test_a_storm_of_changes_makes_few_looks():
             await client.call("echo", {}, Person(), SOON)
         await server.caught_up(SOON)
         assert 1 <= looks <= 3
+
+
+async def test_a_change_is_known_though_an_earlier_look_is_under_way():
+    async with kept(hostile("tardy=0.3", "storm=3")) as server:
+        client = await server.client()
+        await client.call("echo", {}, Person(), SOON)  # a look begins
+        await client.call("grow", {"name": "extra"}, Person(), SOON)
+        await server.caught_up(SOON)
+        assert "extra" in {tool.tool for tool in server.listing.tools}
+
+
+async def test_a_server_that_does_not_list_again_is_waited_for_once():
+    async with kept(hostile("tardy=60", "storm=1")) as server:
+        client = await server.client()
+        await client.call("echo", {}, Person(), SOON)
+        await server.caught_up(0.05)
+        async with asyncio.timeout(SOON):
+            await server.caught_up(1000)

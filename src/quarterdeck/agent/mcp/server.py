@@ -137,6 +137,7 @@ class Server:
         """Why it is not ready any more is known."""
         self._looked = asyncio.Event()
         self._looked.set()
+        self._is_tardy = False
 
     @property
     def name(self) -> str:
@@ -179,15 +180,24 @@ class Server:
         )
 
     async def caught_up(self, seconds: float) -> None:
-        """Wait until a change of its tools that it has told is known here, for some seconds."""
+        """Wait until a change of its tools that it has told is known here, for some seconds.
+
+        A server that does not list its tools in time is not waited for again until it does.
+        """
         client = self._client
-        if client is None:
+        if client is None or self._is_tardy:
             return
-        if client.changed.is_set():
-            self._looked.clear()
-        with suppress(TimeoutError):
+        try:
             async with asyncio.timeout(seconds):
-                await self._looked.wait()
+                while client is self._client and (
+                    client.changed.is_set() or not self._looked.is_set()
+                ):
+                    if client.changed.is_set():
+                        # A look that is under way may have begun before the change.
+                        self._looked.clear()
+                    await self._looked.wait()
+        except TimeoutError:
+            self._is_tardy = True
 
     async def keep(self) -> None:
         """Start it, and again when it dies, until it is given up; cancel to end it."""
@@ -274,10 +284,13 @@ class Server:
     async def _refresh(self, client: Client) -> None:
         self._looked.clear()
         try:
-            await self._list(client)
-        except (RpcError, McpError) as error:
-            self._tell(f"MCP server {self.name!r} does not list its tools again: {error}")
+            async with asyncio.timeout(self.definition.start_timeout):
+                await self._list(client)
+        except (RpcError, McpError, TimeoutError) as error:
+            reason = str(error) or "no answer in time"
+            self._tell(f"MCP server {self.name!r} does not list its tools again: {reason}")
         self._looked.set()
+        self._is_tardy = False
         await asyncio.sleep(self._patience.refresh)  # whatever storm of changes it tells
 
     async def _list(self, client: Client) -> None:

@@ -13,7 +13,7 @@ from .tool import ServerTool
 
 __all__ = ["McpServers"]
 
-_CATCH_UP = 1.0
+_CATCH_UP = 2.0
 """Seconds that a step waits for the list of a server that has said that it changed."""
 
 

@@ -19,7 +19,6 @@ from ..tools.workspace import Workspace
 from .errors import McpError
 from .listing import LentTool
 from .protocol import Progress
-from .result import outcome_of
 
 if TYPE_CHECKING:
     from .client import Client
@@ -107,6 +106,9 @@ class ServerTool(ForeignTool):
             await asyncio.wait([telling])
             if not telling.cancelled() and (failure := telling.exception()) is not None:
                 _log.error("progress could not be told", exc_info=failure)
+        # Late: it brings other tools along, and many a session with servers calls none.
+        from .result import outcome_of
+
         return await outcome_of(result, workspace)
 
 

@@ -31,6 +31,8 @@ class Quirks:
     """Lists one tool on each page."""
     endless: bool = False
     """Lists pages without end."""
+    tardy: float = 0.0
+    """Seconds that it takes to list its tools, from the second time on."""
     storm: int = 0
     """How many changes of its tools it tells at once when a tool is called."""
     version: str = ""

@@ -51,6 +51,7 @@ class Voice:
         self.changed = threading.Condition()
         self.changes = 0
         self._greeted = False
+        self._lists = 0
 
     def handle(self, message: Message, channel: Channel) -> None:
         """Answer one message of the client."""
@@ -118,6 +119,9 @@ class Voice:
 
     def list(self, params: Message, channel: Channel, id_: Any) -> Message:
         """List the tools."""
+        if self._lists:
+            time.sleep(self.quirks.tardy)
+        self._lists += 1
         found = [tool.listed for tool in TOOLS.values()]
         found += [{"name": name, "inputSchema": {"type": "object"}} for name in self.extra]
         found += schemas_gone_wrong() if self.quirks.schemas else []
