@@ -19,7 +19,7 @@ from quarterdeck.workbench.desk import Desk
 from quarterdeck.workbench.drafts import Drafts
 from quarterdeck.workbench.layout.keeping import UnsavedPanels
 from quarterdeck.workbench.layout.spec import LayoutError, dump, panels_of
-from quarterdeck.workbench.panels.kinds import PanelKind
+from quarterdeck.workbench.panels.kinds import KINDS, PanelKind
 from quarterdeck.workbench.panels.panel import Panel, PanelOptions
 from tests.support.desks import begin, opened, say, screen_text, until
 from tests.support.fleets import FakeFleet
@@ -64,6 +64,11 @@ class NoteKind(PanelKind):
 
 
 NOTE = NoteKind(name="note", help="a note", target="")
+
+
+@pytest.fixture(autouse=True)
+def note(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(KINDS, "note", NOTE)
 
 
 def panel(name: str, widget: str = "", **more: Any) -> dict[str, Any]:
@@ -126,7 +131,6 @@ async def test_a_panel_that_moves_keeps_its_place_draft_and_text(tmp_path: Path)
     for number in range(60):
         await say(fleet, ann, f"paragraph {number}\n\nmore of {number}\n\n")
     async with opened(fleet, tmp_path, (120, 40)) as (app, pilot):
-        app.kinds["note"] = NOTE
         await put(app, layout(beside(panel("chat"), panel("note", options={"text": "one\n" * 90}))))
         await until(pilot, lambda: "more of 59" in screen_text(app))
         chat, note = app.main.view.panels["chat"], app.main.view.panels["note"]
@@ -182,7 +186,6 @@ async def test_an_invalid_layout_changes_nothing(tmp_path: Path, data: dict[str,
     fleet = FakeFleet()
     await begin(fleet, "ann")
     async with kept(fleet, tmp_path, "/work/project") as (app, pilot):
-        app.kinds["note"] = NOTE
         await put(app, layout(beside(panel("chat"), panel("note")), panel("inbox")))
         await pilot.press(*"typed")
         await app.keep()
@@ -209,7 +212,6 @@ def _files(home: Path) -> dict[str, bytes]:
 
 async def test_what_is_not_saved_is_not_dropped(tmp_path: Path):
     async with opened(FakeFleet(), tmp_path, (120, 40)) as (app, pilot):
-        app.kinds["note"] = NOTE
         await put(app, layout(beside(panel("chat"), panel("note"))))
         area = app.main.view.panels["note"].query_one(TextArea)
         area.text = "unsaved"
@@ -359,12 +361,13 @@ async def test_a_storm_of_sizes_leaves_a_usable_screen(tmp_path: Path):
         await until(pilot, lambda: "words" in screen_text(app))
 
 
-async def test_what_was_open_is_there_after_a_restart(tmp_path: Path):
+async def test_what_was_open_is_there_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     fleet = FakeFleet()
     await begin(fleet, "ann")
     bob = await begin(fleet, "bob")
     async with kept(fleet, tmp_path, "/work/one") as (app, pilot):
-        app.kinds["note"] = NOTE
         await put(
             app,
             layout(panel("chat"), beside(panel("note", size="30%"), panel("side", "chat"))),
@@ -377,6 +380,7 @@ async def test_what_was_open_is_there_after_a_restart(tmp_path: Path):
         await app.main.view.resize_panel("right")
         before = dump(app.main.view.spec)
         await pilot.press("ctrl+q")
+    monkeypatch.delitem(KINDS, "note")
     async with kept(fleet, tmp_path, "/work/one") as (app, pilot):
         assert app.desk.shown == bob
         assert app.main.view.tab == 1
@@ -384,16 +388,11 @@ async def test_what_was_open_is_there_after_a_restart(tmp_path: Path):
         assert "no widget 'note'" in " ".join(screen_text(app).split())
     async with kept(fleet, tmp_path, "/work/two") as (app, _):
         assert [p.id for p in panels_of(app.main.view.spec)] == ["agents", "inbox", "chat"]
-    from quarterdeck.workbench.panels import kinds
-
-    kinds.KINDS["note"] = NOTE
-    try:
-        async with kept(fleet, tmp_path, "/work/one") as (app, pilot):
-            assert dump(app.main.view.spec) == before
-            assert app.main.view.current == "note"
-            assert app.main.view.panels["note"].state == {"text": "remembered"}  # type: ignore[attr-defined]
-    finally:
-        del kinds.KINDS["note"]
+    monkeypatch.setitem(KINDS, "note", NOTE)
+    async with kept(fleet, tmp_path, "/work/one") as (app, pilot):
+        assert dump(app.main.view.spec) == before
+        assert app.main.view.current == "note"
+        assert app.main.view.panels["note"].state == {"text": "remembered"}  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

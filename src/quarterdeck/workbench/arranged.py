@@ -210,3 +210,22 @@ class Arranged(Dressed):
         if opened.notice is not None:
             self.tell(opened.notice, True)
         await asyncio.to_thread(self.keeping.find_project, cwd)
+        await self._dress_for(cwd)
+
+    async def _dress_for(self, cwd: str) -> None:
+        """Put on the colours that were chosen for a directory."""
+        from .looks import load_looks
+        from .themes.wearing import BadTheme, wear
+
+        places, environment = self.desk.ground.places, self.desk.ground.environment
+        if places is None:
+            return
+        looks = await asyncio.to_thread(load_looks, places, cwd, environment)
+        self.looks.cwd, self.looks.project = cwd, looks.project
+        if looks.theme is not None and looks.theme != self.looks.theme:
+            try:
+                wear(self, looks.theme)
+            except BadTheme as error:
+                self.tell(str(error), True)
+            else:
+                self.looks.theme = looks.theme

@@ -163,7 +163,10 @@ async def change_directory(app: "Workbench", words: str) -> None:
         if not await _confirmed(app, error):
             return
         await app.move(path, force=True)
+    from .first import look
+
     app.tell(f"now in {path}")
+    await look(app)
 
 
 async def _unless_lost(app: "Workbench", name: str, wish: Mapping[str, Any]) -> None:

@@ -1,5 +1,6 @@
 """Changes of a layout, as functions from one value to another; each result is a valid layout."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -67,7 +68,8 @@ def find_panel(layout: Layout, panel: str) -> Found:
 def free_id(layout: Layout, widget: str) -> str:
     """An id for another panel of a kind."""
     taken = {panel.id for panel in panels_of(layout)}
-    stem = widget[:30]
+    stem = re.sub(r"[^A-Za-z0-9_-]", "-", widget.rpartition("/")[2])[:30] or "panel"
+    stem = stem if stem[0].isalpha() else f"panel-{stem}"
     return next(
         name for n in range(1, 1000) if (name := stem if n == 1 else f"{stem}-{n}") not in taken
     )

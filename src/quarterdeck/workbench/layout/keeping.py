@@ -88,7 +88,7 @@ class PanelSet:
         self.panels |= made
         self._nodes |= new
         for name in new:
-            self._states.pop(name, None)
+            self._remembered[name] = self._states.pop(name, {})
         return list(made.values())
 
     def move(

@@ -1,6 +1,7 @@
 """The widget that shows a layout, and changes from one to another with panels kept as they are."""
 
 import asyncio
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from ..panels.kinds import PanelKind
 
 __all__ = ["LayoutView", "Way", "visible"]
+
+log = logging.getLogger(__name__)
 
 Way = Literal["left", "right", "up", "down"]
 
@@ -333,7 +336,11 @@ class LayoutView(Widget):
 
     def _wants(self, node: PanelNode, width: int) -> int | None:
         panel = self.panels.get(node.id)
-        return panel.wanted(width) if panel is not None else None
+        try:
+            return panel.wanted(width) if panel is not None else None
+        except Exception:  # the code of a panel can be anybody's, and all others hang on this
+            log.exception("the panel %r cannot say how large it is", node.id)
+            return None
 
     def _has_head(self, node: PanelNode) -> bool:
         panel = self.panels.get(node.id)

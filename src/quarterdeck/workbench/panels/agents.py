@@ -1,5 +1,7 @@
 """The agents, as a panel: who needs a person first; moving the cursor selects one."""
 
+from typing import TYPE_CHECKING, Any
+
 from textual import on
 from textual.app import ComposeResult
 
@@ -9,6 +11,9 @@ from ..widgets.agents import AgentTable
 from ..widgets.picker import Picker
 from .panel import Panel
 
+if TYPE_CHECKING:
+    from ..desk import Desk
+
 __all__ = ["AgentsPanel"]
 
 
@@ -17,13 +22,16 @@ class AgentsPanel(Panel):
 
     has_head = False
 
+    def __init__(self, desk: "Desk", options: Any, *, id: str | None = None) -> None:
+        super().__init__(desk, options, id=id)
+        self.table = AgentTable(desk.roster, desk.clock, id="agents")
+
     def compose(self) -> ComposeResult:
         """The parts."""
-        yield AgentTable(self.desk.roster, self.desk.clock, id="agents")
+        yield self.table
 
     def on_mount(self) -> None:
         """Follow the agents and which is selected."""
-        self.table = self.query_one(AgentTable)
         choices = self.desk.looks.choices
         self.table.columns = tuple(name for name in choices.columns if name in COLUMNS)
         by = (choices.sort or "").removeprefix("-")

@@ -60,6 +60,10 @@ class ChatPanel(TranscriptPanel):
         self.keep_draft()
         self.desk.drafts.release(str(self.id))
 
+    def on_resize(self) -> None:
+        """Where there is hardly room, the input stays."""
+        self.set_class(self.size.height < 5, "-tiny")
+
     @property
     def kind(self) -> str:
         """See ``TranscriptPanel``."""
