@@ -185,3 +185,18 @@ async def test_context_says_what_fills_the_window(tmp_path: Path):
         assert f"\n  {source}" in shown
     assert "\n  summary" not in shown
     assert "\n  summary" in after
+
+
+async def test_two_who_ask_at_once_get_one_compaction_each_in_turn(tmp_path: Path):
+    worker = Worker(window=200_000)
+    async with at_sea(tmp_path, worker) as ship:
+        await ship.prompt("work 20")
+        context = ship.session.context
+        said = await asyncio.gather(context.compact("a"), context.compact("b"), context.compact())
+        events = await ship.events(CompactionChanged)
+        ended = await ship.prompt("And now?")
+    assert said[0].startswith("Compacted")
+    assert [event.status for event in events][:2] == ["in_progress", "completed"]
+    assert len({event.compaction for event in events}) * 2 == len(events)
+    assert ended.stop == "end_turn"
+    assert_valid(worker.requests[-1].messages)

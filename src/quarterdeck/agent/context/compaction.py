@@ -50,6 +50,8 @@ class _UnderWay:
     order: Order
     messages: tuple[Message, ...]
     task: asyncio.Task[None] | None = None
+    is_told: bool = False
+    """Whether the log says that it has begun."""
     outcome: Summary | str | None = None
     """A text is why it failed."""
 
@@ -83,14 +85,13 @@ class Compactor:
         """Whether one is under way that has only to be put into effect."""
         return self._under_way is not None and self._under_way.outcome is not None
 
-    async def start(self, order: Order) -> None:
+    def start(self, order: Order) -> None:
         """Begin one in the background; there must be none."""
         assert self._under_way is None, "one compaction at a time"
         conversation = self._conversation
         head = (conversation.head,) if conversation.head is not None else ()
         told = tuple(conversation.told[: order.through - conversation.first])
         work = self._under_way = _UnderWay(new_compaction_id(), order, (*head, *told))
-        await self._emit(CompactionChanged(compaction=work.id, status="in_progress"))
         work.task = asyncio.create_task(self._work(work))
 
     async def finish(self) -> bool:
@@ -126,10 +127,13 @@ class Compactor:
         async with self._ending:
             if self._under_way is work:
                 self._under_way = None
-                await self._emit(CompactionChanged(compaction=work.id, status="cancelled"))
+                if work.is_told:
+                    await self._emit(CompactionChanged(compaction=work.id, status="cancelled"))
 
     async def _work(self, work: _UnderWay) -> None:
         try:
+            await self._emit(CompactionChanged(compaction=work.id, status="in_progress"))
+            work.is_told = True
             work.outcome = await _written(work.order, work.messages)
         except ModelError as error:
             work.outcome = str(error)

@@ -1,0 +1,185 @@
+"""What is done where the window gets full: clear, summarise in the background, wait, drop."""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from quarterdeck.models.model import Effort, Model
+from quarterdeck.wire.events import Event, Notice, ResultsCleared, UsageReported
+
+from ..conversation import Conversation
+from .compaction import Compactor, Order
+from .cutting import cut_before_tail, savings_below
+from .kept import kept_parts, running_commands
+from .marks import Marks
+from .meter import Meter
+from .summary import Asking
+
+if TYPE_CHECKING:
+    from ..session import Setup
+    from ..turn import Turn
+
+__all__ = ["PROMPTS", "Stages"]
+
+PROMPTS = 0.1
+"""Of what can be used: the prompts that are told whole after a compaction."""
+_DEMAND_TAIL = 0.05
+"""Of what can be used: what stays whole when a person asks for a compaction."""
+_DEMAND_SHARE = 0.25
+"""Of what there is: the same, where there is little."""
+_STRIDE = 0.05
+"""Of what can be used: how much a conversation grows after a failure before the next try."""
+
+
+class Stages:
+    """Makes room in one conversation; what is decided follows from its events and the settings."""
+
+    def __init__(
+        self,
+        setup: "Setup",
+        conversation: Conversation,
+        meter: Meter,
+        emit: Callable[[Event], Awaitable[None]],
+        is_idle: Callable[[], bool],
+    ) -> None:
+        self._setup = setup
+        self._conversation = conversation
+        self._meter = meter
+        self._emit = emit
+        self.compactor = Compactor(conversation, emit, is_idle)
+
+    async def relieve(self, turn: "Turn") -> None:
+        """Do what the marks say."""
+        model, meter = turn.model, self._meter
+        marks = meter.marks(model)
+        await self._clear(marks, model, least=marks.gain)
+        if meter.estimate(model) >= marks.summarise:
+            await self._begin(turn, marks)
+        if meter.estimate(model) < marks.wait:
+            return
+        if self.compactor.is_running:
+            await self.finish(model)
+        if meter.estimate(model) >= marks.wait:
+            await self._clear(marks, model, least=1)
+        if meter.estimate(model) >= marks.wait:
+            await self._drop(turn, marks)
+
+    async def make_room(self, turn: "Turn") -> bool:
+        """Do what can be done, because the vendor refused the request; False if that is nothing."""
+        model, before = turn.model, self._conversation.size
+        self._meter.refused(model)
+        marks = self._meter.marks(model)
+        while self.compactor.is_running:
+            await self.finish(model)
+        if self._meter.estimate(model) >= marks.clear:
+            order = self._order(model, turn.effort, marks, marks.tail)
+            await self._clear(marks, model, least=1)
+            if not await self._summarise(model, order):
+                await self._drop(turn, marks)
+        return self._conversation.size < before
+
+    async def compact(self, model: Model, effort: Effort, focus: str) -> str:
+        """Summarise because a person wants it; says what came of it."""
+        while self.compactor.is_running:
+            await self.finish(model)
+        marks, before = self._meter.marks(model), self._meter.estimate(model)
+        tail = min(marks.usable * _DEMAND_TAIL, before * _DEMAND_SHARE)
+        order = self._order(model, effort, marks, tail, focus)
+        if self._worth(order) == 0:
+            return "There is nothing to compact yet."
+        if not await self._summarise(model, order):
+            return f"The conversation stays as it is: {self.compactor.error}."
+        after = self._meter.estimate(model)
+        return f"Compacted from about {before:,} to about {after:,} tokens."
+
+    async def finish(self, model: Model) -> bool:
+        """Wait for the summary under way and put it into effect; False if it failed."""
+        was_done = await self.compactor.finish()
+        if was_done:
+            await self._tell_usage(model)
+        return was_done
+
+    async def _clear(self, marks: Marks, model: Model, *, least: int) -> None:
+        """Clear old results if that frees ``least`` tokens; rarely, as it costs the cache."""
+        conversation, meter = self._conversation, self._meter
+        keep = self._setup.context.keep_turns
+        cut = cut_before_tail(conversation, keep, meter.tail(marks, marks.tail))
+        if cut > conversation.cleared and savings_below(conversation, cut) >= meter.bytes(least):
+            await self._emit(ResultsCleared(through=cut))
+            await self._tell_usage(model)
+
+    async def _begin(self, turn: "Turn", marks: Marks) -> None:
+        """Begin a summary in the background, unless the last one failed a moment ago."""
+        if self.compactor.is_running or self._is_too_early(marks):
+            return
+        order = self._order(turn.model, turn.effort, marks, marks.tail)
+        if self._worth(order) >= self._meter.bytes(marks.gain):
+            self.compactor.start(order)
+
+    def _is_too_early(self, marks: Marks) -> bool:
+        """Whether the conversation is hardly larger than when the last summary failed."""
+        conversation = self._conversation
+        if not conversation.failures:
+            return False
+        stride = marks.usable * _STRIDE * 2 ** min(conversation.failures - 1, 8)
+        return conversation.size < conversation.failed_at + self._meter.bytes(stride)
+
+    async def _summarise(self, model: Model, order: Order) -> bool:
+        if self._worth(order) == 0:
+            return False
+        while self.compactor.is_running:  # of another who asks at the same time
+            await self.finish(model)
+        if self._worth(order) <= 0:
+            return True
+        self.compactor.start(order)
+        return await self.finish(model)
+
+    async def _drop(self, turn: "Turn", marks: Marks) -> None:
+        """The last resort: forget the oldest steps by rule."""
+        order = self._order(turn.model, turn.effort, marks, marks.tail)
+        if not await self.compactor.drop(order):
+            return
+        await self._emit(
+            Notice(
+                title="Earlier steps were dropped to make room",
+                severity="warning",
+                description="No summary could be had; the log has everything.",
+            )
+        )
+        await self._tell_usage(turn.model)
+
+    def _order(
+        self, model: Model, effort: Effort, marks: Marks, tail: float, focus: str = ""
+    ) -> Order:
+        setup, meter = self._setup, self._meter
+        keep = 1 if tail < marks.tail else setup.context.keep_turns
+        through = cut_before_tail(self._conversation, keep, meter.tail(marks, tail))
+        most = min(meter.bytes(marks.usable * PROMPTS), meter.tail(marks, marks.tail))
+        name = setup.context.summary_model
+        return Order(
+            asking=Asking(
+                model=model,
+                effort=effort,
+                system=setup.system_prompt,
+                tools=setup.toolbox.specs,
+                pace=setup.pace,
+            ),
+            through=through,
+            kept=lambda: kept_parts(
+                self._conversation.memory,
+                through,
+                most=most,
+                commands=running_commands(setup.workspace),
+            ),
+            focus=focus,
+            max_output=marks.reserve,
+            writer=None if name is None else partial(setup.make_model, name),
+        )
+
+    def _worth(self, order: Order) -> int:
+        """Bytes of what would be replaced for the first time."""
+        conversation = self._conversation
+        return sum(conversation.sizes[: max(0, order.through - conversation.first)])
+
+    async def _tell_usage(self, model: Model) -> None:
+        await self._emit(UsageReported(context=self._meter.usage(model)))
