@@ -100,7 +100,7 @@ async def test_a_change_on_disk_is_taken_or_asked_about(tmp_path: Path):
         await until_shown(app, pilot, "four")
         assert panel.unsaved is None
         await pilot.press("ctrl+z")
-        await until_shown(app, pilot, "mine two")
+        await until_shown(app, pilot, "mine xtwo")
 
 
 async def test_a_file_that_vanishes_is_said_and_can_be_saved_again(tmp_path: Path):

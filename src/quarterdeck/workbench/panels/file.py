@@ -275,26 +275,14 @@ class FilePanel(WatchingPanel):
         self._note = "searching …"
         self._arrange()
         try:
-            found = await asyncio.to_thread(self._find, reader, window, at, step)
+            found = await asyncio.to_thread(
+                _find, reader, window, at, self._words, step, self.view.marked is not None
+            )
         except Unreadable as error:
             self._problem = error.reason
             found = None
         self._note = await self._shown_hit(reader, found)
         self._arrange()
-
-    def _find(self, reader: FileReader, window: Window, at: int, step: int) -> Hit | int | None:
-        has_mark = self.view.marked is not None
-        if step < 0:
-            return reader.find_before(
-                self._words, Hit(offset=window.offsets[at], number=window.number(at))
-            )
-        if has_mark:  # from the line after
-            at += 1
-        offset = window.offsets[at] if at < len(window.offsets) else window.end
-        found = reader.find(self._words, Hit(offset=offset, number=window.number(at)))
-        if isinstance(found, Hit) or found < window.size:
-            return found
-        return reader.find(self._words, Hit(offset=0, number=1))
 
     async def _shown_hit(self, reader: FileReader, found: Hit | int | None) -> str:
         words = one_line(self._words, 40)
@@ -353,3 +341,20 @@ def _coloured(path: str, window: Window) -> list[Line] | None:
     if window.end - window.start > COLOURED:
         return None
     return coloured(path, [shown_line(line) for line in window.lines])
+
+
+def _find(
+    reader: FileReader, window: Window, at: int, words: str, step: int, passes: bool
+) -> Hit | int:
+    """The next place of some words from a line on, or the last before it; forwards it goes around.
+
+    ``passes``: that line was the last place, so the search begins behind it.
+    """
+    if step < 0:
+        return reader.find_before(words, Hit(offset=window.offsets[at], number=window.number(at)))
+    at += passes
+    offset = window.offsets[at] if at < len(window.offsets) else window.end
+    found = reader.find(words, Hit(offset=offset, number=window.number(at)))
+    if isinstance(found, Hit) or found < window.size:
+        return found
+    return reader.find(words, Hit(offset=0, number=1))
