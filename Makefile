@@ -10,7 +10,7 @@ MORE   := build/more-peers
 CLEAN  := env -i PATH="$(CURDIR)/$(BIN):$$PATH" HOME="$$HOME" LANG=C.UTF-8 TERM="$${TERM:-dumb}" CI="$$CI" \
           NODE_EXTRA_CA_CERTS="$$NODE_EXTRA_CA_CERTS" SSL_CERT_FILE="$$SSL_CERT_FILE"
 
-.PHONY: help run test check format bench interop stress lock clean
+.PHONY: help run test check format bench interop stress pictures lock clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -75,6 +75,9 @@ interop: $(VENV)/.dev $(NODE)/.done $(PEERS)/.done $(MORE)/.done ## talk with ag
 
 stress: $(VENV)/.dev $(NODE)/.done ## hundreds of kills, soaks, long fuzzing
 	$(CLEAN) QUARTERDECK_STRESS=1 $(BIN)/python -m pytest -m "stress" --timeout 900 $(ARGS)
+
+pictures: $(VENV)/.dev ## make the pictures of docs/pictures anew, from real runs
+	$(CLEAN) $(BIN)/python -m tools.make_pictures $(ARGS)
 
 lock: ## resolve the locks anew from pyproject.toml (needs uv)
 	uv pip compile pyproject.toml -q --universal --generate-hashes --python-version 3.11 \

@@ -60,3 +60,13 @@ def test_what_the_person_decided_is_known(tmp_path: Path):
     found = workspace_trust(places(tmp_path), {}, root)
     assert (found.state, found.is_unasked) == ("trusted", False)
     assert found.acts
+
+
+def test_tool_servers_are_named(tmp_path: Path):
+    root = project(tmp_path)
+    (root / ".mcp.json").write_text('{"mcpServers": {"files": {"command": "x"}, "web": {}}}')
+    (act,) = workspace_trust(places(tmp_path), {}, root).acts
+    assert (act.path, act.what) == (".mcp.json", "starts or reaches tool servers: files, web")
+    for broken in ("", "[]", '{"mcpServers": 1}', "\x00"):
+        (root / ".mcp.json").write_text(broken)
+        assert workspace_trust(places(tmp_path), {}, root).state == "untrusted"

@@ -4,8 +4,11 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
+import msgspec
+
+from quarterdeck.agent.servers import MCP_FILE
 from quarterdeck.config.errors import ConfigError
 from quarterdeck.config.load import load
 from quarterdeck.config.places import Places
@@ -18,6 +21,8 @@ INSTRUCTIONS = ("AGENTS.md", "CLAUDE.md")
 """What our own agent is told in a workspace that is trusted."""
 _MOST = 40
 """Lines that a person reads; a file with more settings tells how many."""
+
+_MOST_BYTES = 1_000_000
 
 TrustState: TypeAlias = Literal["trusted", "untrusted", "plain"]
 """``plain``: there is nothing that trust would change."""
@@ -71,6 +76,8 @@ def _acts(
     for name in INSTRUCTIONS:
         if (root / name).is_file():
             yield Acting(path=name, what="is told to our own agent with every prompt")
+    if (root / MCP_FILE).is_file():
+        yield Acting(path=MCP_FILE, what=f"starts or reaches tool servers{_servers(root)}")
     try:
         notices = load(places, directory=directory, environ=environment, trusted=False).notices
     except (ConfigError, OSError) as error:
@@ -85,3 +92,14 @@ def _acts(
         more = f" and {len(keys) - _MOST} more" if len(keys) > _MOST else ""
         shown = os.path.relpath(place, root) if Path(place).is_relative_to(root) else place
         yield Acting(path=shown, what=f"sets {', '.join(keys[:_MOST])}{more}")
+
+
+def _servers(root: Path) -> str:
+    """The names of the servers in a project's file; empty if it cannot be read."""
+    try:
+        with (root / MCP_FILE).open("rb") as file:
+            found = msgspec.json.decode(file.read(_MOST_BYTES), type=dict[str, Any])
+        names = list(msgspec.convert(found.get("mcpServers", {}), dict[str, Any]))
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return ""
+    return f": {', '.join(names[:_MOST])}" if names else ""

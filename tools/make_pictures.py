@@ -1,0 +1,260 @@
+"""Make the pictures of docs/pictures: real runs of the workbench on scripted models, as SVG.
+
+    python -m tools.make_pictures [NAME ...]
+
+Each picture is a run of its own: a fleet in this process, the workbench without a terminal, keys
+pressed as a person does. Names, sizes and paths are fixed, so that a picture changes when the
+workbench does.
+"""
+
+import asyncio
+import itertools
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from textual.pilot import Pilot
+
+from quarterdeck.config.places import Places
+from quarterdeck.fleet.local import LocalFleet
+from quarterdeck.fleet.port import Spawn
+from quarterdeck.wire.ids import SessionId
+from quarterdeck.workbench.app import Workbench, now
+from quarterdeck.workbench.desk import Desk
+from quarterdeck.workbench.drafts import Drafts
+from quarterdeck.workbench.screens.guard import QUIET
+from quarterdeck.workbench.screens.permission import PermissionScreen
+from quarterdeck.workbench.screens.question import QuestionScreen
+from quarterdeck.workbench.stores.blocks import ToolBlock
+
+ROOT = Path(__file__).parents[1]
+PICTURES = ROOT / "docs" / "pictures"
+SCRIPT = "pictures.toml"
+"""In the directory that we work in, so that its name has no path."""
+HERE = Path("/tmp/you")
+"""The same on every machine: paths are in the pictures."""
+FONTS = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
+SIZE = (120, 36)
+WORK = "/home/you/tides"
+_PATIENCE = 60.0
+_AGENTS = {
+    "parser": "Dates with a time zone are read wrong. Find out why.",
+    "docs": "Write a page about tides for the guide.",
+    "lint": "See what the linter says, and mend it.",
+    "cache": "Keep tide tables for a day.",
+    "release": "Bring the changelog up to date.",
+    "api": "Version the endpoints.",
+    "types": "Type the harbour module strictly.",
+    "flaky": "test_high_water fails now and then. Why?",
+    "search": "Make the search faster; measure first.",
+    "mobile": "Check that the table fits on a phone.",
+}
+
+
+@dataclass
+class Stage:
+    """A workbench at work."""
+
+    app: Workbench
+    pilot: Pilot[None]
+    fleet: LocalFleet
+    folder: Path
+
+    async def until(self, holds: Callable[[], object]) -> None:
+        """Wait until something holds."""
+        async with asyncio.timeout(_PATIENCE):
+            while not holds():
+                await self.pilot.pause(0.02)
+        await self.pilot.pause(0.15)
+
+    async def asked(self) -> PermissionScreen:
+        """Wait for a permission request on the screen."""
+        await self.until(lambda: isinstance(self.app.screen, PermissionScreen))
+        await self.pilot.pause(QUIET + 0.1)
+        assert isinstance(self.app.screen, PermissionScreen)
+        return self.app.screen
+
+    async def allow(self) -> None:
+        """Allow what is asked for."""
+        screen = await self.asked()
+        await self.pilot.press("y")
+        await self.until(lambda: self.app.screen is not screen)
+
+    async def spawn(self, *names: str) -> None:
+        """Start agents that play a scene of ours."""
+        project = self.folder / "tides"
+        project.mkdir(exist_ok=True)
+        (project / "tides.py").write_text("DAY = 24 * 60\n")
+        for name in names:
+            wish = Spawn(
+                cwd=str(project), name=name, prompt=_AGENTS[name], model=f"scripted/{SCRIPT}"
+            )
+            await self.fleet.spawn(wish)
+        await self.until(lambda: len(self.app.desk.roster.agents) >= len(names))
+        await self.pilot.pause(1.0)
+
+
+async def welcome(stage: Stage) -> None:
+    await stage.until(lambda: stage.app.desk.host == "connected")
+
+
+async def demo(stage: Stage) -> None:
+    await stage.pilot.press("f12")
+    await stage.until(lambda: len(stage.app.desk.roster.agents) == 2)
+    await stage.pilot.pause(2.2)
+
+
+async def permission(stage: Stage) -> None:
+    await stage.pilot.press("f12")
+    await stage.allow()
+    await stage.asked()
+
+
+async def transcript(stage: Stage) -> None:
+    await permission(stage)
+    await stage.pilot.press("y")
+    await stage.allow()
+    store = stage.app.desk.pages.store(stage.app.desk.shown or SessionId(""))
+    for block in store.blocks:
+        if isinstance(block, ToolBlock) and block.title == "Edit tides.py":
+            store.toggle(block)
+    await stage.pilot.pause(2.0)
+
+
+async def question(stage: Stage) -> None:
+    await stage.spawn("cache")
+    await stage.until(lambda: isinstance(stage.app.screen, QuestionScreen))
+    await stage.pilot.pause(QUIET + 0.1)
+
+
+async def agents(stage: Stage) -> None:
+    await stage.spawn(*_AGENTS)
+    await stage.until(lambda: len(stage.app.desk.inbox.items) >= 4)
+    await _put_off(stage)
+    shown = next(agent for agent in stage.app.desk.roster.agents if agent.name == "parser")
+    stage.app.main.show_agent(shown.session)
+    await stage.pilot.pause(0.5)
+
+
+async def inbox(stage: Stage) -> None:
+    await agents(stage)
+    await stage.pilot.press("ctrl+g")
+    await stage.asked()
+
+
+async def help_screen(stage: Stage) -> None:
+    await stage.pilot.press("f1")
+    await stage.pilot.pause(0.3)
+
+
+async def spawn_form(stage: Stage) -> None:
+    await stage.pilot.press("ctrl+t")
+    await stage.until(lambda: len(stage.app.screen_stack) > 1)
+    await stage.pilot.press(*"Mend the failing test of the tide table.")
+    await stage.pilot.pause(0.3)
+
+
+async def palette(stage: Stage) -> None:
+    await stage.pilot.press("ctrl+p")
+    await stage.until(lambda: len(stage.app.screen_stack) > 1)
+    await stage.pilot.pause(0.5)
+
+
+async def _put_off(stage: Stage) -> None:
+    await stage.pilot.pause(QUIET + 0.1)
+    while len(stage.app.screen_stack) > 1:
+        await stage.pilot.press("escape")
+        await stage.pilot.pause(QUIET + 0.1)
+
+
+SCENES: dict[str, Callable[[Stage], Awaitable[None]]] = {
+    "welcome": welcome,
+    "demo": demo,
+    "permission": permission,
+    "transcript": transcript,
+    "question": question,
+    "agents": agents,
+    "inbox": inbox,
+    "help": help_screen,
+    "spawn": spawn_form,
+    "palette": palette,
+}
+
+
+@asynccontextmanager
+async def staged(folder: Path) -> AsyncGenerator[Stage]:
+    places = Places.find({"QUARTERDECK_HOME": str(folder / "home")})
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "LANG": "C.UTF-8"}
+    await asyncio.to_thread(_furnish, folder)
+
+    async def reach(starts: bool) -> None:
+        del starts
+
+    async with LocalFleet.open(places, environment) as fleet:
+        drafts = Drafts(folder / "drafts")
+        desk = Desk(fleet=fleet, drafts=drafts, cwd=WORK, clock=now)
+        desk.ground.places = places
+        desk.ground.environment = {
+            "PATH": str(folder / "bin"),
+            "HOME": str(folder),
+            "ANTHROPIC_API_KEY": "-",
+        }
+        app = Workbench(desk, reach)
+        async with app.run_test(size=SIZE, notifications=False) as pilot:
+            stage = Stage(app, pilot, fleet, folder)
+            await stage.until(lambda: desk.host == "connected" and desk.ground.trust is not None)
+            yield stage
+        for agent in await fleet.agents():
+            await fleet.kill(agent.session)
+
+
+def _furnish(folder: Path) -> None:
+    """A machine as many are: two agents are here, one of them logged in."""
+    programs = folder / "bin"
+    programs.mkdir()
+    for name in ("claude", "codex"):
+        (programs / name).write_text("#!/bin/sh\n")
+        (programs / name).chmod(0o755)
+
+
+def _tidy(svg: str) -> str:
+    """Without a font from elsewhere, and with every space where it was."""
+    svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"font-family: (Fira Code|arial)[^;]*;", f"font-family: {FONTS};", svg)
+    svg = svg.replace("<svg ", '<svg xml:space="preserve" ', 1)
+    return re.sub(r"[ \t]+$", "", svg, flags=re.MULTILINE).rstrip() + "\n"
+
+
+async def make(name: str) -> str:
+    """Play a scene; the picture of its end."""
+    await asyncio.to_thread(HERE.mkdir)
+    try:
+        # Temporary files have names that are the same each time.
+        tempfile.tempdir = str(HERE)
+        names = iter(f"{number:04}" for number in itertools.count(1))
+        tempfile._name_sequence = names  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+        async with staged(HERE) as stage:
+            await SCENES[name](stage)
+            return _tidy(stage.app.export_screenshot(title="quarterdeck"))
+    finally:
+        tempfile.tempdir = None
+        await asyncio.to_thread(shutil.rmtree, HERE)
+
+
+def main() -> None:
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    os.chdir(ROOT / "tools")
+    for name in sys.argv[1:] or SCENES:
+        svg = asyncio.run(make(name))
+        (PICTURES / f"{name}.svg").write_text(svg, "utf-8")
+        print(f"docs/pictures/{name}.svg")
+
+
+if __name__ == "__main__":
+    main()
