@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from quarterdeck.policy.gate import Answer
 
     from .native import NativeAgent, Wishes
+    from .servers import ServerDefinition
     from .session import Session
     from .tools.all import all_tools
     from .tools.tool import Arguments, Outcome, Prepared, Tool, ToolError, said
@@ -21,6 +22,7 @@ __all__ = [
     "NativeAgent",
     "Outcome",
     "Prepared",
+    "ServerDefinition",
     "Session",
     "Tool",
     "ToolError",
@@ -32,6 +34,7 @@ __all__ = [
 _HOMES = {
     "Answer": "quarterdeck.policy.gate",
     "NativeAgent": ".native",
+    "ServerDefinition": ".servers",
     "Session": ".session",
     "Wishes": ".native",
     "all_tools": ".tools.all",
