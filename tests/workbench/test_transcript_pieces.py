@@ -1,4 +1,4 @@
-"""Long texts in pieces: nothing is lost, nothing takes long, and streaming ends where reading does."""
+"""Long texts in pieces: nothing is lost, nothing takes long, however the text came."""
 
 import random
 import time

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-__all__ = ["LONGEST", "markdown_lines"]
+__all__ = ["LONGEST", "is_ready", "make_ready", "markdown_lines"]
 
 LONGEST = 100_000
 """Characters; what is longer is shown as plain text, which takes less time."""
@@ -30,6 +30,17 @@ def _parser() -> "MarkdownIt":
     parser = MarkdownIt("commonmark", {"html": False})
     # An entity could bring back any character that was made visible before.
     return parser.enable(["table", "strikethrough"]).disable(["entity", "image", "reference"])
+
+
+def is_ready() -> bool:
+    """Whether what draws messages is imported; that takes 0.1 s."""
+    return _parser.cache_info().currsize > 0
+
+
+def make_ready() -> None:
+    """Import it. Blocks; for a thread."""
+    highlighted("x = 1", "python")
+    _parser()
 
 
 def markdown_lines(source: str, width: int) -> list[Line]:

@@ -44,7 +44,10 @@ class _Waiting(Picker):
     def rows(self, width: int) -> list[tuple[str, Line]]:
         """See ``Picker``."""
         return [
-            (one.message, ((f"{at}. ", "faint"), (one_line(" ".join(map(told, one.content))), "")))
+            (
+                one.message,
+                ((f"{at}. ", "faint"), (one_line(" ".join(map(told, one.content))), "text")),
+            )
             for at, one in enumerate(self._owner.queue, 1)
         ]
 

@@ -73,6 +73,8 @@ def _ends(event: Any) -> tuple[Severity, str] | None:
         case QuestionAnswered(action=action, by=by, content=content):
             told = ", ".join(f"{name}: {value}" for name, value in (content or {}).items())
             return "quiet", f"{action} by {by.kind}{_because(told)}"
+        case CompactionChanged(status="in_progress"):
+            return "quiet", "the conversation is being shortened"
         case CompactionChanged(status="completed", summary=summary):
             return "info", "the conversation was shortened" + _because(summary)
         case CompactionChanged(status="failed", error=error):

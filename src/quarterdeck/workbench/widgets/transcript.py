@@ -15,6 +15,7 @@ from ..literal import literal
 from ..rendering.blocks import can_fold
 from ..rendering.layout import BlockLayout
 from ..rendering.lines import Line
+from ..rendering.markdown import is_ready, make_ready
 from ..rendering.matches import marked
 from ..stores.blocks import Block, TextBlock
 from ..stores.transcript import Change, TranscriptStore
@@ -144,8 +145,8 @@ class TranscriptView(Lined, can_focus=True):
         return (marked(line, words) if words is not None else line), is_head
 
     def on_mount(self) -> None:
-        """Import what draws messages while nobody waits for it."""
-        self.call_after_refresh(lambda: self._do(asyncio.to_thread(_warm)))
+        """Import what draws messages, after the first frame and beside the loop."""
+        self.call_after_refresh(lambda: self._do(self._make_ready()))
 
     def on_resize(self) -> None:
         """Measure anew for another width; the place stays."""
@@ -318,7 +319,14 @@ class TranscriptView(Lined, can_focus=True):
     def _changed(self, change: Change) -> None:
         self._sync()
 
+    async def _make_ready(self) -> None:
+        if not is_ready():
+            await asyncio.to_thread(make_ready)
+            self._sync()
+
     def _sync(self) -> None:
+        if not is_ready():
+            return
         self._place.sync(self._width)
         self._settle()
 
@@ -357,9 +365,3 @@ class TranscriptView(Lined, can_focus=True):
             self.post_message(self.Wanted(store.session, "older"))
         if store.has_newer and y >= self._layout.total - 2 * self._rows:
             self.post_message(self.Wanted(store.session, "newer"))
-
-
-def _warm() -> None:
-    from ..rendering.markdown import markdown_lines
-
-    markdown_lines("```python\nx = 1\n```", 80)
