@@ -13,13 +13,14 @@ from quarterdeck.wire.content import ImageContent
 from quarterdeck.wire.conversation import ImagePart
 from quarterdeck.wire.events import (
     Notice,
+    QuestionAnswered,
     QuestionAsked,
     ToolCallEnded,
     ToolCallStarted,
     ToolCallUpdated,
 )
 from quarterdeck.wire.toolcalls import ContentItem
-from tests.support.agents import PERSON, Deck, call, deck, results, says, told
+from tests.support.agents import PERSON, Deck, call, deck, results, says, told, types
 from tests.support.mcp import definition, hostile, http_hostile
 from tests.support.patience import SOON
 
@@ -155,6 +156,19 @@ async def test_a_server_can_ask_the_person_through_the_session(tmp_path: Path):
         assert opened.session.gate.reply(asked.request, reply)
         await turn
         assert "Ada" in heard(opened)
+
+
+async def test_a_question_is_taken_back_when_its_call_is_cancelled(tmp_path: Path):
+    wishes = {"servers": (hostile(),), "flags": {**ALLOWED, **PATIENT}}
+    async with deck(tmp_path, use("ask"), **wishes) as opened:
+        turn = opened.start()
+        await opened.seen(QuestionAsked)
+        began = time.monotonic()
+        await opened.session.cancel()
+        assert (await turn).stop == "cancelled" and time.monotonic() - began < 1.0
+        kinds = types(await opened.events())
+        assert kinds.index("QuestionAnswered") < kinds.index("ToolCallEnded")
+        assert (await opened.only(QuestionAnswered)).action == "cancel"
 
 
 async def test_progress_is_shown_while_a_call_runs_and_a_flood_makes_few_events(tmp_path: Path):

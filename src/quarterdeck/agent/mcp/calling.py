@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 import msgspec
@@ -41,7 +41,26 @@ class _Running:
     last: float
     """The loop's time at which it ends whatever happens."""
     questions: int = 0
+    asking: "set[asyncio.Future[QuestionAnswered]]" = field(
+        default_factory=set["asyncio.Future[QuestionAnswered]"]
+    )
     is_over: bool = False
+
+    async def ask(self, text: str, form: dict[str, Any]) -> QuestionAnswered | None:
+        """Ask the person; None: the call ended before there was an answer."""
+        asking = asyncio.ensure_future(self.caller.ask(text, form))
+        self.asking.add(asking)
+        try:
+            await asyncio.wait([asking])
+        finally:
+            self.asking.discard(asking)
+            await _dropped((asking,))
+        return None if asking.cancelled() else asking.result()
+
+    async def end(self) -> None:
+        """Nobody waits for the call any more: take its questions back."""
+        self.is_over = True
+        await _dropped(tuple(self.asking))
 
     def pause(self) -> None:
         """Count no more until it is renewed as often."""
@@ -80,8 +99,8 @@ class Calls:
             try:
                 yield token
             finally:
-                running.is_over = True
                 del self._running[token]
+                await running.end()
 
     def progressed(self, progress: Progress) -> None:
         """Hand progress to the call that it is of; of none that runs: nothing happens."""
@@ -98,7 +117,9 @@ class Calls:
             return {"action": "decline"}
         words = f"The MCP server {self._server!r} asks: {str(text)[:_MOST_WORDS]}"
         with self._paused():
-            answered = await running.caller.ask(words, cast("dict[str, Any]", form))
+            answered = await running.ask(words, cast("dict[str, Any]", form))
+        if answered is None:
+            return {"action": "cancel"}
         if answered.action != "accept":
             return {"action": answered.action}
         return {"action": "accept", "content": answered.content or {}}
@@ -114,6 +135,15 @@ class Calls:
         finally:
             for running in paused:
                 running.go_on()
+
+
+async def _dropped(asking: "tuple[asyncio.Future[QuestionAnswered], ...]") -> None:
+    """Cancel questions and wait until they are taken back."""
+    left = [each for each in asking if not each.done()]
+    for each in left:
+        each.cancel()
+    if left:
+        await asyncio.wait(left)
 
 
 def _is_form(form: Any) -> bool:
