@@ -30,6 +30,7 @@ from quarterdeck.wire.settings import PlanEntry
 from quarterdeck.wire.toolcalls import TerminalItem
 from quarterdeck.wire.usage import Cost, TokenUsage
 from quarterdeck.workbench.rendering.lines import text_of
+from quarterdeck.workbench.stores.contents import told
 from quarterdeck.workbench.widgets.search import SearchBar
 from quarterdeck.workbench.widgets.transcript import TranscriptView
 from tests.support.desks import begin, opened, say, screen_text, think, until
@@ -123,8 +124,8 @@ async def test_a_record_of_any_age_is_gone_to(tmp_path: Path):
     fleet = FakeFleet()
     ann = await long_session(fleet)
     by_words = {
-        r.event.content.text: r.seq for r in fleet.records if isinstance(r.event, MessageChunk)
-    }  # pyright: ignore[reportAttributeAccessIssue]
+        told(r.event.content): r.seq for r in fleet.records if isinstance(r.event, MessageChunk)
+    }
     async with opened(fleet, tmp_path) as (app, pilot):
         await until(pilot, lambda: "answer 299" in screen_text(app))
         view = app.query_one(TranscriptView)
