@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from quarterdeck.agent.context.commands import COMMANDS, answer
 from quarterdeck.agent.context.pins import PinError
 from quarterdeck.agent.past import recall
 from quarterdeck.wire.content import text
@@ -200,3 +201,17 @@ async def test_two_who_ask_at_once_get_one_compaction_each_in_turn(tmp_path: Pat
     assert len({event.compaction for event in events}) * 2 == len(events)
     assert ended.stop == "end_turn"
     assert_valid(worker.requests[-1].messages)
+
+
+async def test_commands_answer_with_words_whatever_is_asked(tmp_path: Path):
+    async with at_sea(tmp_path, Worker(window=20_000)) as ship:
+        context = ship.session.context
+        assert [command.name for command in COMMANDS] == ["context", "compact", "pin", "unpin"]
+        assert "Not done: nothing was said" in await answer(context, "pin", " ")
+        await ship.prompt("work 8")
+        assert (await answer(context, "context", "")).startswith("test/worker: about")
+        assert await answer(context, "pin", "Use port 4711.") == "Pinned as 1."
+        assert await answer(context, "unpin", "x") == "Not done: 'x' is no number of a pin."
+        assert "no pin 3" in await answer(context, "unpin", "3")
+        assert await answer(context, "unpin", "1") == "Unpinned 1."
+        assert (await answer(context, "compact", "the port")).startswith("Compacted")

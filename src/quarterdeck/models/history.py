@@ -6,9 +6,10 @@ it again would take longer with every step; here only what is new is written.
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
+from msgspec import Struct
 
 from quarterdeck.wire.conversation import Message
 
@@ -25,7 +26,7 @@ _LOOSE = 4
 """The newest messages are given as values: vendors' cache marks are put on them."""
 
 
-class _Taken(NamedTuple):
+class _Taken(Struct, frozen=True):
     """A message that was taken in."""
 
     start: int

@@ -8,8 +8,8 @@ a longer history gives them with more at the end, so that prompt caches keep hit
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from quarterdeck.wire.conversation import (
@@ -98,7 +98,7 @@ def _unseal(signature: str | None, owner: str) -> str | None:
     return signature[len(owner) + 1 :]
 
 
-class Group(NamedTuple):
+class Group(Struct, frozen=True):
     """Neighbours of one role as one message, and the place of the first of them."""
 
     start: int | None
@@ -114,8 +114,9 @@ def alternate(messages: Sequence[Message], owner: str) -> list[Group]:
         if not message.parts:
             continue
         if joined and joined[-1].message.role == message.role:
-            start, earlier = joined[-1]
-            joined[-1] = Group(start, replace(message, parts=earlier.parts + message.parts))
+            earlier = joined[-1]
+            parts = earlier.message.parts + message.parts
+            joined[-1] = Group(earlier.start, replace(message, parts=parts))
         else:
             joined.append(Group(place, message))
     if not joined or joined[0].message.role == "assistant":

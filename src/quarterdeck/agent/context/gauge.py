@@ -4,9 +4,8 @@ Bytes are counted exactly and cheaply; how many tokens a byte is, each answer of
 anew. Everything here follows from events, so that a session that goes on knows what it knew.
 """
 
-from dataclasses import dataclass
-
 import msgspec
+from msgspec import Struct
 
 from quarterdeck.wire.conversation import (
     ImagePart,
@@ -59,8 +58,7 @@ def _weigh(part: Part) -> int:
             return _FRAME + len(msgspec.json.encode(raw, enc_hook=repr))
 
 
-@dataclass(frozen=True, slots=True)
-class _Count:
+class _Count(Struct, frozen=True):
     """What a vendor counted."""
 
     model: str

@@ -3,7 +3,9 @@
 Each event costs the same however long the session is; what is kept of one prompt is bounded.
 """
 
-from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from quarterdeck.wire.content import ContentBlock, TextContent
 from quarterdeck.wire.conversation import Message, Part, TextPart
@@ -16,10 +18,12 @@ from quarterdeck.wire.events import (
     Prompted,
     ToolCallStarted,
 )
-from quarterdeck.wire.ids import MessageId
-from quarterdeck.wire.settings import PlanEntry
 
 from ..parts import parts_of
+
+if TYPE_CHECKING:
+    from quarterdeck.wire.ids import MessageId
+    from quarterdeck.wire.settings import PlanEntry
 
 __all__ = ["Memory", "Said", "shorten"]
 
@@ -28,8 +32,7 @@ _LONGEST_PROMPT = 4_000
 _MOST_FILES = 50
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(Struct, frozen=True):
     """A prompt, and which message of the conversation it is."""
 
     at: int
@@ -37,21 +40,19 @@ class Said:
     starts_turn: bool
 
 
-@dataclass(slots=True)
 class Memory:
     """What a person said and what the work is about, whatever is cleared or summarised."""
 
-    prompts: list[Said] = field(default_factory=list[Said])
-    newest: tuple[Part, ...] = ()
-    """The newest prompt that started a turn, whole."""
-    plan: tuple[PlanEntry, ...] = ()
-    files: dict[str, None] = field(default_factory=dict[str, None])
-    """Files that were read or changed, the latest last."""
-    pins: dict[MessageId, tuple[ContentBlock, ...]] = field(
-        default_factory=dict[MessageId, tuple[ContentBlock, ...]]
-    )
-    last: tuple[ContentBlock, ...] = ()
-    """What was said last, by either side."""
+    def __init__(self) -> None:
+        self.prompts: list[Said] = []
+        self.newest: tuple[Part, ...] = ()
+        """The newest prompt that started a turn, whole."""
+        self.plan: tuple[PlanEntry, ...] = ()
+        self.files: dict[str, None] = {}
+        """Files that were read or changed, the latest last."""
+        self.pins: dict[MessageId, tuple[ContentBlock, ...]] = {}
+        self.last: tuple[ContentBlock, ...] = ()
+        """What was said last, by either side."""
 
     def apply(self, event: Event, at: int) -> None:
         """Take one event; ``at`` is the number of the next message."""
