@@ -3,8 +3,12 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from quarterdeck.config.places import Places
+
+if TYPE_CHECKING:
+    from quarterdeck.fleet.port import Fleet
 
 __all__ = ["open_workbench"]
 
@@ -23,36 +27,29 @@ def open_workbench(
     Raises:
         Exception: what ended it unexpectedly; the terminal is as it was before.
     """
-    from quarterdeck.fleet.client import HostClient
-    from quarterdeck.fleet.host.dialling import dial
-    from quarterdeck.fleet.host.starting import ensure_host
-
     from .app import Workbench, now
     from .desk import Desk
     from .drafts import Drafts
     from .first import clear_demo
+    from .late import LateFleet
     from .looks import load_looks
 
     found = places or Places.find()
     environment = dict(os.environ if environ is None else environ)
-    client = HostClient(lambda: dial(found), "workbench")
-
-    async def reach(starts: bool) -> None:
-        await client.reach((lambda: ensure_host(found, environment)) if starts else None)
-
+    client = LateFleet(found, environment)
     drafts = Drafts(found.state / "workbench" / "drafts")
     drafts.load()
     here = str(cwd or Path.cwd())
     looks = load_looks(found, here, environment)
-    desk = Desk(fleet=client, drafts=drafts, cwd=here, clock=now, looks=looks)
+    desk = Desk(fleet=cast("Fleet", client), drafts=drafts, cwd=here, clock=now, looks=looks)
     desk.ground.places, desk.ground.environment = found, environment
     desk.ground.begins_demo = demo
 
     async def leave() -> None:
-        await clear_demo(desk.ground, client)
+        await clear_demo(desk.ground, desk.fleet)
         await client.disconnect()
 
-    app = Workbench(desk, reach, leave=leave)
+    app = Workbench(desk, client.reach, leave=leave)
     app.run()
     if app.crash is not None:
         raise app.crash

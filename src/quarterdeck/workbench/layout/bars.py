@@ -1,19 +1,44 @@
 """The lines between panels: by which they are resized, which tell their titles, and tabs."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
+from rich.segment import Segment
 from textual import events
 from textual.message import Message
+from textual.strip import Strip as TextualStrip
+from textual.widget import Widget
 
 from ..literal import one_line
 from ..rendering.lines import Line, Span, clip, width_of
-from ..widgets.lined import Lined
 from .geometry import Path
 
 __all__ = ["Divider", "Strip"]
 
 
-class Divider(Lined):
+class _Line(Widget):
+    """One line, or one column, with few roles.
+
+    Textual works each role out for each widget, and there are many of these at the start.
+    """
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"lined--text", "lined--faint", "lined--strong"}
+
+    def line(self) -> Line:
+        """What stands there."""
+        raise NotImplementedError
+
+    def render_line(self, y: int) -> TextualStrip:
+        """Draw a line of the screen."""
+        line = self.line()
+        segments = [
+            Segment(text, self.get_component_rich_style(f"lined--{role}")) for text, role in line
+        ]
+        base = self.get_component_rich_style("lined--text")
+        return TextualStrip(segments, width_of(line)).adjust_cell_length(self.size.width, base)
+
+
+class Divider(_Line):
     """The line between two panels, or above one; it can be dragged if something is on both sides.
 
     Its text is the title of the panel below it, if that has none of its own.
@@ -44,19 +69,19 @@ class Divider(Lined):
             self.set_class(is_active, "-active")
             self.refresh()
 
-    def line_at(self, y: int) -> tuple[Line, bool]:
-        """See ``Lined``."""
+    def line(self) -> Line:
+        """See ``_Line``."""
         width = self.size.width
         if width == 1 and self.size.height > 1:
-            return (("│", "faint"),), False
+            return (("│", "faint"),)
         if not self._title:
-            return (("─" * width, "faint"),), False
+            return (("─" * width, "faint"),)
         sign = "▸" if self._is_active else "─"
         title = one_line(self._title, max(1, width - 4))
         role = "strong" if self._is_active else "text"
         line: Line = ((f"─{sign} ", "faint"), (title, role), (" ", "faint"))
         rest = max(0, width - width_of(line))
-        return clip((*line, ("─" * rest, "faint")), width), False
+        return clip((*line, ("─" * rest, "faint")), width)
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         """Take hold of it."""
@@ -79,7 +104,7 @@ class Divider(Lined):
             event.stop()
 
 
-class Strip(Lined):
+class Strip(_Line):
     """The titles of tabs, in a line; a click shows another."""
 
     @dataclass
@@ -105,8 +130,8 @@ class Strip(Lined):
             self._titles, self._active = titles, active
             self.refresh()
 
-    def line_at(self, y: int) -> tuple[Line, bool]:
-        """See ``Lined``."""
+    def line(self) -> Line:
+        """See ``_Line``."""
         width = self.size.width
         is_whole = self.path is None
         room = max(3, (width - 4) // max(1, len(self._titles)) - (3 if is_whole else 1))
@@ -126,7 +151,7 @@ class Strip(Lined):
             self._spots.append((width_of(tuple(spans)), self.Chosen(self, self._active)))
             spans.append((" + ", "faint"))
             self._spots.append((width_of(tuple(spans)), self.Chosen(self, None)))
-        return clip(tuple(spans), width), False
+        return clip(tuple(spans), width)
 
     def on_click(self, event: events.Click) -> None:
         """Show the tab that was clicked."""
