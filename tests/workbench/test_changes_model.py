@@ -186,6 +186,6 @@ def test_hostile_names_and_lines_stay_literal():
         patch = f"--- a/x\n+++ b/x\n@@ -0,0 +1,{len(lines)} @@ {lines[0]}\n{body}"
         files = parse_patch(patch)
         files.append(PatchFile(path=hostile, old_path=hostile + "x", notes=[hostile]))
-        for line in [*patch_page(files).lines, *map(file_row, files)]:
+        for line in [*patch_page(files).lines, *(file_row(file, 30) for file in files)]:
             shown = text_of(line)
             assert literal(shown) == shown and "\n" not in shown

@@ -18,7 +18,8 @@ from .changes_model import Changes, ChangesWanted, read_changes
 from .diff_view import PatchPage, file_row, patch_page, path_of
 from .file_view import sliced
 from .panel import Panel, PanelOptions
-from .parts import HeadLine, WatchingPanel, absolute, problem_lines
+from .parts import HeadLine, WatchingPanel, problem_lines
+from .paths import absolute
 
 __all__ = ["DiffOptions", "DiffPanel"]
 
@@ -49,7 +50,8 @@ class _Files(Picker):
 
     def rows(self, width: int) -> list[tuple[str, Line]]:
         """See ``Picker``."""
-        return [(str(at), file_row(file)) for at, file in enumerate(self._panel.changes.files)]
+        files = self._panel.changes.files
+        return [(str(at), file_row(file, width)) for at, file in enumerate(files)]
 
 
 class PatchView(Lined):
@@ -228,8 +230,7 @@ class DiffPanel(WatchingPanel):
     def _cwd(self) -> str:
         wanted = self.options.agent
         if wanted is not None:
-            agents = self.desk.roster.agents
-            found = next((a for a in agents if wanted in (a.name, a.session)), None)
+            found = self.desk.roster.find(self.desk.find_session(wanted))
             if found is not None:
                 return found.cwd
         return absolute(self.desk.cwd, self.options.cwd or ".")

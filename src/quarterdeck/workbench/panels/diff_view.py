@@ -7,6 +7,7 @@ from ..literal import literal
 from ..rendering.code import highlighted
 from ..rendering.lines import Line, Span, clip
 from .patch_model import Hunk, PatchFile
+from .paths import shortened
 
 __all__ = ["PatchPage", "file_row", "patch_page"]
 
@@ -36,11 +37,12 @@ def path_of(file: PatchFile) -> str:
     return path
 
 
-def file_row(file: PatchFile) -> Line:
-    """A file in a list."""
+def file_row(file: PatchFile, width: int) -> Line:
+    """A file in a list; of a long path the end is shown."""
     role = {"new": "good", "deleted": "bad"}.get(file.kind, "warning")
     counts = f" +{file.added} −{file.removed}"
-    return ((_KIND_SIGNS[file.kind] + " ", role), (path_of(file), "text"), (counts, "faint"))
+    path = shortened(path_of(file), max(8, width - 2 - len(counts)))
+    return ((_KIND_SIGNS[file.kind] + " ", role), (path, "text"), (counts, "faint"))
 
 
 def patch_page(files: Sequence[PatchFile]) -> PatchPage:

@@ -17,7 +17,8 @@ from .choice_bar import ChoiceBar
 from .edit_model import EditedFile, Kept, KeptCopies
 from .editor_area import EditorArea
 from .panel import Panel, PanelOptions
-from .parts import AskBar, HeadLine, Page, WatchingPanel, absolute, safe_path, spelled
+from .parts import AskBar, HeadLine, Page, WatchingPanel
+from .paths import absolute, safe_path, spelled
 
 __all__ = ["EditorOptions", "EditorText"]
 

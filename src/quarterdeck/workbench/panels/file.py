@@ -14,16 +14,8 @@ from .file_model import FileFacts, FileReader, Hit, Unreadable, Window
 from .file_view import FileView, shown_line
 from .languages import COLOURED, coloured
 from .panel import Panel, PanelOptions
-from .parts import (
-    AskBar,
-    HeadLine,
-    Page,
-    WatchingPanel,
-    absolute,
-    problem_lines,
-    safe_path,
-    spelled,
-)
+from .parts import AskBar, HeadLine, Page, WatchingPanel, problem_lines
+from .paths import absolute, safe_path, spelled
 from .system_model import size
 
 __all__ = ["FileOptions", "FilePanel"]
@@ -115,7 +107,7 @@ class FilePanel(WatchingPanel):
         if isinstance(line, int) and not isinstance(line, bool) and self.options.line is None:
             self._line = line
         if state.get("wraps") is True:
-            self.call_after_refresh(lambda: self.view.set_wraps(True))
+            self.view.wraps = True
 
     async def look(self) -> None:
         """Open the file, or see whether it is another now."""

@@ -12,7 +12,8 @@ from ..rendering.lines import Line, text_of
 from .file_model import FileReader, Unreadable
 from .markdown_model import MdLink, links_of, target_file
 from .panel import Panel, PanelOptions
-from .parts import HeadLine, Page, WatchingPanel, absolute, problem_lines, safe_path, spelled
+from .parts import HeadLine, Page, WatchingPanel, problem_lines
+from .paths import absolute, safe_path, spelled
 
 __all__ = ["MarkdownOptions", "MarkdownPanel"]
 

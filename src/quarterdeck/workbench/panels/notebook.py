@@ -12,7 +12,8 @@ from ..rendering.lines import Line, clip
 from .file_model import FileReader, Unreadable
 from .notebook_model import BIGGEST, BrokenNotebook, Notebook, cell_lines, parse_notebook
 from .panel import Panel, PanelOptions
-from .parts import HeadLine, Page, WatchingPanel, absolute, problem_lines, spelled
+from .parts import HeadLine, Page, WatchingPanel, problem_lines
+from .paths import absolute, spelled
 
 __all__ = ["NotebookOptions", "NotebookPanel"]
 

@@ -1,11 +1,9 @@
 """What panels are made of: a line of state above, a page, and a line to type in below."""
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
-from rich.cells import cell_len, chop_cells
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.timer import Timer
@@ -16,6 +14,7 @@ from ..literal import literal
 from ..rendering.lines import Line, Span, clip, width_of, wrap
 from ..widgets.lined import Lined, LinesView
 from .panel import Panel
+from .paths import shortened
 
 __all__ = [
     "AskBar",
@@ -23,10 +22,7 @@ __all__ = [
     "Page",
     "Purpose",
     "WatchingPanel",
-    "absolute",
     "problem_lines",
-    "safe_path",
-    "spelled",
 ]
 
 Purpose: TypeAlias = Literal["search", "goto", "filter", "path"]
@@ -36,32 +32,6 @@ def problem_lines(problem: str, width: int) -> list[Line]:
     """An error in the place of what cannot be shown."""
     spans: list[Span] = [("✗ ", "bad"), (literal(problem).replace("\n", " "), "bad")]
     return [(), *wrap(spans, max(1, width))]
-
-
-def safe_path(path: str | None) -> str | None:
-    """A path that may be kept in JSON; one that is no valid text is not."""
-    if path is None:
-        return None
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return None
-    return path
-
-
-def absolute(cwd: str, path: str) -> str:
-    """A path as it is meant by somebody in a directory."""
-    return os.path.normpath(os.path.join(cwd, os.path.expanduser(path)))  # noqa: PTH111, PTH118
-
-
-def spelled(cwd: str, path: str) -> str:
-    """A path in few literal characters: below a directory without it, below home with ``~``."""
-    home = os.path.expanduser("~")  # noqa: PTH111
-    if path.startswith(cwd.rstrip("/") + "/"):
-        path = path[len(cwd.rstrip("/")) + 1 :]
-    elif path == home or path.startswith(home + "/"):
-        path = "~" + path[len(home) :]
-    return literal(path).replace("\n", "\\n")
 
 
 class HeadLine(Lined, can_focus=False):
@@ -87,10 +57,7 @@ class HeadLine(Lined, can_focus=False):
             return (), False
         width = self.size.width
         room = max(min(16, width // 2), width - width_of(self._line))
-        path = self._path
-        if cell_len(path) > room:
-            path = "…" + (chop_cells(path[::-1], max(1, room - 1)) or [""])[0][::-1]
-        return clip(((path, "strong"), *self._line), width), False
+        return clip(((shortened(self._path, room), "strong"), *self._line), width), False
 
 
 class Page(LinesView):

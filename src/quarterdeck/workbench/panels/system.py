@@ -53,6 +53,6 @@ class SystemPanel(WatchingPanel):
 
     def _agent_in(self, directory: str) -> str | None:
         found = [
-            one.name for one in self.desk.roster.agents if one.is_live and one.cwd == directory
+            one.name for one in self.desk.roster.everyone if one.is_live and one.cwd == directory
         ]
         return found[0] if len(found) == 1 else None

@@ -258,7 +258,8 @@ def _group_lines(
     total = sum(group.count for group in groups)
     cpu = sum(group.cpu or 0 for group in groups)
     memory = size(sum(group.memory for group in groups))
-    yield ((f"agents: {total} processes  {cpu:.0%} of a cpu  {memory}", "strong"),)
+    noun = "process" if total == 1 else "processes"
+    yield ((f"agents: {total} {noun}  {cpu:.0%} of a cpu  {memory}", "strong"),)
     for group in groups:
         name = names(group.place) if group.place is not None else None
         share = "    -" if group.cpu is None else f"{group.cpu:>5.0%}"

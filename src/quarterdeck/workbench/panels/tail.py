@@ -15,7 +15,8 @@ from ..literal import literal, one_line
 from ..rendering.lines import Line, clip
 from ..widgets.lined import Lined
 from .panel import PanelOptions
-from .parts import AskBar, HeadLine, WatchingPanel, absolute, spelled
+from .parts import AskBar, HeadLine, WatchingPanel
+from .paths import absolute, spelled
 from .tail_model import Tail
 
 __all__ = ["TailOptions", "TailPanel"]

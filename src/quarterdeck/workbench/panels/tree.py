@@ -13,7 +13,8 @@ from ..rendering.lines import Line
 from ..widgets.picker import Picker
 from .git import GitFailed, ask_git, status_marks
 from .panel import Panel, PanelOptions
-from .parts import AskBar, HeadLine, WatchingPanel, absolute, safe_path, spelled
+from .parts import AskBar, HeadLine, WatchingPanel
+from .paths import absolute, safe_path, spelled
 from .tree_model import FileTree, Found, Row, find_paths, read_directory
 
 __all__ = ["TreeOptions", "TreePanel"]
@@ -118,7 +119,7 @@ class TreePanel(WatchingPanel):
         if isinstance(words, str):
             self.words = words
         if isinstance(cursor, str):
-            self.call_after_refresh(lambda: self.picker.place(cursor))
+            self.picker.cursor = cursor
 
     async def look(self) -> None:
         """Read what is open, then ask git."""

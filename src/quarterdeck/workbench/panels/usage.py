@@ -33,6 +33,7 @@ class UsagePanel(WatchingPanel):
         super().__init__(desk, options, id=id)
         self.grouping: Grouping = options.by
         self.history = UsageHistory()
+        self._counts_archived = False
         self._unwatch = lambda: None
         self.page = Page(self._lines, id="page")
 
@@ -43,7 +44,7 @@ class UsagePanel(WatchingPanel):
     def on_mount(self) -> None:
         """Follow the agents."""
         self._unwatch = self.desk.roster.watch(self._changed)
-        self.history.take(self.desk.roster.agents, self.desk.clock())
+        self.history.take(self.desk.roster.everyone, self.desk.clock())
 
     def on_unmount(self) -> None:
         """Let go of the store."""
@@ -61,10 +62,11 @@ class UsagePanel(WatchingPanel):
 
     def remember(self) -> dict[str, Any]:
         """See ``Panel``."""
-        return {"by": self.grouping}
+        return {"by": self.grouping, "archived": self._counts_archived}
 
     def recall(self, state: dict[str, Any]) -> None:
         """See ``Panel``."""
+        self._counts_archived = state.get("archived") is True
         for grouping in GROUPINGS:
             if grouping == state.get("by"):
                 self.grouping = grouping
@@ -80,11 +82,11 @@ class UsagePanel(WatchingPanel):
 
     def action_archived(self) -> None:
         """Count agents that are put away, or not."""
-        roster = self.desk.roster
-        roster.show_archived(not roster.shows_archived)
+        self._counts_archived = not self._counts_archived
+        self._update()
 
     def _changed(self) -> None:
-        self.history.take(self.desk.roster.agents, self.desk.clock())
+        self.history.take(self.desk.roster.everyone, self.desk.clock())
         if self.is_seen:
             self._update()
 
@@ -93,5 +95,6 @@ class UsagePanel(WatchingPanel):
             self.page.update()
 
     def _lines(self, width: int) -> list[Line]:
-        agents, now = self.desk.roster.agents, self.desk.clock()
+        everyone, now = self.desk.roster.everyone, self.desk.clock()
+        agents = [one for one in everyone if self._counts_archived or not one.is_archived]
         return usage_lines(agents, self.history, self.grouping, now, width)

@@ -144,19 +144,20 @@ def usage_lines(
     ]
     shares = shares_of(agents, grouping, day)
     most = max(share.tokens for share in shares)
+    longest = max(width_of(((one_line(share.name, 80), ""),)) for share in shares)
+    room = min(max(8, longest), max(8, width // 3), 28)
     for share in shares:
-        lines += _share_lines(share, most, width)
+        lines += _share_lines(share, most, room, width)
     return [clip(line, width) for line in lines]
 
 
 def _over_time(history: UsageHistory, now: int, width: int) -> Line:
-    values = history.minutes(now, max(5, min(60, width - 30)))
+    values = history.minutes(now, max(5, min(60, width - 42)))
     told = f"  {count(sum(values))} in {len(values)} min, most {count(max(values))}/min"
     return (("tokens  ", "faint"), (sparkline(values), "running"), (told, "faint"))
 
 
-def _share_lines(share: Share, most: int, width: int) -> list[Line]:
-    room = max(6, min(28, width // 3))
+def _share_lines(share: Share, most: int, room: int, width: int) -> list[Line]:
     name: Line = clip(((one_line(share.name, 80), "strong"),), room)
     before: list[Span] = [*name, (" " * (room - width_of(name) + 1), "text")]
     length = max(4, min(40, width - room - 34))

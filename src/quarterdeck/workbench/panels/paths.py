@@ -1,0 +1,44 @@
+"""Paths: as they are meant, as they may be kept, as they are shown. Any name is possible in them."""
+
+import os
+
+from rich.cells import cell_len, chop_cells
+
+from ..literal import literal
+
+__all__ = ["absolute", "safe_path", "shortened", "spelled"]
+
+
+def absolute(cwd: str, path: str) -> str:
+    """A path as it is meant by somebody in a directory."""
+    return os.path.normpath(os.path.join(cwd, os.path.expanduser(path)))  # noqa: PTH111, PTH118
+
+
+def safe_path(path: str | None) -> str | None:
+    """A path that may be kept in JSON; one that is no valid text is not."""
+    if path is None:
+        return None
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return None
+    return path
+
+
+def spelled(cwd: str, path: str) -> str:
+    """A path in few literal characters: below a directory without it, below home with ``~``."""
+    home = os.path.expanduser("~")  # noqa: PTH111
+    if path.startswith(cwd.rstrip("/") + "/"):
+        path = path[len(cwd.rstrip("/")) + 1 :]
+    elif path == home or path.startswith(home + "/"):
+        path = "~" + path[len(home) :]
+    return literal(path).replace("\n", "\\n")
+
+
+def shortened(path: str, room: int) -> str:
+    """A literal path within so many cells; what is left out is its beginning."""
+    if cell_len(path) <= room:
+        return path
+    if room <= 1:
+        return "…"
+    return "…" + chop_cells(path[::-1], room - 1)[0][::-1]
