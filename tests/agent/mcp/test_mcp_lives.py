@@ -113,3 +113,10 @@ async def test_a_server_that_does_not_list_again_is_waited_for_once():
         await server.caught_up(0.05)
         async with asyncio.timeout(SOON):
             await server.caught_up(1000)
+
+
+async def test_a_server_that_never_starts_is_given_up_with_its_last_words_masked():
+    async with kept(hostile("broken")) as server:
+        assert server.state == "failed"
+        (title,) = titles(server)
+        assert title.startswith("MCP server 'bad' cannot be used") and "API_TOKEN=…" in title
