@@ -45,6 +45,11 @@ _ALL: tuple[PanelKind, ...] = (
         target="editor:EditorPanel",
     ),
     PanelKind(
+        name="feed",
+        help='what all agents do; options: {"mode": "audit", "agents", "notices" or "debug"}',
+        target="feed:FeedPanel",
+    ),
+    PanelKind(
         name="file",
         help='view a file of any size; options: {"path": PATH, "line": N}',
         target="file:FilePanel",

@@ -35,7 +35,7 @@ class _Code(LinesView, can_focus=True):
         return lines
 
 
-class _Facts(LinesView):
+class _Facts(LinesView, can_focus=False):
     def __init__(self, source: Source) -> None:
         super().__init__(id="facts")
         self._source = source
