@@ -260,3 +260,16 @@ async def test_a_turn_cancelled_while_it_waits_leaves_the_summary_to_the_next(tm
         "TurnEnded",
         "CompactionChanged",
     ]
+
+
+async def test_a_result_that_alone_fills_the_window_is_cut(tmp_path: Path):
+    worker = Worker(window=8_000)
+    async with at_sea(tmp_path, worker, tools=[loud(48_000)]) as ship:
+        ended = await ship.prompt("work 3")
+        cleared = await ship.events(ResultsCleared)
+    assert ended.stop == "end_turn"
+    assert worker.calls == 3
+    assert all(size_of(request) <= 8_000 for request in worker.requests)
+    assert any(event.longest for event in cleared)
+    assert "characters left out" in texts_of(worker.requests[-1])
+    assert_valid(worker.requests[-1].messages)

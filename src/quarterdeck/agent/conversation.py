@@ -20,7 +20,7 @@ from quarterdeck.wire.events import (
     ToolCallEnded,
 )
 
-from .context.clearing import cleared, savings
+from .context.clearing import cleared, cut, savings
 from .context.gauge import Gauge, weigh
 from .context.memory import Memory
 from .parts import parts_of
@@ -88,8 +88,8 @@ class Conversation:
                 self._finished(event)
             case ToolCallEnded(result=ToolResultPart() as result):
                 self._results.setdefault(result.id, result)
-            case ResultsCleared(through=through):
-                self._clear(through)
+            case ResultsCleared():
+                self._clear(event)
             case CompactionChanged():
                 self._compaction(event)
             case MessagePinned():
@@ -190,19 +190,24 @@ class Conversation:
             self.failures = self.failed_at = 0
             self._compact(event.through, summarised(event.summary or "", event.kept))
 
-    def _clear(self, through: int) -> None:
+    def _clear(self, event: ResultsCleared) -> None:
         self._settle_if_complete()
-        until = min(through, self.count) - self.first
+        until = min(event.through, self.count) - self.first
         for index in range(max(0, self.cleared - self.first), until):
-            calls = self._messages[index - 1] if index else None
-            message = cleared(self._messages[index], calls)
-            if message is not self._messages[index]:
-                self._messages[index] = message
-                size = weigh(message)
-                self._size += size - self._sizes[index]
-                self._sizes[index], self._savings[index] = size, 0
-        self.cleared = max(self.cleared, through)
+            message = self._messages[index]
+            if event.longest is not None:
+                self._replace(index, cut(message, event.longest))
+            elif self._savings[index]:
+                self._replace(index, cleared(message, self._messages[index - 1] if index else None))
+        if event.longest is None:
+            self.cleared = max(self.cleared, event.through)
         self.gauge.rewritten()
+
+    def _replace(self, index: int, message: Message) -> None:
+        size = weigh(message)
+        self._size += size - self._sizes[index]
+        self._messages[index] = message
+        self._sizes[index], self._savings[index] = size, savings(message)
 
     def _compact(self, through: int, head: Message) -> None:
         gone = through - self.first

@@ -55,6 +55,8 @@ class ResultsCleared(Value, frozen=True, kw_only=True, tag_field="type", tag="re
 
     through: int
     """Results in this many messages from the beginning."""
+    longest: int | None = None
+    """Those that are told still are cut to about so many characters; None: told as notes."""
 
 
 class MessagePinned(Value, frozen=True, kw_only=True, tag_field="type", tag="message_pinned"):

@@ -12,11 +12,11 @@ from quarterdeck.wire.conversation import Message, Part, TextPart, ToolResultPar
 
 from .gauge import weigh
 
-__all__ = ["NOTE", "cleared", "note_of", "savings"]
+__all__ = ["cleared", "cut", "note_of", "savings", "shorten"]
 
 _WORTH = 400
 """Bytes below which a result stays: a note would hardly be shorter."""
-NOTE = 120
+_NOTE = 120
 """Bytes of a note, about."""
 _LONGEST = 80
 _TELLING = ("path", "file_path", "command", "pattern", "url", "query", "id", "name")
@@ -31,9 +31,33 @@ def cleared(message: Message, calls: Message | None) -> Message:
     return replace(message, parts=tuple(_cleared(part, uses) for part in message.parts))
 
 
+def cut(message: Message, longest: int) -> Message:
+    """The message with the middle left out of each text of a result that is longer."""
+    return replace(message, parts=tuple(_cut(part, longest) for part in message.parts))
+
+
+def _cut(part: Part, longest: int) -> Part:
+    if not isinstance(part, ToolResultPart):
+        return part
+    content = tuple(
+        replace(each, text=shorten(each.text, longest)) if isinstance(each, TextPart) else each
+        for each in part.content
+    )
+    return part if content == part.content else replace(part, content=content)
+
+
+def shorten(text: str, most: int) -> str:
+    """The head and the tail of a long text, with a note of how much is between."""
+    if len(text) <= most:
+        return text
+    head, tail = most * 2 // 3, most // 3
+    end = text[-tail:] if tail else ""
+    return f"{text[:head]}\n[… {len(text) - head - tail} characters left out …]\n{end}"
+
+
 def savings(message: Message) -> int:
     """Bytes that clearing a message would free, about."""
-    return sum(_size(part) - NOTE for part in message.parts if _is_worth(part))
+    return sum(_size(part) - _NOTE for part in message.parts if _is_worth(part))
 
 
 def _cleared(part: Part, uses: Mapping[str, ToolUsePart]) -> Part:

@@ -13,8 +13,9 @@ from quarterdeck.wire.conversation import ImagePart, Part, TextPart
 
 from ..parts import parts_of
 from ..tools.workspace import Workspace
+from .clearing import shorten
 from .gauge import bytes_of
-from .memory import Memory, Said, shorten
+from .memory import Memory, Said
 
 __all__ = ["kept_parts", "running_commands"]
 

@@ -20,12 +20,13 @@ from quarterdeck.wire.events import (
 )
 
 from ..parts import parts_of
+from .clearing import shorten
 
 if TYPE_CHECKING:
     from quarterdeck.wire.ids import MessageId
     from quarterdeck.wire.settings import PlanEntry
 
-__all__ = ["Memory", "Said", "shorten"]
+__all__ = ["Memory", "Said"]
 
 _LONGEST_PROMPT = 4_000
 """Characters that are kept of a prompt; the newest is kept whole."""
@@ -84,11 +85,3 @@ class Memory:
         self.last = event.content
         if not event.steers:
             self.newest = parts
-
-
-def shorten(text: str, most: int) -> str:
-    """The head and the tail of a long text, with a note of how much is between."""
-    if len(text) <= most:
-        return text
-    head, tail = most * 2 // 3, most // 3
-    return f"{text[:head]}\n[… {len(text) - head - tail} characters left out …]\n{text[-tail:]}"

@@ -5,6 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from quarterdeck.models.model import Effort, Model
+from quarterdeck.wire.conversation import TextPart, ToolResultPart
 from quarterdeck.wire.events import Event, Notice, ResultsCleared, UsageReported
 
 from ..conversation import Conversation
@@ -27,6 +28,8 @@ _DEMAND_TAIL = 0.05
 """Of what can be used: what stays whole when a person asks for a compaction."""
 _DEMAND_SHARE = 0.25
 """Of what there is: the same, where there is little."""
+_LEAST_RESULT = 200
+"""Characters that are left of a result at least."""
 _STRIDE = 0.05
 """Of what can be used: how much a conversation grows after a failure before the next try."""
 
@@ -63,6 +66,8 @@ class Stages:
             await self._clear(marks, model, least=1)
         if meter.estimate(model) >= marks.wait:
             await self._drop(turn, marks)
+        if meter.estimate(model) >= marks.wait:
+            await self._cut(marks, model)
 
     async def make_room(self, turn: "Turn") -> bool:
         """Do what can be done, because the vendor refused the request; False if that is nothing."""
@@ -76,6 +81,8 @@ class Stages:
             await self._clear(marks, model, least=1)
             if not await self._summarise(model, order):
                 await self._drop(turn, marks)
+        if self._meter.estimate(model) >= marks.wait:
+            await self._cut(marks, model)
         return self._conversation.size < before
 
     async def compact(self, model: Model, effort: Effort, focus: str) -> str:
@@ -106,6 +113,19 @@ class Stages:
         cut = cut_before_tail(conversation, keep, meter.tail(marks, marks.tail))
         if cut > conversation.cleared and savings_below(conversation, cut) >= meter.bytes(least):
             await self._emit(ResultsCleared(through=cut))
+            await self._tell_usage(model)
+
+    async def _cut(self, marks: Marks, model: Model) -> None:
+        """Leave the middle out of results of the newest steps that alone fill the window."""
+        conversation = self._conversation
+        told = conversation.told[max(0, conversation.cleared - conversation.first) :]
+        results = [p for each in told for p in each.parts if isinstance(p, ToolResultPart)]
+        longest = max(_LEAST_RESULT, self._meter.tail(marks, marks.tail) // max(1, len(results)))
+        texts = (
+            part.text for each in results for part in each.content if isinstance(part, TextPart)
+        )
+        if any(len(text) > longest + _LEAST_RESULT for text in texts):
+            await self._emit(ResultsCleared(through=conversation.count, longest=longest))
             await self._tell_usage(model)
 
     async def _begin(self, turn: "Turn", marks: Marks) -> None:
