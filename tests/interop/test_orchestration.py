@@ -162,3 +162,26 @@ async def test_another_make_leads_two_of_our_own(tmp_path: Path, agent: str, tra
     async with lab_of(tmp_path, "native", (agent, transport)) as lab:
         fields = {"name": "boss", "cwd": str(lab.project), "lead": True, "agent": agent}
         await play(lab, Spawn(prompt="scene:lead", **fields))
+
+
+@pytest.mark.parametrize(
+    ("agent", "transport"),
+    [("claude", "pipe"), ("claude", "acp"), ("opencode", "acp"), ("codex", "acp")],
+)
+async def test_a_foreign_lead_arranges_the_screen(tmp_path: Path, agent: str, transport: str):
+    calls: list[str] = []
+
+    async def screen(name: str, arguments: dict[str, Any], by: str) -> Any:
+        calls.append(name)
+        return {"tabs": []} if name == "get_layout" else {"panel": "diff-1"}
+
+    async with lab_of(tmp_path, "native", (agent, transport)) as lab:
+        wish = Spawn(
+            agent=agent, cwd=str(lab.project), name="boss", lead=True, prompt="scene:screen go"
+        )
+        async with lab.person.attach_screen(screen, cwd=str(lab.project)):
+            await lab.fleet.spawn(wish)
+            await lab.fleet.wait(["boss"], timeout=LONG)
+        assert await lab.fleet.inbox() == []
+        assert "SHOWN:" in await lab.said("boss"), await lab.story()
+        assert calls == ["get_layout", "set_layout", "open_diff"]
