@@ -360,3 +360,19 @@ async def test_what_a_widget_remembers_comes_back(places: Places):
         await pilot.pause()
         assert panel.title == "count \\x1b[31m0"
         assert panel.remember() == {"n": 1}
+
+
+@pytest.mark.parametrize("text", [GOOD, FAULTS["render"][0], FAULTS["exit in a timer"][0]])
+async def test_a_widget_stands_in_a_layout_of_the_workbench(
+    places: Places, tmp_path: Path, text: str
+):
+    await asyncio.to_thread(put, places, "mine", text)
+    looks = await asyncio.to_thread(load_looks, places, "/work/project", {})
+    said = ("fine weather", "no [bold]render", "sys.exit(7)")
+    async with opened(FakeFleet(), tmp_path, (160, 40), looks=looks) as (app, pilot):
+        await pilot.press(*"/open custom/mine", "enter")
+        await until(pilot, lambda: any(words in screen_text(app) for words in said))
+        app.main.chat.focus()
+        await pilot.press(*"still here")
+        await until(pilot, lambda: app.main.chat.text == "still here")
+        assert app.crash is None
