@@ -1,16 +1,21 @@
 """A view made of lines with roles; looks come from the style sheet, never from the text."""
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, cast
 
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
+from textual.dom import DOMNode
 from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
 
 from ..rendering.lines import Line, text_of, width_of
+
+if TYPE_CHECKING:
+    from textual.app import App
+    from textual.css.stylesheet import Stylesheet
 
 __all__ = ["ROLES", "Lined", "LinesView"]
 
@@ -26,13 +31,18 @@ _MOST_SELECTED = 20_000
 
 
 class Lined(ScrollView):
-    """Draws lines; a subclass says which line stands where."""
+    """Draws lines; a subclass says which line stands where.
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"lined--{role}" for role in ROLES}
+    The roles are no component classes: Textual would work out thirty styles for each widget
+    whenever one is mounted, which was a fifth of the time until the first frame. A role's style is
+    worked out when it is first drawn, by the same rules of the style sheet.
+    """
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self._looks: dict[tuple[str, bool], Style] = {}
+        self._looks_of: object = None
+        """The rules of the style sheet that the looks are from."""
 
     def line_at(self, y: int) -> tuple[Line, bool]:
         """The line at a place of the whole, and whether it is marked."""
@@ -81,14 +91,31 @@ class Lined(ScrollView):
 
     def look(self, role: str, is_marked: bool = False) -> Style:
         """The style of a role."""
+        rules = self._stylesheet.rules
+        if self._looks_of is not rules:
+            self._looks_of = rules
+            self._looks.clear()
         found = self._looks.get((role, is_marked))
         if found is None:
-            found = self.get_component_rich_style(f"lined--{role}")
+            found = self._worked_out(role)
             if is_marked:
-                cursor = self.get_component_rich_style("lined--cursor")
+                cursor = self._worked_out("cursor")
                 found = found + Style(bgcolor=cursor.bgcolor, bold=cursor.bold)
             self._looks[role, is_marked] = found
         return found
+
+    @property
+    def _stylesheet(self) -> "Stylesheet":
+        return cast("App[object]", self.app).stylesheet  # pyright: ignore[reportUnknownMemberType]
+
+    def _worked_out(self, role: str) -> Style:
+        name = f"lined--{role}"
+        node = DOMNode(classes=name)
+        node._attach(self)  # pyright: ignore[reportPrivateUsage]
+        self._stylesheet.apply(node)  # pyright: ignore[reportUnknownMemberType]
+        self._component_styles[name] = node.styles
+        self._rich_style_cache.clear()
+        return self.get_component_rich_style(name)
 
     def _scroll_to(self, *place: Any, **how: Any) -> bool:
         # An animation would go on from a place that is none any more after lines were measured.
