@@ -85,6 +85,11 @@ class _Key(Wish, frozen=True, kw_only=True, forbid_unknown_fields=True):
     key: str
 
 
+class _OfferWidget(Wish, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    name: str
+    source: str
+
+
 class _Notify(Wish, frozen=True, kw_only=True, forbid_unknown_fields=True):
     text: str
 
@@ -260,6 +265,14 @@ async def _list_widgets(desk: ScreenDesk, _: Wish) -> Any:
     return {"widgets": [{"name": kind.name, "help": kind.help} for kind in kinds]}
 
 
+async def _offer_widget(desk: ScreenDesk, wish: _OfferWidget) -> Any:
+    from .custom.kinds import offer_widget
+
+    by = None if desk.is_person else desk.by
+    told = await asyncio.to_thread(offer_widget, desk.app.desk, wish.name, wish.source, by=by)
+    return {"state": "waits for approval", "next": told}
+
+
 async def _notify(desk: ScreenDesk, wish: _Notify) -> Any:
     agent = desk.app.desk.roster.find(desk.app.desk.find_session(desk.by))
     desk.app.tell(f"{agent.name}: {wish.text[:500]}" if agent is not None else wish.text[:500])
@@ -312,6 +325,7 @@ DEEDS: dict[str, Deed] = {
     "list_widgets": deed(Wish, _list_widgets),
     "load_layout": deed(_Named, _load_layout),
     "notify": deed(_Notify, _notify),
+    "offer_widget": deed(_OfferWidget, _offer_widget),
     "open_agent": deed(_Agent, _open_agent),
     "open_diff": deed(_OpenDiff, _open_diff),
     "open_file": deed(_OpenFile, _open_file),
