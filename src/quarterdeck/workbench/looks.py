@@ -50,10 +50,18 @@ class Looks:
     """The person's terminal shall show colours."""
     theme: Shelved | None = None
     """What is put on at the start."""
-    library: "Library | None" = None
-    """Custom widgets; None: none are kept."""
     problems: list[str] = field(default_factory=list[str])
     """What was wrong with the files, for the person."""
+    _library: "Library | None" = None
+
+    @property
+    def library(self) -> "Library | None":
+        """Custom widgets; None: none are kept."""
+        if self._library is None and self.places is not None:
+            from .custom.library import Library
+
+            self._library = Library(self.places)
+        return self._library
 
     @property
     def theme_folders(self) -> list[tuple[Scope, Path]]:
@@ -103,7 +111,6 @@ class Looks:
 def load_looks(places: "Places", cwd: str, environ: Mapping[str, str]) -> Looks:
     """Read what was chosen; what is wrong with a file is a problem, never an error. Blocks."""
     from .commands import COMMANDS
-    from .custom.library import Library
     from .places_of import PLACES
 
     looks = Looks(places=places, cwd=cwd, project=_trusted_project(places, Path(cwd)))
@@ -119,8 +126,7 @@ def load_looks(places: "Places", cwd: str, environ: Mapping[str, str]) -> Looks:
     names = [command.name for command in COMMANDS]
     looks.keymap, problems = load_keymap(keys, names, {MAIN, *PLACES})
     looks.problems += problems
-    looks.library = Library(places)
-    if looks.library.folder.is_dir():
+    if (places.config / "widgets").is_dir() and looks.library is not None:
         looks.library.scan()
     looks.theme = find(looks.chosen_theme, looks.theme_folders)
     if looks.theme is None:

@@ -176,6 +176,7 @@ class Library:
         if problem is not None:
             raise BadWidget(f"widget {name!r}: {problem}")
         path = self._offers / f"{name}.py"
+        self.scan()  # another workbench may have written meanwhile
         try:
             write_private(path, text)
             if by is not None:
