@@ -86,9 +86,12 @@ class FilePanel(WatchingPanel):
 
     def change(self, options: Any) -> bool:
         """See ``Panel``: another file or line is shown in the same panel."""
-        self.options = options
+        before, self.options = self.path, options
         self._take_path(options.path)
         self._facts, self._line, self._note = None, options.line, ""
+        if self.path != before:
+            self._problem = None
+            self.view.show(None)
         self.post_message(Panel.Renamed(self))
         self.look_now()
         return True
@@ -111,18 +114,20 @@ class FilePanel(WatchingPanel):
 
     async def look(self) -> None:
         """Open the file, or see whether it is another now."""
-        reader = self._reader
+        reader, facts = self._reader, self._facts
         if reader is None:
             self._arrange()
             return
         try:
-            if self._facts is None:
+            if facts is None:
                 await self._open(reader)
             else:
                 identity = await asyncio.to_thread(reader.look)
-                if identity != self._facts.identity or self._problem is not None:
+                if identity != facts.identity or self._problem is not None:
                     await self._open(reader, is_again=True)
         except Unreadable as error:
+            if reader is not self._reader:
+                return
             self._problem = error.reason
             self._facts = None if self.view.window is None else self._facts
         self._arrange()
@@ -193,11 +198,15 @@ class FilePanel(WatchingPanel):
     async def _open(self, reader: FileReader, *, is_again: bool = False) -> None:
         facts = await asyncio.to_thread(reader.open)
         self._hex = await asyncio.to_thread(reader.hexadecimal) if facts.is_binary else []
+        if reader is not self._reader:  # another file was wanted meanwhile
+            return
         line = self._top_number() if is_again else self._line
         if facts.is_binary:
             self.view.show(None)
         else:
             await self._show_line(reader, line or 1)
+        if reader is not self._reader:
+            return
         if is_again:
             self._note = "changed on disk, read again"
         self._facts, self._problem, self._line = facts, None, None
@@ -215,7 +224,8 @@ class FilePanel(WatchingPanel):
                 place = len(window.lines) - 1
             else:
                 window, place = found
-        self._show(window, place, place if number != 1 else None)
+        if reader is self._reader:
+            self._show(window, place, place if number != 1 else None)
 
     def _show(self, window: Window, top: int, marked: int | None = None) -> None:
         self.view.show(window, top=top, marked=marked)
@@ -316,17 +326,12 @@ class FilePanel(WatchingPanel):
 
     def _head(self) -> None:
         path = "no file" if self.path is None else spelled(self.desk.cwd, self.path)
-        parts = [self._note, size(self._facts.size) if self._facts is not None else ""]
         window = self.view.window
-        if window is not None and not (window.is_start and window.is_end):
-            parts.append(f"a window at {100 * window.start // max(1, window.size)}%")
-        if self._facts is not None and self._facts.encoding != "utf-8":
-            parts.append(self._facts.encoding)
-        parts += ["wrapped"] if self.view.wraps else []
         shows = self._problem is not None and window is not None
         problem = [("  ✗ " + literal(self._problem or ""), "bad")] if shows else []
-        told = "  " + " · ".join(part for part in parts if part)
-        self.head.show(path, *problem, (told, "faint"))
+        told = [self._note, *_facts_told(self._facts, window)]
+        told += ["wrapped"] if self.view.wraps else []
+        self.head.show(path, *problem, ("  " + " · ".join(filter(None, told)), "faint"))
 
 
 def _coloured(path: str, window: Window) -> list[Line] | None:
@@ -350,3 +355,15 @@ def _find(
     if isinstance(found, Hit) or found < window.size:
         return found
     return reader.find(words, Hit(offset=0, number=1))
+
+
+def _facts_told(facts: FileFacts | None, window: Window | None) -> list[str]:
+    """What is to be said of a file, and where in it the window is."""
+    if facts is None:
+        return []
+    told = [size(facts.size)]
+    if window is not None and not (window.is_start and window.is_end):
+        told.append(f"a window at {100 * window.start // max(1, window.size)}%")
+    if facts.encoding != "utf-8":
+        told.append(facts.encoding)
+    return told

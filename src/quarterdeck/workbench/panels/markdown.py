@@ -96,23 +96,26 @@ class MarkdownPanel(WatchingPanel):
 
     async def look(self) -> None:
         """Read the file if it is another now."""
-        if self.path is not None:
-            reader = FileReader(self.path)
-            try:
-                identity = await asyncio.to_thread(reader.look)
-                if (self.path, identity) != self._identity:
-                    await asyncio.to_thread(self._read, reader)
-                    self._identity = self.path, identity
-                    self._update()
-                elif self._problem is not None:
-                    self._problem = None
-                    self._update()
-                return
-            except Unreadable as error:
-                is_new = self._problem != error.reason
+        path = self.path
+        if path is None:
+            self._update()
+            return
+        reader = FileReader(path)
+        try:
+            identity = (path, await asyncio.to_thread(reader.look))
+            is_same = identity == self._identity
+            found = None if is_same else await asyncio.to_thread(_read, reader)
+        except Unreadable as error:
+            if path == self.path and self._problem != error.reason:
                 self._problem, self._identity = error.reason, None
-                if not is_new:
-                    return
+                self._update()
+            return
+        if path != self.path or (found is None and self._problem is None):
+            return
+        self._problem = None
+        if found is not None:
+            self._source, self.links, self._is_cut = found
+            self._identity = identity
         self._update()
 
     def action_link(self, step: int) -> None:
@@ -163,16 +166,6 @@ class MarkdownPanel(WatchingPanel):
         self._update()
         self.look_now()
 
-    def _read(self, reader: FileReader) -> None:
-        """In a thread."""
-        facts = reader.open()
-        if facts.is_binary:
-            raise Unreadable(reader.path, "it is binary, no Markdown")
-        window = reader.first()
-        self._is_cut = not window.is_end
-        source = literal("\n".join(window.lines))
-        self.links, self._source, self._problem = links_of(source), source, None
-
     def _lines(self, width: int) -> list[Line]:
         from ..rendering.markdown import markdown_lines
 
@@ -218,3 +211,12 @@ class MarkdownPanel(WatchingPanel):
         problem = f"  ✗ {literal(self._problem)}" if self._problem and self._source else ""
         back = "  b: back" if self._back else ""
         self.head.show(path, (problem, "bad"), (told, "text"), (back, "faint"))
+
+
+def _read(reader: FileReader) -> tuple[str, list[MdLink], bool]:
+    """The source, its links, and whether there is more of it. Blocks."""
+    if reader.open().is_binary:
+        raise Unreadable(reader.path, "it is binary, no Markdown")
+    window = reader.first()
+    source = literal("\n".join(window.lines))
+    return source, links_of(source), not window.is_end

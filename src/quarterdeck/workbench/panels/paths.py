@@ -1,4 +1,4 @@
-"""Paths: as they are meant, as they may be kept, as they are shown. Any name is possible in them."""
+"""Paths: as they are meant, as they may be kept, as they are shown. Any name can be one."""
 
 import os
 
