@@ -485,3 +485,42 @@ async def test_calls_are_checked_and_an_agent_does_not_disturb_who_types(tmp_pat
         assert (await call("get_keys", {}))["built_in"]
         await call("notify", {"text": "[bold]look[/]"})
         await until(pilot, lambda: "[bold]look[/]" in screen_text(app))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (140, 40)])
+async def test_files_open_where_the_like_is_open_already(tmp_path: Path, size: tuple[int, int]):
+    for name in ("a.py", "b.py", "c.md"):
+        (tmp_path / name).write_text(f"text of {name}\n" * 30)
+    async with kept(FakeFleet(), tmp_path / "home", str(tmp_path), size) as (app, pilot):
+        view = app.main.view
+        app.action_command("open-file", "a.py:20")
+        await until(pilot, lambda: "text of a.py" in screen_text(app))
+        assert len(view.spec.tabs) == (2 if size[0] < 100 else 1)
+        viewer = view.panels["file"]
+        viewer.post_message(Panel.FileWanted(str(tmp_path / "b.py")))
+        await until(pilot, lambda: "text of b.py" in screen_text(app))
+        assert view.panels["file"] is viewer
+        app.action_command("edit", "a.py")
+        await until(pilot, lambda: view.current == "editor")
+        app.action_command("open-file", "c.md")
+        await until(pilot, lambda: view.current == "markdown")
+        app.action_command("diff")
+        await until(pilot, lambda: view.current == "diff")
+        app.action_command("open-file", "missing.py")
+        await until(pilot, lambda: "there is no file" in " ".join(screen_text(app).split()))
+        assert [p.id for p in panels_of(view.spec)][-4:] == ["file", "editor", "markdown", "diff"]
+
+
+async def test_built_in_layouts_can_be_loaded_and_a_grid_shows_several_agents(tmp_path: Path):
+    fleet = FakeFleet()
+    for name in ("ann", "bob", "cleo"):
+        await say(fleet, await begin(fleet, name), f"words of {name}")
+    async with opened(fleet, tmp_path, (120, 50)) as (app, pilot):
+        for name in ("wide", "review", "default", "grid"):
+            await app.screens_desk.call("load_layout", {"name": name})
+        shown = lambda name: f"words of {name}" in screen_text(app)  # noqa: E731
+        await until(pilot, lambda: shown("ann") and shown("bob") and shown("cleo"))
+        cleo = fleet.find("cleo")
+        app.main.panel.post_message(Panel.AgentWanted(cleo))
+        await until(pilot, lambda: app.main.panel.session == cleo and app.main.chat.has_focus)
+        assert app.desk.agent is not None and app.desk.agent.name == "cleo"

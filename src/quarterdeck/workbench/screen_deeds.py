@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import Any, Literal
 
-from msgspec import field
+from msgspec import field, structs
 
 from .layout import edit
 from .layout.spec import Layout, describe, dump, panels_of, parse
@@ -116,8 +116,19 @@ async def _set_layout(desk: ScreenDesk, wish: _SetLayout) -> Any:
 
 async def _load_layout(desk: ScreenDesk, wish: _Named) -> Any:
     layout = await asyncio.to_thread(desk.app.keeping.layouts.load, wish.name, desk.app.kinds)
+    if wish.name == "grid":
+        layout = _with_agents(layout, [agent.session for agent in desk.app.desk.roster.agents])
     await _show(desk, layout, tab=0, is_base=True, force=wish.force)
     return {"panels": [panel.id for panel in panels_of(layout)]}
+
+
+def _with_agents(layout: Layout, sessions: list[str]) -> Layout:
+    """Give each chat that has none an agent of its own, as far as there are some."""
+    for node in list(panels_of(layout)):
+        if node.widget == "chat" and not node.options and sessions:
+            own = structs.replace(node, options={"agent": sessions.pop(0)})
+            layout = edit.replace_panel(layout, node.id, own)
+    return layout
 
 
 async def _save_layout(desk: ScreenDesk, wish: _Save) -> Any:
@@ -243,7 +254,7 @@ async def _open_file(desk: ScreenDesk, wish: _OpenFile) -> Any:
 
 
 async def _open_diff(desk: ScreenDesk, wish: _OpenDiff) -> Any:
-    options: dict[str, Any] = field(default_factory=dict[str, Any])
+    options: dict[str, Any] = {}
     if wish.path is not None:
         options["path"] = relative(desk.app.desk.cwd, wish.path)
     if wish.agent is not None:
