@@ -21,7 +21,7 @@ from quarterdeck.wire.usage import TokenUsage
 from tests.support.agent_tools import FakeTool, NumberArguments
 from tests.support.agents import Deck, deck
 
-__all__ = ["Worker", "asked_again", "at_sea", "is_summary", "loud", "size_of", "texts_of"]
+__all__ = ["Reply", "Worker", "asked_again", "at_sea", "is_summary", "loud", "size_of", "texts_of"]
 
 Reply = str | list[ToolUsePart | TextPart] | CallError
 
