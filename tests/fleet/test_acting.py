@@ -50,6 +50,14 @@ def test_a_broken_file_is_told_and_nothing_fails(tmp_path: Path):
     assert "cannot be read" in act.what
 
 
+def test_a_broken_file_of_the_persons_own_is_no_matter_of_trust(tmp_path: Path):
+    root = project(tmp_path)
+    own = places(tmp_path).config_file
+    own.parent.mkdir(parents=True)
+    own.write_text("mode = \n")
+    assert workspace_trust(places(tmp_path), {}, root).state == "plain"
+
+
 def test_what_the_person_decided_is_known(tmp_path: Path):
     root = project(tmp_path)
     (root / "AGENTS.md").write_text("Be quick.")

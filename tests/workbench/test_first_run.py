@@ -205,3 +205,16 @@ async def test_a_host_that_cannot_be_used_is_told_and_typing_goes_on(
             shown = " ".join(screen_text(app).split())
             assert str(failure).split(";")[0][:40] in shown
             assert "/host try again" in shown and "/doctor" in shown
+
+
+async def test_another_directory_is_asked_about_too(ground: Ground, tmp_path: Path):
+    other = tmp_path / "other"
+    (other / ".git").mkdir(parents=True)
+    (other / "AGENTS.md").write_text("Be slow.")
+    async with opened_on(ground) as (app, pilot):
+        await pilot.pause(0.1)
+        assert len(app.screen_stack) == 1
+        app.desk.move(str(other))
+        await until(pilot, lambda: isinstance(app.screen, TrustScreen))
+        assert app.desk.ground.trust is not None
+        assert app.desk.ground.trust.root == str(other.resolve())

@@ -186,3 +186,28 @@ def test_without_a_terminal_the_demo_is_offered_in_plain_text(tmp_path: Path):
         [PROGRAM, "demo"], env=environment, capture_output=True, text=True, timeout=20
     )
     assert asked.returncode == 2 and "--yes" in asked.stderr
+
+
+@needs_tmux
+@pytest.mark.parametrize("home", ["file/qd", "config"])
+def test_a_host_that_cannot_start_is_told_and_the_screen_stays(tmp_path: Path, home: str):
+    (tmp_path / "file").write_text("no directory")
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "config.toml").write_text("mode = \n")
+    more = {"QUARTERDECK_HOME": str(tmp_path / home)}
+    with pane(tmp_path, f"{PROGRAM}; echo left with $?; sleep 60", **more) as screen:
+        screen.shows("host: cannot be used", 40)
+        screen.shows("/host  try again")
+        screen.press("hello")
+        screen.shows("❯ hello")
+        if home == "config":
+            (tmp_path / "config" / "config.toml").unlink()
+            screen.press("C-u")
+            soon(lambda: "❯ hello" not in screen.text())
+            screen.press("/host")
+            screen.shows("❯ /host")
+            screen.press("Enter")
+            screen.shows("host: connected", 40)
+            screen.shows("see a demo")
+        screen.press("C-q")
+        screen.shows("left with 0")

@@ -13,7 +13,7 @@ from quarterdeck.config.errors import ConfigError
 from quarterdeck.config.load import load
 from quarterdeck.config.places import Places
 from quarterdeck.config.trust import TrustStore
-from quarterdeck.config.workspace import find_workspace
+from quarterdeck.config.workspace import FOLDER, find_workspace
 
 __all__ = ["INSTRUCTIONS", "Acting", "TrustState", "WorkspaceTrust", "workspace_trust"]
 
@@ -81,8 +81,9 @@ def _acts(
     try:
         notices = load(places, directory=directory, environ=environment, trusted=False).notices
     except (ConfigError, OSError) as error:
-        lines = str(error).splitlines() or [type(error).__name__]
-        yield Acting(path=".quarterdeck", what=f"cannot be read: {lines[0]}")
+        folder = find_workspace(directory).folder
+        if folder is not None and str(folder) in str(error):  # not the person's own file
+            yield Acting(path=FOLDER, what=f"cannot be read: {str(error).splitlines()[0]}")
         return
     settings: dict[str, list[str]] = {}
     for notice in notices:

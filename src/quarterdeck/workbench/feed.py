@@ -30,6 +30,7 @@ PACE = 1 / 30
 _REFRESH = 0.1
 _MOST = 5_000
 _PAUSE = 0.5
+_LONGEST_PAUSE = 60.0
 
 
 class Feed:
@@ -77,11 +78,12 @@ class Feed:
 
     async def run(self) -> None:
         """Follow until cancelled."""
+        pause = _PAUSE
         while True:
             self._again.clear()
             try:
                 await self._reach(self._starts)
-                self._starts = False
+                self._starts, pause = False, _PAUSE
                 await self._stay()
             except LinkError as error:
                 self._post(self.HostChanged("lost", str(error)))
@@ -89,10 +91,12 @@ class Feed:
                 from quarterdeck.fleet.errors import NoHost
 
                 is_gone = isinstance(error, NoHost)
+                # Each try may start a process that ends at once.
+                pause = _PAUSE if is_gone else min(pause * 2, _LONGEST_PAUSE)
                 self._post(self.HostChanged("lost" if is_gone else "failed", str(error)))
             finally:
                 self._cancel_flush()
-            await self._wait()
+            await self._wait(pause)
 
     def start_host(self) -> None:
         """Start a host if none is there; does nothing while one is."""
@@ -109,9 +113,9 @@ class Feed:
         if self._records:
             self._flush_soon()
 
-    async def _wait(self) -> None:
+    async def _wait(self, seconds: float) -> None:
         try:
-            async with asyncio.timeout(_PAUSE):
+            async with asyncio.timeout(seconds):
                 await self._again.wait()
                 self._post(self.HostChanged("connecting"))
         except TimeoutError:

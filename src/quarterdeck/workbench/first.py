@@ -47,12 +47,32 @@ async def look(app: "Workbench") -> None:
     ground.found = await asyncio.to_thread(find, ground.places, ground.environment)
     await _look_at_trust(app.desk)
     app.desk.changed()
+    _look_again_elsewhere(app)
     if ground.begins_demo:
         ground.begins_demo = False
         await _connected(app.desk)
         await demo(app, "")
     else:
         offer_trust(app)
+
+
+def _look_again_elsewhere(app: "Workbench") -> None:
+    """Another directory is another project: look at that one's trust as well."""
+    desk = app.desk
+    seen = desk.cwd
+
+    async def look_again() -> None:
+        await _look_at_trust(desk)
+        desk.changed()
+        offer_trust(app)
+
+    def moved() -> None:
+        nonlocal seen
+        if desk.cwd != seen:
+            seen = desk.cwd
+            app.run_worker(look_again())
+
+    desk.watch(moved)
 
 
 def offer_trust(app: "Workbench") -> None:
