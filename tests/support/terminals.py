@@ -19,7 +19,17 @@ import pytest
 
 from .patience import SOON
 
-__all__ = ["PROGRAM", "Pane", "Pty", "clean_environment", "needs_tmux", "pane", "pty_of", "soon"]
+__all__ = [
+    "PROGRAM",
+    "Pane",
+    "Pty",
+    "clean_environment",
+    "needs_tmux",
+    "pane",
+    "pty_of",
+    "soon",
+    "stop_host",
+]
 
 PROGRAM = Path(sys.executable).with_name("quarterdeck")
 needs_tmux = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
