@@ -23,7 +23,7 @@ __all__ = ["EditorOptions", "EditorPanel"]
 class EditorPanel(EditorText):
     """Edits a file of text: reads it, writes it, and asks where it is another on disk."""
 
-    EVERY: ClassVar[float | None] = 1.0
+    EVERY: ClassVar[float | None] = 2.0
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s", "save", "save"),
         Binding("escape", "leave_difference", "back to the text", show=False),

@@ -98,9 +98,8 @@ class FilePanel(WatchingPanel):
 
     def remember(self) -> dict[str, Any]:
         """See ``Panel``."""
-        window = self.view.window if self.is_mounted else None
-        line = window.number(self.view.top) if window is not None else None
-        return {"path": safe_path(self.path), "line": line, "wraps": self.view.wraps}
+        line, wraps = self._top_number(), self.view.wraps
+        return {"path": safe_path(self.path), "line": line, "wraps": wraps}
 
     def recall(self, state: dict[str, Any]) -> None:
         """See ``Panel``."""
@@ -163,9 +162,7 @@ class FilePanel(WatchingPanel):
     def action_hand_on(self, how: Any) -> None:
         """Show the same file in another way."""
         if self.path is not None:
-            window = self.view.window
-            line = window.number(self.view.top) if window is not None else None
-            self.post_message(Panel.FileWanted(self.path, line, how))
+            self.post_message(Panel.FileWanted(self.path, self._top_number(), how))
 
     @on(AskBar.Given)
     def _given(self, event: AskBar.Given) -> None:
