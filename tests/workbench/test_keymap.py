@@ -222,3 +222,17 @@ async def test_the_help_lists_the_keys_of_what_is_on_the_screen(tmp_path: Path):
         shown = [Workbench, ChatInput, TranscriptView, AgentTable]
         for binding in [one for kind in shown for one in bindings(kind)]:
             assert binding.description in told
+
+
+async def test_a_key_can_be_bound_for_a_panel_alone(tmp_path: Path):
+    fleet = FakeFleet()
+    await begin(fleet, "ann")
+    async with opened(fleet, tmp_path, (160, 40)) as (app, pilot):
+        bound = Bound(key="w", command="rename", words="wim", when="feed")
+        app.looks.keymap = Keymap([bound])
+        await pilot.press("w")
+        assert app.main.chat.text == "w"
+        app.action_command("feed")
+        await until(pilot, lambda: "1 audit" in screen_text(app))
+        await pilot.press("w")
+        await until(pilot, lambda: fleet.infos[next(iter(fleet.infos))].name == "wim")

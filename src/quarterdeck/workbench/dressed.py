@@ -48,7 +48,7 @@ class Dressed(App[None]):
         if self.on_use is not None and isinstance(event, _DEEDS):
             self.on_use()
         is_fresh = isinstance(event, events.Key) and not event.is_forwarded
-        if isinstance(event, events.Key) and is_fresh and self._take(event.key):
+        if isinstance(event, events.Key) and is_fresh and self._take(event):
             return
         await super().on_event(event)
 
@@ -65,14 +65,16 @@ class Dressed(App[None]):
         if not self.forgives(error):
             super()._handle_exception(error)
 
-    def _take(self, key: str) -> bool:
+    def _take(self, event: events.Key) -> bool:
         """Do what the person has bound a key to; False: they have not."""
-        focused = self.focused
+        focused, key = self.focused, event.key
         if len(self.screen_stack) != 1 or getattr(focused, "takes_every_key", False):
             return False
         bound = self.looks.keymap.find(key, places_of(focused))
         if bound is None:
             return False
+        if focused is not None and focused.check_consume_key(key, event.character):
+            return False  # it is typed
         if bound.command:
             # After what was typed before it: those keys may still be on their way to the focus.
             (focused or self.screen).call_later(self.action_command, bound.command, bound.words)

@@ -2,20 +2,23 @@
 
 from typing import TYPE_CHECKING
 
+from .panels.kinds import KINDS
+
 if TYPE_CHECKING:
     from textual.dom import DOMNode
     from textual.widget import Widget
 
 __all__ = ["PLACES", "places_of"]
 
-_WIDGETS = {
-    "AgentTable": "agents",
-    "ChatInput": "chat",
-    "InboxPanel": "inbox",
-    "TranscriptView": "transcript",
+_PANELS = {
+    kind.target.partition(":")[2]: kind.name
+    for kind in KINDS.values()
+    if kind.name != "chat"  # its transcript is not where one types
 }
-PLACES = frozenset(_WIDGETS.values())
-"""Where a key can count besides ``main``; the kinds of panels are added when one is focused."""
+_WIDGETS = {"AgentTable": "agents", "ChatInput": "chat", "TranscriptView": "transcript"}
+"""Both by the names of classes, so that none has to be imported."""
+PLACES = frozenset({*_PANELS.values(), *_WIDGETS.values()})
+"""Where a key can count besides ``main``."""
 
 
 def places_of(focused: "Widget | None") -> set[str]:
@@ -23,8 +26,9 @@ def places_of(focused: "Widget | None") -> set[str]:
     found = {"main"}
     node: DOMNode | None = focused
     while node is not None:
-        for kind in type(node).__mro__:
-            if (name := _WIDGETS.get(kind.__name__)) is not None:
-                found.add(name)
+        # Panels exactly: a chat is a kind of transcript too, and keys for that are letters.
+        names = [_PANELS.get(type(node).__name__)]
+        names += [_WIDGETS.get(kind.__name__) for kind in type(node).__mro__]
+        found.update(name for name in names if name is not None)
         node = node.parent
     return found
