@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .panels.panel import Panel
+from .stores.blocks import TextBlock
 from .stores.search import whole_text
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ _MOST_COPIED = 4_000_000
 
 def search(app: "Workbench", words: str) -> None:
     """Look for something in all of the transcript."""
-    app.main.transcript.look_for(words)
+    app.main.transcript.action_search(words)
 
 
 def earlier_prompt(app: "Workbench", _: str) -> None:
@@ -54,19 +55,18 @@ def fold(app: "Workbench", _: str) -> None:
 
 async def copy(app: "Workbench", _: str) -> None:
     """Copy the block under the cursor as it was written; without a cursor the last answer."""
-    view = app.main.transcript
-    await _copy(app, view.marked or view.last_answer())
+    await _copy(app, app.main.transcript.marked or _last_answer(app))
 
 
 async def copy_answer(app: "Workbench", _: str) -> None:
     """Copy what the agent said last."""
-    await _copy(app, app.main.transcript.last_answer())
+    await _copy(app, _last_answer(app))
 
 
 async def whole(app: "Workbench", _: str) -> None:
     """Put all of a block into a file, and show that."""
     view = app.main.transcript
-    block = view.marked or view.last_answer()
+    block = view.marked or _last_answer(app)
     if block is None or view.store is None:
         app.tell("there is nothing yet", True)
         return
@@ -74,6 +74,13 @@ async def whole(app: "Workbench", _: str) -> None:
     path = await asyncio.to_thread(_write, text)
     app.tell(f"{len(text):,} characters are in {path}")
     view.post_message(Panel.FileWanted(path))
+
+
+def _last_answer(app: "Workbench") -> "Block | None":
+    """What the agent said last, as far as it is in the window."""
+    store = app.main.transcript.store
+    blocks = reversed(store.blocks if store is not None else ())
+    return next((b for b in blocks if isinstance(b, TextBlock) and b.kind == "message"), None)
 
 
 async def _copy(app: "Workbench", block: "Block | None") -> None:

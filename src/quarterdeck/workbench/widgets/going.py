@@ -1,15 +1,28 @@
 """Ways to places of a transcript that may not be in its window."""
 
+from collections.abc import Sequence
+
 from quarterdeck.wire.events import Prompted
 
+from ..rendering.blocks import can_fold
 from ..stores.blocks import Block, PromptBlock
 from ..stores.transcript import PAGE, TranscriptStore
 
-__all__ = ["open_at", "open_start", "prompt_beside"]
+__all__ = ["foldable_beside", "open_at", "open_start", "prompt_beside"]
 
 _STEP = 400
 _MOST_STEPS = 500
 """How far it is looked for: 200,000 records."""
+
+
+def foldable_beside(blocks: Sequence[Block], here: int, step: int) -> Block | None:
+    """The next block that can be folded, or the one before; at the end the last there is."""
+    foldable = [block for block in blocks if can_fold(block)]
+    if not foldable:
+        return None
+    if step > 0:
+        return next((block for block in foldable if block.first > here), foldable[-1])
+    return next((block for block in reversed(foldable) if block.first < here), foldable[0])
 
 
 async def open_at(store: TranscriptStore, seq: int) -> Block | None:

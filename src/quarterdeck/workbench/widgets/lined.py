@@ -16,6 +16,7 @@ from ..rendering.lines import Line, text_of, width_of
 if TYPE_CHECKING:
     from textual.app import App
     from textual.css.stylesheet import Stylesheet
+    from textual.reactive import Reactive
 
 __all__ = ["ROLES", "Lined", "LinesView"]
 
@@ -116,6 +117,19 @@ class Lined(ScrollView):
         self._component_styles[name] = node.styles
         self._rich_style_cache.clear()
         return self.get_component_rich_style(name)
+
+    def take_room(self, size: Size) -> None:
+        """Be as long as the lines are, where the size on the screen does not follow from that.
+
+        Textual would lay out and draw the whole screen anew (25 ms at 120×40) each time that a
+        line comes; only the scrollbar needs that, when it comes or goes.
+        """
+        if (size.height > self.container_size.height) is not self.show_vertical_scrollbar:
+            self.virtual_size = size
+            return
+        self.set_reactive(cast("Reactive[Size]", Lined.virtual_size), size)
+        if self.show_vertical_scrollbar:
+            self.vertical_scrollbar.window_virtual_size = size.height
 
     def _scroll_to(self, *place: Any, **how: Any) -> bool:
         # An animation would go on from a place that is none any more after lines were measured.

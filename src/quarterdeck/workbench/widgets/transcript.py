@@ -2,7 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from textual import events
 from textual.binding import Binding, BindingType
@@ -17,7 +17,7 @@ from ..rendering.layout import BlockLayout
 from ..rendering.lines import Line
 from ..rendering.markdown import is_ready, make_ready
 from ..rendering.matches import marked
-from ..stores.blocks import Block, TextBlock
+from ..stores.blocks import Block
 from ..stores.transcript import Change, TranscriptStore
 from . import going
 from .lined import Lined
@@ -26,8 +26,6 @@ from .standing import Standing
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
-
-    from textual.reactive import Reactive
 
     from quarterdeck.wire.ids import SessionId
 
@@ -121,15 +119,6 @@ class TranscriptView(Lined, can_focus=True):
         else:
             self._do(self._open_at(store, seq, words))
 
-    def tell(self, words: str) -> None:
-        """Show a line for some time."""
-        self.notify(literal(words), markup=False, timeout=3)
-
-    def last_answer(self) -> Block | None:
-        """What the agent said last in this window."""
-        blocks = reversed(self._store.blocks if self._store is not None else ())
-        return next((b for b in blocks if isinstance(b, TextBlock) and b.kind == "message"), None)
-
     def line_at(self, y: int) -> tuple[Line, bool]:
         """See ``Lined``."""
         if not len(self._layout):
@@ -188,14 +177,9 @@ class TranscriptView(Lined, can_focus=True):
     def action_mark(self, step: int) -> None:
         """Mark the next block that can be folded."""
         blocks = self._store.blocks if self._store is not None else ()
-        foldable = [block for block in blocks if can_fold(block)]
-        if not foldable:
+        block = going.foldable_beside(blocks, self._here(step).first, step) if blocks else None
+        if block is None:
             return
-        here = self._here(step).first
-        if step > 0:
-            block = next((b for b in foldable if b.first > here), foldable[-1])
-        else:
-            block = next((b for b in reversed(foldable) if b.first < here), foldable[0])
         self.mark(block)
         if not self._place.is_in_view(block, self.scroll_offset.y, self._rows):
             self._place.put(block)
@@ -213,12 +197,8 @@ class TranscriptView(Lined, can_focus=True):
             return
         self._do(self._jump(store, self._here(1 if self._place.marked else 0).first, step))
 
-    def action_search(self) -> None:
-        """Look for something in all of the transcript."""
-        self._looking.begin()
-
-    def look_for(self, words: str) -> None:
-        """Look for some words; for none: ask which."""
+    def action_search(self, words: str = "") -> None:
+        """Look for some words in all of the transcript; for none: ask which."""
         self._looking.begin(words)
 
     def action_find(self, step: int) -> None:
@@ -337,25 +317,12 @@ class TranscriptView(Lined, can_focus=True):
         y = self._place.top(self.scroll_offset.y, self._rows)
         self._is_settling = True
         try:
-            self._take_room(Size(self._layout.width, self._layout.total))
+            self.take_room(Size(self._layout.width, self._layout.total))
             self.scroll_to(y=y, animate=False, force=True, immediate=True)
         finally:
             self._is_settling = False
         self.refresh()
         self._want(y)
-
-    def _take_room(self, size: Size) -> None:
-        """Be as long as the transcript is.
-
-        Textual would lay out and draw the whole screen anew (25 ms at 120×40) each time that a
-        line comes; only the scrollbar needs that, when it comes or goes.
-        """
-        if (size.height > self.container_size.height) is not self.show_vertical_scrollbar:
-            self.virtual_size = size
-            return
-        self.set_reactive(cast("Reactive[Size]", TranscriptView.virtual_size), size)
-        if self.show_vertical_scrollbar:
-            self.vertical_scrollbar.window_virtual_size = size.height
 
     def _want(self, y: int) -> None:
         store = self._store
