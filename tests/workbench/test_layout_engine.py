@@ -265,6 +265,9 @@ async def test_chats_have_an_agent_a_draft_and_keys_each(tmp_path: Path):
         await pilot.press("ctrl+c")
         await until(pilot, lambda: fleet.infos[bob].state == "interrupted")
         assert fleet.infos[ann].state == "running"
+        app.desk.select(bob)
+        app.desk.select(ann)
+        assert app.desk.focused == bob
         await pilot.press("ctrl+n")  # both chats show bob now: two drafts all the same
         assert {one.session for one in app.main.chats()} == {bob}
         await pilot.press("shift+f4", *"also", "f4")

@@ -13,8 +13,9 @@ from quarterdeck.wire.errors import QuarterdeckError
 from .custom.kinds import all_kinds
 from .dressed import Dressed
 from .keeping import Keeping
+from .layout.edit import Way
 from .layout.spec import LayoutError, panels_of
-from .layout.view import LayoutView, Way
+from .layout.view import LayoutView
 from .panels.chat import ChatPanel
 from .panels.panel import Panel
 from .screening import ScreenDesk

@@ -37,8 +37,8 @@ class Desk:
     inbox: InboxStore = field(default_factory=InboxStore)
     shown: "SessionId | None" = None
     """The selected agent: the one that chats show unless they have one of their own."""
-    pinned: "SessionId | None" = None
-    """The agent of the panel that has the focus, if that panel has one of its own."""
+    pin: "Callable[[], SessionId | None]" = field(default=lambda: None)
+    """Tells the agent of the panel that has the focus, if that panel has one of its own."""
     host: "HostState" = "connecting"
     """How the way to the host is."""
     host_reason: str = ""
@@ -60,7 +60,7 @@ class Desk:
     @property
     def focused(self) -> "SessionId | None":
         """The agent that keys and commands are for."""
-        return self.pinned or self.shown
+        return self.pin() or self.shown
 
     @property
     def agent(self) -> "AgentInfo | None":

@@ -1,7 +1,7 @@
 """Changes of a layout, as functions from one value to another; each result is a valid layout."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -25,6 +25,7 @@ from .spec import (
 __all__ = [
     "Found",
     "Side",
+    "Way",
     "activate",
     "add_tab",
     "close_panel",
@@ -35,11 +36,14 @@ __all__ = [
     "replace_panel",
     "reset_sizes",
     "resize",
+    "resize_beside",
     "split",
 ]
 
 Side: TypeAlias = Literal["right", "down", "tabs"]
 """Where a new panel goes: beside one, below it, or behind it as a tab."""
+Way: TypeAlias = Literal["left", "right", "up", "down"]
+"""Where a line is moved to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,6 +208,26 @@ def resize(layout: Layout, tab: int, path: Path, span: Span, bar: int, step: int
         return structs.replace(node, children=tuple(kids))
 
     return _in_tab(layout, tab, lambda root: _at(root, path, sized)) if step else layout
+
+
+def resize_beside(layout: Layout, panel: str, spans: Mapping[Path, Span], way: Way) -> Layout:
+    """Move the nearest line beside a panel by a step; the layout as it is if there is none.
+
+    Raises:
+        LayoutError: there is no such panel.
+    """
+    axis = "across" if way in ("left", "right") else "down"
+    step = {"left": -2, "right": 2, "up": -1, "down": 1}[way]
+    found = find_panel(layout, panel)
+    for depth in range(len(found.path) - 1, -1, -1):
+        path, child = found.path[:depth], found.path[depth]
+        span = spans.get(path)
+        if span is None or span.axis != axis or child not in span.shown or len(span.shown) < 2:
+            continue
+        at = span.shown.index(child)
+        bar = span.shown[min(at + 1, len(span.shown) - 1)]
+        return resize(layout, found.tab, path, span, bar, step)
+    return layout
 
 
 def reset_sizes(layout: Layout, base: Layout) -> Layout:

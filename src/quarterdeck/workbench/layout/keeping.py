@@ -9,7 +9,7 @@ import msgspec
 
 from quarterdeck.wire.errors import QuarterdeckError
 
-from .spec import Layout, LayoutError, PanelNode, panels_of
+from .spec import Layout, LayoutError, Node, PanelNode, panels_of
 
 if TYPE_CHECKING:
     from ..desk import Desk
@@ -158,6 +158,31 @@ class PanelSet:
             if name in self._nodes and self._nodes[name].options != node.options:
                 panels[name].change(self._options(node))
         self.panels, self._nodes = panels, nodes
+
+    def wanted(self, node: PanelNode, width: int) -> int | None:
+        """How many lines a panel would fill; see ``Panel``."""
+        panel = self.panels.get(node.id)
+        try:
+            return panel.wanted(width) if panel is not None else None
+        except Exception:  # the code of a panel can be anybody's, and all others hang on this
+            log.exception("the panel %r cannot say how large it is", node.id)
+            return None
+
+    def has_head(self, node: PanelNode) -> bool:
+        """Whether a panel gets a line with its title."""
+        panel = self.panels.get(node.id)
+        return panel is not None and panel.has_head
+
+    def title(self, node: Node) -> str:
+        """What a node is called: by the layout, or by its first panel."""
+        if node.title is not None:
+            return node.title
+        first = next(panels_of(node))
+        panel = self.panels.get(first.id)
+        if panel is None:
+            return first.title or first.widget
+        mark = "" if panel.unsaved is None else " ● not saved"
+        return f"{panel.title}{mark}"
 
     def remember(self, layout: Layout) -> dict[str, dict[str, Any]]:
         """What panels want to keep over a restart, by id.

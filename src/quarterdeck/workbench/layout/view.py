@@ -1,10 +1,9 @@
 """The widget that shows a layout, and changes from one to another with panels kept as they are."""
 
 import asyncio
-import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -16,7 +15,7 @@ from ..panels.panel import Panel
 from . import edit
 from .bars import Divider, Strip
 from .frame import Frame
-from .geometry import Axis, Plan, Rect, place
+from .geometry import Plan, Rect, place
 from .keeping import Exchange, PanelSet
 from .placing import PlanLayout
 from .spec import Layout, Node, PanelNode, TabsNode, children_of, panels_of
@@ -27,11 +26,7 @@ if TYPE_CHECKING:
     from ..desk import Desk
     from ..panels.kinds import PanelKind
 
-__all__ = ["LayoutView", "Way", "visible"]
-
-log = logging.getLogger(__name__)
-
-Way = Literal["left", "right", "up", "down"]
+__all__ = ["LayoutView", "visible"]
 
 
 class LayoutView(Widget):
@@ -219,22 +214,10 @@ class LayoutView(Widget):
         self.zoomed = None if self.zoomed is not None else self.current
         self.settle()
 
-    async def resize_panel(self, way: Way) -> None:
+    async def resize_panel(self, way: edit.Way) -> None:
         """Move a line beside the panel with the focus by a step; the nearest that there is."""
-        axis: Axis = "across" if way in ("left", "right") else "down"
-        step = {"left": -2, "right": 2, "up": -1, "down": 1}[way]
-        if self.current is None:
-            return
-        path = edit.find_panel(self.spec, self.current).path
-        for depth in range(len(path) - 1, -1, -1):
-            span = self.plan.spans.get(path[:depth])
-            if span is None or span.axis != axis or path[depth] not in span.shown:
-                continue
-            at = span.shown.index(path[depth])
-            if len(span.shown) > 1:
-                bar = span.shown[at + 1] if at + 1 < len(span.shown) else span.shown[at]
-                await self.apply(edit.resize(self.spec, self.tab, path[:depth], span, bar, step))
-                return
+        if self.current is not None:
+            await self.apply(edit.resize_beside(self.spec, self.current, self.plan.spans, way))
 
     async def reset_sizes(self) -> None:
         """Give everything the size that the layout had when it was loaded."""
@@ -282,7 +265,7 @@ class LayoutView(Widget):
             return
         self._inside[name] = event.widget
         self._last[self.tab] = name
-        self._desk.pinned = panel.session if panel.session != self._desk.shown else None
+        self._desk.pin = lambda: panel.session if panel.is_attached else None
         self._show_titles()
         self.post_message(self.Changed())
 
@@ -324,7 +307,7 @@ class LayoutView(Widget):
             root,
             size.width,
             size.height - top,
-            wants=self._wants,
+            wants=self._set.wanted,
             heads=self._has_head,
             keep=self.current,
         ).moved(top)
@@ -334,30 +317,11 @@ class LayoutView(Widget):
             places[self._top] = Rect(0, 0, size.width, 1)
         return places
 
-    def _wants(self, node: PanelNode, width: int) -> int | None:
-        panel = self.panels.get(node.id)
-        try:
-            return panel.wanted(width) if panel is not None else None
-        except Exception:  # the code of a panel can be anybody's, and all others hang on this
-            log.exception("the panel %r cannot say how large it is", node.id)
-            return None
-
     def _has_head(self, node: PanelNode) -> bool:
-        panel = self.panels.get(node.id)
-        return panel is not None and panel.has_head and self.zoomed is None
-
-    def _title(self, node: Node) -> str:
-        if node.title is not None:
-            return node.title
-        first = next(panels_of(node))
-        panel = self.panels.get(first.id)
-        if panel is None:
-            return first.title or first.widget
-        mark = "" if panel.unsaved is None else " ● not saved"
-        return f"{panel.title}{mark}"
+        return self.zoomed is None and self._set.has_head(node)
 
     def _show_titles(self) -> None:
-        self._frame.show(self.root, self._title, self.current)
+        self._frame.show(self.root, self._set.title, self.current)
         self._top.show(tuple(tab.title for tab in self.spec.tabs), self.tab)
 
 
