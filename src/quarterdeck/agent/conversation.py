@@ -23,7 +23,7 @@ from quarterdeck.wire.events import (
 from .context.clearing import cleared, cut, savings
 from .context.gauge import Gauge, weigh
 from .context.memory import Memory
-from .parts import parts_of
+from .parts import parts_of, told_of
 
 __all__ = ["Conversation", "summarised"]
 
@@ -78,9 +78,7 @@ class Conversation:
         """Take one more event."""
         match event:
             case Prompted():
-                self._settle()
-                self.memory.apply(event, self.count)
-                self._add(Message(role="user", parts=parts_of(event.content)))
+                self._prompted(event)
             case ModelCallStarted():
                 self._settle_if_complete()
                 self.gauge.asked(self.size)
@@ -160,6 +158,12 @@ class Conversation:
             count += 1
             id_ = f"{wanted}-{count}"
         return id_
+
+    def _prompted(self, event: Prompted) -> None:
+        if content := told_of(event):
+            self._settle()
+            self.memory.apply(event, self.count)
+            self._add(Message(role="user", parts=parts_of(content)))
 
     def _finished(self, event: ModelCallFinished) -> None:
         if event.usage is not None:

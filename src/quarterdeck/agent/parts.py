@@ -11,8 +11,14 @@ from quarterdeck.wire.content import (
     TextContent,
 )
 from quarterdeck.wire.conversation import ImagePart, Part, TextPart
+from quarterdeck.wire.events import Prompted
 
-__all__ = ["parts_of"]
+__all__ = ["parts_of", "told_of"]
+
+
+def told_of(prompted: Prompted) -> tuple[ContentBlock, ...]:
+    """What the model is told of a prompt; empty: it never hears of it."""
+    return prompted.content if prompted.told is None else prompted.told
 
 
 def parts_of(content: tuple[ContentBlock, ...]) -> tuple[Part, ...]:

@@ -37,10 +37,11 @@ from quarterdeck.wire.permissions import Decider
 from quarterdeck.wire.settings import ConfigOption
 
 from .cage import tell_sandbox
+from .commands.book import CommandBook
+from .commands.turns import run_prompt
 from .context.keeper import Context
 from .conversation import Conversation
 from .limits import Limits, Spending
-from .loop import run_turn
 from .options import options_of
 from .pace import Pace
 from .past import Past
@@ -80,6 +81,8 @@ class Setup:
     """Lend tools; closed with the session."""
     context: ContextSettings = field(default_factory=ContextSettings)
     """What is done before the conversation outgrows the model's window."""
+    commands: CommandBook = field(default_factory=CommandBook)
+    """What a prompt that begins with a slash may be."""
 
 
 class Session:
@@ -129,6 +132,11 @@ class Session:
         return self._setup.model.info
 
     @property
+    def commands(self) -> CommandBook:
+        """What a prompt that begins with a slash may be."""
+        return self._setup.commands
+
+    @property
     def options(self) -> tuple[ConfigOption, ...]:
         """The session's settings as people see them: mode, model, effort."""
         setup = self._setup
@@ -150,6 +158,7 @@ class Session:
         if self.gate.mode == "full-auto":
             await self._emit(await tell_sandbox(), None)
         await self._options_changed()
+        await self._emit_all(await self.commands.refresh() or (self.commands.changed(),))
         await self.journal.durable(self.last_seq)
 
     async def prompt(
@@ -262,10 +271,11 @@ class Session:
     async def _options_changed(self) -> None:
         await self._emit(OptionsChanged(options=self.options), None)
 
-    async def _title_from(self, content: tuple[ContentBlock, ...]) -> None:
-        if self.title is not None:
+    async def _title_from(self, prompted: Prompted) -> None:
+        if self.title is not None or self.commands.answers(prompted):
             return
-        words = " ".join(block.text for block in content if isinstance(block, TextContent)).split()
+        texts = (block.text for block in prompted.content if isinstance(block, TextContent))
+        words = " ".join(texts).split()
         if title := " ".join(words)[:_TITLE_LENGTH]:
             self.title = title
             await self._emit(SessionChanged(title=title), None)
@@ -286,8 +296,9 @@ class Session:
         return ended
 
     async def _open_turn(self, turn: TurnId, prompted: Prompted) -> TurnEnded:
-        await self._title_from(prompted.content)
-        return await run_turn(self._turn(turn), prompted)
+        await self._emit_all(await self.commands.refresh())
+        await self._title_from(prompted)
+        return await run_prompt(self, self._turn(turn), prompted)
 
     async def _settled(self, running: asyncio.Task[TurnEnded]) -> TurnEnded:
         """The turn's end, also when it was cancelled; a cancelled caller cancels the turn."""
@@ -339,6 +350,10 @@ class Session:
     def _take_steering(self) -> tuple[Prompted, ...]:
         taken, self._steering = tuple(self._steering), []
         return taken
+
+    async def _emit_all(self, events: tuple[Event, ...]) -> None:
+        for event in events:
+            await self._emit(event, None)
 
     async def _emit(self, event: Event, turn: TurnId | None) -> None:
         """Append an event, then fold it in: the conversation is never ahead of the log."""

@@ -8,16 +8,14 @@ from quarterdeck.agent.options import modes_of
 from quarterdeck.agent.session import Session
 from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.acp.connection import AcpConnection
-from quarterdeck.wire.content import ContentBlock, text
+from quarterdeck.wire.content import ContentBlock
 from quarterdeck.wire.errors import RpcError
 from quarterdeck.wire.events import TurnEnded
-from quarterdeck.wire.ids import new_message_id
 from quarterdeck.wire.rpc.codes import INTERNAL_ERROR, INVALID_REQUEST, FrameTooLarge
 from quarterdeck.wire.usage import TokenUsage
 
 from .asking import Asker
 from .client import Client
-from .commands import COMMANDS, command_in, run_command
 from .pump import Pump
 from .refusals import refused
 from .updates import Translator, without_bulk
@@ -25,7 +23,6 @@ from .updates import Translator, without_bulk
 __all__ = ["Hosted"]
 
 _log = logging.getLogger(__name__)
-_COMMANDS = acp.AvailableCommandsUpdate(available_commands=COMMANDS)
 
 
 class Hosted:
@@ -63,14 +60,14 @@ class Hosted:
         An answer is written in the same step in which its handler returns, and the pump begins
         in a later one: no client sees an update of a session that it does not know.
         """
-        await self._pump.start(after=after, first=(_COMMANDS,))
+        await self._pump.start(after=after, first=(self._commands,))
 
     async def replay(self) -> None:
         """Tell the whole past; returns when it was sent. What comes later follows it."""
         until = self.session.last_seq
         await self._pump.start(after=0, replay_until=until)
         await self._pump.caught_up(until)
-        await self._send(_COMMANDS)
+        await self._send(self._commands)
 
     async def prompt(self, content: tuple[ContentBlock, ...]) -> acp.PromptResponse:
         """Run a turn; every update of it was sent when this returns.
@@ -86,8 +83,6 @@ class Hosted:
             )
         self._idle.clear()
         try:
-            if (command := command_in(content)) is not None:
-                return await self._run_command(*command)
             ended = await self.session.prompt(content)
             await self.flush()
             return _response(ended)
@@ -113,11 +108,9 @@ class Hosted:
         if self._cancelling:
             await asyncio.wait(self._cancelling)
 
-    async def _run_command(self, name: str, rest: str) -> acp.PromptResponse:
-        said = await run_command(self.session, name, rest)
-        await self.flush()
-        await self._send(acp.AgentMessageChunk(content=text(said), message_id=new_message_id()))
-        return acp.PromptResponse(stop_reason="end_turn")
+    @property
+    def _commands(self) -> acp.AvailableCommandsUpdate:
+        return acp.AvailableCommandsUpdate(available_commands=self.session.commands.listed)
 
     async def _send(self, update: acp.SessionUpdate) -> None:
         """Send an update; of one that is too large for a message, what matters most."""

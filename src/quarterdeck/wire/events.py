@@ -130,6 +130,9 @@ class Prompted(Value, frozen=True, kw_only=True, tag_field="type", tag="prompted
     """With origin ``agent``: the session that sent it."""
     steers: bool = False
     """Injected into the running turn rather than starting one."""
+    told: tuple[ContentBlock, ...] | None = None
+    """What the model is told instead of ``content``: what a command stands for; nothing at all
+    where the command was answered without it. None: ``content``. Native agent only."""
 
 
 class TurnStarted(Value, frozen=True, kw_only=True, tag_field="type", tag="turn_started"):

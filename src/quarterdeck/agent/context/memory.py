@@ -19,7 +19,7 @@ from quarterdeck.wire.events import (
     ToolCallStarted,
 )
 
-from ..parts import parts_of
+from ..parts import parts_of, told_of
 from .clearing import shorten
 
 if TYPE_CHECKING:
@@ -79,9 +79,10 @@ class Memory:
                 pass
 
     def _prompted(self, event: Prompted, at: int) -> None:
-        parts = parts_of(event.content)
+        content = told_of(event)
+        parts = parts_of(content)
         text = "\n".join(part.text for part in parts if isinstance(part, TextPart))
         self.prompts.append(Said(at, shorten(text, _LONGEST_PROMPT), not event.steers))
-        self.last = event.content
+        self.last = content
         if not event.steers:
             self.newest = parts

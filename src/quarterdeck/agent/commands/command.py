@@ -1,0 +1,49 @@
+"""What a slash command is: one that is answered here, or one that stands for a longer prompt."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from quarterdeck.wire.content import ContentBlock
+
+if TYPE_CHECKING:
+    from ..session import Session
+
+__all__ = ["BUILT_IN", "Answered", "Command", "Expanded"]
+
+BUILT_IN = "built in"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Named:
+    """What people see of a command."""
+
+    name: str
+    """Without the slash; no white space."""
+    description: str
+    hint: str = ""
+    """What may be typed after the name."""
+    source: str = BUILT_IN
+    """Where it comes from: ``built in``, or its file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered(_Named):
+    """A command that we answer; the model is neither asked nor ever told of it."""
+
+    answer: Callable[["Session", str], Awaitable[str]]
+    """Does it, in a turn of its own, with what was typed after the name; gives what to say.
+
+    A ``QuarterdeckError`` is said, too. May be cancelled.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expanded(_Named):
+    """A command that stands for a prompt: the model is told that, people see what was typed."""
+
+    expand: Callable[["Session", str], Awaitable[tuple[ContentBlock, ...]]]
+    """Gives the prompt. A ``QuarterdeckError`` is said instead, and the model is not asked."""
+
+
+Command: TypeAlias = Answered | Expanded
