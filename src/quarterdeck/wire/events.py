@@ -8,13 +8,16 @@ A run of a session begins with ``SessionOpened`` or ``SessionResumed`` and ends 
 ``SessionEnded``; outside of runs there is only what a fleet notes about it (spawned, queued,
 renamed, archived). A new member must be handled wherever events are matched: the type checker
 finds those places through ``assert_never``. The session's own events are in ``session_events``,
-those about a full window in ``context_events``; all are imported from here.
+those about a full window in ``context_events``, those about going back in ``checkpoint_events``,
+those of sub-agents and goals in ``child_events`` and ``goal_events``; all are imported from here.
 """
 
 from typing import Any, Literal, TypeAlias
 
 from msgspec import UNSET, UnsetType
 
+from .checkpoint_events import Checkpointed, Redone, Rewound
+from .child_events import ChildEnd, ChildEnded, ChildRef, ChildStarted
 from .content import ContentBlock
 from .context_events import (
     CompactionChanged,
@@ -25,6 +28,7 @@ from .context_events import (
     ResultsCleared,
 )
 from .conversation import Message, ToolResultPart
+from .goal_events import GoalEnd, GoalEnded, GoalSet
 from .ids import MessageId, RequestId, SessionId, TerminalId, ToolCallId
 from .permissions import Decider, PermissionOption, PermissionOutcome, QuestionAction
 from .session_events import (
@@ -44,12 +48,20 @@ from .usage import ContextUsage, Cost, TokenUsage
 from .values import Value
 
 __all__ = [
+    "Checkpointed",
+    "ChildEnd",
+    "ChildEnded",
+    "ChildRef",
+    "ChildStarted",
     "CommandsChanged",
     "CompactionChanged",
     "CompactionChunk",
     "CompactionStatus",
     "EndOfSession",
     "Event",
+    "GoalEnd",
+    "GoalEnded",
+    "GoalSet",
     "GrantRevoked",
     "MessageChunk",
     "MessagePinned",
@@ -69,8 +81,10 @@ __all__ = [
     "QuestionAnswered",
     "QuestionAsked",
     "RateLimited",
+    "Redone",
     "ResultsCleared",
     "RetryScheduled",
+    "Rewound",
     "SessionChanged",
     "SessionEnded",
     "SessionOpened",
@@ -280,6 +294,9 @@ class PermissionAsked(Value, frozen=True, kw_only=True, tag_field="type", tag="p
     raw_input: Any = None
     reason: str | None = None
     """Why no rule decided it."""
+    child: ChildRef | None = None
+    """The child of the session that asks, where it is not the session itself; ``call`` is then
+    the one that started the child."""
 
 
 class PermissionAnswered(
@@ -320,6 +337,8 @@ class QuestionAsked(Value, frozen=True, kw_only=True, tag_field="type", tag="que
     call: ToolCallId | None = None
     to: SessionId | None = None
     """The session whose agent shall answer; None: a person."""
+    child: ChildRef | None = None
+    """The child of the session that asks; as in ``PermissionAsked``."""
 
 
 class QuestionAnswered(Value, frozen=True, kw_only=True, tag_field="type", tag="question_answered"):
@@ -405,5 +424,12 @@ Event: TypeAlias = (
     | ResultsCleared
     | MessagePinned
     | MessageUnpinned
+    | Checkpointed
+    | Rewound
+    | Redone
+    | ChildStarted
+    | ChildEnded
+    | GoalSet
+    | GoalEnded
     | Unknown
 )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, assert_never
 
 from quarterdeck.wire.events import (
+    Checkpointed,
     CommandsChanged,
     CompactionChanged,
     CompactionChunk,
@@ -29,8 +30,10 @@ from quarterdeck.wire.events import (
     QuestionAnswered,
     QuestionAsked,
     RateLimited,
+    Redone,
     ResultsCleared,
     RetryScheduled,
+    Rewound,
     SessionChanged,
     SessionEnded,
     SessionOpened,
@@ -191,6 +194,9 @@ class Folding:
                 | QuestionAsked()
                 | QuestionAnswered()
                 | CompactionChanged()
+                | Checkpointed()
+                | Rewound()
+                | Redone()
                 | PromptDropped()
                 | Unknown()
             ):

@@ -3,6 +3,7 @@
 from typing import Any, Literal, TypeAlias
 
 from quarterdeck.wire.events import (
+    Checkpointed,
     CompactionChanged,
     GrantRevoked,
     ModeChanged,
@@ -12,7 +13,9 @@ from quarterdeck.wire.events import (
     QuestionAnswered,
     QuestionAsked,
     RateLimited,
+    Redone,
     RetryScheduled,
+    Rewound,
     SessionEnded,
     SessionOpened,
     SessionResumed,
@@ -79,10 +82,24 @@ def _ends(event: Any) -> tuple[Severity, str] | None:
             return "info", "the conversation was shortened" + _because(summary)
         case CompactionChanged(status="failed", error=error):
             return "warning", "the conversation could not be shortened" + _because(error)
+        case Checkpointed() | Rewound() | Redone():
+            return _steps_back(event)
         case Unknown(origin=origin, reason=reason):
             return "quiet", f"something unknown from {origin}{_because(reason)}"
         case _:
             return None
+
+
+def _steps_back(event: Checkpointed | Rewound | Redone) -> tuple[Severity, str]:
+    files = f"{event.changed} file{'s' * (event.changed != 1)}"
+    match event:
+        case Checkpointed(paths=paths):
+            return "quiet", f"{files} changed{_because(', '.join(paths[:5]))}"
+        case Rewound(conversation=conversation):
+            also = ", and what was said since is no longer told" if conversation else ""
+            return "info", f"went back: {files} restored{also}"
+        case Redone():
+            return "info", f"went forward again: {files} restored"
 
 
 def _because(reason: str | None) -> str:
