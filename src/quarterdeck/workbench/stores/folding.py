@@ -8,10 +8,14 @@ from typing import Any, Literal, assert_never
 
 from quarterdeck.wire.events import (
     Checkpointed,
+    ChildEnded,
+    ChildStarted,
     CommandsChanged,
     CompactionChanged,
     CompactionChunk,
     Event,
+    GoalEnded,
+    GoalSet,
     GrantRevoked,
     MessageChunk,
     MessagePinned,
@@ -197,6 +201,9 @@ class Folding:
                 | Checkpointed()
                 | Rewound()
                 | Redone()
+                | ChildEnded()
+                | GoalSet()
+                | GoalEnded()
                 | PromptDropped()
                 | Unknown()
             ):
@@ -211,6 +218,7 @@ class Folding:
                 | ResultsCleared()
                 | MessagePinned()
                 | MessageUnpinned()
+                | ChildStarted()
                 | PromptQueued()
                 | UsageReported()
                 | ModelCallStarted()

@@ -4,7 +4,10 @@ from typing import Any, Literal, TypeAlias
 
 from quarterdeck.wire.events import (
     Checkpointed,
+    ChildEnded,
     CompactionChanged,
+    GoalEnded,
+    GoalSet,
     GrantRevoked,
     ModeChanged,
     ModelCallFinished,
@@ -84,6 +87,8 @@ def _ends(event: Any) -> tuple[Severity, str] | None:
             return "warning", "the conversation could not be shortened" + _because(error)
         case Checkpointed() | Rewound() | Redone():
             return _steps_back(event)
+        case ChildEnded() | GoalSet() | GoalEnded():
+            return _ways(event)
         case Unknown(origin=origin, reason=reason):
             return "quiet", f"something unknown from {origin}{_because(reason)}"
         case _:
@@ -100,6 +105,20 @@ def _steps_back(event: Checkpointed | Rewound | Redone) -> tuple[Severity, str]:
             return "info", f"went back: {files} restored{also}"
         case Redone():
             return "info", f"went forward again: {files} restored"
+
+
+def _ways(event: ChildEnded | GoalSet | GoalEnded) -> tuple[Severity, str] | None:
+    match event:
+        case ChildEnded(how="completed"):
+            return None  # its call, or its answer, is shown
+        case ChildEnded(how=how):
+            return "quiet", f"an agent that was started here is over: {how}"
+        case GoalSet(goal=goal):
+            return "info", f"goal: {goal}"
+        case GoalEnded(how="reached", summary=summary):
+            return "info", f"the goal is reached{_because(summary)}"
+        case GoalEnded(how=how, reason=reason):
+            return "warning", f"the goal is not reached ({how}){_because(reason)}"
 
 
 def _because(reason: str | None) -> str:
