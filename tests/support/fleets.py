@@ -217,7 +217,11 @@ class FakeFleet:
     async def _question(self, session: SessionId) -> None:
         form = {
             "type": "object",
-            "properties": {"colour": {"type": "string", "enum": ["red", "blue"]}},
+            "properties": {
+                "colour": {"type": "string", "enum": ["red", "blue"]},
+                "sizes": {"type": "array", "items": {"enum": ["small", "large"]}},
+                "why": {"type": "string"},
+            },
             "required": ["colour"],
         }
         asked = QuestionAsked(request=new_request_id(), text="Which colour?", form=form)

@@ -143,6 +143,38 @@ async def test_a_question_is_answered_by_its_form(tmp_path: Path):
         assert answer.action == "decline"
 
 
+@sizes
+async def test_what_is_filled_in_survives_putting_off_and_a_restart(
+    tmp_path: Path, size: tuple[int, int]
+):
+    fleet = FakeFleet()
+    await begin(fleet, "ann")
+    async with opened(fleet, tmp_path, size) as (app, pilot):
+        await fleet.send("ann", (text("question"),))
+        await until(pilot, lambda: isinstance(app.screen, QuestionScreen))
+        await pilot.press("down", "enter", "tab", "tab", "enter", "tab", *"it fits")
+        await until(pilot, lambda: "it fits" in screen_text(app))
+        await after_the_guard(pilot)
+        await pilot.press("escape")
+        await until(pilot, lambda: len(app.screen_stack) == 1)
+        assert app.desk.inbox.items
+    async with opened(fleet, tmp_path, size) as (app, pilot):
+        await until(pilot, lambda: app.desk.inbox.items)
+        if len(app.screen_stack) == 1:
+            await pilot.press("ctrl+g")
+        await until(pilot, lambda: isinstance(app.screen, QuestionScreen))
+        await until(pilot, lambda: "it fits" in screen_text(app))
+        shown = screen_text(app)
+        assert "▐●▌ blue" in shown and "▐ ▌ red" in shown  # told without colour
+        assert "▐x▌ large" in shown and "▐ ▌ small" in shown
+        await after_the_guard(pilot)
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: len(app.screen_stack) == 1)
+        (answer,) = [r.event for r in fleet.records if isinstance(r.event, QuestionAnswered)]
+        assert answer.content == {"colour": "blue", "sizes": ["large"], "why": "it fits"}
+    assert not list(tmp_path.glob("**/question-*"))  # noqa: ASYNC240
+
+
 async def test_a_draft_stays_with_its_agent_and_over_a_restart(tmp_path: Path):
     fleet = FakeFleet()
     await begin(fleet, "ann")

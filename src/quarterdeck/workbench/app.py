@@ -181,6 +181,11 @@ class Workbench(Arranged):
     async def _permission_answered(self, event: PermissionScreen.Answered) -> None:
         self.work(self._answer(event))
 
+    @on(QuestionScreen.Filled)
+    def _question_filled(self, event: QuestionScreen.Filled) -> None:
+        if self.deciding.keep(event.item, event.kept):
+            self.set_timer(_SAVE, self._save_soon)
+
     @on(QuestionScreen.Replied)
     async def _question_answered(self, event: QuestionScreen.Replied) -> None:
         self.work(self._reply(event))

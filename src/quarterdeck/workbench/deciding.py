@@ -54,7 +54,12 @@ class Deciding:
         """Take a request off the screen that is answered already."""
         screen = self.current
         if screen is not None and self._desk.inbox.find(screen.item.request) is None:
+            self._desk.drafts.put(_key(screen.item), "")
             self._app.pop_screen()
+
+    def keep(self, item: "InboxItem", kept: str) -> bool:
+        """Note what is filled in; True if it is other than before."""
+        return self._desk.drafts.put(_key(item), kept)
 
     def put_off(self, item: "InboxItem") -> None:
         """Leave a request open."""
@@ -65,6 +70,7 @@ class Deciding:
     def settled(self, item: "InboxItem") -> None:
         """A request was answered here; the agent's next one comes."""
         self._desk.inbox.drop(item.request)
+        self._desk.drafts.put(_key(item), "")
         self.check()
         following = self._desk.inbox.offered(item.session)
         if following is not None and len(self._app.screen_stack) == 1:
@@ -72,9 +78,14 @@ class Deciding:
 
     def _open(self, item: "InboxItem") -> None:
         if item.permission is None:
-            self._app.push_screen(QuestionScreen(item))
+            self._app.push_screen(QuestionScreen(item, self._desk.drafts.get(_key(item))))
             return
         agent = self._desk.roster.find(item.session)
         count = len(self._desk.inbox.items)
         place = f" · 1 of {count}" if count > 1 else ""
         self._app.push_screen(PermissionScreen(item, agent.cwd if agent else None, place))
+
+
+def _key(item: "InboxItem") -> str:
+    """Where what is filled in for a question is kept."""
+    return f"question-{item.request}"

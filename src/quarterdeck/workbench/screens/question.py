@@ -4,18 +4,20 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+import msgspec
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import Vertical, VerticalGroup, VerticalScroll
 from textual.content import Content
 from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widget import Widget
-from textual.widgets import Checkbox, Input, Label, RadioButton, RadioSet, SelectionList
-from textual.widgets.selection_list import Selection
+from textual.widgets import Checkbox, Input, Label, RadioSet
 
 from ..literal import literal, one_line
 from ..stores.forms import BadValue, Field, fields_of, value_of
+from ..widgets.marks import Choice, Mark
 from .guard import Guard
 
 if TYPE_CHECKING:
@@ -25,7 +27,12 @@ __all__ = ["QuestionScreen"]
 
 
 class QuestionScreen(ModalScreen[None]):
-    """Asks a person what an agent wants to know."""
+    """Asks a person what an agent wants to know.
+
+    Args:
+        item: the question.
+        kept: what was filled in earlier, as ``Filled`` told it.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "later", "answer later"),
@@ -42,18 +49,26 @@ class QuestionScreen(ModalScreen[None]):
         """None: declined."""
 
     @dataclass
+    class Filled(Message):
+        """Something was filled in; nothing is sent yet."""
+
+        item: "InboxItem"
+        kept: str
+
+    @dataclass
     class PutOff(Message):
         """A person wants to answer later."""
 
         item: "InboxItem"
 
-    def __init__(self, item: "InboxItem") -> None:
+    def __init__(self, item: "InboxItem", kept: str = "") -> None:
         super().__init__()
         assert item.question is not None
         self.item = item
         self._question = item.question
         self._fields = fields_of(item.question)
         self._guard = Guard(monotonic)
+        self._filled = _read(kept)
 
     def compose(self) -> ComposeResult:
         """The parts."""
@@ -104,44 +119,85 @@ class QuestionScreen(ModalScreen[None]):
         else:
             self.focus_next()
 
+    @on(Input.Changed)
+    @on(Checkbox.Changed)
+    @on(RadioSet.Changed)
+    def _keep(self) -> None:
+        filled = {f.name: self._state(n, f) for n, f in enumerate(self._fields)}
+        if filled != self._filled:
+            self._filled = filled
+            self.post_message(self.Filled(self.item, msgspec.json.encode(filled).decode()))
+
     def _ask(self, number: int, field: Field) -> ComposeResult:
         needed = " (needed)" if field.is_required else ""
         hint = f": {literal(field.hint)}" if field.hint else ""
         yield Label(Content(f"{literal(field.title)}{needed}{hint}"), classes="title")
         id_ = f"field-{number}"
+        state = self._filled.get(field.name, field.default)
+        chosen = self._chosen(field)
         match field.kind:
             case "yes_no":
-                yield Checkbox(Content("yes"), field.default is True, id=id_, classes="field")
+                yield Mark(Content("yes"), state is True, id=id_, classes="field")
             case "one_of":
                 buttons = [
-                    RadioButton(Content(literal(word)), value == field.default)
-                    for value, word in field.choices
+                    Choice(Content(literal(word)), at in chosen)
+                    for at, (_, word) in enumerate(field.choices)
                 ]
                 yield RadioSet(*buttons, id=id_, classes="field")
             case "some_of":
-                default: Any = field.default
-                chosen = cast("list[Any]", default if isinstance(default, list) else [])
-                choices = [
-                    Selection(Content(literal(word)), at, value in chosen)
-                    for at, (value, word) in enumerate(field.choices)
-                ]
-                yield SelectionList[int](*choices, id=id_, classes="field")
+                with VerticalGroup(id=id_):
+                    for at, (_, word) in enumerate(field.choices):
+                        yield Mark(Content(literal(word)), at in chosen, classes="field")
             case _:
-                given = "" if field.default is None else literal(str(field.default))
+                given = "" if state is None else literal(str(state))
                 yield Input(given, id=id_, classes="field")
 
-    def _value(self, number: int, field: Field) -> Any:
+    def _chosen(self, field: Field) -> list[int]:
+        """The places of the choices that are on at first."""
+        kept = self._filled.get(field.name)
+        if isinstance(kept, list):
+            return [at for at in cast("list[Any]", kept) if isinstance(at, int)]
+        default: Any = field.default
+        values = cast("list[Any]", default if isinstance(default, list) else [default])
+        return [at for at, (value, _) in enumerate(field.choices) if value in values]
+
+    def _state(self, number: int, field: Field) -> Any:
+        """What is filled in, as it is shown: a text, yes or no, or the places of choices."""
         id_ = f"#field-{number}"
         match field.kind:
             case "yes_no":
-                return self.query_one(id_, Checkbox).value
+                return self.query_one(id_, Mark).value
             case "one_of":
                 at = self.query_one(id_, RadioSet).pressed_index
-                if at < 0 and field.is_required:
-                    raise BadValue(f"{field.title} is needed")
-                return field.choices[at][0] if at >= 0 else None
+                return [at] if at >= 0 else []
             case "some_of":
-                chosen = cast("SelectionList[int]", self.query_one(id_, SelectionList))
-                return [field.choices[at][0] for at in sorted(chosen.selected)]
+                marks = self.query_one(id_).query(Mark)
+                return [at for at, mark in enumerate(marks) if mark.value]
             case _:
-                return value_of(field, self.query_one(id_, Input).value)
+                return self.query_one(id_, Input).value
+
+    def _values(self, field: Field, chosen: list[int]) -> list[Any]:
+        return [field.choices[at][0] for at in chosen]
+
+    def _value(self, number: int, field: Field) -> Any:
+        state: Any = self._state(number, field)
+        match field.kind:
+            case "yes_no":
+                return state
+            case "one_of":
+                if not state and field.is_required:
+                    raise BadValue(f"{field.title} is needed")
+                values = self._values(field, state)
+                return values[0] if values else None
+            case "some_of":
+                return self._values(field, state)
+            case _:
+                return value_of(field, state)
+
+
+def _read(kept: str) -> dict[str, Any]:
+    """What was kept; nothing where it cannot be understood."""
+    try:
+        return msgspec.json.decode(kept, type=dict[str, Any]) if kept else {}
+    except msgspec.MsgspecError:
+        return {}
