@@ -8,8 +8,9 @@ from urllib.parse import urldefrag, urljoin, urlsplit
 
 import quarterdeck
 from quarterdeck.models.errors import CallError
-from quarterdeck.models.http1 import Connection, Head, Origin
+from quarterdeck.models.http1 import Connection, Head
 from quarterdeck.policy.domains import Target, parse_target
+from quarterdeck.wire.http1 import Origin
 
 from ..tool import ToolError
 from .addresses import Resolve, connect
