@@ -20,9 +20,6 @@ from .desk import Desk
 from .feed import Feed, Reach
 from .literal import literal
 from .panels.chat import ChatPanel
-from .screens.ask_line import AskLine
-from .screens.permission import PermissionScreen
-from .screens.question import QuestionScreen
 from .steering import Steering
 from .terminal import is_hung_up, leave_on_signals
 from .widgets.agents import AgentTable
@@ -31,6 +28,8 @@ from .widgets.picker import Picker
 from .widgets.transcript import TranscriptView
 
 if TYPE_CHECKING:
+    from .screens.permission import PermissionScreen
+    from .screens.question import QuestionScreen
     from .screens.trust import TrustScreen
 
 __all__ = ["Workbench", "now"]
@@ -53,6 +52,7 @@ class Workbench(Arranged):
         desk: the fleet and what is known of it.
         reach: how the fleet is reached; see ``Feed``.
         leave: called at the end.
+        begun: called when the first frame is on the screen.
     """
 
     CSS_PATH = "workbench.tcss"
@@ -78,10 +78,15 @@ class Workbench(Arranged):
     ]
 
     def __init__(
-        self, desk: Desk, reach: Reach, leave: Callable[[], Awaitable[None]] | None = None
+        self,
+        desk: Desk,
+        reach: Reach,
+        leave: Callable[[], Awaitable[None]] | None = None,
+        begun: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(desk)
         self._leave = leave
+        self._begun = begun
         self.animation_level = "none"
         self.feed = Feed(desk.fleet, reach, self.post_message)
         self.steering = Steering(desk, self.tell, self.feed.refresh)
@@ -172,22 +177,27 @@ class Workbench(Arranged):
 
         self.work(do(self, event.session, event.command))
 
-    @on(PermissionScreen.PutOff)
-    @on(QuestionScreen.PutOff)
-    def _put_off(self, event: PermissionScreen.PutOff | QuestionScreen.PutOff) -> None:
+    # Of screens that are imported when they are first shown.
+
+    def on_permission_screen_put_off(self, event: "PermissionScreen.PutOff") -> None:
+        """Leave a request open."""
         self.deciding.put_off(event.item)
 
-    @on(PermissionScreen.Answered)
-    async def _permission_answered(self, event: PermissionScreen.Answered) -> None:
+    def on_question_screen_put_off(self, event: "QuestionScreen.PutOff") -> None:
+        """Leave a question open."""
+        self.deciding.put_off(event.item)
+
+    def on_permission_screen_answered(self, event: "PermissionScreen.Answered") -> None:
+        """Tell the fleet what was decided."""
         self.work(self._answer(event))
 
-    @on(QuestionScreen.Filled)
-    def _question_filled(self, event: QuestionScreen.Filled) -> None:
+    def on_question_screen_filled(self, event: "QuestionScreen.Filled") -> None:
+        """Keep what is filled in."""
         if self.deciding.keep(event.item, event.kept):
             self.set_timer(_SAVE, self._save_soon)
 
-    @on(QuestionScreen.Replied)
-    async def _question_answered(self, event: QuestionScreen.Replied) -> None:
+    def on_question_screen_replied(self, event: "QuestionScreen.Replied") -> None:
+        """Tell the fleet the answer."""
         self.work(self._reply(event))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -253,6 +263,8 @@ class Workbench(Arranged):
     # How it is done
 
     def _begin(self) -> None:
+        if self._begun is not None:
+            self._begun()
         self.restore_focus()
         self.run_worker(self.feed.run(), name="feed")
         self.run_worker(self._attend(), name="screen")
@@ -319,13 +331,15 @@ class Workbench(Arranged):
         """The words for a command, asked for where it needs some; None: the person left."""
         if command.asks is None or words:
             return words
+        from .screens.ask_line import AskLine
+
         return await self.push_screen_wait(AskLine(command.asks)) or None
 
-    async def _answer(self, event: PermissionScreen.Answered) -> None:
+    async def _answer(self, event: "PermissionScreen.Answered") -> None:
         if await self.steering.answer(event.item, event.choice, event.feedback):
             self.deciding.settled(event.item)
 
-    async def _reply(self, event: QuestionScreen.Replied) -> None:
+    async def _reply(self, event: "QuestionScreen.Replied") -> None:
         if await self.steering.reply(event.item, event.content):
             self.deciding.settled(event.item)
 

@@ -2,15 +2,14 @@
 
 from typing import TYPE_CHECKING
 
-from .screens.permission import PermissionScreen
-from .screens.question import QuestionScreen
-
 if TYPE_CHECKING:
     from textual.app import App
 
     from quarterdeck.fleet.port import InboxItem
 
     from .desk import Desk
+    from .screens.permission import PermissionScreen
+    from .screens.question import QuestionScreen
 
 __all__ = ["Deciding"]
 
@@ -21,12 +20,12 @@ class Deciding:
     def __init__(self, app: "App[None]", desk: "Desk") -> None:
         self._app = app
         self._desk = desk
+        self._opened: PermissionScreen | QuestionScreen | None = None
 
     @property
-    def current(self) -> PermissionScreen | QuestionScreen | None:
+    def current(self) -> "PermissionScreen | QuestionScreen | None":
         """The request on the screen."""
-        top = self._app.screen
-        return top if isinstance(top, PermissionScreen | QuestionScreen) else None
+        return self._opened if self._app.screen is self._opened else None
 
     def open_next(self) -> bool:
         """Show what to answer next; False if nothing waits."""
@@ -77,13 +76,20 @@ class Deciding:
             self._open(following)
 
     def _open(self, item: "InboxItem") -> None:
+        self._opened = self._screen_of(item)
+        self._app.push_screen(self._opened)
+
+    def _screen_of(self, item: "InboxItem") -> "PermissionScreen | QuestionScreen":
         if item.permission is None:
-            self._app.push_screen(QuestionScreen(item, self._desk.drafts.get(_key(item))))
-            return
+            from .screens.question import QuestionScreen
+
+            return QuestionScreen(item, self._desk.drafts.get(_key(item)))
+        from .screens.permission import PermissionScreen
+
         agent = self._desk.roster.find(item.session)
         count = len(self._desk.inbox.items)
         place = f" · 1 of {count}" if count > 1 else ""
-        self._app.push_screen(PermissionScreen(item, agent.cwd if agent else None, place))
+        return PermissionScreen(item, agent.cwd if agent else None, place)
 
 
 def _key(item: "InboxItem") -> str:

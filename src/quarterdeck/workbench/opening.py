@@ -1,5 +1,6 @@
 """Opening the workbench on a terminal."""
 
+import gc
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,6 +28,8 @@ def open_workbench(
     Raises:
         Exception: what ended it unexpectedly; the terminal is as it was before.
     """
+    # Nothing that is made before the first frame is garbage; looking for some delays it.
+    gc.disable()
     from .app import Workbench, now
     from .desk import Desk
     from .drafts import Drafts
@@ -49,8 +52,14 @@ def open_workbench(
         await clear_demo(desk.ground, desk.fleet)
         await client.disconnect()
 
-    app = Workbench(desk, client.reach, leave=leave)
+    app = Workbench(desk, client.reach, leave=leave, begun=_collect_again)
     app.run()
     if app.crash is not None:
         raise app.crash
     return app.return_code or 0
+
+
+def _collect_again() -> None:
+    """Look for garbage from now on, and not among what stays until the end."""
+    gc.freeze()
+    gc.enable()
