@@ -29,6 +29,8 @@ _NOBODY = "http://127.0.0.1:9"
 _LAST = "the-last-of-all"
 _FRAME = "ctrl+q leave"
 _AGENTS, _RATE = 50, 20
+_FOREVER = 900
+"""Seconds: they shall speak until they are stopped; to start so many takes its time."""
 
 
 @contextlib.contextmanager
@@ -141,7 +143,7 @@ def under_load(seconds: float, rounds: int) -> tuple[list[float], list[float], f
         paced(environment)
         quarterdeck(environment, project, "host", "start")
         for number in range(_AGENTS):
-            told = f"{seconds + 20} {_RATE}"
+            told = f"{_FOREVER} {_RATE}"
             quarterdeck(environment, project, "spawn", "-a", "paced", "-n", f"p{number}", told)
         with on_terminal([OURS], cwd=project, environment=environment) as screen:
             screen.wait_for(_FRAME)
