@@ -46,7 +46,6 @@ LATE = (
     "quarterdeck.workbench.custom.library",
     "textual.widgets._data_table",
     "textual.widgets._radio_set",
-    "tree_sitter",
 )
 MOST_OF_OURS = 140
 """Each costs about half a millisecond; a new one wants a reason."""
