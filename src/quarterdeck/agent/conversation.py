@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from quarterdeck.wire.conversation import Message, Part, TextPart, ToolResultPart, ToolUsePart
 from quarterdeck.wire.events import (
     CompactionChanged,
+    ContextAdded,
     Event,
     MessagePinned,
     ModelCallFinished,
@@ -90,6 +91,8 @@ class Conversation:
                 self._clear(event)
             case CompactionChanged():
                 self._compaction(event)
+            case ContextAdded():
+                self._context_added(event)
             case MessagePinned():
                 self._pinned(event)
             case _:
@@ -152,6 +155,14 @@ class Conversation:
             parts.append(part)
         return replace(reply, parts=tuple(parts))
 
+    def reserve(self, reply: Message) -> None:
+        """Let no later call have an id of one in this reply, which may be told no longer."""
+        self._ids.update(part.id for part in reply.parts if isinstance(part, ToolUsePart))
+
+    def become(self, other: "Conversation") -> None:
+        """Be what another conversation is, for everyone who knows this one."""
+        self.__dict__.update(other.__dict__)
+
     def _free(self, wanted: str, taken: set[str]) -> str:
         id_, count = wanted, 1
         while id_ in taken or id_ in self._ids:
@@ -181,10 +192,17 @@ class Conversation:
         self._settle_if_complete()
         self.memory.apply(event, self.count)
         if event.new:
-            parts = (TextPart(text=_PINNED), *parts_of(event.content))
-            self._notes.append(Message(role="user", parts=parts))
-            if not self._awaited:
-                self._tell_notes()
+            self._note((TextPart(text=_PINNED), *parts_of(event.content)))
+
+    def _context_added(self, event: ContextAdded) -> None:
+        self._settle_if_complete()
+        self.memory.apply(event, self.count)
+        self._note((TextPart(text=event.text),))
+
+    def _note(self, parts: tuple[Part, ...]) -> None:
+        self._notes.append(Message(role="user", parts=parts))
+        if not self._awaited:
+            self._tell_notes()
 
     def _compaction(self, event: CompactionChanged) -> None:
         self._settle_if_complete()

@@ -17,6 +17,7 @@ __all__ = [
     "CompactionChanged",
     "CompactionChunk",
     "CompactionStatus",
+    "ContextAdded",
     "MessagePinned",
     "MessageUnpinned",
     "ResultsCleared",
@@ -57,6 +58,18 @@ class ResultsCleared(Value, frozen=True, kw_only=True, tag_field="type", tag="re
     """Results in this many messages from the beginning."""
     longest: int | None = None
     """Those that are told still are cut to about so many characters; None: told as notes."""
+
+
+class ContextAdded(Value, frozen=True, kw_only=True, tag_field="type", tag="context_added"):
+    """The model is told something that nobody typed: a nested instructions file, a hook's word.
+
+    At any time; told when no result of a tool is awaited. Survives every compaction.
+    """
+
+    source: str
+    """The file, or the hook; the same again replaces what survives."""
+    text: str
+    """What the model is told, to the letter."""
 
 
 class MessagePinned(Value, frozen=True, kw_only=True, tag_field="type", tag="message_pinned"):

@@ -23,6 +23,7 @@ from .context_events import (
     CompactionChanged,
     CompactionChunk,
     CompactionStatus,
+    ContextAdded,
     MessagePinned,
     MessageUnpinned,
     ResultsCleared,
@@ -57,6 +58,7 @@ __all__ = [
     "CompactionChanged",
     "CompactionChunk",
     "CompactionStatus",
+    "ContextAdded",
     "EndOfSession",
     "Event",
     "GoalEnd",
@@ -113,7 +115,7 @@ TurnEnd: TypeAlias = Literal[
     "end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled", "failed"
 ]
 """A stop reason, or ``failed``: the turn ended by an error, which ACP answers as an error."""
-Origin: TypeAlias = Literal["person", "agent", "schedule", "goal"]
+Origin: TypeAlias = Literal["person", "agent", "schedule", "goal", "hook"]
 """Who spoke a prompt."""
 Severity: TypeAlias = Literal["info", "warning", "error"]
 
@@ -422,6 +424,7 @@ Event: TypeAlias = (
     | CompactionChanged
     | CompactionChunk
     | ResultsCleared
+    | ContextAdded
     | MessagePinned
     | MessageUnpinned
     | Checkpointed

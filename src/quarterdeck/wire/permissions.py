@@ -46,6 +46,6 @@ PermissionOutcome: TypeAlias = Selected | Cancelled
 class Decider(Value, frozen=True, kw_only=True):
     """Who or what answered."""
 
-    kind: Literal["person", "rule", "mode", "agent", "timeout", "cancel"]
+    kind: Literal["person", "rule", "mode", "hook", "agent", "timeout", "cancel"]
     name: str | None = None
     """The rule's text, the agent's session, the person's client: whatever names it."""

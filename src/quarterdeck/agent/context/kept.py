@@ -51,6 +51,7 @@ def kept_parts(
     ]
     text = "\n\n".join(filter(None, sections))
     parts: list[Part] = [TextPart(text=text)] if text else []
+    parts += [TextPart(text=each) for each in reversed(_added(memory, most))]
     for content in memory.pins.values():
         parts += _pinned(content)
     if _newest_is_replaced(memory, through):
@@ -65,6 +66,16 @@ def _section(title: str, lines: Sequence[str]) -> str:
 def _pinned(content: tuple[ContentBlock, ...]) -> Iterable[Part]:
     yield TextPart(text="# Pinned by the user: holds for the whole conversation")
     yield from parts_of(content)
+
+
+def _added(memory: Memory, most: int) -> list[str]:
+    """Instructions and words of hooks, the newest first as long as there is room."""
+    found: list[str] = []
+    for text in reversed(memory.added.values()):
+        most -= bytes_of(text)
+        if most >= 0:
+            found.append(text)
+    return found
 
 
 def _newest_is_replaced(memory: Memory, through: int) -> bool:

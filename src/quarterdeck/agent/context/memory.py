@@ -10,6 +10,7 @@ from msgspec import Struct
 from quarterdeck.wire.content import ContentBlock, TextContent
 from quarterdeck.wire.conversation import Message, Part, TextPart
 from quarterdeck.wire.events import (
+    ContextAdded,
     Event,
     MessagePinned,
     MessageUnpinned,
@@ -52,6 +53,8 @@ class Memory:
         self.files: dict[str, None] = {}
         """Files that were read or changed, the latest last."""
         self.pins: dict[MessageId, tuple[ContentBlock, ...]] = {}
+        self.added: dict[str, str] = {}
+        """What was told though nobody typed it, by its source, the latest last."""
         self.last: tuple[ContentBlock, ...] = ()
         """What was said last, by either side."""
 
@@ -71,6 +74,9 @@ class Memory:
                     self.files.pop(next(iter(self.files)))
             case PlanChanged(entries=entries):
                 self.plan = entries
+            case ContextAdded():
+                self.added.pop(event.source, None)
+                self.added[event.source] = event.text
             case MessagePinned():
                 self.pins[event.message] = event.content
             case MessageUnpinned():

@@ -13,6 +13,7 @@ from quarterdeck.wire.events import (
     CommandsChanged,
     CompactionChanged,
     CompactionChunk,
+    ContextAdded,
     Event,
     GoalEnded,
     GoalSet,
@@ -218,6 +219,7 @@ class Folding:
                 | ResultsCleared()
                 | MessagePinned()
                 | MessageUnpinned()
+                | ContextAdded()
                 | ChildStarted()
                 | PromptQueued()
                 | UsageReported()
