@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from quarterdeck.system.descendants import Tree
@@ -17,7 +18,7 @@ from quarterdeck.system.ring import Decoder, Ring
 from quarterdeck.system.spawn import Input, Started, start
 from quarterdeck.wire.errors import Broken, Closed
 
-__all__ = ["LocalProcess", "LocalProcesses", "all_ended", "spawn"]
+__all__ = ["LocalProcess", "LocalProcesses", "all_ended", "spawn", "started_in_thread"]
 
 _log = logging.getLogger(__name__)
 _STDERR_KEPT = 65_536
@@ -196,18 +197,22 @@ async def spawn(
         SpawnFault, PathFault: As the port says. Nothing is left behind, also when cancelled.
     """
     guard = guard or shared_guard()
-    starting = asyncio.ensure_future(
-        asyncio.to_thread(start, command, roots, guard, stdin=stdin, merged=merged)
-    )
+    starting = partial(start, command, roots, guard, stdin=stdin, merged=merged)
+    started = await started_in_thread(starting, guard)
+    return LocalProcess(started, guard, ends_with_child=ends_with_child, on_stderr=on_stderr)
+
+
+async def started_in_thread(start_it: Callable[[], Started], guard: Guard) -> Started:
+    """Start a child in a thread; when cancelled meanwhile, nothing is left behind."""
+    starting = asyncio.ensure_future(asyncio.to_thread(start_it))
     try:
-        started = await asyncio.shield(starting)
+        return await asyncio.shield(starting)
     except asyncio.CancelledError:
         undoing = asyncio.ensure_future(_undo(starting, guard))
         _undoings.add(undoing)
         undoing.add_done_callback(_undoings.discard)
         await asyncio.shield(undoing)
         raise
-    return LocalProcess(started, guard, ends_with_child=ends_with_child, on_stderr=on_stderr)
 
 
 _undoings: set[asyncio.Future[None]] = set()

@@ -5,10 +5,14 @@ its three streams, and a mark in its environment that its descendants inherit.
 """
 
 import errno
+import fcntl
 import os
 import secrets
 import signal
+import struct
 import subprocess
+import termios
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -19,8 +23,14 @@ from quarterdeck.system.guard import Guard
 from quarterdeck.system.paths import Roots
 from quarterdeck.system.port import Command
 
-__all__ = ["Input", "Started", "start"]
+__all__ = ["Input", "Started", "set_size", "start"]
 
+_SHELL = "/bin/sh"
+_ON_TERMINAL = (_SHELL, "-c", 'exec "$@" <"$0" >"$0" 2>&1')
+"""A terminal controls the first of a session that opens it; the program replaces the shell.
+
+The alternative is to run Python between fork and exec, which is not safe where there are threads.
+"""
 _SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
 
 Input: TypeAlias = Literal["pipe", "nothing"]
@@ -37,11 +47,19 @@ class Started:
 
 
 def start(
-    command: Command, roots: Roots | None, guard: Guard, *, stdin: Input, merged: bool
+    command: Command,
+    roots: Roots | None,
+    guard: Guard,
+    *,
+    stdin: Input = "pipe",
+    merged: bool = False,
+    size: tuple[int, int] | None = None,
 ) -> Started:
     """Start ``command``; ``merged`` sends its standard error to its standard output.
 
-    ``roots`` confine its working directory. Blocks for some milliseconds.
+    With a ``size``, columns and rows, it gets a terminal of that size for all three streams, which
+    also controls it; our ends are both the terminal's. ``roots`` confine its working directory.
+    Blocks for some milliseconds.
 
     Raises:
         SpawnFault: It could not be started; nothing is left behind.
@@ -58,7 +76,12 @@ def start(
     program = find_program(name, environment, cwd)
     try:
         guard.begin(mark)
-        return _run(command, program, cwd, environment, mark, guard, stdin, merged)
+        if size is not None:
+            streams = _Terminal(size)
+            words = [*_ON_TERMINAL, streams.name, program, *command.argv[1:]]
+            return _run(name, words, _SHELL, cwd, environment, mark, guard, streams)
+        streams = _Pipes(stdin=stdin, merged=merged)
+        return _run(name, command.argv, program, cwd, environment, mark, guard, streams)
     except OSError as error:  # no descriptors, no processes left
         raise SpawnFault(name, f"Command {name!r} cannot be started: {error}.") from error
     finally:
@@ -66,19 +89,18 @@ def start(
 
 
 def _run(
-    command: Command,
+    name: str,
+    words: Sequence[str],
     program: str,
     cwd: str,
     environment: dict[str, str],
     mark: str,
     guard: Guard,
-    stdin: Input,
-    merged: bool,
+    pipes: "_Pipes | _Terminal",
 ) -> Started:
-    pipes = _Pipes(stdin=stdin, merged=merged)
     try:
         child = subprocess.Popen(
-            list(command.argv),
+            list(words),
             executable=program,
             cwd=cwd,
             env=environment,
@@ -89,7 +111,7 @@ def _run(
         )
     except (OSError, ValueError) as error:
         pipes.close_ours()
-        raise _fault_of(command.argv[0], program, error) from error
+        raise _fault_of(name, program, error) from error
     finally:
         pipes.close_theirs()
     child.returncode = 0  # we watch and reap it ourselves; Popen only started it
@@ -125,6 +147,35 @@ class _Pipes:
 
     def close_ours(self) -> None:
         _close(self.stdin, self.stdout, self.stderr)
+
+
+class _Terminal:
+    """A pseudo-terminal: one end for all streams of the child, the other, twice, ours."""
+
+    def __init__(self, size: tuple[int, int]) -> None:
+        columns, rows = size
+        self.stdin = self.stdout = self.stderr = self.child_stdin = -1
+        try:
+            self.stdout, self.child_stdin = os.openpty()
+            self.stdin = os.dup(self.stdout)
+            set_size(self.stdout, columns, rows)
+            self.name = os.ttyname(self.child_stdin)
+        except OSError:
+            self.close_theirs()
+            self.close_ours()
+            raise
+        self.child_stdout = self.child_stderr = self.child_stdin
+
+    def close_theirs(self) -> None:
+        _close(self.child_stdin)
+
+    def close_ours(self) -> None:
+        _close(self.stdin, self.stdout)
+
+
+def set_size(terminal: int, columns: int, rows: int) -> None:
+    """Tell a pseudo-terminal how large its window is; who runs in it is told."""
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
 
 def _close(*descriptors: int) -> None:

@@ -1,0 +1,1 @@
+"""Programs in a terminal: any program, and agents that speak no protocol."""

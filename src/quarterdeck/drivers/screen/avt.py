@@ -1,0 +1,211 @@
+"""A screen that avt keeps: for machines that the other has no build for.
+
+It answers no queries and tells no modes: both are ours here. It knows no underline styles, no
+invisible text, and counts each part of a joined emoji as a character of its own.
+"""
+
+# Its names come from a compiled module.
+# pyright: reportPrivateImportUsage=false
+
+import codecs
+from typing import TYPE_CHECKING, cast
+
+from avt import Color as AvtColor
+from avt import Line, Pen, Vt
+from avt.util import TextUnwrapper
+
+from .port import BLANK, PLAIN, Change, Color, Cursor, Mark, Modes, Row, Span, Style
+from .queries import Listener
+from .styled import Rows
+
+__all__ = ["AvtScreen"]
+
+
+class _AvtMark:
+    """A row, counted from the first that there ever was."""
+
+    def __init__(self, row: int) -> None:
+        self.row = row
+
+    def release(self) -> None:
+        """Nothing is held."""
+
+
+class AvtScreen:
+    """The ``Screen`` port over avt."""
+
+    backend = "avt"
+
+    def __init__(self, columns: int, rows: int, scrollback: int) -> None:
+        self._vt = Vt(columns, rows, scrollback)
+        self._size = columns, rows
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._listener = Listener()
+        self._rows = Rows(rows)
+        self._stale: set[int] = set(range(rows))
+        self._dropped = 0
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Columns and rows."""
+        return self._size
+
+    @property
+    def cursor(self) -> Cursor:
+        """Where it is; never beyond the last column, where avt waits before it wraps."""
+        found = self._vt.cursor
+        return Cursor(min(found.col, self._size[0] - 1), found.row, found.visible)
+
+    @property
+    def modes(self) -> Modes:
+        """What the program has asked for."""
+        return self._listener.modes
+
+    @property
+    def title(self) -> str:
+        """The window's title."""
+        return self._listener.title
+
+    @property
+    def scrolled(self) -> int:
+        """Rows that are kept above the screen."""
+        return max(len(self._vt.lines()) - self._size[1], 0)
+
+    def feed(self, data: bytes) -> bytes:
+        """Take what the program has written; returns what has to be written back to it."""
+        answers: list[bytes] = []
+        for piece, query in self._listener.split(data):
+            if text := self._decoder.decode(piece):
+                self._take(self._vt.feed_str(text))
+            if query is not None:
+                answers.append(self._listener.answer(query, self._size, self.cursor))
+        return b"".join(answers)
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Change the size."""
+        columns, rows = min(max(columns, 1), 1000), min(max(rows, 1), 1000)
+        if (columns, rows) == self._size:
+            return
+        self._take(self._vt.resize(columns, rows))
+        self._size = columns, rows
+        self._rows.resize(rows)
+        self._stale = set(range(rows))
+
+    def rows(self) -> tuple[Row, ...]:
+        """Every row, from the top."""
+        self._refresh()
+        return tuple(self._rows.rows)
+
+    def changes(self, since: int = 0) -> Change:
+        """What is new since a revision."""
+        self._refresh()
+        is_whole, rows = self._rows.since(since)
+        revision = self._rows.revision
+        return Change(revision=revision, is_whole=is_whole, rows=rows, cursor=self.cursor)
+
+    def mark(self) -> Mark:
+        """Remember the row at the top of the screen."""
+        return _AvtMark(self._dropped + self.scrolled)
+
+    def text(self, since: Mark | None = None) -> list[str]:
+        """Lines as they were written, wrapped ones whole."""
+        lines = self._vt.lines()
+        if isinstance(since, _AvtMark):
+            first = since.row - self._dropped
+            lines = lines[first:] if 0 <= first < len(lines) else lines
+        unwrapped = _unwrapped(lines)
+        while unwrapped and not unwrapped[-1]:
+            unwrapped.pop()
+        return unwrapped
+
+    def snapshot(self, history: int = 1000) -> bytes:
+        """Bytes that draw the same on an empty terminal of the same size."""
+        parts: list[str] = []
+        if history and not self.modes.alternate_screen and (scrolled := self.scrolled):
+            above = self._vt.lines()[max(scrolled - history, 0) : scrolled]
+            parts += ["\r\n".join(line.text.rstrip() for line in above), "\r\n" * self._size[1]]
+            parts.append("\x1b[H")
+        # It writes some orders in one byte, which means something else to others.
+        parts.append(self._vt.dump().replace("\x9b", "\x1b["))
+        modes = self._listener.on - {1, 6, 7, 25, 47, 1047, 1048, 1049}
+        parts += [f"\x1b[?{number}h" for number in sorted(modes)]
+        if flags := self.modes.kitty_keyboard:
+            parts.append(f"\x1b[={flags}u")
+        if self.title:
+            parts.append(f"\x1b]2;{self.title}\x07")
+        return "".join(parts).encode("utf-8", "replace")
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _take(self, changed: tuple[list[int], list[Line]]) -> None:
+        self._stale.update(changed[0])
+        self._dropped += len(changed[1])
+
+    def _refresh(self) -> None:
+        if not self._stale:
+            return
+        view = self._vt.view()
+        self._rows.replace({index: _row(view[index]) for index in self._stale if index < len(view)})
+        self._stale = set()
+
+
+def _unwrapped(lines: list[Line]) -> list[str]:
+    unwrapper = TextUnwrapper()
+    found = [text.rstrip(" ") for line in lines if (text := unwrapper.push(line)) is not None]
+    if (rest := unwrapper.flush()) is not None:
+        found.append(rest.rstrip(" "))
+    return found
+
+
+def _row(line: Line) -> Row:
+    spans: list[Span] = []
+    text: list[str] = []
+    style = PLAIN
+    for cell in line.cells:
+        if cell.width == 0:  # behind a wide one
+            continue
+        pen = cell.pen
+        this = PLAIN if pen.is_default() else _style(pen)
+        if this != style:
+            if text:
+                spans.append(Span("".join(text), style))
+                text = []
+            style = this
+        text.append(cell.char)
+    rest = "".join(text).rstrip(" ") if style is PLAIN else "".join(text)
+    if rest:
+        spans.append(Span(rest, style))
+    if not spans:
+        return BLANK
+    return Row(tuple(spans), "".join([span.text for span in spans]).rstrip(" "))
+
+
+def _style(pen: Pen) -> Style:
+    return Style(
+        foreground=_color(pen.foreground),
+        background=_color(pen.background),
+        bold=pen.bold,
+        faint=pen.faint,
+        italic=pen.italic,
+        underline=pen.underline,
+        blink=pen.blink,
+        inverse=pen.inverse,
+        strikethrough=pen.strikethrough,
+    )
+
+
+def _color(color: AvtColor | None) -> Color:
+    match color:
+        case AvtColor.RGB():
+            return color[0], color[1], color[2]
+        case AvtColor.Indexed():
+            return color[0]
+        case _:
+            return None
+
+
+if TYPE_CHECKING:
+    from .port import Screen
+
+    _screen: Screen = cast("AvtScreen", None)

@@ -1,0 +1,233 @@
+"""A screen that libghostty-vt keeps.
+
+Its own Python layer reads cell by cell, which takes 142 ms for a screen; here the library's
+formatter writes the screen as one text, 0.1 ms, and only rows that changed are read.
+"""
+
+# The library's Python layer has no types, and its structures come from C.
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportUnknownLambdaType=false
+
+from typing import TYPE_CHECKING, Any, cast
+
+import pyghostty
+from pyghostty.core import init_sized
+
+from .ghostty_text import Writer, copy_of, ffi, lib, place, track
+from .port import Change, Cursor, Mark, Modes, Row
+from .queries import Listener
+from .styled import Rows
+
+__all__ = ["GhosttyScreen"]
+
+_BYTES = 64 * 1024 * 1024
+"""Most memory for what is above the screen; without this the library keeps some hundred rows."""
+_FOREGROUND, _BACKGROUND = (0xD0, 0xD0, 0xD0), (0x10, 0x10, 0x10)
+"""What programs are told that ask for the terminal's colours: a dark one."""
+_CELL = (8, 16)
+_MOUSE = (9, 1000, 1002, 1003)
+_LEAVE_ALTERNATE = b"\x1b\\\x1b[?1049l"
+
+
+class _GhosttyMark:
+    """A row that the library follows."""
+
+    def __init__(self, reference: Any) -> None:
+        self.reference = reference
+
+    def release(self) -> None:
+        """Forget it."""
+        if self.reference is not None:
+            lib.ghostty_tracked_grid_ref_free(self.reference)
+            self.reference = None
+
+
+class GhosttyScreen:
+    """The ``Screen`` port over libghostty-vt."""
+
+    backend = "ghostty"
+
+    def __init__(self, columns: int, rows: int, scrollback: int) -> None:
+        self._terminal: Any = pyghostty.Terminal(
+            columns, rows, scrollback=scrollback, fg=_FOREGROUND, bg=_BACKGROUND
+        )
+        self._handle: Any = self._terminal._t[0]
+        self._set("SCROLLBACK_MAX_BYTES", "size_t*", _BYTES)
+        self._set("KITTY_IMAGE_STORAGE_LIMIT", "uint64_t*", 0)
+        self._replies: list[bytes] = []
+        self._terminal.on_reply(self._replies.append)
+        self._listener = Listener(windowed=True)
+        self._rows = Rows(rows)
+        self._size = columns, rows
+        self._is_stale = True
+        self._writer = Writer()
+        self._marks: list[_GhosttyMark] = []
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Columns and rows."""
+        return self._size
+
+    @property
+    def cursor(self) -> Cursor:
+        """Where it is."""
+        get = self._terminal.get
+        return Cursor(get("cursor_x"), get("cursor_y"), bool(get("cursor_visible", "bool")))
+
+    @property
+    def modes(self) -> Modes:
+        """What the program has asked for."""
+        mode = self._terminal.mode
+        return Modes(
+            alternate_screen=self._is_alternate,
+            bracketed_paste=mode(2004),
+            application_cursor=mode(1),
+            mouse=any(mode(number) for number in _MOUSE),
+            focus=mode(1004),
+            synchronized=mode(2026),
+            kitty_keyboard=int(self._terminal.get("kitty_keyboard_flags", "uint8_t")),
+        )
+
+    @property
+    def title(self) -> str:
+        """The window's title."""
+        found = self._terminal.get("title", "GhosttyString")
+        data = cast("bytes", ffi.buffer(found.ptr, found.len)[:]) if found.len else b""
+        return data.decode("utf-8", "replace")
+
+    @property
+    def scrolled(self) -> int:
+        """Rows that are kept above the screen."""
+        return int(self._terminal.get("scrollback_rows", "size_t"))
+
+    @property
+    def _is_alternate(self) -> bool:
+        return self._terminal.get("active_screen", "int") == 1
+
+    def feed(self, data: bytes) -> bytes:
+        """Take what the program has written; returns what has to be written back to it."""
+        self._is_stale = True
+        for piece, query in self._listener.split(data):
+            if piece:
+                self._terminal.feed(piece)
+            if query is not None:
+                self._replies.append(self._listener.answer(query, self.size, self.cursor))
+        answer = b"".join(self._replies)
+        self._replies.clear()
+        return answer
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Change the size."""
+        columns, rows = min(max(columns, 1), 1000), min(max(rows, 1), 1000)
+        if (columns, rows) == self._size:
+            return
+        self._terminal.resize(columns, rows, *_CELL)
+        self._size = columns, rows
+        self._rows.resize(rows)
+        self._is_stale = True
+
+    def rows(self) -> tuple[Row, ...]:
+        """Every row, from the top."""
+        self._refresh()
+        return tuple(self._rows.rows)
+
+    def changes(self, since: int = 0) -> Change:
+        """What is new since a revision."""
+        self._refresh()
+        is_whole, rows = self._rows.since(since)
+        revision = self._rows.revision
+        return Change(revision=revision, is_whole=is_whole, rows=rows, cursor=self.cursor)
+
+    def mark(self) -> Mark:
+        """Remember the row at the top of the screen."""
+        mark = _GhosttyMark(track(self._handle))
+        self._marks = [one for one in self._marks if one.reference is not None]
+        self._marks.append(mark)
+        return mark
+
+    def text(self, since: Mark | None = None) -> list[str]:
+        """Lines as they were written, wrapped ones whole."""
+        columns, rows = self._size
+        start = self._marked(since) if isinstance(since, _GhosttyMark) else None
+        start = start or place(self._handle, "SCREEN", 0, 0)
+        end = place(self._handle, "ACTIVE", columns - 1, rows - 1)
+        lines = self._writer.plain(self._handle, start, end).split("\n")
+        return [line.rstrip(" ") for line in lines]
+
+    def snapshot(self, history: int = 1000) -> bytes:
+        """Bytes that draw the same on an empty terminal of the same size."""
+        parts: list[str] = []
+        if self._is_alternate:
+            parts += [self._behind(history), "\x1b[0m\x1b[?1049h\x1b[2J"]
+        parts.append(self._drawn(self._handle, 0 if self._is_alternate else history))
+        if not self.cursor.is_visible:
+            parts.append("\x1b[?25l")
+        if flags := self.modes.kitty_keyboard:
+            parts.append(f"\x1b[={flags}u")
+        if title := self.title:
+            parts.append(f"\x1b]2;{title}\x07")
+        return "".join(parts).encode("utf-8", "replace")
+
+    def close(self) -> None:
+        """Free it."""
+        if self._terminal is not None:
+            for mark in self._marks:
+                mark.release()
+            self._terminal.close()
+            self._terminal = self._handle = None
+
+    def _refresh(self) -> None:
+        if not self._is_stale:
+            return
+        self._is_stale = False
+        text = self._writer.rows(self._handle, "ACTIVE", 0, self._size)
+        self._rows.update(text.split("\r\n"), self._size[1])
+
+    def _marked(self, mark: _GhosttyMark) -> Any | None:
+        """The marked cell; None when it is gone, or on the other screen."""
+        if mark.reference is None or not lib.ghostty_tracked_grid_ref_has_value(mark.reference):
+            return None
+        start, at = init_sized("GhosttyGridRef"), ffi.new("GhosttyPointCoordinate*")
+        tag = lib.GHOSTTY_POINT_TAG_SCREEN
+        if lib.ghostty_tracked_grid_ref_snapshot(mark.reference, start):
+            return None
+        if lib.ghostty_terminal_point_from_grid_ref(self._handle, start, tag, at):
+            return None
+        return start
+
+    def _drawn(self, terminal: Any, history: int) -> str:
+        """A screen with what is above it, as text that draws it."""
+        columns, rows = self._size
+        out = ffi.new("size_t*")
+        lib.ghostty_terminal_get(terminal, lib.GHOSTTY_TERMINAL_DATA_SCROLLBACK_ROWS, out)
+        above = min(int(out[0]), history)
+        parts: list[str] = []
+        if above > 0:
+            region = (terminal, "HISTORY", int(out[0]) - above, (columns, above))
+            seen = self._writer.rows(*region).count("\r\n") + 1  # blank ones at the end are not
+            parts += [self._writer.rows(*region, unwrap=True), "\r\n" * (above - seen + rows)]
+        parts.append("\x1b[0m\x1b[H")
+        parts.append(self._writer.rows(terminal, "ACTIVE", 0, self._size, unwrap=True, state=True))
+        return "".join(parts)
+
+    def _behind(self, history: int) -> str:
+        """The screen behind the alternate one: asked of a copy that leaves that."""
+        copy = copy_of(self._handle)
+        if copy is None:
+            return ""
+        try:
+            lib.ghostty_terminal_vt_write(copy, _LEAVE_ALTERNATE, len(_LEAVE_ALTERNATE))
+            return self._drawn(copy, history)
+        finally:
+            lib.ghostty_terminal_free(copy)
+
+    def _set(self, option: str, kind: str, value: int) -> None:
+        name = getattr(lib, f"GHOSTTY_TERMINAL_OPT_{option}")
+        lib.ghostty_terminal_set(self._handle, name, ffi.new(kind, value))
+
+
+if TYPE_CHECKING:
+    from .port import Screen
+
+    _screen: Screen = cast("GhosttyScreen", None)

@@ -1,0 +1,170 @@
+"""What a terminal's screen is, whichever emulator keeps it.
+
+Rows are values: a row that did not change is the same object as before, so that a viewer, or a
+reader of the screen, needs to look only at what is new.
+"""
+
+from collections.abc import Mapping
+from typing import Protocol, TypeAlias
+
+from msgspec import Struct
+
+__all__ = ["BLANK", "PLAIN", "Change", "Color", "Cursor", "Mark", "Modes", "Row", "Screen"]
+__all__ += ["Span", "Style"]
+
+Color: TypeAlias = int | tuple[int, int, int] | None
+"""A place in the palette of 256, red green blue, or the terminal's own."""
+
+
+class Style(Struct, frozen=True):
+    """How characters look."""
+
+    foreground: Color = None
+    background: Color = None
+    bold: bool = False
+    faint: bool = False
+    italic: bool = False
+    underline: bool = False
+    blink: bool = False
+    inverse: bool = False
+    invisible: bool = False
+    strikethrough: bool = False
+
+
+PLAIN = Style()
+
+
+class Span(Struct, frozen=True):
+    """Characters next to each other that look the same."""
+
+    text: str
+    style: Style
+
+
+class Row(Struct, frozen=True):
+    """One row of the screen, without what is blank at its end."""
+
+    spans: tuple[Span, ...]
+    text: str
+    """All characters; a wide one stands once and takes two columns."""
+
+
+BLANK = Row((), "")
+
+
+class Cursor(Struct, frozen=True):
+    """Where the next character goes, from 0."""
+
+    column: int
+    row: int
+    is_visible: bool = True
+
+
+class Modes(Struct, frozen=True, kw_only=True):
+    """What the program has asked its terminal for."""
+
+    alternate_screen: bool = False
+    bracketed_paste: bool = False
+    application_cursor: bool = False
+    mouse: bool = False
+    focus: bool = False
+    synchronized: bool = False
+    """It is in the middle of drawing; what is seen now may be half of it."""
+    kitty_keyboard: int = 0
+    """Flags of the keyboard protocol; 0: keys as they always were."""
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    """What is new on a screen since a revision."""
+
+    revision: int
+    """What to ask with the next time."""
+    is_whole: bool
+    """The size is another: forget what was drawn."""
+    rows: Mapping[int, Row]
+    cursor: Cursor
+
+
+class Mark(Protocol):
+    """A row that is remembered while the text moves up."""
+
+    def release(self) -> None:
+        """Forget it; may be called again."""
+        ...
+
+
+class Screen(Protocol):
+    """A terminal without a window. Not for use from two threads at once; ``close`` it.
+
+    Bytes may be cut anywhere, also within a character or an escape sequence. Nothing that a
+    program writes raises.
+    """
+
+    @property
+    def backend(self) -> str:
+        """Who keeps it."""
+        ...
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Columns and rows."""
+        ...
+
+    @property
+    def cursor(self) -> Cursor:
+        """Where it is."""
+        ...
+
+    @property
+    def modes(self) -> Modes:
+        """What the program has asked for."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """The window's title, as the program set it; empty where that is not kept."""
+        ...
+
+    @property
+    def scrolled(self) -> int:
+        """Rows that are kept above the screen."""
+        ...
+
+    def feed(self, data: bytes) -> bytes:
+        """Take what the program has written; returns what has to be written back to it."""
+        ...
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Change the size, to between 1 and 1000 each way; long lines are wrapped anew."""
+        ...
+
+    def rows(self) -> tuple[Row, ...]:
+        """Every row, from the top."""
+        ...
+
+    def changes(self, since: int = 0) -> Change:
+        """What is new since a revision; 0: everything. Each viewer keeps its own."""
+        ...
+
+    def mark(self) -> Mark:
+        """Remember the row at the top of the screen as it is now."""
+        ...
+
+    def text(self, since: Mark | None = None) -> list[str]:
+        """Lines as they were written, wrapped ones whole, from a mark to the end of the screen.
+
+        Without a mark, or when the marked row is gone: all that is kept.
+        """
+        ...
+
+    def snapshot(self, history: int = 1000) -> bytes:
+        """Bytes that draw the same on an empty terminal of the same size.
+
+        What the program writes afterwards has the same effect there as here: both screens, up to
+        ``history`` rows above them, the cursor and the modes are in it.
+        """
+        ...
+
+    def close(self) -> None:
+        """Free it; may be called again."""
+        ...
