@@ -27,7 +27,11 @@ class Launch:
     agent: str
     command: tuple[str, ...]
     dialect: str = ""
-    """Which language it speaks over a pipe."""
+    """Which language it speaks over a pipe or as a server."""
+    url: str = ""
+    """Where its server runs already; empty: it is started."""
+    password: str = ""
+    """The variable that holds the password of that server; empty: it has none."""
     install: str = ""
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     """Always set for it."""

@@ -40,7 +40,11 @@ SELF = "{quarterdeck}"
 """In a command: this program itself."""
 
 _NAME = re.compile(r"\w[\w.+-]{0,63}")
-_DIALECTS = frozenset(("claude", "qwen", "codex", "gemini", "opencode", "cursor", "pi", "generic"))
+_DIALECTS: Mapping[str, frozenset[str]] = {
+    "pipe": frozenset(("claude", "qwen", "codex", "gemini", "opencode", "cursor", "pi", "generic")),
+    "daemon": frozenset(("codex", "opencode")),
+}
+"""Of a transport that has several languages, which."""
 _NOT_TRIED = frozenset(("pty",))
 """Transports that are used only when they are named in ``order``."""
 _HELP = "docs/agents.md has every field"
@@ -65,7 +69,11 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     command: tuple[str, ...]
     """The words that start it; the word ``{quarterdeck}`` is this program itself."""
     dialect: str = ""
-    """Which language it speaks over a pipe."""
+    """Which language it speaks over a pipe or as a server."""
+    url: str = ""
+    """For ``daemon``: where its server runs already, on this machine; empty: it is started."""
+    password: str = ""
+    """With ``url``: the name of the variable that holds that server's password."""
     install: str = ""
     """How to get the program of this transport; empty: as the agent's own."""
     version: tuple[str, ...] = ()
@@ -189,6 +197,8 @@ def launch_of(agent: Agent, transport: str) -> Launch:
         agent=agent.name,
         command=expand(reach.command),
         dialect=reach.dialect,
+        url=reach.url,
+        password=reach.password,
         install=reach.install or agent.install,
         environment=reach.environment,
         inherit=tuple(dict.fromkeys((*agent.inherit, *agent.login.variables, *PROXIES))),
@@ -227,8 +237,9 @@ def _check(file: str, agent: Agent) -> None:
         key = f"transports.{transport}"
         if not reach.command or not reach.command[0]:
             raise _bad(file, f"{key}.command", "the program is missing: give at least one word")
-        if transport == "pipe" and reach.dialect not in _DIALECTS:
-            known = ", ".join(sorted(_DIALECTS))
+        dialects = _DIALECTS.get(transport)
+        if dialects is not None and reach.dialect not in dialects:
+            known = ", ".join(sorted(dialects))
             raise _bad(file, f"{key}.dialect", f"{reach.dialect!r} is none of {known}")
         if reach.dialect == "generic":
             _check_events(file, agent.name, reach)

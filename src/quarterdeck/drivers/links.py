@@ -23,7 +23,7 @@ _TURNS = {
     "pi": "PI",
 }
 """The dialects of agents that run once for each turn: the module's name in ``pipe``, and its."""
-LINKED = frozenset(("acp", "pipe"))
+LINKED = frozenset(("acp", "pipe", "daemon"))
 """Transports that a session can be opened over."""
 
 
@@ -52,6 +52,8 @@ def _make(transport: str, launch: Launch) -> Link:
         from .acp.link import AcpLink
 
         return AcpLink(launch)
+    if transport == "daemon":
+        return _daemon(launch)
     if launch.dialect in ("claude", "qwen"):
         from .pipe.claude import ClaudeLink
 
@@ -59,6 +61,16 @@ def _make(transport: str, launch: Launch) -> Link:
     from .pipe.turns import TurnsLink
 
     return TurnsLink(launch, _dialect(launch))
+
+
+def _daemon(launch: Launch) -> Link:
+    if launch.dialect == "codex":
+        from .daemon.codex import CodexLink
+
+        return CodexLink(launch)
+    from .daemon.opencode import OpencodeLink
+
+    return OpencodeLink(launch)
 
 
 def _dialect(launch: Launch) -> "Dialect":

@@ -1,0 +1,165 @@
+"""What ``codex app-server`` asks us: leave for a call, answers from a person."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, cast
+
+from quarterdeck.wire.events import PermissionAsked, QuestionAsked
+from quarterdeck.wire.ids import ToolCallId, new_request_id, new_tool_call_id
+from quarterdeck.wire.rpc.codes import MethodNotFound
+from quarterdeck.wire.toolcalls import ToolCallLocation
+
+from ..link import Host, Verdict
+from ..pipe.told import as_list, as_map, as_text, shown
+from .codex_items import describe
+
+__all__ = ["CodexDesk"]
+
+
+class CodexDesk:
+    """Answers the requests of a server; each waits in a task of its own."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._items: dict[str, Mapping[str, Any]] = {}
+        """The calls that run, as codex described them: what it asks about one says less."""
+        self._answers: dict[str, Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]] = {
+            "item/commandExecution/requestApproval": self._command,
+            "item/fileChange/requestApproval": self._change,
+            "item/permissions/requestApproval": self._permissions,
+            "item/tool/requestUserInput": self._questions,
+            "mcpServer/elicitation/request": self._elicitation,
+        }
+
+    def saw(self, method: str, params: Mapping[str, Any]) -> None:
+        """Remember a call until it is over."""
+        item = as_map(params.get("item"))
+        if method == "item/started":
+            self._items[as_text(item.get("id"))] = item
+        elif method == "item/completed":
+            self._items.pop(as_text(item.get("id")), None)
+
+    def forget(self) -> None:
+        """A turn is over, and with it its calls."""
+        self._items.clear()
+
+    async def answer(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Answer a request.
+
+        Raises:
+            MethodNotFound: we serve no such thing, and say so.
+        """
+        answer = self._answers.get(method)
+        if answer is None:
+            raise MethodNotFound(method)
+        return await answer(params)
+
+    async def _command(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        item = self._items.get(as_text(params.get("itemId")), {})
+        told = {key: params[key] for key in ("command", "cwd") if params.get(key)}
+        known = {**item, **told, "type": "commandExecution"}
+        if not as_text(known.get("command")):
+            known["command"] = _network(params)
+        return _decision(await self._permit(params, known))
+
+    async def _change(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        item = self._items.get(as_text(params.get("itemId")), {})
+        known = {**item, "type": "fileChange"}
+        root = as_text(params.get("grantRoot"))
+        return _decision(await self._permit(params, known, (root,) if root else ()))
+
+    async def _permit(
+        self, params: Mapping[str, Any], item: Mapping[str, Any], roots: tuple[str, ...] = ()
+    ) -> Verdict:
+        title, name, kind, given = describe(item)
+        call = as_text(params.get("itemId"))
+        changes = map(as_map, as_list(item.get("changes")))
+        paths = [as_text(one.get("path")) for one in changes]
+        diffs = (as_text(as_map(one).get("diff")) for one in as_list(item.get("changes")))
+        question = PermissionAsked(
+            request=new_request_id(),
+            call=ToolCallId(call) if call else new_tool_call_id(),
+            title=title,
+            options=(),
+            kind=kind,
+            name=name,
+            content=shown("\n".join(filter(None, diffs))),
+            locations=tuple(ToolCallLocation(path=path) for path in (*paths, *roots) if path),
+            raw_input=given,
+            reason=as_text(params.get("reason")) or None,
+        )
+        return await self._host.permit(question)
+
+    async def _permissions(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Wider permissions for the rest of the turn; nothing is granted for longer."""
+        asked = as_map(params.get("permissions"))
+        call = as_text(params.get("itemId"))
+        question = PermissionAsked(
+            request=new_request_id(),
+            call=ToolCallId(call) if call else new_tool_call_id(),
+            title=as_text(params.get("reason")) or "Widen the sandbox",
+            options=(),
+            name="request_permissions",
+            raw_input=dict(asked),
+        )
+        verdict = await self._host.permit(question)
+        return {"permissions": dict(asked) if verdict.allowed else {}, "scope": "turn"}
+
+    async def _questions(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        asked = [as_map(one) for one in as_list(params.get("questions"))]
+        properties = {as_text(one.get("id")): _property(one) for one in asked}
+        call = as_text(params.get("itemId"))
+        question = QuestionAsked(
+            request=new_request_id(),
+            text="\n".join(as_text(one.get("question")) for one in asked),
+            form={"type": "object", "properties": properties, "required": list(properties)},
+            call=ToolCallId(call) if call else None,
+        )
+        answered = await self._host.ask(question)
+        given = answered.content or {} if answered.action == "accept" else {}
+        return {"answers": {id_: {"answers": _told(given.get(id_))} for id_ in properties}}
+
+    async def _elicitation(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What a tool server asks the person."""
+        schema = params.get("requestedSchema")
+        question = QuestionAsked(
+            request=new_request_id(),
+            text=as_text(params.get("message")),
+            form=cast("dict[str, Any]", schema) if isinstance(schema, dict) else None,
+            url=as_text(params.get("url")) or None,
+        )
+        answered = await self._host.ask(question)
+        return {"action": answered.action, "content": answered.content}
+
+
+def _decision(verdict: Verdict) -> Mapping[str, Any]:
+    if verdict.allowed:
+        return {"decision": "accept"}
+    return {"decision": "decline"}
+
+
+def _network(params: Mapping[str, Any]) -> str:
+    context = as_map(params.get("networkApprovalContext"))
+    return f"connect to {as_text(context.get('host')) or 'the network'}"
+
+
+def _property(question: Mapping[str, Any]) -> dict[str, Any]:
+    shown_: dict[str, Any] = {
+        "title": as_text(question.get("header")) or as_text(question.get("question")),
+        "description": as_text(question.get("question")),
+        "type": "string",
+    }
+    options = map(as_map, as_list(question.get("options")))
+    choices = [
+        {"const": label, "title": label, "description": as_text(one.get("description"))}
+        for one in options
+        if (label := as_text(one.get("label")))
+    ]
+    if choices and question.get("isOther") is not True:
+        shown_["oneOf"] = choices
+    return shown_
+
+
+def _told(value: Any) -> list[str]:
+    if isinstance(value, list):
+        return [str(one) for one in cast("list[Any]", value)]
+    return [] if value is None else [str(value)]

@@ -1,0 +1,261 @@
+"""What ``codex app-server`` tells, as events: pure, values in and events out."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from quarterdeck.wire.events import (
+    Event,
+    Notice,
+    PlanChanged,
+    RateLimited,
+    RetryScheduled,
+    SessionChanged,
+    ToolCallUpdated,
+    TurnEnd,
+    Unknown,
+    UsageReported,
+)
+from quarterdeck.wire.ids import ToolCallId
+from quarterdeck.wire.settings import PlanEntry, PlanStatus
+from quarterdeck.wire.usage import ContextUsage, TokenUsage
+
+from ..link import Outcome
+from ..pipe.told import as_list, as_map, as_number, as_text, rate_limit, shown
+from .codex_items import Items
+
+__all__ = ["CodexReader"]
+
+_RETRY = re.compile(r"Reconnecting\.\.\. (\d+)/\d+")
+_STEPS: dict[str, PlanStatus] = {"inProgress": "in_progress", "completed": "completed"}
+_STOPS: tuple[tuple[str, TurnEnd], ...] = (
+    ("max_output_tokens", "max_tokens"),
+    ("content_filter", "refusal"),
+)
+_LIMITS = frozenset(("usageLimitExceeded", "rateLimitExceeded", "sessionBudgetExceeded"))
+_SHOWN_OUTPUT = 8 * 1024
+_STRIDE = 4 * 1024
+"""Characters of a command's output after which it is shown again."""
+_SILENT = frozenset(
+    (
+        *("thread/started", "thread/status/changed", "thread/readState/changed", "thread/closed"),
+        *("thread/settings/updated", "thread/environment/connected", "thread/queue/changed"),
+        *("thread/goal/updated", "thread/goal/cleared", "thread/prediction/updated"),
+        *("turn/started", "turn/diff/updated", "turn/moderationMetadata"),
+        *("item/commandExecution/terminalInteraction", "item/fileChange/outputDelta"),
+        *("item/fileChange/patchUpdated", "item/mcpToolCall/progress", "serverRequest/resolved"),
+        *("item/reasoning/summaryPartAdded", "item/autoApprovalReview/started"),
+        *("item/autoApprovalReview/completed", "hook/started", "hook/completed"),
+        *("skills/changed", "app/list/updated", "account/updated", "fs/changed", "project/changed"),
+        *("remoteControl/status/changed", "rawResponse/completed", "rawResponseItem/completed"),
+        *("model/verification", "model/safetyBuffering/updated", "thread/project/updated"),
+        "thread/attachment/updated",
+    )
+)
+"""What concerns screens alone, or is told again by something else."""
+
+
+class CodexReader:
+    """Reads the notifications of one thread. Nothing that a server sends makes it raise."""
+
+    def __init__(self, origin: str) -> None:
+        self._origin = origin
+        self._items = Items(origin)
+        self._total: TokenUsage | None = None
+        self._before: TokenUsage | None = None
+        """The thread's tokens before the turn; None until the first figures tell them."""
+        self._outputs: dict[str, tuple[str, int]] = {}
+        """Of each running command: the end of its output, and how much of it is not shown."""
+        self._resets_at: int | None = None
+        self._is_limited = False
+        self._tells: dict[str, Callable[[Mapping[str, Any]], Iterator[Event]]] = {
+            "item/started": lambda told: self._items.begin(as_map(told.get("item"))),
+            "item/completed": self._completed,
+            "item/agentMessage/delta": self._grow,
+            "item/plan/delta": self._grow,
+            "item/reasoning/summaryTextDelta": self._think,
+            "item/reasoning/textDelta": self._think,
+            "item/commandExecution/outputDelta": self._output,
+            "turn/plan/updated": _plan,
+            "thread/tokenUsage/updated": self._usage,
+            "thread/name/updated": _name,
+            "thread/compacted": _compacted,
+            "model/rerouted": _rerouted,
+            "account/rateLimits/updated": self._limits,
+            "mcpServer/startupStatus/updated": _server,
+            "error": self._trouble,
+            "warning": _warning,
+            "guardianWarning": _warning,
+            "configWarning": _warning,
+            "deprecationNotice": _warning,
+        }
+
+    def begin_turn(self) -> None:
+        """What comes now belongs to a new turn."""
+        self._before = self._total
+        self._is_limited = False
+        self._outputs.clear()
+
+    def read(self, method: str, params: Mapping[str, Any]) -> Iterator[Event]:
+        """The events of one notification; one of ``Unknown`` for what is not known."""
+        tell = self._tells.get(method)
+        if tell is not None:
+            yield from tell(params)
+        elif method not in _SILENT:
+            yield Unknown(origin=self._origin, raw={"method": method, "params": dict(params)})
+
+    def outcome(self, turn: Mapping[str, Any]) -> Outcome:
+        """How a turn went that codex calls completed."""
+        usage = None
+        if self._total is not None and self._before is not None:
+            usage = _minus(self._total, self._before)
+        match turn.get("status"):
+            case "completed":
+                return Outcome(stop="end_turn", usage=usage)
+            case "interrupted":
+                return Outcome(stop="cancelled", usage=usage)
+            case _:
+                error = as_map(turn.get("error"))
+                reason = as_text(error.get("message")) or "codex says that it failed, and not why"
+                if details := as_text(error.get("additionalDetails")):
+                    reason = f"{reason}: {details}"
+                stops: list[TurnEnd] = [stop for word, stop in _STOPS if word in reason]
+                return Outcome(stop=stops[0] if stops else "failed", reason=reason, usage=usage)
+
+    def past(self, item: Mapping[str, Any]) -> Iterator[Event]:
+        """The events of an item of an earlier turn."""
+        yield from self._items.end(item)
+
+    # Items
+
+    def _completed(self, told: Mapping[str, Any]) -> Iterator[Event]:
+        item = as_map(told.get("item"))
+        self._outputs.pop(as_text(item.get("id")), None)
+        yield from self._items.end(item)
+
+    def _grow(self, told: Mapping[str, Any]) -> Iterator[Event]:
+        yield from self._items.grow(as_text(told.get("itemId")), as_text(told.get("delta")))
+
+    def _think(self, told: Mapping[str, Any]) -> Iterator[Event]:
+        id_, delta = as_text(told.get("itemId")), as_text(told.get("delta"))
+        yield from self._items.grow(id_, delta, is_thought=True)
+
+    def _output(self, told: Mapping[str, Any]) -> Iterator[Event]:
+        """Show a running command's output from time to time: each showing holds all of it."""
+        id_, delta = as_text(told.get("itemId")), as_text(told.get("delta"))
+        before, due = self._outputs.get(id_, ("", _STRIDE))
+        output, due = (before + delta)[-_SHOWN_OUTPUT:], due + len(delta)
+        if due >= _STRIDE:
+            yield ToolCallUpdated(call=ToolCallId(id_), status="in_progress", content=shown(output))
+            due = 0
+        self._outputs[id_] = (output, due)
+
+    # Figures
+
+    def _usage(self, told: Mapping[str, Any]) -> Iterator[Event]:
+        figures = as_map(told.get("tokenUsage"))
+        last = as_map(figures.get("last"))
+        total = _tokens(as_map(figures.get("total")))
+        if self._before is None:
+            self._before = _minus(total, _tokens(last))
+        self._total = total
+        size = as_number(figures.get("modelContextWindow"))
+        used = as_number(last.get("totalTokens"))
+        context = ContextUsage(used=used, size=size) if size else None
+        yield UsageReported(context=context, session_tokens=total)
+
+    def _limits(self, told: Mapping[str, Any]) -> Iterator[Event]:
+        limits = as_map(told.get("rateLimits"))
+        windows = [as_map(limits.get(name)) for name in ("primary", "secondary")]
+        full = [one for one in windows if as_number(one.get("usedPercent")) >= 100]
+        resets = [as_number(one.get("resetsAt")) for one in full]
+        self._resets_at = max(resets, default=0) * 1_000_000 or None
+        if reached := as_text(limits.get("rateLimitReachedType")):
+            yield from self._limited(reached)
+
+    # Trouble
+
+    def _trouble(self, told: Mapping[str, Any]) -> Iterator[Event]:
+        """An error: a retry, or the failure that ends the turn and is told again."""
+        error = as_map(told.get("error"))
+        text = as_text(error.get("message"))
+        reason = as_text(error.get("additionalDetails")) or text
+        info = error.get("codexErrorInfo")
+        if (isinstance(info, str) and info in _LIMITS) or rate_limit(reason) is not None:
+            yield from self._limited(reason)
+        if told.get("willRetry") is True:
+            retry = _RETRY.match(text)
+            attempt = int(retry[1]) + 1 if retry else 2
+            yield RetryScheduled(attempt=attempt, delay=0.0, reason=reason)
+
+    def _limited(self, reason: str) -> Iterator[Event]:
+        if not self._is_limited:
+            self._is_limited = True
+            yield RateLimited(reason=reason, resets_at=self._resets_at)
+
+
+def _plan(told: Mapping[str, Any]) -> Iterator[Event]:
+    steps = map(as_map, as_list(told.get("plan")))
+    yield PlanChanged(
+        entries=tuple(
+            PlanEntry(
+                content=as_text(step.get("step")),
+                priority="medium",
+                status=_STEPS.get(as_text(step.get("status")), "pending"),
+            )
+            for step in steps
+        )
+    )
+
+
+def _name(told: Mapping[str, Any]) -> Iterator[Event]:
+    if title := as_text(told.get("threadName")):
+        yield SessionChanged(title=title)
+
+
+def _compacted(told: Mapping[str, Any]) -> Iterator[Event]:
+    return iter(())  # the item of the same name tells it
+
+
+def _rerouted(told: Mapping[str, Any]) -> Iterator[Event]:
+    model = as_text(told.get("toModel"))
+    yield SessionChanged(model=model)
+    title = f"Codex answers with {model} instead of {as_text(told.get('fromModel'))}."
+    yield Notice(title=title, severity="warning")
+
+
+def _server(told: Mapping[str, Any]) -> Iterator[Event]:
+    if told.get("status") == "failed":
+        title = f"The tool server {as_text(told.get('name'))!r} did not start."
+        error = as_text(told.get("error")) or None
+        yield Notice(title=title, severity="warning", description=error)
+
+
+def _warning(told: Mapping[str, Any]) -> Iterator[Event]:
+    title = as_text(told.get("message")) or as_text(told.get("summary"))
+    if title:
+        details = as_text(told.get("details")) or None
+        yield Notice(title=title, severity="warning", description=details)
+
+
+def _tokens(told: Mapping[str, Any]) -> TokenUsage:
+    return TokenUsage(
+        input=as_number(told.get("inputTokens")),
+        output=as_number(told.get("outputTokens")),
+        cached=as_number(told.get("cachedInputTokens")),
+        cache_written=as_number(told.get("cacheWriteInputTokens")),
+        thought=as_number(told.get("reasoningOutputTokens")),
+    )
+
+
+def _minus(total: TokenUsage, before: TokenUsage) -> TokenUsage:
+    """What was added to a running total; one that began anew counts as it is."""
+    if total.input < before.input or total.output < before.output:
+        return total
+    return TokenUsage(
+        input=total.input - before.input,
+        output=total.output - before.output,
+        cached=max(total.cached - before.cached, 0),
+        cache_written=max(total.cache_written - before.cache_written, 0),
+        thought=max(total.thought - before.thought, 0),
+    )

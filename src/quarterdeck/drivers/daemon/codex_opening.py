@@ -1,0 +1,139 @@
+"""What an opening asks for, in the words of ``codex app-server``."""
+
+import base64
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from quarterdeck.wire.content import (
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+)
+
+from ..child import Launch
+from ..driver import McpServer, Opening
+from ..errors import Unsupported
+from ..words import render_agent_mode
+
+__all__ = ["Manner", "input_of", "manner_of", "thread_params"]
+
+_SERVER_NAME = re.compile(r"[A-Za-z0-9_-]+")
+_POLICIES = {
+    "read-only": {"type": "readOnly"},
+    "workspace-write": {"type": "workspaceWrite"},
+    "danger-full-access": {"type": "dangerFullAccess"},
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manner:
+    """When codex asks, and what its sandbox lets a command do that it did not ask about."""
+
+    approval: str = "untrusted"
+    """Everything but commands that only read is asked about, so that our rules decide."""
+    sandbox: str = "read-only"
+
+    def thread(self) -> dict[str, Any]:
+        """For a thread that is being opened."""
+        return {
+            "approvalPolicy": self.approval,
+            "approvalsReviewer": "user",
+            "sandbox": self.sandbox,
+        }
+
+    def turn(self) -> dict[str, Any]:
+        """For the next turn and those after it."""
+        policy = _POLICIES.get(self.sandbox, {"type": self.sandbox})
+        return {"approvalPolicy": self.approval, "sandboxPolicy": policy}
+
+
+def manner_of(launch: Launch, mode: str | None) -> Manner:
+    """What a mode of codex's own means; its words are an approval policy and a sandbox.
+
+    Raises:
+        Unsupported: its file has no such mode.
+    """
+    if mode is None:
+        return Manner()
+    approval, sandbox = (*render_agent_mode(launch, "daemon", mode), "", "")[:2]
+    return Manner(approval=approval or "untrusted", sandbox=sandbox or "read-only")
+
+
+def thread_params(launch: Launch, opening: Opening, manner: Manner) -> dict[str, Any]:
+    """The params of ``thread/start``; those of resuming and forking are these and the thread.
+
+    Raises:
+        Unsupported: codex cannot do what is asked for.
+    """
+    config: dict[str, Any] = {}
+    if opening.roots:
+        config["sandbox_workspace_write"] = {"writable_roots": list(opening.roots)}
+    if opening.mcp_servers:
+        config["mcp_servers"] = {one.name: _server(launch, one) for one in opening.mcp_servers}
+    params: dict[str, Any] = {"cwd": opening.cwd, **manner.thread()}
+    if opening.model is not None:
+        params["model"] = opening.model
+    if opening.system_prompt is not None:
+        params["developerInstructions"] = opening.system_prompt
+    if config:
+        params["config"] = config
+    return params
+
+
+def _server(launch: Launch, server: McpServer) -> dict[str, Any]:
+    if not _SERVER_NAME.fullmatch(server.name):
+        raise Unsupported(
+            launch.agent,
+            "daemon",
+            f"take a tool server called {server.name!r}",
+            "Call it by letters, digits, '-' and '_' alone.",
+        )
+    # Without, codex refuses every call of a tool that does not say that it only reads.
+    leave = {"default_tools_approval_mode": "approve"} if server.is_ours else {}
+    if server.url:
+        return {"url": server.url, "http_headers": dict(server.headers), **leave}
+    program, *arguments = server.command
+    return {"command": program, "args": arguments, "env": dict(server.environment), **leave}
+
+
+def input_of(launch: Launch, content: tuple[ContentBlock, ...]) -> list[Mapping[str, Any]]:
+    """A prompt's content as codex takes it.
+
+    Raises:
+        Unsupported: it takes no such content.
+    """
+    return [_block(launch, one) for one in content]
+
+
+def _block(launch: Launch, block: ContentBlock) -> Mapping[str, Any]:
+    match block:
+        case TextContent():
+            return _text(block.text)
+        case ImageContent():
+            return {"type": "image", "url": f"data:{block.mime_type};base64,{block.data}"}
+        case ResourceLink():
+            return _text(f"[{block.name}]({block.uri})")
+        case EmbeddedResource():
+            resource = block.resource
+            told = resource.text
+            if told is None:
+                told = _decoded(launch, resource.blob or "", resource.mime_type)
+            return _text(f'<context ref="{resource.uri}">\n{told}\n</context>')
+        case _:
+            raise Unsupported(launch.agent, "daemon", "take sound")
+
+
+def _decoded(launch: Launch, blob: str, mime_type: str | None) -> str:
+    try:
+        return base64.b64decode(blob, validate=True).decode()
+    except ValueError as error:
+        what = f"take a resource of the kind {mime_type!r}"
+        raise Unsupported(launch.agent, "daemon", what) from error
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
