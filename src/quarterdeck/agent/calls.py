@@ -224,6 +224,7 @@ async def _run(turn: Turn, ready: _Ready, room: asyncio.Semaphore) -> bool:
             return False
         async with room:
             await turn.emit(ToolCallUpdated(call=ToolCallId(use.id), status="in_progress"))
+            await turn.watch.before_call(turn, ready.prepared.call)
             outcome = await _execute(turn, ready)
     except asyncio.CancelledError:
         told = said("The call was cancelled before it finished.", is_error=True)

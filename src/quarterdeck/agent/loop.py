@@ -8,6 +8,8 @@ import asyncio
 import logging
 from typing import cast
 
+from msgspec.structs import replace
+
 from quarterdeck.models.errors import ModelError
 from quarterdeck.models.model import Finished
 from quarterdeck.wire.conversation import ToolUsePart
@@ -111,6 +113,11 @@ def _conclude(finished: Finished) -> None:
 async def _end(turn: Turn, stop: TurnEnd, reason: str | None) -> TurnEnded:
     spending = turn.spending
     ended = TurnEnded(stop=stop, reason=reason, usage=spending.usage, cost=spending.total_cost)
+    try:
+        await turn.watch.finish(turn, hurried=stop == "cancelled")
+    except asyncio.CancelledError:
+        await turn.emit(replace(ended, stop="cancelled", reason=None))
+        raise
     await turn.emit(ended)
     return ended
 

@@ -27,6 +27,7 @@ from .assembly import (
     tool_options,
 )
 from .cage import Cage, local_cage
+from .checkpoints.forgetting import forget_checkpoints
 from .pace import Pace
 from .past import Past, recall, shared_events
 from .recovery import FORKED
@@ -213,7 +214,9 @@ class NativeAgent:
     async def delete(self, id_: str) -> bool:
         """Close a session and delete it for good; False if there was none."""
         await self.close(id_)
-        return await self._store.delete(id_)
+        deleted = await self._store.delete(id_)
+        await asyncio.to_thread(forget_checkpoints, self._places.state, id_)
+        return deleted
 
     async def _begin(
         self,
@@ -314,6 +317,7 @@ class NativeAgent:
             ),
             limits=limits_of(ground.settings),
             context=ground.settings.context,
+            checkpoints=self._places.state,
             find_sandbox=cage.sandbox,
             pace=wishes.pace,
         )

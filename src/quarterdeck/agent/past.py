@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from quarterdeck.models.model import Effort
 from quarterdeck.wire.events import (
+    Checkpointed,
     Event,
     GrantRevoked,
     ModeChanged,
@@ -17,6 +18,7 @@ from quarterdeck.wire.events import (
     PermissionAsked,
     PromptDropped,
     PromptQueued,
+    Rewound,
     SessionChanged,
     SessionEnded,
     SessionOpened,
@@ -82,6 +84,10 @@ def recall(records: Iterable[Record], cut: Cut = DIED) -> Past:
     past = Past(began=kept[0].time if kept else None)
     for record in kept:
         past.apply(record.event)
+    if any(isinstance(record.event, Rewound) for record in kept):
+        from .checkpoints.ledger import retell
+
+        past.conversation = retell(kept)
     past.grants = grants_in(kept)
     past.closing = closing_events(kept, cut)
     for _, event in past.closing:
@@ -130,8 +136,10 @@ def _shared(event: Event) -> Event | None:
     match event:
         case SessionOpened() | SessionResumed() | SessionEnded() | SessionSpawned():
             return None
-        case PromptQueued() | PromptDropped() | GrantRevoked():
+        case PromptQueued() | PromptDropped() | GrantRevoked() | Checkpointed():
             return None
+        case Rewound():  # what was said goes over, the files do not
+            return replace(event, files=(), restored=None, changed=0, kept=(), forced=False)
         case SessionChanged():
             return replace(event, name=UNSET, mode=UNSET, archived=UNSET)
         case TurnEnded():

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -37,6 +38,7 @@ from quarterdeck.wire.permissions import Decider
 from quarterdeck.wire.settings import ConfigOption
 
 from .cage import tell_sandbox
+from .checkpoints.front import Checkpoints
 from .commands.book import CommandBook
 from .commands.turns import run_prompt
 from .context.keeper import Context
@@ -81,6 +83,10 @@ class Setup:
     """Lend tools; closed with the session."""
     context: ContextSettings = field(default_factory=ContextSettings)
     """What is done before the conversation outgrows the model's window."""
+    checkpoints: Path | None = None
+    """The directory of our own below which it is kept what files were; None: it is not."""
+    checkpoint_patience: float = 10.0
+    """Seconds that writing a work tree down may take."""
     commands: CommandBook = field(default_factory=CommandBook)
     """What a prompt that begins with a slash may be."""
 
@@ -108,6 +114,7 @@ class Session:
         self._conversation = conversation
         self.context = Context(setup, conversation, lambda event: self._emit(event, None))
         self._turns = asyncio.Lock()
+        self.checkpoints = Checkpoints(self, setup, conversation, self._turns)
         self._running: asyncio.Task[TurnEnded] | None = None
         self._ended: TurnEnded | None = None
         self._steering: list[Prompted] = []
@@ -159,6 +166,7 @@ class Session:
             await self._emit(await tell_sandbox(), None)
         await self._options_changed()
         await self._emit_all(await self.commands.refresh() or (self.commands.changed(),))
+        await self.checkpoints.opened()
         await self.journal.durable(self.last_seq)
 
     async def prompt(
@@ -254,6 +262,7 @@ class Session:
         async with self._turns:  # what the last prompt still writes comes before the end
             try:
                 await self.context.close()
+                await self.checkpoints.settle()
                 await self._setup.servers.close()
                 await self._setup.workspace.close()
             finally:
@@ -296,6 +305,7 @@ class Session:
         return ended
 
     async def _open_turn(self, turn: TurnId, prompted: Prompted) -> TurnEnded:
+        await self.checkpoints.settle()
         await self._emit_all(await self.commands.refresh())
         await self._title_from(prompted)
         return await run_prompt(self, self._turn(turn), prompted)
@@ -345,11 +355,16 @@ class Session:
             pace=setup.pace,
             servers=setup.servers,
             context=self.context,
+            watch=self.checkpoints.watch(turn),
         )
 
     def _take_steering(self) -> tuple[Prompted, ...]:
         taken, self._steering = tuple(self._steering), []
         return taken
+
+    async def note(self, event: Event) -> None:
+        """Append an event of the session that belongs to no turn."""
+        await self._emit(event, None)
 
     async def _emit_all(self, events: tuple[Event, ...]) -> None:
         for event in events:

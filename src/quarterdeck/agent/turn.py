@@ -7,6 +7,7 @@ from quarterdeck.models.model import Effort, Model
 from quarterdeck.policy.gate import Gate
 from quarterdeck.wire.events import Event, Prompted
 
+from .checkpoints.seam import UNWATCHED, TurnWatch
 from .context.seam import UNKEPT, Keeper
 from .conversation import Conversation
 from .limits import Limits, Spending
@@ -43,6 +44,8 @@ class Turn:
     """Lend tools, which join and leave between steps."""
     context: Keeper = UNKEPT
     """Keeps the conversation within the model's window."""
+    watch: TurnWatch = UNWATCHED
+    """Keeps what files were, so that the turn can be undone."""
 
     def elapsed(self) -> float:
         """Seconds of this turn so far, those in which it waited for a person not counted."""

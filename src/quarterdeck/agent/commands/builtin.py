@@ -3,6 +3,7 @@
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ..checkpoints.seam import COMMANDS as CHECKPOINT_COMMANDS
 from ..context.commands import COMMANDS as CONTEXT_COMMANDS
 from ..context.commands import answer as answer_about_context
 from .command import BUILT_IN, Answered, Command
@@ -40,11 +41,26 @@ def builtin_commands() -> tuple[Command, ...]:
             )
             for command in CONTEXT_COMMANDS
         ),
+        *(
+            Answered(
+                name=command.name,
+                description=command.description,
+                hint=command.hint,
+                answer=partial(_about_files, command.name),
+            )
+            for command in CHECKPOINT_COMMANDS
+        ),
     )
 
 
 async def _about_context(name: str, session: "Session", words: str) -> str:
     return await answer_about_context(session.context, name, words)
+
+
+async def _about_files(name: str, session: "Session", words: str) -> str:
+    from ..checkpoints.commands import answer
+
+    return await answer(session.checkpoints, name, words)
 
 
 async def _model(session: "Session", name: str) -> str:

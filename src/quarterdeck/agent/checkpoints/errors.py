@@ -1,0 +1,47 @@
+"""What can go wrong about going back."""
+
+from quarterdeck.wire.errors import QuarterdeckError
+
+__all__ = [
+    "CheckpointError",
+    "ContentMissing",
+    "FilesChangedSince",
+    "NothingToUndo",
+    "RestoreFailed",
+    "SnapshotFailed",
+]
+
+_MOST_NAMED = 10
+
+
+class CheckpointError(QuarterdeckError):
+    """Files could not be kept or brought back; each kind is a class of its own."""
+
+
+class SnapshotFailed(CheckpointError):
+    """A work tree could not be written down."""
+
+
+class ContentMissing(CheckpointError):
+    """What is needed was deleted from the store."""
+
+
+class NothingToUndo(CheckpointError):
+    """There is no such turn, or nothing to take back."""
+
+
+class RestoreFailed(CheckpointError):
+    """The operating system refused; what had been done was taken back as far as possible."""
+
+
+class FilesChangedSince(CheckpointError):
+    """Somebody changed the files after the turn did; nothing was changed now."""
+
+    def __init__(self, paths: tuple[str, ...]) -> None:
+        named = ", ".join(map(repr, paths[:_MOST_NAMED]))
+        more = f" and {len(paths) - _MOST_NAMED} more" if len(paths) > _MOST_NAMED else ""
+        super().__init__(
+            f"changed by somebody else since: {named}{more}; nothing was touched. "
+            "Put them as they were, or say 'force' to overwrite them"
+        )
+        self.paths = paths

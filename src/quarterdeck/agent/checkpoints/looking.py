@@ -1,0 +1,47 @@
+"""What is at a path right now. Everything here blocks."""
+
+import os
+import stat
+
+from .blobs import Blobs, digest_of
+from .entries import Entry
+
+__all__ = ["LARGEST", "fingerprint", "look_at"]
+
+LARGEST = 10_000_000
+"""Bytes of a file beyond which its content is not kept."""
+
+
+def look_at(path: bytes, blobs: Blobs | None = None) -> Entry | None:
+    """What is there; with ``blobs`` its content is kept. Symlinks are not followed.
+
+    None: nothing, also where a part of the way is no directory. A directory is ``other``.
+    """
+    try:
+        status = os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    if stat.S_ISLNK(status.st_mode):
+        target = os.readlink(path)  # noqa: PTH115 - the name may be no text
+        return Entry(kind="link", digest=_keep(target, blobs))
+    if not stat.S_ISREG(status.st_mode):
+        return Entry(kind="other", digest=str(stat.S_IFMT(status.st_mode)))
+    if status.st_size > LARGEST:
+        return fingerprint(status)
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 - the name may be no text
+            data = file.read(LARGEST + 1)
+    except PermissionError:
+        return fingerprint(status)
+    return Entry(
+        kind="file", digest=_keep(data, blobs), executable=bool(status.st_mode & stat.S_IXUSR)
+    )
+
+
+def fingerprint(status: os.stat_result) -> Entry:
+    """A file whose content is not kept; a change of size or time tells two states apart."""
+    return Entry(kind="large", digest=f"{status.st_size}-{status.st_mtime_ns}")
+
+
+def _keep(data: bytes, blobs: Blobs | None) -> str:
+    return digest_of(data) if blobs is None else blobs.put(data)

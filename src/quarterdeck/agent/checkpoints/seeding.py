@@ -1,0 +1,103 @@
+"""The first index of a session: what git knows already need not be read again. Blocks.
+
+A copy of the person's index says which files are unchanged since they were checked out, and names
+contents that their repository has. That holds only where the content in the repository is the
+content in the work tree: files that pass through a filter, or whose line ends are changed on the
+way, are left out and read.
+"""
+
+import os
+import shutil
+from pathlib import Path
+
+from .git import Deadline, Git, Repository
+
+__all__ = ["seed"]
+
+_CONVERTED = ("filter", "working-tree-encoding")
+
+
+def seed(git: Git, repository: Repository, index: Path, store: Path, deadline: Deadline) -> None:
+    """Make the first index; ``git`` works on it. Raises SnapshotFailed."""
+    theirs = Path(repository.index)
+    if not theirs.exists():
+        return  # nothing was ever added; git makes one
+    for shared in theirs.parent.glob("sharedindex.*"):
+        shutil.copyfile(shared, store / shared.name)
+    beside = index.with_name(index.name + ".tmp")
+    shutil.copyfile(theirs, beside)
+    beside.chmod(0o600)
+    beside.replace(index)
+    entries = _entries(git, deadline)
+    doubtful = _converted(repository, index, list(entries), deadline)
+    doubtful |= _of_other_size(git, repository.top, entries, deadline)
+    if doubtful:
+        given = b"\0".join(sorted(doubtful))
+        words = ("update-index", "--force-remove", "-z", "--stdin")
+        git.run(*words, deadline=deadline, given=given)
+    _look_at_all(git, deadline)
+
+
+def _entries(git: Git, deadline: Deadline) -> dict[bytes, str]:
+    """The files of the index, and the object of each; submodules are left out."""
+    found: dict[bytes, str] = {}
+    for line in git.run("ls-files", "-z", "--stage", deadline=deadline).split(b"\0"):
+        head, _, name = line.partition(b"\t")
+        if name and not head.startswith(b"160000"):
+            found[name] = head.split(b" ")[1].decode()
+    return found
+
+
+def _converted(
+    repository: Repository, index: Path, names: list[bytes], deadline: Deadline
+) -> set[bytes]:
+    """Files that a filter or another encoding stands before, by the person's attributes."""
+    places = {
+        "GIT_DIR": repository.git_dir,
+        "GIT_WORK_TREE": os.fsdecode(repository.top),
+        "GIT_INDEX_FILE": str(index),
+    }
+    asking = Git(places)
+    said = asking.run(
+        "check-attr", "-z", "--stdin", *_CONVERTED, deadline=deadline, given=b"\0".join(names)
+    )
+    words = said.split(b"\0")
+    return {
+        words[at]
+        for at in range(0, len(words) - 2, 3)
+        if words[at + 2] not in (b"unspecified", b"unset")
+    }
+
+
+def _of_other_size(
+    git: Git, top: bytes, entries: dict[bytes, str], deadline: Deadline
+) -> set[bytes]:
+    """Files whose size is not that of their object: changed, or with other line ends."""
+    given = "".join(f"{one}\n" for one in sorted(set(entries.values()))).encode()
+    words = ("cat-file", "--buffer", "--batch-check=%(objectname) %(objectsize)")
+    sizes: dict[str, int] = {}
+    for line in git.run(*words, deadline=deadline, given=given).splitlines():
+        name, _, size = line.partition(b" ")
+        if size.isdigit():
+            sizes[name.decode()] = int(size)
+    found: set[bytes] = set()
+    for name, object_ in entries.items():
+        try:
+            status = os.lstat(top.rstrip(b"/") + b"/" + name)
+        except OSError:
+            continue
+        if sizes.get(object_) != status.st_size:
+            found.add(name)
+    return found
+
+
+def _look_at_all(git: Git, deadline: Deadline) -> None:
+    """Let no mark of the person's hide a change: *assume unchanged* is a promise of theirs."""
+    marked = [
+        line[2:]
+        for line in git.run("ls-files", "-z", "-v", deadline=deadline).split(b"\0")
+        if line[:1].islower()
+    ]
+    if marked:
+        words = ("update-index", "--no-assume-unchanged", "-z", "--stdin")
+        git.run(*words, deadline=deadline, given=b"\0".join(marked))

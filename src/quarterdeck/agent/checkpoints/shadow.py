@@ -1,0 +1,259 @@
+"""Writes a work tree down as a tree object, in a store of our own that borrows the person's.
+
+Neither index, refs, stash, settings nor hooks of the person's repository are used or touched: git
+runs with a directory of ours, whose index begins as a copy of theirs, so that only what differs
+from it is read. Contents are kept as they are in the work tree: no filter, no change of line ends.
+Everything here blocks.
+"""
+
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from quarterdeck.config.places import make_private
+
+from .blobs import Blobs
+from .entries import Change, Entry, is_within
+from .errors import SnapshotFailed
+from .git import Deadline, Git, Repository
+from .looking import LARGEST, fingerprint
+from .seeding import seed
+
+__all__ = ["Shadow", "Snapshot"]
+
+_ATTRIBUTES = "* -text -filter -ident !eol !working-tree-encoding\n"
+"""Outranks every file of attributes in the work tree."""
+_TOGETHER = 500
+"""Contents that are taken from git at once."""
+_MOST_CHANGES = 20_000
+
+
+class Snapshot(Struct, frozen=True, kw_only=True):
+    """A work tree at one moment."""
+
+    tree: str
+    """The tree object."""
+    large: dict[bytes, Entry]
+    """Files that are not in it because they are too large or cannot be read; by absolute path."""
+
+
+class Shadow:
+    """Our own view of one work tree.
+
+    Args:
+        repository: the person's.
+        trees: where stores of work trees are; shared by all sessions.
+        session: the session's own directory, for its index.
+        hidden: a directory that is never part of a snapshot: our own.
+    """
+
+    def __init__(
+        self, repository: Repository, trees: Path, session: Path, hidden: bytes = b""
+    ) -> None:
+        self.top = repository.top
+        self.key = hashlib.blake2b(self.top, digest_size=12).hexdigest()
+        self._repository = repository
+        self._store = trees / self.key
+        self._index = session / f"index-{self.key}"
+        self._hidden = hidden
+        excludes = (f"core.excludesFile={repository.excludes}",) if repository.excludes else ()
+        places = {
+            "GIT_DIR": str(self._store),
+            "GIT_WORK_TREE": os.fsdecode(self.top),
+            "GIT_INDEX_FILE": str(self._index),
+        }
+        self._git = Git(places, settings=excludes)
+
+    def take(self, deadline: Deadline) -> Snapshot:
+        """Write down the work tree as it is now. Raises SnapshotFailed."""
+        self._prepare(deadline)
+        try:
+            return self._take(deadline)
+        except SnapshotFailed:
+            # A process that was killed may have left an index that is no good.
+            deadline.left()
+            self._index.unlink(missing_ok=True)
+            self._prepare(deadline)
+            return self._take(deadline)
+
+    def changes(self, before: Snapshot, after: Snapshot, blobs: Blobs) -> list[Change]:
+        """What differs, with every content kept in ``blobs``. Raises SnapshotFailed."""
+        deadline = Deadline(60)
+        words = ("diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev")
+        said = self._git.run(*words, before.tree, after.tree, deadline=deadline).split(b"\0")
+        raw = list(zip(said[0:-1:2], said[1::2], strict=True))
+        if len(raw) > _MOST_CHANGES:
+            raise SnapshotFailed(f"more than {_MOST_CHANGES} files changed")
+        kept = self._keep({object_ for head, _ in raw for object_ in _objects(head)}, blobs)
+        found = {self._absolute(name): _pair(head, kept) for head, name in raw}
+        for path in before.large.keys() | after.large.keys():
+            old, new = found.get(path, (None, None))
+            found[path] = (before.large.get(path, old), after.large.get(path, new))
+        return [
+            Change(path=path, before=old, after=new)
+            for path, (old, new) in sorted(found.items())
+            if old != new
+        ]
+
+    def _take(self, deadline: Deadline) -> Snapshot:
+        changed = self._git.run("diff-files", "-z", "--name-only", deadline=deadline)
+        others = self._git.run(
+            "ls-files", "-z", "--others", "--exclude-standard", deadline=deadline
+        )
+        names = {*changed.split(b"\0"), *others.split(b"\0")} - {b""}
+        large: dict[bytes, Entry] = {}
+        wanted: list[bytes] = []
+        unwanted: list[bytes] = []
+        for name in sorted(names):
+            self._sort(name, wanted, unwanted, large)
+        if unwanted:
+            self._index_names(("--force-remove",), unwanted, deadline)
+        if wanted:
+            self._index_names(("--add", "--remove", "--replace"), wanted, deadline)
+        tree = self._git.run("write-tree", "--missing-ok", deadline=deadline)
+        return Snapshot(tree=tree.decode().strip(), large=large)
+
+    def _sort(
+        self,
+        name: bytes,
+        wanted: list[bytes],
+        unwanted: list[bytes],
+        large: dict[bytes, Entry],
+    ) -> None:
+        """Decide what becomes of a path that differs from the index."""
+        path = self._absolute(name)
+        if name.endswith(b"/"):  # a repository within, or one without a commit
+            large[path.rstrip(b"/")] = Entry(kind="repository", digest="")
+            return
+        if self._hidden and is_within(path, self._hidden):
+            return
+        try:
+            status = os.lstat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            wanted.append(name)
+            return
+        if stat.S_ISDIR(status.st_mode):
+            return  # a submodule whose own work tree differs: not ours to keep
+        if stat.S_ISREG(status.st_mode) and (
+            status.st_size > LARGEST or not os.access(path, os.R_OK)
+        ):
+            large[path] = fingerprint(status)
+            unwanted.append(name)
+            return
+        wanted.append(name)
+
+    def _index_names(self, words: tuple[str, ...], names: list[bytes], deadline: Deadline) -> None:
+        self._git.run(
+            "update-index", *words, "-z", "--stdin", deadline=deadline, given=b"\0".join(names)
+        )
+
+    def _prepare(self, deadline: Deadline) -> None:
+        if not (self._store / "HEAD").exists():
+            self._make_store()
+        _write_if_other(self._store / "info" / "exclude", self._excludes())
+        # Only this process uses this index: a lock is of one that was killed.
+        self._index.with_name(self._index.name + ".lock").unlink(missing_ok=True)
+        if not self._index.exists():
+            make_private(self._index.parent)
+            seed(self._git, self._repository, self._index, self._store, deadline)
+
+    def _make_store(self) -> None:
+        repository, beside = self._repository, self._store.with_name(f"{self.key}.{os.getpid()}")
+        shutil.rmtree(beside, ignore_errors=True)
+        for part in ("objects/info", "refs", "info"):
+            make_private(beside / part)
+        is_old = repository.object_format == "sha1"
+        config = f"[core]\n\trepositoryFormatVersion = {0 if is_old else 1}\n\tbare = false\n"
+        if not is_old:
+            config += f"[extensions]\n\tobjectFormat = {repository.object_format}\n"
+        (beside / "config").write_text(config)
+        (beside / "objects" / "info" / "alternates").write_bytes(
+            os.fsencode(repository.objects) + b"\n"
+        )
+        (beside / "info" / "attributes").write_text(_ATTRIBUTES)
+        (beside / "HEAD").write_text("ref: refs/heads/none\n")
+        with suppress(OSError):  # another session may have been faster
+            beside.rename(self._store)
+        shutil.rmtree(beside, ignore_errors=True)
+
+    def _excludes(self) -> bytes:
+        try:
+            theirs = Path(self._repository.common_dir, "info", "exclude").read_bytes()
+        except OSError:
+            theirs = b""
+        if self._hidden and is_within(self._hidden, self.top) and self._hidden != self.top:
+            theirs += b"\n/" + self._hidden[len(self.top.rstrip(b"/")) + 1 :] + b"/\n"
+        return theirs
+
+    def _absolute(self, name: bytes) -> bytes:
+        return self.top.rstrip(b"/") + b"/" + name
+
+    def _keep(self, objects: Iterable[str], blobs: Blobs) -> dict[str, str]:
+        """Copy contents into our own store, so that no clean-up of git's can take them away."""
+        kept: dict[str, str] = {}
+        wanted = sorted(objects)
+        deadline = Deadline(60)
+        for start in range(0, len(wanted), _TOGETHER):
+            some = wanted[start : start + _TOGETHER]
+            given = "".join(f"{one}\n" for one in some).encode()
+            said = self._git.run("cat-file", "--batch", deadline=deadline, given=given)
+            for name, data in _batch(said):
+                kept[name] = blobs.put(data)
+        return kept
+
+
+def _objects(head: bytes) -> Iterator[str]:
+    """The blobs that a line of differences names."""
+    old_mode, new_mode, old, new = head.removeprefix(b":").split(b" ")[:4]
+    for mode, object_ in ((old_mode, old), (new_mode, new)):
+        if mode in (b"100644", b"100755", b"120000"):
+            yield object_.decode()
+
+
+def _pair(head: bytes, kept: dict[str, str]) -> tuple[Entry | None, Entry | None]:
+    old_mode, new_mode, old, new = head.removeprefix(b":").split(b" ")[:4]
+    return _entry(old_mode, old.decode(), kept), _entry(new_mode, new.decode(), kept)
+
+
+def _entry(mode: bytes, object_: str, kept: dict[str, str]) -> Entry | None:
+    match mode:
+        case b"000000":
+            return None
+        case b"160000":
+            return Entry(kind="repository", digest=object_)
+        case _ if object_ not in kept:  # the repository has lost it
+            return Entry(kind="large", digest=object_)
+        case b"120000":
+            return Entry(kind="link", digest=kept[object_])
+        case _:
+            return Entry(kind="file", digest=kept[object_], executable=mode == b"100755")
+
+
+def _batch(said: bytes) -> Iterator[tuple[str, bytes]]:
+    """What ``cat-file --batch`` says: a line with name, kind and size, then so many bytes."""
+    at = 0
+    while at < len(said):
+        end = said.index(b"\n", at)
+        words = said[at:end].split(b" ")
+        if words[-1] == b"missing":
+            at = end + 1
+            continue
+        size = int(words[2])
+        yield words[0].decode(), said[end + 1 : end + 1 + size]
+        at = end + 2 + size
+
+
+def _write_if_other(path: Path, data: bytes) -> None:
+    try:
+        if path.read_bytes() == data:
+            return
+    except OSError:
+        pass
+    make_private(path.parent)
+    path.write_bytes(data)
