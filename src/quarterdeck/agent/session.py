@@ -9,6 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -112,9 +113,10 @@ class Session:
         self._notices = notices
         self._setup = setup
         self._conversation = conversation
-        self.context = Context(setup, conversation, lambda event: self._emit(event, None))
+        emit = partial(self._emit, turn=None)
+        self.context = Context(setup, conversation, emit)
         self._turns = asyncio.Lock()
-        self.checkpoints = Checkpoints(self, setup, conversation, self._turns)
+        self.checkpoints = Checkpoints(self, setup, conversation, emit, self._turns)
         self._running: asyncio.Task[TurnEnded] | None = None
         self._ended: TurnEnded | None = None
         self._steering: list[Prompted] = []
@@ -361,10 +363,6 @@ class Session:
     def _take_steering(self) -> tuple[Prompted, ...]:
         taken, self._steering = tuple(self._steering), []
         return taken
-
-    async def note(self, event: Event) -> None:
-        """Append an event of the session that belongs to no turn."""
-        await self._emit(event, None)
 
     async def _emit_all(self, events: tuple[Event, ...]) -> None:
         for event in events:

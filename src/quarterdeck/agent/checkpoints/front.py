@@ -44,6 +44,7 @@ class Checkpoints:
 
     Args:
         setup: says where what files were is kept, and how long that may take.
+        emit: appends an event of the session that belongs to no turn.
         turns: held by whoever runs a turn.
     """
 
@@ -52,9 +53,11 @@ class Checkpoints:
         session: "Session",
         setup: "Setup",
         conversation: "Conversation",
+        emit: Callable[[Event], Awaitable[None]],
         turns: asyncio.Lock,
     ) -> None:
         self._session = session
+        self._emit = emit
         self._setup = setup
         self._conversation = conversation
         self._turns = turns
@@ -83,7 +86,7 @@ class Checkpoints:
             known = {turn.id for turn in (await self.ledger()).turns if turn.checkpoint is None}
             if pending.turn in known:
                 for event in await asyncio.to_thread(keeping.finish, pending):
-                    await self._session.note(event)
+                    await self._emit(event)
             await asyncio.to_thread(keeping.forget)
         await self._retell()
 
@@ -91,7 +94,7 @@ class Checkpoints:
         """Wait for what a turn that was cancelled left to be written down."""
         watch, self._watch = self._watch, None
         if watch is not None:
-            await watch.settle(self._session.note)
+            await watch.settle(self._emit)
 
     async def ledger(self) -> "Ledger":
         """The turns so far."""
@@ -176,7 +179,7 @@ class Checkpoints:
             yield record
 
     async def _commit(self, event: Event) -> None:
-        await self._session.note(event)
+        await self._emit(event)
         await self._session.journal.durable(self._session.last_seq)
 
     async def _retell(self) -> None:
