@@ -132,7 +132,11 @@ async def test_commands_are_told_when_the_session_begins(tmp_path: Path):
     async with deck(tmp_path) as ship:
         told = await ship.only(CommandsChanged)
         names = [command.name for command in told.commands]
-        assert names == ["help", "model", "mode", "context", "compact", "pin", "unpin"]
+        about_files = ["changes", "undo", "redo", "rewind"]
+        assert names == [
+            *("help", "model", "mode", "context", "compact", "pin", "unpin"),
+            *about_files,
+        ]
         hints = {command.name: command.input for command in told.commands}
         assert hints["help"] is None
         assert hints["compact"] is not None
