@@ -25,7 +25,7 @@ from ..words import render_mode
 from .dialect import Asked, Dialect, Extra, failure
 from .told import as_map, as_number, as_text, message, rate_limit, shown, thought, tool_kind
 
-__all__ = ["OPENCODE", "OpencodeReader"]
+__all__ = ["OPENCODE", "OpencodeReader", "call_events", "tokens_of"]
 
 _STOPS: dict[str, TurnEnd] = {"length": "max_tokens", "content-filter": "refusal"}
 _TOO_MANY = 429
@@ -57,7 +57,7 @@ class OpencodeReader:
             case "reasoning":
                 yield thought(as_text(part.get("text")), as_text(part.get("id")))
             case "tool_use":
-                yield from _call(part)
+                yield from call_events(part)
             case "step_finish":
                 self._finish(part)
             case "error":
@@ -86,7 +86,7 @@ class OpencodeReader:
     def _finish(self, part: Mapping[str, Any]) -> None:
         self._step = ""
         self._reason = as_text(part.get("reason"))
-        self._usage = self._usage + _usage(as_map(part.get("tokens")))
+        self._usage = self._usage + tokens_of(as_map(part.get("tokens")))
         cost = part.get("cost")
         self._cost += cost if isinstance(cost, int | float) else 0.0
 
@@ -101,7 +101,7 @@ class OpencodeReader:
             yield limited
 
 
-def _call(part: Mapping[str, Any]) -> Iterator[Event]:
+def call_events(part: Mapping[str, Any]) -> Iterator[Event]:
     """A tool call; it is told once, when it is over."""
     state, name = as_map(part.get("state")), as_text(part.get("tool"))
     call = ToolCallId(as_text(part.get("callID")) or as_text(part.get("id")))
@@ -127,7 +127,7 @@ def _call(part: Mapping[str, Any]) -> Iterator[Event]:
     )
 
 
-def _usage(tokens: Mapping[str, Any]) -> TokenUsage:
+def tokens_of(tokens: Mapping[str, Any]) -> TokenUsage:
     """The tokens of one step: what was cached or thought is counted apart from the rest."""
     cache = as_map(tokens.get("cache"))
     cached, written = as_number(cache.get("read")), as_number(cache.get("write"))

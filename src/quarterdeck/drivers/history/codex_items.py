@@ -1,0 +1,277 @@
+"""Items of a Codex rollout as events, of every form of the file."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from quarterdeck.wire.content import ContentBlock, ImageContent, text
+from quarterdeck.wire.events import (
+    CompactionChanged,
+    Event,
+    Notice,
+    SessionChanged,
+    ToolCallEnded,
+    ToolCallStarted,
+    UsageReported,
+)
+from quarterdeck.wire.ids import CompactionId, ToolCallId
+from quarterdeck.wire.toolcalls import ToolCallLocation
+from quarterdeck.wire.usage import ContextUsage, TokenUsage
+
+from ..pipe.told import as_list, as_map, as_number, as_text, message, shown, thought, tool_kind
+from .files import decode, microseconds
+from .past import PastEvent, Tally
+from .turns import Turns
+
+__all__ = ["ItemReading", "said_by_person"]
+
+_CONTEXT = re.compile(
+    r"\s*(?:<(?:environment_context|user_instructions|permissions instructions|turn_aborted"
+    r"|skills?_instructions|skill|collaboration_mode|model_switch|subagent_notification"
+    r"|user_shell_command|INSTRUCTIONS|apps_instructions|plugins_instructions)\b"
+    r"|# AGENTS\.md instructions|# Context from my IDE setup)",
+)
+"""How messages begin that Codex writes in a person's name."""
+_FILE = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.M)
+_EXIT = re.compile(r"^(?:Process exited with code|Exit code:) (-?\d+)", re.M)
+_IMAGE = re.compile(r"data:([\w/+.-]+);base64,(.*)", re.S)
+_QUIET = frozenset(("session_meta", "world_state", "token_usage_record", "state", "ghost_snapshot"))
+_TOLD_TWICE = frozenset(
+    (
+        "agent_message",
+        "agent_reasoning",
+        "agent_reasoning_raw_content",
+        "agent_reasoning_section_break",
+        "context_compacted",
+        "entered_review_mode",
+        "exited_review_mode",
+        "exec_command_end",
+        "item_completed",
+        "item_started",
+        "mcp_tool_call_end",
+        "patch_apply_end",
+        "plan_update",
+        "task_complete",
+        "task_started",
+        "thread_name_updated",
+        "thread_rolled_back",
+        "thread_settings_applied",
+        "turn_complete",
+        "turn_started",
+        "undo_completed",
+        "user_message",
+        "view_image_tool_call",
+        "web_search_end",
+    )
+)
+"""Events that items tell too, or that tell nothing of the conversation."""
+_TITLE = 200
+
+
+def said_by_person(item: Mapping[str, Any]) -> str:
+    """What a person said in an item; empty if it is none of that."""
+    if item.get("type") != "message" or item.get("role") != "user":
+        return ""
+    texts = [as_text(as_map(one).get("text")) for one in as_list(item.get("content"))]
+    return "\n".join(one for one in texts if one and not _CONTEXT.match(one))
+
+
+class ItemReading:
+    """One reading of one rollout."""
+
+    def __init__(self, id_: str, tally: Tally) -> None:
+        self._turns = Turns("codex", id_)
+        self._tally = tally
+        self._total = TokenUsage()
+        self._model = ""
+        self._compactions = 0
+
+    def entry(self, entry: Mapping[str, Any]) -> Iterator[PastEvent]:
+        """What a line tells."""
+        kind, time = as_text(entry.get("type")), microseconds(entry.get("timestamp")) or None
+        payload = as_map(entry.get("payload"))
+        match kind:
+            case "response_item":
+                yield from self._item(payload, time)
+            case "event_msg":
+                yield from self._event(payload, time)
+            case "turn_context":
+                yield from self._context(payload, time)
+            case "compacted":
+                yield from self._compacted(as_text(payload.get("message")), time)
+            case _ if kind in _QUIET or not kind:
+                pass  # "": the session itself, and states, of the older form
+            case _:
+                yield from self._item(entry, time)
+
+    def finish(self) -> Iterator[PastEvent]:
+        """What is left at the end of the file."""
+        yield from self._turns.end()
+
+    # Items
+
+    def _item(self, item: Mapping[str, Any], time: int | None) -> Iterator[PastEvent]:
+        match as_text(item.get("type")):
+            case "message":
+                yield from self._message(item, time)
+            case "reasoning":
+                yield from self._reasoning(item, time)
+            case "function_call" | "custom_tool_call" | "local_shell_call" | "tool_search_call":
+                yield from self._turns.tell(_started(item), time)
+            case "web_search_call":
+                yield from self._search(item, time)
+            case "function_call_output" | "custom_tool_call_output" | "tool_search_output":
+                yield from self._turns.tell(_ended(item), time)
+            case kind if kind in _QUIET:
+                pass
+            case kind:
+                self._tally.note_unknown(kind)
+
+    def _message(self, item: Mapping[str, Any], time: int | None) -> Iterator[PastEvent]:
+        match item.get("role"):
+            case "user":
+                content = list(_content(item))
+                if content:
+                    yield from self._turns.prompt(content, time)
+            case "assistant":
+                texts = (as_text(as_map(one).get("text")) for one in as_list(item.get("content")))
+                if said := "".join(texts):
+                    yield from self._turns.tell(message(said, self._turns.message()), time)
+            case _:
+                pass  # instructions of the program
+
+    def _reasoning(self, item: Mapping[str, Any], time: int | None) -> Iterator[PastEvent]:
+        parts = as_list(item.get("summary")) or as_list(item.get("content"))
+        said = "\n\n".join(filter(None, (as_text(as_map(one).get("text")) for one in parts)))
+        if said:
+            yield from self._turns.tell(thought(said, self._turns.message()), time)
+
+    def _search(self, item: Mapping[str, Any], time: int | None) -> Iterator[PastEvent]:
+        action = as_map(item.get("action"))
+        about = as_text(action.get("query")) or as_text(action.get("url"))
+        call = ToolCallId(as_text(item.get("id")) or self._turns.message())
+        title = f"Search the web: {about}"[:_TITLE]
+        begun = ToolCallStarted(
+            call=call, title=title, name="web_search", kind="fetch", raw_input=dict(action)
+        )
+        for event in (begun, ToolCallEnded(call=call, status="completed")):
+            yield from self._turns.tell(event, time)
+
+    # What the program says
+
+    def _event(self, event: Mapping[str, Any], time: int | None) -> Iterator[PastEvent]:
+        match as_text(event.get("type")):
+            case "token_count":
+                yield from self._count(as_map(event.get("info")), time)
+            case "turn_aborted":
+                reason = as_text(event.get("reason")) or None
+                self._turns.stop("cancelled", reason)
+                yield from self._turns.end()
+            case "error" | "stream_error" as kind:
+                told = as_text(event.get("message")) or "an error"
+                severity = "error" if kind == "error" else "warning"
+                if kind == "error":
+                    self._turns.stop("failed", told)
+                yield from self._turns.tell(Notice(title=told, severity=severity), time)
+            case kind if kind not in _TOLD_TWICE:
+                self._tally.note_unknown(kind)
+            case _:
+                pass
+
+    def _count(self, info: Mapping[str, Any], time: int | None) -> Iterator[PastEvent]:
+        total = _tokens(as_map(info.get("total_token_usage")))
+        if not info or total == self._total:
+            return
+        before, self._total = self._total, total
+        self._turns.spend(_added(before, total))
+        last = _tokens(as_map(info.get("last_token_usage")))
+        size = as_number(info.get("model_context_window"))
+        context = ContextUsage(used=last.total, size=size) if size else None
+        event: Event = UsageReported(session_tokens=total, context=context)
+        yield from self._turns.tell(event, time)
+
+    def _context(self, context: Mapping[str, Any], time: int | None) -> Iterator[PastEvent]:
+        model = as_text(context.get("model"))
+        if model and model != self._model:
+            self._model = model
+            yield from self._turns.outside(SessionChanged(model=model), time)
+
+    def _compacted(self, summary: str, time: int | None) -> Iterator[PastEvent]:
+        self._compactions += 1
+        name = CompactionId(f"cmp_{self._compactions}")
+        begun = CompactionChanged(compaction=name, status="in_progress")
+        done = CompactionChanged(compaction=name, status="completed", summary=summary or None)
+        for event in (begun, done):
+            yield from self._turns.outside(event, time)
+
+
+def _content(item: Mapping[str, Any]) -> Iterator[ContentBlock]:
+    for block in map(as_map, as_list(item.get("content"))):
+        said = as_text(block.get("text"))
+        image = _IMAGE.fullmatch(as_text(block.get("image_url")))
+        if image is not None:
+            yield ImageContent(data=image[2], mime_type=image[1])
+        elif said and not _CONTEXT.match(said):
+            yield text(said)
+
+
+def _started(item: Mapping[str, Any]) -> ToolCallStarted:
+    name = as_text(item.get("name")) or "shell"
+    told = item.get("arguments", item.get("input", item.get("action")))
+    given = decode(told.encode("utf-8", "replace")) if isinstance(told, str) else told
+    given = as_map(given) or {"input": told}
+    command = given.get("cmd", given.get("command"))
+    words = " ".join(map(str, as_list(command))) or as_text(command)
+    files = _FILE.findall(as_text(given.get("input")) or words)
+    title = f"Edit {', '.join(files)}" if files else words or name
+    return ToolCallStarted(
+        call=ToolCallId(as_text(item.get("call_id")) or as_text(item.get("id")) or "unnamed"),
+        title=title if len(title) <= _TITLE else title[: _TITLE - 1] + "…",
+        name=name,
+        kind="edit" if files else tool_kind(name),
+        status="in_progress",
+        locations=tuple(ToolCallLocation(path=path) for path in files),
+        raw_input=dict(given),
+    )
+
+
+def _ended(item: Mapping[str, Any]) -> ToolCallEnded:
+    told: object = item.get("output")
+    whole = as_map(decode(told.encode("utf-8", "replace")) if isinstance(told, str) else told)
+    output = as_text(whole.get("output")) or as_text(whole.get("content")) or as_text(told)
+    if blocks := as_list(told):
+        output = "\n".join(as_text(as_map(one).get("text")) for one in blocks)
+    found = _EXIT.search(output)
+    code = as_map(whole.get("metadata")).get("exit_code", int(found[1]) if found else 0)
+    failed = code not in (0, None) or whole.get("success") is False
+    failed = failed or output.startswith(("patch rejected", "apply_patch verification failed"))
+    return ToolCallEnded(
+        call=ToolCallId(as_text(item.get("call_id")) or as_text(item.get("id")) or "unnamed"),
+        status="failed" if failed else "completed",
+        reason=output[:1_000] or None if failed else None,
+        content=shown(output),
+        raw_output={"exit_code": code} if isinstance(code, int) and code else None,
+    )
+
+
+def _tokens(told: Mapping[str, Any]) -> TokenUsage:
+    return TokenUsage(
+        input=as_number(told.get("input_tokens")),
+        output=as_number(told.get("output_tokens")),
+        cached=as_number(told.get("cached_input_tokens")),
+        cache_written=as_number(told.get("cache_write_input_tokens")),
+        thought=as_number(told.get("reasoning_output_tokens")),
+    )
+
+
+def _added(before: TokenUsage, total: TokenUsage) -> TokenUsage:
+    """What was added to a running total; one that began anew counts as it is."""
+    if total.input < before.input or total.output < before.output:
+        return total
+    return TokenUsage(
+        input=total.input - before.input,
+        output=total.output - before.output,
+        cached=max(total.cached - before.cached, 0),
+        cache_written=max(total.cache_written - before.cache_written, 0),
+        thought=max(total.thought - before.thought, 0),
+    )

@@ -1,0 +1,61 @@
+"""Why a past session cannot be had.
+
+::
+
+    DriverError
+    └── HistoryError
+        ├── NoSuchPast           no session of this id is on disk
+        ├── AmbiguousPast        several are meant
+        ├── HistoryLocked        its database is in use and cannot be copied
+        └── HistoryUnreadable    the file is there, and cannot be read
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..errors import DriverError
+
+__all__ = [
+    "AmbiguousPast",
+    "HistoryError",
+    "HistoryLocked",
+    "HistoryUnreadable",
+    "NoSuchPast",
+]
+
+
+class HistoryError(DriverError):
+    """Base of what goes wrong with sessions on disk."""
+
+
+class NoSuchPast(HistoryError):
+    """No session of this id is on disk."""
+
+    def __init__(self, id_: str, agent: str | None = None) -> None:
+        of = f" of {agent}" if agent else ""
+        super().__init__(
+            f"no session{of} {id_!r} is on disk; `quarterdeck history --all` lists them"
+        )
+        self.id = id_
+
+
+class AmbiguousPast(HistoryError):
+    """Several sessions begin so."""
+
+    def __init__(self, id_: str, found: Sequence[str]) -> None:
+        told = ", ".join(found[:5])
+        super().__init__(f"{id_!r} may be any of {told}; write more of it, or name the --agent")
+
+
+class HistoryLocked(HistoryError):
+    """A database is in use and too large to be copied."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{str(path)!r} is locked by its agent; end the agent or try again later")
+
+
+class HistoryUnreadable(HistoryError):
+    """A file is there and cannot be read; the message says why."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"cannot read {str(path)!r}: {reason}")

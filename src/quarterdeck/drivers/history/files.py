@@ -1,0 +1,262 @@
+"""Looking into files that others write, with a bound on everything that is read."""
+
+import contextlib
+import os
+import stat
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Lock
+from typing import IO, TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from .errors import HistoryUnreadable
+
+if TYPE_CHECKING:
+    from .past import Tally
+
+__all__ = [
+    "LONGEST_LINE",
+    "Budget",
+    "Found",
+    "decode",
+    "found_files",
+    "head_lines",
+    "is_same_place",
+    "json_lines",
+    "microseconds",
+    "one_title",
+    "open_plain",
+    "read_json",
+    "tail_lines",
+]
+
+LONGEST_LINE = 8 * 1024 * 1024
+"""Bytes; a longer line is left out, so that no file decides how much memory we take."""
+_CHUNK = 256 * 1024
+_TITLE = 120
+_decoder = msgspec.json.Decoder()
+
+
+class Budget:
+    """Bytes that may be read; shared by threads."""
+
+    def __init__(self, most: int = 20 * 1024 * 1024) -> None:
+        self.most = most
+        self.spent = 0
+        self._lock = Lock()
+
+    def take(self, wanted: int) -> int:
+        """How many of these bytes may be read; they count as read."""
+        with self._lock:
+            given = max(0, min(wanted, self.most - self.spent))
+            self.spent += given
+            return given
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether nothing is left."""
+        return self.spent >= self.most
+
+    def give_back(self, unread: int) -> None:
+        """Say that some were not read after all."""
+        with self._lock:
+            self.spent -= unread
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file of a session."""
+
+    path: Path
+    size: int
+    changed: int
+    """Microseconds since the epoch."""
+
+
+def found_files(directory: Path, is_wanted: Callable[[str], bool]) -> Iterator[Found]:
+    """Regular files of a directory, also behind links; nothing where there is no directory.
+
+    A link that leads nowhere, a pipe or a device is left out.
+    """
+    try:
+        entries = os.scandir(directory)
+    except OSError:
+        return
+    with entries:
+        for entry in entries:
+            if not is_wanted(entry.name):
+                continue
+            try:
+                status = entry.stat()
+            except OSError:
+                continue
+            if stat.S_ISREG(status.st_mode):
+                path = Path(entry.path)
+                yield Found(path, status.st_size, status.st_mtime_ns // 1_000)
+
+
+@contextlib.contextmanager
+def open_plain(path: Path) -> Generator[IO[bytes]]:
+    """Open a regular file; never waits for somebody at the other end of a pipe.
+
+    Raises:
+        HistoryUnreadable: it cannot be opened, or is no regular file.
+    """
+    try:
+        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise HistoryUnreadable(path, error.strerror or str(error)) from error
+    with os.fdopen(number, "rb", buffering=0) as file:
+        if not stat.S_ISREG(os.fstat(number).st_mode):
+            raise HistoryUnreadable(path, "it is no regular file")
+        yield cast("IO[bytes]", file)
+
+
+def head_lines(
+    path: Path, budget: Budget, *, most: int = 65_536, first: int = 2_048
+) -> Iterator[bytes]:
+    """The first lines, read only as far as they are drawn; the last may be cut short.
+
+    Each reading takes twice as much as the one before. A file that cannot be read has none.
+    """
+    kept, read, step = b"", 0, first
+    try:
+        with open_plain(path) as file:
+            while read < most and (given := budget.take(min(step, most - read))):
+                data = file.read(given)
+                budget.give_back(given - len(data))
+                read, step = read + len(data), step * 2
+                *lines, kept = (kept + data).split(b"\n")
+                yield from lines
+                if len(data) < given:
+                    break
+    except (HistoryUnreadable, OSError):
+        return
+    if kept:
+        yield kept
+
+
+def tail_lines(path: Path, size: int, budget: Budget, *, most: int = 4_096) -> list[bytes]:
+    """The last whole lines, the last of all first; empty where they cannot be read."""
+    start = max(0, size - most)
+    given = budget.take(size - start)
+    if given < size - start:
+        budget.give_back(given)
+        return []
+    try:
+        with open_plain(path) as file:
+            file.seek(start)
+            data = file.read(given)
+    except (HistoryUnreadable, OSError):
+        return []
+    lines = data.split(b"\n")
+    return [line for line in reversed(lines if start == 0 else lines[1:]) if line]
+
+
+def json_lines(file: IO[bytes], tally: "Tally", *, limit: int = LONGEST_LINE) -> Iterator[Any]:
+    """Each line's object; what is none is counted. Takes about one line of memory."""
+    for line in _lines(file, tally, limit):
+        if not line.strip():
+            continue
+        tally.lines += 1
+        value = decode(line)
+        if isinstance(value, dict):
+            yield cast("dict[str, Any]", value)
+        else:
+            tally.corrupt += 1
+
+
+def _lines(file: IO[bytes], tally: "Tally", limit: int) -> Iterator[bytes]:
+    kept: list[bytes] = []
+    size, is_over = 0, False
+    while data := file.read(_CHUNK):
+        *whole, rest = data.split(b"\n")
+        for part in whole:
+            if not is_over and size + len(part) <= limit:
+                yield b"".join((*kept, part))
+            else:
+                tally.too_long += 1
+            kept, size, is_over = [], 0, False
+        size += len(rest)
+        if size > limit:
+            kept, is_over = [], True
+        elif rest:
+            kept.append(rest)
+    if is_over:
+        tally.too_long += 1
+    elif last := b"".join(kept):
+        # Whoever writes it may be in the middle of the line.
+        tally.is_cut = decode(last) is None
+        if not tally.is_cut:
+            yield last
+
+
+def decode(data: bytes) -> Any:
+    """The JSON value of some bytes; None where they are none."""
+    try:
+        return _decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    if b"\\ud" not in data and b"\\uD" not in data:
+        return None
+    import json
+
+    # Programs in JavaScript cut texts within a character and write one half of it.
+    try:
+        halved = json.dumps(json.loads(data), ensure_ascii=False)
+        return _decoder.decode(halved.encode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return None
+
+
+def read_json(path: Path, budget: Budget | None = None, *, most: int = LONGEST_LINE) -> Any:
+    """The value of a whole file; None where it cannot be had, or not within the bounds."""
+    try:
+        with open_plain(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > most or (budget is not None and budget.take(size) < size):
+                return None
+            return decode(file.read(most + 1) or b"")
+    except (HistoryUnreadable, OSError):
+        return None
+
+
+def is_same_place(told: str | None, directory: Path) -> bool:
+    """Whether a path that a session tells is this directory, whose links are resolved already."""
+    if not told or "\0" in told:
+        return False
+    if told == str(directory):
+        return True
+    try:
+        return Path(os.path.realpath(told)) == directory
+    except OSError:
+        return False
+
+
+def microseconds(told: object) -> int:
+    """Microseconds since the epoch, of a text as in ISO 8601 or of milliseconds; 0: neither."""
+    if isinstance(told, int | float) and not isinstance(told, bool):
+        return int(told * 1_000) if 0 < told < 1 << 53 else 0
+    if not isinstance(told, str):
+        return 0
+    try:
+        moment = datetime.fromisoformat(told)
+    except ValueError:
+        return 0
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    try:
+        return max(0, int(moment.timestamp() * 1_000_000))
+    except (OverflowError, ValueError):
+        return 0
+
+
+def one_title(said: str | None) -> str | None:
+    """The beginning of a text in one line, as a title; None where there is nothing."""
+    words = " ".join((said or "")[:1_000].split())
+    if not words:
+        return None
+    return words if len(words) <= _TITLE else words[: _TITLE - 1] + "…"

@@ -1,0 +1,173 @@
+"""Gemini CLI: ``tmp/<project>/chats/session-*.jsonl``, earlier ``.json`` in one piece.
+
+``<project>`` is a short name that ``.project_root`` explains, earlier the SHA-256 of the
+directory. In the newer form a message may be written again as it grows, and going on with a
+session writes all of its messages anew in a poorer form: the first telling counts.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..pipe.told import as_list, as_map, as_text
+from .files import (
+    Budget,
+    Found,
+    decode,
+    found_files,
+    head_lines,
+    is_same_place,
+    json_lines,
+    microseconds,
+    one_title,
+    open_plain,
+    read_json,
+)
+from .gemini_messages import MessageReading, said_by_person
+from .past import PastEvent, PastSession, Tally
+from .scanning import may_have
+
+__all__ = ["GeminiHistory"]
+
+
+class GeminiHistory:
+    """Reads the sessions of Gemini CLI below its own directory."""
+
+    agent = "gemini"
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+
+    def list(self, directory: Path | None, limit: int | None, budget: Budget) -> list[PastSession]:
+        """See ``HistoryReader``."""
+        found = sorted(self._files(directory, budget), key=lambda one: one[0].changed, reverse=True)
+        sessions: dict[str, PastSession] = {}
+        for file, cwd in found:
+            if limit is not None and len(sessions) >= limit:
+                break
+            past = _past(file, cwd, budget)
+            if past is not None:
+                sessions.setdefault(past.id, past)
+        return list(sessions.values())
+
+    def read(self, past: PastSession, tally: Tally) -> Iterator[PastEvent]:
+        """See ``HistoryReader``."""
+        reading, path = MessageReading(past.id, tally), Path(past.path)
+        if path.suffix == ".json":
+            with open_plain(path):
+                pass  # to say why it cannot be opened
+            whole = as_map(read_json(path))
+            tally.corrupt += not whole
+            for message in map(as_map, as_list(whole.get("messages"))):
+                tally.lines += 1
+                yield from reading.message(message)
+        else:
+            with open_plain(path) as file:
+                for entry in json_lines(file, tally):
+                    yield from reading.entry(entry)
+        yield from reading.finish()
+
+    def has_words(self, past: PastSession, words: tuple[str, ...], budget: Budget) -> bool:
+        """See ``HistoryReader``."""
+        return may_have(Path(past.path), words, budget)
+
+    def _files(self, directory: Path | None, budget: Budget) -> Iterator[tuple[Found, str | None]]:
+        try:
+            projects = [one for one in (self._home / "tmp").iterdir() if one.is_dir()]
+        except OSError:
+            return
+        digest = _digest(directory) if directory is not None else ""
+        for project in projects:
+            cwd = _root(project, budget)
+            if directory is not None:
+                if project.name == digest:
+                    cwd = cwd or str(directory)
+                if not is_same_place(cwd, directory):
+                    continue
+            for file in found_files(project / "chats", _is_session):
+                yield file, cwd
+
+
+def _is_session(name: str) -> bool:
+    return name.startswith("session-") and name.endswith((".json", ".jsonl"))
+
+
+def _digest(directory: Path) -> str:
+    return hashlib.sha256(str(directory).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _root(project: Path, budget: Budget) -> str | None:
+    """The directory that a project's name stands for, where it is told."""
+    line = next(head_lines(project / ".project_root", budget, most=4_096), b"")
+    return line.decode("utf-8", "surrogateescape").strip() or None
+
+
+def _past(file: Found, cwd: str | None, budget: Budget) -> PastSession | None:
+    look = _look_whole if file.path.suffix == ".json" else _look
+    id_, started, title, kind = look(file, budget)
+    if not id_ or kind == "subagent":
+        return None
+    return PastSession(
+        agent="gemini",
+        id=id_,
+        path=str(file.path),
+        cwd=cwd,
+        title=one_title(title),
+        started=started or file.changed,
+        updated=file.changed,
+        size=file.size,
+    )
+
+
+def _look(file: Found, budget: Budget) -> tuple[str, int, str, str]:
+    """The id, the beginning, a title and the kind, as far as the head tells."""
+    id_ = title = kind = ""
+    started = 0
+    for line in head_lines(file.path, budget):
+        entry = as_map(decode(line))
+        id_ = id_ or as_text(entry.get("sessionId"))
+        kind = kind or as_text(entry.get("kind"))
+        started = started or microseconds(entry.get("startTime"))
+        for message in (entry, *_set_messages(entry)):
+            title = title or said_by_person(message)
+        if (id_ and title) or kind == "subagent":
+            break
+    return id_, started, title, kind
+
+
+def _set_messages(entry: Mapping[str, Any]) -> "list[Mapping[str, Any]]":
+    return [as_map(one) for one in as_list(as_map(entry.get("$set")).get("messages"))]
+
+
+def _look_whole(file: Found, budget: Budget) -> tuple[str, int, str, str]:
+    """The same of the older form: the first fields in the head of one object."""
+    head = b"\n".join(head_lines(file.path, budget, most=16_384, first=2_048))
+    fields = {name: _field(head, name) for name in (b"sessionId", b"startTime", b"kind")}
+    messages = _messages_in(head)
+    title = next((said for one in messages if (said := said_by_person(one))), "")
+    started = microseconds(fields[b"startTime"])
+    return fields[b"sessionId"], started, title, fields[b"kind"]
+
+
+def _field(head: bytes, name: bytes) -> str:
+    _, found, rest = head.partition(b'"' + name + b'"')
+    value = rest.lstrip(b" :\t\r\n")
+    end = value.find(b'"', 1)
+    return as_text(decode(value[: end + 1])) if found and value[:1] == b'"' else ""
+
+
+def _messages_in(head: bytes) -> Iterator[Mapping[str, Any]]:
+    """Messages of an object whose end is cut off, as far as they are whole."""
+    import json
+
+    _, found, rest = head.decode("utf-8", "replace").partition('"messages"')
+    rest = rest.lstrip(" :\t\r\n[")
+    decoder = json.JSONDecoder()
+    while found and rest.startswith("{"):
+        try:
+            value, end = decoder.raw_decode(rest)
+        except (ValueError, RecursionError):
+            return
+        yield as_map(value)
+        rest = rest[end:].lstrip(" ,\t\r\n")

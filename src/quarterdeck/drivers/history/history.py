@@ -1,0 +1,229 @@
+"""The past of every agent whose files we can read, behind one object; files are read in threads."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from quarterdeck.wire.content import TextContent
+from quarterdeck.wire.events import Event, MessageChunk, Prompted, ToolCallStarted
+
+from .claude import ClaudeHistory
+from .codex import CodexHistory
+from .errors import AmbiguousPast, HistoryError, NoSuchPast
+from .files import Budget
+from .gemini import GeminiHistory
+from .homes import Homes
+from .opencode import OpencodeHistory
+from .past import HistoryReader, PastEvent, PastSession, Tally
+
+__all__ = ["AGENTS", "History", "Listed", "PastHit"]
+
+AGENTS = ("claude", "codex", "gemini", "opencode")
+"""Whose sessions can be read."""
+_BATCH = 200
+"""Events that are taken in a thread at one time."""
+_SEARCHED = 1 << 30
+"""Bytes that one search looks through."""
+_AT_ONCE = 4
+"""Sessions that are searched at one time."""
+_AROUND = 60
+"""Characters of a snippet before and after the word."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """Sessions, and what could not be looked at."""
+
+    sessions: tuple[PastSession, ...]
+    failures: Mapping[str, str]
+    """Agents whose history cannot be read, with the reason."""
+    read: int
+    """Bytes that were read of files; a database counts for itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastHit:
+    """A session in which all words occur, and where the first does."""
+
+    past: PastSession
+    snippet: str
+
+
+class History:
+    """Lists, finds, reads and searches what agents keep on disk. Writes nothing."""
+
+    def __init__(self, homes: Homes) -> None:
+        readers: tuple[HistoryReader, ...] = (
+            ClaudeHistory(homes.claude),
+            CodexHistory(homes.codex),
+            GeminiHistory(homes.gemini),
+            OpencodeHistory(homes.opencode),
+        )
+        self._readers = {reader.agent: reader for reader in readers}
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str]) -> "History":
+        """The history of the user whose environment this is; see ``Homes``."""
+        return cls(Homes.find(environment))
+
+    async def list(
+        self,
+        directory: Path | None,
+        *,
+        agent: str | None = None,
+        limit: int | None = 50,
+        budget: Budget | None = None,
+    ) -> Listed:
+        """Sessions that worked in a directory, or all with None; those used last come first.
+
+        An agent whose history cannot be read costs only its own sessions.
+
+        Raises:
+            NoSuchPast: we cannot read what an agent of this name keeps.
+        """
+        budget = budget or Budget()
+        wanted = self._wanted(agent)
+        resolved = await asyncio.to_thread(directory.resolve) if directory is not None else None
+        failures: dict[str, str] = {}
+        found: list[PastSession] = []
+        for place, reader in enumerate(wanted):
+            share = Budget((budget.most - budget.spent) // (len(wanted) - place))
+            try:
+                found += await asyncio.to_thread(reader.list, resolved, limit, share)
+            except HistoryError as error:
+                failures[reader.agent] = str(error)
+            budget.take(share.spent)
+        found.sort(key=lambda past: past.updated, reverse=True)
+        sessions = tuple(found if limit is None else found[:limit])
+        return Listed(sessions=sessions, failures=failures, read=budget.spent)
+
+    async def find(self, id_: str, *, agent: str | None = None) -> PastSession:
+        """The session of an id, or of the beginning of one, in any directory.
+
+        Raises:
+            NoSuchPast, AmbiguousPast: there is none, or several.
+        """
+        listed = await self.list(None, agent=agent, limit=None)
+        exact = [past for past in listed.sessions if past.id == id_]
+        found = exact or [past for past in listed.sessions if id_ and past.id.startswith(id_)]
+        if not found:
+            raise NoSuchPast(id_, agent)
+        if len(found) > 1:
+            raise AmbiguousPast(id_, [f"{past.agent} {past.id}" for past in found])
+        return found[0]
+
+    async def read(self, past: PastSession, tally: Tally) -> AsyncGenerator[PastEvent]:
+        """What happened in a session, in order, a few at a time.
+
+        Raises:
+            HistoryError: its file cannot be opened.
+        """
+        events = self._readers[past.agent].read(past, tally)
+        try:
+            while batch := await asyncio.to_thread(_taken, events):
+                for event in batch:
+                    yield event
+        finally:
+            await asyncio.to_thread(_closed, events)
+
+    async def search(
+        self,
+        words: str,
+        sessions: Iterable[PastSession],
+        *,
+        limit: int = 20,
+        budget: Budget | None = None,
+    ) -> AsyncIterator[PastHit]:
+        """Sessions of these in which all words occur, in their order; stops when limits are met.
+
+        A word of several is written "in quotes". Case does not count.
+        """
+        wanted = _words(words)
+        budget = budget or Budget(_SEARCHED)
+        waiting = list(sessions)
+        found = 0
+        for start in range(0, len(waiting), _AT_ONCE):
+            some = waiting[start : start + _AT_ONCE]
+            looked = (asyncio.to_thread(self._look, past, wanted, budget) for past in some)
+            for hit in await asyncio.gather(*looked):
+                if hit is not None and wanted:
+                    found += 1
+                    yield hit
+                if found >= limit:
+                    return
+
+    def _look(self, past: PastSession, words: tuple[str, ...], budget: Budget) -> PastHit | None:
+        reader = self._readers[past.agent]
+        try:
+            if not reader.has_words(past, words, budget):
+                return None
+            left, snippet = set(words), ""
+            for one in reader.read(past, Tally()):
+                said = _said(one.event)
+                lower = said.casefold()
+                if not snippet and any(word in lower for word in words):
+                    snippet = _snippet(said, lower, words)
+                left = {word for word in left if word not in lower}
+                if not left:
+                    return PastHit(past=past, snippet=snippet)
+        except HistoryError:
+            return None
+        return None
+
+    def _wanted(self, agent: str | None) -> "list[HistoryReader]":
+        if agent is None:
+            return list(self._readers.values())
+        if agent not in self._readers:
+            known = ", ".join(self._readers)
+            raise HistoryError(f"the history of {agent!r} cannot be read; of these it can: {known}")
+        return [self._readers[agent]]
+
+
+async def collect(reading: AsyncGenerator[PastEvent]) -> list[PastEvent]:
+    """All that a reading tells."""
+    async with aclosing(reading):
+        return [event async for event in reading]
+
+
+def _taken(events: Iterator[PastEvent]) -> list[PastEvent]:
+    return list(islice(events, _BATCH))
+
+
+def _closed(events: Iterator[PastEvent]) -> None:
+    close = getattr(events, "close", None)
+    if close is not None:
+        close()
+
+
+def _words(query: str) -> tuple[str, ...]:
+    import shlex
+
+    try:
+        words = shlex.split(query)
+    except ValueError:
+        words = query.split()
+    return tuple(word.casefold() for word in words if word)
+
+
+def _said(event: Event) -> str:
+    match event:
+        case Prompted(content=content):
+            return "\n".join(one.text for one in content if isinstance(one, TextContent))
+        case MessageChunk(content=TextContent(text=said)):
+            return said
+        case ToolCallStarted(title=title):
+            return title
+        case _:
+            return ""
+
+
+def _snippet(said: str, lower: str, words: tuple[str, ...]) -> str:
+    at = min(lower.find(word) for word in words if word in lower)
+    start = max(0, at - _AROUND)
+    cut = said[start : at + _AROUND]
+    return (
+        ("…" if start else "") + " ".join(cut.split()) + ("…" if at + _AROUND < len(said) else "")
+    )

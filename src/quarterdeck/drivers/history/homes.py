@@ -1,0 +1,48 @@
+"""Where the agents keep their sessions, told by an environment that is given and no other."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from quarterdeck.wire.errors import QuarterdeckError
+
+__all__ = ["VARIABLES", "Homes"]
+
+VARIABLES = ("HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "XDG_DATA_HOME")
+"""The variables that count; none of them holds a secret."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Homes:
+    """The directories of the agents. Absolute; none needs to exist."""
+
+    claude: Path
+    codex: Path
+    gemini: Path
+    opencode: Path
+
+    @classmethod
+    def find(cls, environment: Mapping[str, str]) -> "Homes":
+        """Tell them from an environment; touches no file.
+
+        Raises:
+            QuarterdeckError: it names no home directory.
+        """
+        given = environment.get("HOME", "")
+        if not given:
+            raise QuarterdeckError("no home directory is known; set HOME to a directory")
+        home = Path(given).absolute()
+        data = environment.get("XDG_DATA_HOME", "")
+        gemini = environment.get("GEMINI_CLI_HOME", "")
+        return cls(
+            claude=_given(environment, "CLAUDE_CONFIG_DIR", home / ".claude"),
+            codex=_given(environment, "CODEX_HOME", home / ".codex"),
+            gemini=(Path(gemini).absolute() if gemini else home) / ".gemini",
+            opencode=(Path(data) if data.startswith("/") else home / ".local" / "share")
+            / "opencode",
+        )
+
+
+def _given(environment: Mapping[str, str], variable: str, usual: Path) -> Path:
+    told = environment.get(variable, "")
+    return Path(told).absolute() if told else usual

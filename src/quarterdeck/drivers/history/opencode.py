@@ -1,0 +1,215 @@
+"""OpenCode: ``opencode.db``, earlier a file for each session, message and part.
+
+Both are read: a session that is in both, because OpenCode has moved it, is told once. Sessions of
+sub-agents stand within the call that began them.
+"""
+
+import re
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from quarterdeck.wire.content import ContentBlock, ImageContent, ResourceLink, text
+from quarterdeck.wire.events import CompactionChanged, Notice, SessionChanged
+from quarterdeck.wire.ids import CompactionId
+
+from ..pipe.opencode import call_events, tokens_of
+from ..pipe.told import as_map, as_text, message, thought
+from .files import Budget, is_same_place, microseconds, one_title
+from .opencode_stores import Database, Entry, Files, Store, databases
+from .past import PastEvent, PastSession, Tally
+from .turns import Turns
+
+__all__ = ["OpencodeHistory"]
+
+_MADE_UP = re.compile(r"(?:New|Child) session - ")
+_QUIET = frozenset(
+    ("agent", "compaction", "patch", "retry", "snapshot", "step-start", "subtask", "file")
+)
+_IMAGE = re.compile(r"data:(image/[\w+.-]+);base64,(.*)", re.S)
+_DEEPEST = 4
+"""Sub-agents within sub-agents."""
+
+
+class OpencodeHistory:
+    """Reads the sessions of OpenCode below its data directory."""
+
+    agent = "opencode"
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+
+    def list(self, directory: Path | None, limit: int | None, budget: Budget) -> list[PastSession]:
+        """See ``HistoryReader``."""
+        found: dict[str, PastSession] = {}
+        for path in databases(self._home):
+            with Database.open(path) as database:
+                for past in _here(database, directory, limit, budget):
+                    if past.title is None or _MADE_UP.match(past.title):
+                        title = one_title(database.first_words(past.id)) or past.title
+                        past = replace(past, title=title)
+                    found.setdefault(past.id, past)
+        for past in _here(Files(self._home), directory, limit, budget):
+            found.setdefault(past.id, past)
+        newest = sorted(found.values(), key=lambda past: past.updated, reverse=True)
+        return newest[:limit]
+
+    def read(self, past: PastSession, tally: Tally) -> Iterator[PastEvent]:
+        """See ``HistoryReader``."""
+        with self._store(past) as store:
+            reading = _Reading(past.id, tally, store)
+            yield from reading.session(past.id)
+            yield from reading.finish()
+
+    def has_words(self, past: PastSession, words: tuple[str, ...], budget: Budget) -> bool:
+        """See ``HistoryReader``."""
+        with self._store(past) as store:
+            return not isinstance(store, Database) or store.has_words(past.id, words)
+
+    @contextmanager
+    def _store(self, past: PastSession) -> Generator[Store]:
+        if past.path.endswith(".db"):
+            with Database.open(Path(past.path)) as database:
+                yield database
+        else:
+            yield Files(self._home)
+
+
+def _here(
+    store: Store, directory: Path | None, limit: int | None, budget: Budget
+) -> Iterator[PastSession]:
+    count = 0
+    for past in store.sessions(budget):
+        if limit is not None and count >= limit:
+            return
+        if directory is None or is_same_place(past.cwd, directory):
+            count += 1
+            yield past
+
+
+class _Reading:
+    """One reading of one session."""
+
+    def __init__(self, id_: str, tally: Tally, store: Store) -> None:
+        self._turns = Turns("opencode", id_)
+        self._tally = tally
+        self._store = store
+        self._model = ""
+        self._compactions = 0
+
+    def session(
+        self, session: str, parent: str | None = None, depth: int = 0
+    ) -> Iterator[PastEvent]:
+        """What a session tells, in order; with a parent: a sub-agent's."""
+        for one in self._store.messages(session, self._tally):
+            time = microseconds(as_map(one.data.get("time")).get("created")) or None
+            parts = list(self._store.parts(session, one.id, self._tally))
+            if one.data.get("role") == "user":
+                content = list(_content(parts))
+                if content and parent is None:
+                    yield from self._turns.prompt(content, time)
+            else:
+                yield from self._answer(session, one.data, parts, time, parent, depth)
+
+    def finish(self) -> Iterator[PastEvent]:
+        yield from self._turns.end()
+
+    def _answer(
+        self,
+        session: str,
+        data: Mapping[str, Any],
+        parts: "list[Entry]",
+        time: int | None,
+        parent: str | None,
+        depth: int,
+    ) -> Iterator[PastEvent]:
+        model = as_text(data.get("modelID"))
+        if parent is None and model and model != self._model:
+            self._model = model
+            name = f"{as_text(data.get('providerID'))}/{model}".lstrip("/")
+            yield from self._turns.outside(SessionChanged(model=name), time)
+        if data.get("summary") is True:
+            yield from self._compacted(parts, time)
+        else:
+            for part in parts:
+                yield from self._part(part.data, time, parent, depth)
+        cost = data.get("cost")
+        self._turns.spend(
+            tokens_of(as_map(data.get("tokens"))), cost if isinstance(cost, int | float) else 0.0
+        )
+        if parent is None:
+            yield from self._failed(as_map(data.get("error")), time)
+
+    def _part(
+        self, part: Mapping[str, Any], time: int | None, parent: str | None, depth: int
+    ) -> Iterator[PastEvent]:
+        began = microseconds(as_map(part.get("time")).get("start")) or time
+        match as_text(part.get("type")):
+            case "text":
+                if said := as_text(part.get("text")):
+                    said_ = message(said, self._turns.message())
+                    yield from self._turns.tell(said_, began, parent)
+            case "reasoning":
+                if said := as_text(part.get("text")):
+                    thought_ = thought(said, self._turns.message())
+                    yield from self._turns.tell(thought_, began, parent)
+            case "tool":
+                yield from self._call(part, time, parent, depth)
+            case kind if kind not in _QUIET and kind != "step-finish":
+                self._tally.note_unknown(kind)
+            case _:
+                pass
+
+    def _call(
+        self, part: Mapping[str, Any], time: int | None, parent: str | None, depth: int
+    ) -> Iterator[PastEvent]:
+        state = as_map(part.get("state"))
+        times = as_map(state.get("time"))
+        started, ended = call_events(part)
+        began = microseconds(times.get("start")) or time
+        yield from self._turns.tell(started, began, parent)
+        child = as_text(as_map(state.get("metadata")).get("sessionId"))
+        if part.get("tool") == "task" and child and depth < _DEEPEST:
+            call = as_text(part.get("callID")) or as_text(part.get("id"))
+            yield from self.session(child, call, depth + 1)
+        if state.get("status") in ("completed", "error"):
+            yield from self._turns.tell(ended, microseconds(times.get("end")) or began, parent)
+
+    def _compacted(self, parts: "list[Entry]", time: int | None) -> Iterator[PastEvent]:
+        said = (as_text(one.data.get("text")) for one in parts if one.data.get("type") == "text")
+        self._compactions += 1
+        name = CompactionId(f"cmp_{self._compactions}")
+        summary = "\n".join(said) or None
+        begun = CompactionChanged(compaction=name, status="in_progress")
+        done = CompactionChanged(compaction=name, status="completed", summary=summary)
+        for event in (begun, done):
+            yield from self._turns.outside(event, time)
+
+    def _failed(self, error: Mapping[str, Any], time: int | None) -> Iterator[PastEvent]:
+        if not error:
+            return
+        name = as_text(error.get("name"))
+        told = as_text(as_map(error.get("data")).get("message")) or name or "an error"
+        if name == "MessageAbortedError":
+            self._turns.stop("cancelled")
+            return
+        self._turns.stop("failed", told)
+        yield from self._turns.tell(Notice(title=told, severity="error"), time)
+
+
+def _content(parts: "list[Entry]") -> Iterator[ContentBlock]:
+    """What a person said: not what the program put beside it."""
+    for part in (one.data for one in parts):
+        if part.get("synthetic") or part.get("ignored"):
+            continue
+        said, url = as_text(part.get("text")), as_text(part.get("url"))
+        image = _IMAGE.fullmatch(url) if part.get("type") == "file" else None
+        if part.get("type") == "text" and said:
+            yield text(said)
+        elif image is not None:
+            yield ImageContent(data=image[2], mime_type=image[1])
+        elif part.get("type") == "file" and url and not url.startswith("data:"):
+            yield ResourceLink(uri=url, name=as_text(part.get("filename")) or url)

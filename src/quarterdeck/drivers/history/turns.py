@@ -1,0 +1,144 @@
+"""Turns made of what a session tells: every prompt begins one, every call in it ends once."""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+
+from msgspec.structs import replace
+
+from quarterdeck.wire.content import ContentBlock, text
+from quarterdeck.wire.events import (
+    Event,
+    Prompted,
+    ToolCallEnded,
+    ToolCallStarted,
+    ToolCallUpdated,
+    TurnEnd,
+    TurnEnded,
+    TurnStarted,
+)
+from quarterdeck.wire.ids import MessageId, SessionId, ToolCallId, TurnId
+from quarterdeck.wire.usage import Cost, TokenUsage
+
+from .past import PastEvent
+
+__all__ = ["Turns", "session_of"]
+
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_LEFT_OPEN = "the history does not tell how it ended"
+
+
+def session_of(agent: str, id_: str) -> SessionId:
+    """The id of ours for a session of an agent: the same whenever and wherever it is read."""
+    return SessionId(f"ses_{_digest(agent, id_)}")
+
+
+def _digest(*parts: str) -> str:
+    number = int.from_bytes(hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).digest())
+    return "".join(_ALPHABET[number >> shift & 31] for shift in range(0, 130, 5))
+
+
+class Turns:
+    """Keeps the rules of a session's events for a reader: see ``quarterdeck.wire.events``.
+
+    Ids are made of the agent's id and of the order, so that they are the same at each reading.
+    """
+
+    def __init__(self, agent: str, id_: str) -> None:
+        self._agent = agent
+        self._id = id_
+        self._number = 0
+        self._messages = 0
+        self._turn: TurnId | None = None
+        self._calls: dict[str, ToolCallId] = {}
+        """Calls that are open, under the agent's ids."""
+        self._seen: set[str] = set()
+        self._time: int | None = None
+        self._usage: TokenUsage | None = None
+        self._cost = 0.0
+        self._stop: tuple[TurnEnd, str | None] = ("end_turn", None)
+
+    def message(self) -> MessageId:
+        """An id for a further message."""
+        self._messages += 1
+        return MessageId(f"msg_{_digest(self._agent, self._id, 'message', str(self._messages))}")
+
+    def prompt(self, content: Iterable[ContentBlock], time: int | None) -> Iterator[PastEvent]:
+        """A person speaks: the turn before is over, and one begins."""
+        yield from self.end()
+        self._time = time or self._time
+        blocks = tuple(content) or (text(""),)
+        message = self.message()
+        yield PastEvent(event=Prompted(content=blocks, message=message), time=self._time)
+        yield from self._begin(message)
+
+    def tell(
+        self, event: Event, time: int | None, parent: str | None = None
+    ) -> Iterator[PastEvent]:
+        """Something happens within the turn; one begins if there is none."""
+        self._time = time or self._time
+        if self._turn is None:
+            yield from self._begin(None)
+        call = self._calls.get(parent, ToolCallId(parent)) if parent else None
+        for one in self._kept(event):
+            yield PastEvent(event=one, time=self._time, turn=self._turn, parent=call)
+
+    def outside(self, event: Event, time: int | None) -> Iterator[PastEvent]:
+        """Something that belongs to no turn, such as a title."""
+        yield PastEvent(event=event, time=time or self._time, turn=self._turn)
+
+    def spend(self, usage: TokenUsage, cost: float = 0.0) -> None:
+        """Count what a model call of the turn took, once."""
+        self._usage = usage if self._usage is None else self._usage + usage
+        self._cost += cost
+
+    def stop(self, how: TurnEnd, reason: str | None = None) -> None:
+        """Say how the turn will have ended."""
+        self._stop = how, reason
+
+    def end(self) -> Iterator[PastEvent]:
+        """The turn is over, if there is one; what it left open ends before it."""
+        if self._turn is None:
+            return
+        for call in self._calls.values():
+            ended = ToolCallEnded(call=call, status="cancelled", reason=_LEFT_OPEN)
+            yield PastEvent(event=ended, time=self._time, turn=self._turn)
+        how, reason = self._stop
+        cost = Cost(amount=self._cost, currency="USD") if self._cost else None
+        ended = TurnEnded(stop=how, reason=reason, usage=self._usage, cost=cost)
+        yield PastEvent(event=ended, time=self._time, turn=self._turn)
+        self._turn = None
+        self._calls.clear()
+        self._usage, self._cost = None, 0.0
+        self._stop = "end_turn", None
+
+    def _begin(self, prompt: MessageId | None) -> Iterator[PastEvent]:
+        self._number += 1
+        self._turn = TurnId(f"trn_{_digest(self._agent, self._id, 'turn', str(self._number))}")
+        yield PastEvent(event=TurnStarted(prompt=prompt), time=self._time, turn=self._turn)
+
+    def _kept(self, event: Event) -> Iterator[Event]:
+        """The event, under ids that are used once; a call that never began begins first."""
+        match event:
+            case ToolCallStarted(call=call):
+                if call not in self._calls:
+                    yield replace(event, call=self._open(call))
+            case ToolCallUpdated(call=call) if call in self._calls:
+                yield replace(event, call=self._calls[call])
+            case ToolCallUpdated():
+                return
+            case ToolCallEnded(call=call) if call in self._seen and call not in self._calls:
+                return
+            case ToolCallEnded(call=call):
+                if call not in self._calls:
+                    yield ToolCallStarted(call=self._open(call), title="a tool call")
+                yield replace(event, call=self._calls.pop(call))
+            case _:
+                yield event
+
+    def _open(self, call: str) -> ToolCallId:
+        name, number = call, 2
+        while name in self._seen:
+            name, number = f"{call}~{number}", number + 1
+        self._seen.add(name)
+        self._calls[call] = ToolCallId(name)
+        return self._calls[call]
