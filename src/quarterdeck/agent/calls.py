@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
+from quarterdeck.policy.call import Call
 from quarterdeck.policy.gate import Refused
 from quarterdeck.wire.conversation import ResultPart, TextPart, ToolResultPart, ToolUsePart
 from quarterdeck.wire.errors import QuarterdeckError
@@ -310,9 +311,13 @@ class _Live:
     def __init__(self, turn: Turn, call: ToolCallId) -> None:
         self._turn = turn
         self.call = call
+        self.spending = turn.spending
 
     async def emit(self, event: Event) -> None:
         await self._turn.emit(event)
+
+    async def before_change(self, call: Call) -> None:
+        await self._turn.watch.before_call(self._turn, call)
 
     async def ask(self, text: str, form: dict[str, Any]) -> QuestionAnswered:
         question = QuestionAsked(request=new_request_id(), text=text, form=form, call=self.call)

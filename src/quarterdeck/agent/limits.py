@@ -60,25 +60,46 @@ class Spending:
     cost: float = 0.0
     priced: bool = False
     """Whether any call had a known price."""
+    above: "Spending | None" = None
+    """What this counts towards as well: that of the turn which waits for this one."""
+    beside: "Spending | None" = None
+    """Where that is counted what runs beside turns; taken over by the turn of the moment."""
 
     def check(self, elapsed: float) -> None:
         """Raise ``TurnStopped`` if a limit is reached; says which."""
         limits = self.limits
         if self.calls >= (allowed := self._allowed_calls()):
             raise TurnStopped("max_turn_requests", f"{int(allowed)} model calls in one turn")
-        if limits.tokens is not None and self.usage.total >= limits.tokens:
-            raise TurnStopped("max_tokens", f"{limits.tokens} tokens in one turn")
         if limits.seconds is not None and elapsed >= limits.seconds:
             raise out_of_time(limits.seconds)
+        self.check_budget()
+
+    def check_budget(self) -> None:
+        """Raise ``TurnStopped`` if tokens or money are spent, here or above."""
+        self.take_beside()
+        limits = self.limits
+        if limits.tokens is not None and self.usage.total >= limits.tokens:
+            raise TurnStopped("max_tokens", f"{limits.tokens} tokens in one turn")
         if limits.cost is not None and self.cost >= limits.cost:
             raise TurnStopped("max_turn_requests", f"a cost of {limits.cost:g} USD in one turn")
+        if self.above is not None:
+            self.above.check_budget()
 
     def add(self, usage: TokenUsage, cost: Cost | None) -> None:
         """Count a call's figures."""
         self.usage += usage
+        if self.above is not None:
+            self.above.add(usage, cost)
         if cost is not None:
             self.cost += cost.amount
             self.priced = True
+
+    def take_beside(self) -> None:
+        """Count what was spent beside the turn, once."""
+        if self.beside is not None and self.beside.usage.total:
+            beside = self.beside
+            self.add(beside.usage, beside.total_cost)
+            beside.usage, beside.cost, beside.priced = TokenUsage(), 0.0, False
 
     def _allowed_calls(self) -> float:
         match self.limits.model_calls:

@@ -112,6 +112,7 @@ def _conclude(finished: Finished) -> None:
 
 async def _end(turn: Turn, stop: TurnEnd, reason: str | None) -> TurnEnded:
     spending = turn.spending
+    spending.take_beside()
     ended = TurnEnded(stop=stop, reason=reason, usage=spending.usage, cost=spending.total_cost)
     try:
         await turn.watch.finish(turn, hurried=stop == "cancelled")

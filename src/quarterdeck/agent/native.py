@@ -28,9 +28,10 @@ from .assembly import (
 )
 from .cage import Cage, local_cage
 from .checkpoints.forgetting import forget_checkpoints
+from .children.seam import children_of, introduce, shelves_of
 from .pace import Pace
 from .past import Past, recall, shared_events
-from .recovery import FORKED
+from .recovery import FORKED, close_children
 from .servers import ServerDefinition, find_servers
 from .session import Session, Setup
 from .store import NoSuchSession, SessionStore, Store
@@ -146,7 +147,8 @@ class NativeAgent:
         try:
             journal = await stack.enter_async_context(await self._store.open(id_))
             session_id = SessionId(id_)
-            past = recall([record async for record in journal.history(session=session_id)])
+            records = [record async for record in journal.history(session=session_id)]
+            past = recall(records)
             if past.agent != "native":
                 raise NoSuchSession(id_, agent=past.agent)
             past.cwd = cwd or past.cwd
@@ -154,6 +156,7 @@ class NativeAgent:
             session = await self._assemble(session_id, journal, past, wishes, stack)
             for turn, event in past.closing:
                 await journal.append(session_id, event, turn=turn)
+            await close_children(journal, records)
             await session.begin(past, SessionResumed())
         except BaseException:
             await stack.aclose()
@@ -267,14 +270,20 @@ class NativeAgent:
         )
         stack.push_async_callback(setup.servers.close)
         setup.servers.start()
+        shelves = shelves_of(self._places.config, ground)
+        profiles, problems = await introduce(shelves, setup.toolbox)
+        setup.system_prompt = "\n\n".join(filter(None, (setup.system_prompt, profiles)))
         like = setup.workspace.call("read", "read")
         setup.workspace.may_read = lambda path: gate.may_read(path, like)
         notices = tuple(
             Notice(title=str(notice), severity="warning") for notice in ground.config.notices
         )
-        return Session(
-            id_, journal, setup, gate, past.conversation, title=past.title, notices=notices + told
+        told = (*notices, *told, *problems)
+        session = Session(
+            id_, journal, setup, gate, past.conversation, title=past.title, notices=told
         )
+        setup.workspace.children = children_of(session, setup, ground, shelves)
+        return session
 
     async def _gate(self, ground: Ground, past: Past, wishes: Wishes, cage: Cage) -> Gate:
         grants = GrantBook(self._places.state / "grants.json")

@@ -7,12 +7,15 @@ anything else happens; what had been acknowledged stays as it is.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from quarterdeck.wire.content import TextContent
+from quarterdeck.wire.content import TextContent, text
 from quarterdeck.wire.conversation import Message, TextPart, ToolResultPart, ToolUsePart
 from quarterdeck.wire.events import (
+    ChildEnded,
+    ChildStarted,
     CompactionChanged,
     Event,
     MessageChunk,
@@ -20,6 +23,7 @@ from quarterdeck.wire.events import (
     ModelCallStarted,
     PermissionAnswered,
     PermissionAsked,
+    Prompted,
     QuestionAnswered,
     QuestionAsked,
     SessionEnded,
@@ -30,11 +34,21 @@ from quarterdeck.wire.events import (
     TurnEnded,
     TurnStarted,
 )
-from quarterdeck.wire.ids import CompactionId, RequestId, ToolCallId, TurnId
+from quarterdeck.wire.ids import (
+    CompactionId,
+    RequestId,
+    SessionId,
+    ToolCallId,
+    TurnId,
+    new_message_id,
+)
 from quarterdeck.wire.permissions import Cancelled, Decider
 from quarterdeck.wire.record import Record
 
-__all__ = ["DIED", "FORKED", "Cut", "closing_events"]
+if TYPE_CHECKING:
+    from quarterdeck.journal import Journal
+
+__all__ = ["DIED", "FORKED", "Cut", "close_children", "closing_events", "told_of_child"]
 
 
 class Cut(Struct, frozen=True):
@@ -75,6 +89,7 @@ class _Open:
     permissions: dict[RequestId, ToolCallId] = field(default_factory=dict[RequestId, ToolCallId])
     questions: dict[RequestId, None] = field(default_factory=dict[RequestId, None])
     compactions: dict[CompactionId, None] = field(default_factory=dict[CompactionId, None])
+    children: "_Children" = field(default_factory=lambda: _Children())
 
     def apply(self, record: Record) -> None:
         match record.event:
@@ -88,6 +103,7 @@ class _Open:
                 self.turn = None
             case event:
                 self._apply_within_a_turn(event)
+                self.children.apply(event)
 
     def _apply_within_a_turn(self, event: Event) -> None:
         match event:
@@ -125,6 +141,67 @@ class _Open:
                 pass
 
 
+@dataclass(slots=True)
+class _Children:
+    """The agents that the session has started, as far as something is left to say of them."""
+
+    running: dict[SessionId, ChildStarted] = field(default_factory=dict[SessionId, ChildStarted])
+    answers: dict[ToolCallId, ChildEnded] = field(default_factory=dict[ToolCallId, ChildEnded])
+    """Of those that a call waits for."""
+    untold: dict[SessionId, tuple[str, ChildEnded]] = field(
+        default_factory=dict[SessionId, tuple[str, ChildEnded]]
+    )
+    """Of those in the background that the model has not heard of, with their names."""
+
+    def apply(self, event: Event) -> None:
+        match event:
+            case ChildStarted(child=child):
+                self.running[child] = event
+            case ChildEnded(child=child):
+                self._ended(event, self.running.pop(child, None))
+            case Prompted(sender=sender) if sender is not None:
+                self.untold.pop(sender, None)
+            case ToolCallEnded(call=call):
+                self.answers.pop(call, None)
+            case _:
+                pass
+
+    def close(self, cut: Cut) -> Iterable[Event]:
+        """End those that were at work."""
+        for started in tuple(self.running.values()):
+            ended = ChildEnded(
+                child=started.child, call=started.call, how="cancelled", answer=cut.running
+            )
+            if started.background:
+                self.apply(ended)
+            yield ended
+
+    def _ended(self, ended: ChildEnded, started: ChildStarted | None) -> None:
+        if started is not None and started.background:
+            self.untold[ended.child] = (started.name, ended)
+        else:
+            self.answers[ended.call] = ended
+
+
+def told_of_child(name: str, ended: ChildEnded) -> Prompted:
+    """What the model is told of a child in the background that is over."""
+    told = text(f"[Agent {name} ({ended.child}): {ended.how}]\n{ended.answer}")
+    message = new_message_id()
+    return Prompted(content=(told,), message=message, origin="agent", sender=ended.child)
+
+
+async def close_children(journal: "Journal", records: Iterable[Record]) -> None:
+    """Close the sessions of children that were at work when their parent's process died."""
+    left = _Open()
+    for record in records:
+        left.apply(record)
+    for child in left.children.running:
+        own = [record async for record in journal.history(session=child)]
+        for turn, event in closing_events(own):
+            await journal.append(child, event, turn=turn)
+        await close_children(journal, own)
+
+
 def closing_events(
     records: Iterable[Record], cut: Cut = DIED
 ) -> tuple[tuple[TurnId | None, Event], ...]:
@@ -137,13 +214,18 @@ def closing_events(
         left.apply(record)
     if not left.running:
         return ()
-    events = [*_ends_of_requests(left, cut), *_ends_of_calls(left, cut)]
+    events = [
+        *_ends_of_requests(left, cut),
+        *left.children.close(cut),
+        *_ends_of_calls(left, cut),
+    ]
     if left.turn is not None:
         events.append(TurnEnded(stop="failed", reason=cut.reason))
     in_turn = [(left.turn, event) for event in events]
     for compaction in left.compactions:
         failed = CompactionChanged(compaction=compaction, status="failed", error=cut.reason)
         in_turn.append((None, failed))
+    in_turn += ((None, told_of_child(*one)) for one in left.children.untold.values())
     return (*in_turn, (None, SessionEnded(how="broken", reason=cut.reason)))
 
 
@@ -161,12 +243,22 @@ def _ends_of_requests(left: _Open, cut: Cut) -> Iterable[Event]:
 
 def _ends_of_calls(left: _Open, cut: Cut) -> Iterable[Event]:
     for call in left.calls:
-        yield _cancelled(call, cut, cut.running)
+        if (answered := left.children.answers.get(call)) is not None:
+            yield _completed(call, answered)
+        else:
+            yield _cancelled(call, cut, cut.running)
     if left.turn is None:
         return
     for call, use in left.written.items():
         yield ToolCallStarted(call=call, title=use.name, name=use.name, raw_input=use.arguments)
         yield _cancelled(call, cut, cut.waiting)
+
+
+def _completed(call: ToolCallId, ended: ChildEnded) -> ToolCallEnded:
+    """The end of a call whose agent had finished: its work is not to be done again."""
+    failed = ended.how in ("failed", "cancelled")
+    result = ToolResultPart(id=call, content=(TextPart(text=ended.answer),), is_error=failed)
+    return ToolCallEnded(call=call, status="failed" if failed else "completed", result=result)
 
 
 def _cancelled(call: ToolCallId, cut: Cut, told: str) -> ToolCallEnded:

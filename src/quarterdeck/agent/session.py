@@ -90,6 +90,10 @@ class Setup:
     """Seconds that writing a work tree down may take."""
     commands: CommandBook = field(default_factory=CommandBook)
     """What a prompt that begins with a slash may be."""
+    spending: Spending | None = None
+    """What the turns spend counts there, too: in the turn that waits for this session."""
+    beside: Spending | None = None
+    """What is spent beside turns, by agents in the background."""
 
 
 class Session:
@@ -207,6 +211,13 @@ class Session:
             raise Busy("no turn is running that could be steered; send a prompt instead")
         self._steering.append(Prompted(content=content, message=new_message_id(), steers=True))
 
+    async def note(self, event: Event) -> None:
+        """Append an event of no turn; a prompt is told at the next step of a turn that runs."""
+        if isinstance(event, Prompted) and self._running is not None:
+            self._steering.append(msgspec.structs.replace(event, steers=True))
+        else:
+            await self._emit(event, None)
+
     async def cancel(self) -> None:
         """End the running turn as cancelled, if there is one; returns when it has ended."""
         running = self._running
@@ -224,6 +235,8 @@ class Session:
         self.gate.mode = mode
         await self._emit(ModeChanged(mode=mode), None)
         await self._options_changed()
+        if (children := self._setup.workspace.resources.get("children")) is not None:
+            await children.follow_mode(mode)
 
     async def set_model(self, name: str) -> None:
         """Change the model from the next turn on.
@@ -349,7 +362,10 @@ class Session:
             gate=self.gate,
             limits=setup.limits,
             spending=Spending(
-                limits=setup.limits, started=setup.pace.clock() - self.gate.pauses.seconds
+                limits=setup.limits,
+                started=setup.pace.clock() - self.gate.pauses.seconds,
+                above=setup.spending,
+                beside=setup.beside,
             ),
             emit=emit,
             durable=durable,

@@ -21,6 +21,7 @@ from quarterdeck.wire.ids import SessionId
 
 __all__ = ["NoSuchSession", "SessionStore", "Store"]
 
+_ALL = -1
 _ID = re.compile(r"ses_[0-9a-z]{26}")
 
 
@@ -159,12 +160,13 @@ def _summary(path: Path) -> SessionSummary | None:
     except sqlite3.Error:
         return None
     try:
-        rows = list_sessions(connection, limit=1, before=None)
+        rows = list_sessions(connection, limit=_ALL, before=None)
     except sqlite3.Error:
         return None
     finally:
         connection.close()
-    return rows[0] if rows else None
+    # Agents that the session has started are in its log, too.
+    return next((row for row in rows if row.id == path.stem), None)
 
 
 def _remove(path: Path) -> None:

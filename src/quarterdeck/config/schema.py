@@ -17,6 +17,7 @@ __all__ = [
     "FREE_OF_TRUST",
     "SECRET",
     "BashSettings",
+    "ChildSettings",
     "ContextSettings",
     "FetchSettings",
     "HostSettings",
@@ -165,6 +166,21 @@ class ContextSettings(Value, frozen=True, kw_only=True):
     """The model that writes summaries. Unset: the one that is asked."""
 
 
+class ChildSettings(Value, frozen=True, kw_only=True):
+    """Agents that our own agent starts with ``spawn_agent``."""
+
+    depth: Retries = 2
+    """How many generations there may be below a session; 0: it starts none."""
+    live: Count = 8
+    """How many may run at one time, all generations together."""
+    model_calls: Count = 100
+    """Calls of the model that one may make, unless its profile says how many."""
+    seconds: Seconds | None = None
+    """How long one may take, waiting for people not counted. Unset: no limit but its parent's."""
+    answer_bytes: Count = 20_000
+    """How much of an answer the agent gets to see that waits for it. All of it stays in the log."""
+
+
 class PermissionSettings(Value, frozen=True, kw_only=True):
     """Rules for tool calls. Each layer adds to the lists; deny wins over ask, ask over allow."""
 
@@ -309,6 +325,8 @@ class Settings(Value, frozen=True, kw_only=True):
     """Where a turn of our own agent ends, at the latest."""
     context: ContextSettings = ContextSettings()
     """What our own agent does before a conversation outgrows the model's window."""
+    children: ChildSettings = ChildSettings()
+    """Agents that our own agent starts."""
     permissions: PermissionSettings = PermissionSettings()
     """Rules for tool calls."""
     sandbox: SandboxSettings = SandboxSettings()

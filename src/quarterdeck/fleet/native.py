@@ -14,7 +14,9 @@ from quarterdeck.agent.native import NativeAgent, Wishes
 from quarterdeck.agent.options import EFFORTS
 from quarterdeck.agent.session import Session as AgentSession
 from quarterdeck.agent.store import NoSuchSession
-from quarterdeck.agent.tools.shipped import shipped_tools
+from quarterdeck.agent.tools.shipped import LaterTool, shipped_tools
+from quarterdeck.agent.tools.spawning import SPAWNING
+from quarterdeck.agent.tools.tool import Tool
 from quarterdeck.config.places import Places
 from quarterdeck.drivers.driver import Capabilities, ClosedAs
 from quarterdeck.drivers.errors import Unsupported
@@ -108,7 +110,7 @@ async def open_native(
         system_prompt=start.opening.system_prompt,
         rules=(*session_rules(wish.allow, wish.deny), *start.rules),
         tools=(*wish.tools, *given) if wish.tools is not None else None,
-        make_tools=lambda: (*shipped_tools(), *start.tools),
+        make_tools=lambda: _tools(start),
     )
     own = {**environment, **start.opening.environment}
     agent = NativeAgent(places, own, store=SharedStore(journal))
@@ -122,6 +124,13 @@ async def open_native(
     else:
         session = await agent.new(wish.cwd, roots=wish.roots, wishes=wishes, id_=start.session)
     return NativeSession(agent, session)
+
+
+def _tools(start: Start) -> tuple[Tool | LaterTool, ...]:
+    """Our agent's own tools and the fleet's; a lead starts agents by the fleet's tools alone."""
+    leads = any(tool.name == "spawn_agent" for tool in start.tools)
+    own = (tool for tool in shipped_tools() if not (leads and tool.name in SPAWNING))
+    return (*own, *start.tools)
 
 
 class NativeSession:

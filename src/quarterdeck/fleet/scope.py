@@ -6,13 +6,13 @@ Pure checks over values; ``TooWide`` and ``TooMany`` say what would be possible.
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from quarterdeck.policy.grammar import parse_pattern
-from quarterdeck.policy.modes import MODES, Answer, Deed, Mode, Sandbox, answer_of, parse_mode
+from quarterdeck.policy.modes import MODES, parse_mode
+from quarterdeck.policy.narrowing import is_wider
 from quarterdeck.wire.events import SessionSpawned
 from quarterdeck.wire.ids import SessionId
 
@@ -108,19 +108,6 @@ def narrowed(wish: Spawn, parent: SessionSpawned, mode: str | None) -> Spawn:
         mode=wanted,
         tools=_tools(wish.tools, parent.tools),
         deny=tuple(dict.fromkeys((*parent.deny, *wish.deny))),
-    )
-
-
-_ORDER: dict[Answer, int] = {"deny": 0, "insist": 1, "ask": 2, "allow": 3}
-_CAGED = Sandbox(in_force=True)
-
-
-def is_wider(one: Mode, other: Mode) -> bool:
-    """Whether a mode lets something pass that another does not; full-auto as in a sandbox."""
-    deeds: tuple[Deed, ...] = get_args(Deed)
-    return any(
-        _ORDER[answer_of(one, deed, _CAGED)] > _ORDER[answer_of(other, deed, _CAGED)]
-        for deed in deeds
     )
 
 

@@ -1,9 +1,10 @@
-"""The tools that are not about files: commands, pages, the plan, questions."""
+"""The tools that are not about files: commands, pages, the plan, questions, agents."""
 
 from .ask_user import AskUserTool
 from .bash import BashTool, CommandsTool
 from .fetch import FetchTool
 from .plan import PlanTool
+from .spawn_agent import ChildrenTool, SpawnAgentTool
 from .tool import Tool
 
 __all__ = ["other_tools"]
@@ -11,4 +12,12 @@ __all__ = ["other_tools"]
 
 def other_tools() -> tuple[Tool, ...]:
     """Make the tools. Reads their descriptions from disk: call it outside of the event loop."""
-    return (BashTool(), CommandsTool(), FetchTool(), PlanTool(), AskUserTool())
+    return (
+        BashTool(),
+        CommandsTool(),
+        FetchTool(),
+        PlanTool(),
+        AskUserTool(),
+        SpawnAgentTool(),
+        ChildrenTool(),
+    )

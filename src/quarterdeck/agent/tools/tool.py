@@ -17,6 +17,7 @@ from quarterdeck.wire.events import Event, QuestionAnswered
 from quarterdeck.wire.ids import ToolCallId
 from quarterdeck.wire.toolcalls import ToolCallContent, ToolCallLocation, ToolKind
 
+from ..limits import Spending
 from .workspace import Workspace
 
 __all__ = ["Arguments", "Live", "Outcome", "Prepared", "Tool", "ToolError", "said"]
@@ -55,8 +56,17 @@ class Live(Protocol):
         """The call that is running."""
         ...
 
+    @property
+    def spending(self) -> Spending:
+        """What the turn has spent so far."""
+        ...
+
     async def emit(self, event: Event) -> None:
         """Append an event of this turn: live output, a plan, progress of the call."""
+        ...
+
+    async def before_change(self, call: Call) -> None:
+        """Keep what a call within this one may change, so that the turn can be undone."""
         ...
 
     async def ask(self, text: str, form: dict[str, Any]) -> QuestionAnswered:

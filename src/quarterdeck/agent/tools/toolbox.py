@@ -43,6 +43,16 @@ class Toolbox:
         """The tools' names, in order."""
         return tuple(self._tools)
 
+    @property
+    def lendable(self) -> tuple[str, ...]:
+        """Those that an agent which this one starts may have, too.
+
+        A tool that acts for its session alone says ``for_children = False``.
+        """
+        return tuple(
+            name for name, tool in self._tools.items() if getattr(tool, "for_children", True)
+        )
+
     @cached_property
     def specs(self) -> tuple[ToolSpec, ...]:
         """The tools as the model sees them."""

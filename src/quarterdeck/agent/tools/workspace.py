@@ -4,7 +4,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -12,6 +12,9 @@ from quarterdeck.config.schema import ToolSettings
 from quarterdeck.policy.call import Access, Call, PathUse, path_use
 from quarterdeck.system.port import Identity, System
 from quarterdeck.wire.toolcalls import ToolKind
+
+if TYPE_CHECKING:
+    from ..children.children import Children
 
 __all__ = ["SeenFiles", "ToolOptions", "Workspace"]
 
@@ -44,6 +47,12 @@ class SeenFiles:
         self._seen: dict[str, Identity] = {}
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
+    def unseen(self) -> "SeenFiles":
+        """The same locks for another model, which has seen nothing yet."""
+        other = SeenFiles()
+        other._locks = self._locks
+        return other
+
     def note(self, real_path: str, identity: Identity) -> None:
         """Remember what was read or written."""
         self._seen[real_path] = identity
@@ -70,6 +79,8 @@ class Workspace:
     seen: SeenFiles = field(default_factory=SeenFiles)
     may_read: Callable[[str], bool] = lambda _: True
     """Whether a file below a searched directory may be looked into; asked in any thread."""
+    children: "Callable[[], Children] | None" = None
+    """Gives the agents that this session has started; None: it may start none."""
     resources: dict[str, Any] = field(default_factory=dict[str, Any])
     """What a tool keeps between calls, under the tool's name; closed with the session if it has
     an async ``close``."""

@@ -24,6 +24,8 @@ class NativeTool:
     """One of the fleet's tools as our own agent calls it."""
 
     kind: ToolKind = "other"
+    for_children = False
+    """An agent that ours starts by itself is not known to the fleet."""
 
     def __init__(self, toolset: Toolset[Any], tool: FleetTool[Any], server: str) -> None:
         self.name = tool.name
