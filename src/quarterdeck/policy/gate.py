@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from .options import Choice
     from .rules import Rule
 
-__all__ = ["Answer", "Emit", "Gate", "Permitted", "QuestionReply", "Refused"]
+__all__ = ["Above", "Answer", "Emit", "Gate", "Permitted", "QuestionReply", "Refused", "Urge"]
 
 Emit: TypeAlias = Callable[[Event], Awaitable[None]]
 
@@ -76,6 +76,15 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Urge:
+    """What somebody other than policy and people wishes for a call: a hook."""
+
+    effect: Literal["allow", "ask"]
+    by: Decider
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """A person's answer to a permission request."""
 
@@ -91,6 +100,21 @@ class QuestionReply:
     action: QuestionAction
     by: Decider
     content: dict[str, Any] | None = None
+
+
+class Above(Protocol):
+    """Whom a gate asks that has no person of its own: the session that started this one.
+
+    Cancelling either takes the request back.
+    """
+
+    async def leave(self, question: PermissionAsked) -> Answer:
+        """Ask for leave."""
+        ...
+
+    async def reply(self, question: QuestionAsked) -> QuestionReply:
+        """Ask a question."""
+        ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -113,6 +137,8 @@ class Gate:
     """How many calls were refused because nobody was there."""
     pauses: Pauses = field(default_factory=Pauses)
     """How long people were waited for."""
+    above: Above | None = None
+    """Asked in place of a person; then only the answers are told here."""
     _permissions: dict[RequestId, asyncio.Future[Answer]] = field(
         default_factory=dict["RequestId", "asyncio.Future[Answer]"]
     )
@@ -121,9 +147,11 @@ class Gate:
     )
 
     async def permit(
-        self, emit: Emit, question: PermissionAsked, call: Call
+        self, emit: Emit, question: PermissionAsked, call: Call, urge: Urge | None = None
     ) -> Permitted | Refused:
         """Decide about a call, asking if need be.
+
+        ``urge``: what a hook wishes; it outranks neither a denial nor a rule that asks.
 
         ``question`` says how it would be asked. Where it has no options it gets ours; where an
         agent brought its own, our standing answers are added to them.
@@ -133,6 +161,13 @@ class Gate:
 
         await self.grants.refresh()
         match await self._decide_soon(call):
+            case Allow() if urge is not None and urge.effect == "ask":
+                options = self._options(call, question.options)
+                ready = msgspec.structs.replace(question, options=options, reason=urge.reason)
+                return await self._ask_person(emit, ready, call)
+            case Ask(standing=True) if urge is not None and urge.effect == "allow":
+                await emit(_decided(question, urge.by, allow=True))
+                return Permitted()
             case Allow() as allowed:
                 await emit(_decided(question, decider_of(allowed), allow=True))
                 return Permitted()
@@ -194,24 +229,56 @@ class Gate:
     async def ask(self, emit: Emit, question: QuestionAsked) -> QuestionAnswered:
         """Ask the person something; returns when it is answered, declined or cancelled."""
         request = question.request
+        try:
+            reply = await self._replied(emit, question)
+        except asyncio.CancelledError:
+            by = Decider(kind="cancel")
+            await emit(QuestionAnswered(request=request, action="cancel", by=by))
+            raise
+        answered = QuestionAnswered(
+            request=request, action=reply.action, by=reply.by, content=reply.content
+        )
+        await emit(answered)
+        return answered
+
+    async def _replied(self, emit: Emit, question: QuestionAsked) -> QuestionReply:
+        if self.above is not None:
+            return await self.above.reply(question)
+        request = question.request
         waiting = self._questions[request] = asyncio.get_running_loop().create_future()
         try:
             await emit(question)
             if not self.attended:
                 _resolve(waiting, QuestionReply(action="cancel", by=_NOBODY))
             with self.pauses, self._limited(waiting, QuestionReply(action="cancel", by=_LATE)):
-                reply = await waiting
-        except asyncio.CancelledError:
-            by = Decider(kind="cancel")
-            await emit(QuestionAnswered(request=request, action="cancel", by=by))
-            raise
+                return await waiting
         finally:
             del self._questions[request]
-        answered = QuestionAnswered(
-            request=request, action=reply.action, by=reply.by, content=reply.content
-        )
-        await emit(answered)
-        return answered
+
+    async def leave(self, emit: Emit, question: PermissionAsked) -> Answer:
+        """Put a request to the person as it is, and tell both; policy has no say any more."""
+        try:
+            answer = await self._answer(emit, question)
+        except asyncio.CancelledError:
+            await emit(_answered(question, Answer(outcome=Cancelled(), by=Decider(kind="cancel"))))
+            raise
+        await emit(_answered(question, answer))
+        return answer
+
+    async def _answer(self, emit: Emit, question: PermissionAsked) -> Answer:
+        if self.above is not None:
+            return await self.above.leave(question)
+        request = question.request
+        waiting = self._permissions[request] = asyncio.get_running_loop().create_future()
+        try:
+            await emit(question)
+            if not self.attended:
+                self.refused_unattended += 1
+                _resolve(waiting, Answer(outcome=Cancelled(), by=_NOBODY))
+            with self.pauses, self._limited(waiting, Answer(outcome=Cancelled(), by=_LATE)):
+                return await waiting
+        finally:
+            del self._permissions[request]
 
     @contextmanager
     def _limited(self, waiting: "asyncio.Future[Any]", late: object) -> Generator[None]:
@@ -229,21 +296,7 @@ class Gate:
     async def _ask_person(
         self, emit: Emit, question: PermissionAsked, call: Call
     ) -> Permitted | Refused:
-        request = question.request
-        waiting = self._permissions[request] = asyncio.get_running_loop().create_future()
-        try:
-            await emit(question)
-            if not self.attended:
-                self.refused_unattended += 1
-                _resolve(waiting, Answer(outcome=Cancelled(), by=_NOBODY))
-            with self.pauses, self._limited(waiting, Answer(outcome=Cancelled(), by=_LATE)):
-                answer = await waiting
-        except asyncio.CancelledError:
-            await emit(_answered(question, Answer(outcome=Cancelled(), by=Decider(kind="cancel"))))
-            raise
-        finally:
-            del self._permissions[request]
-        await emit(_answered(question, answer))
+        answer = await self.leave(emit, question)
         if isinstance(answer.outcome, Cancelled):
             why = answer.by.name or "the request was cancelled"
             return Refused(why, f"This needs a person's leave, and {why}.", cancelled=True)
