@@ -53,6 +53,7 @@ def prune(
 
 async def _prune(older_than: int | None, sessions: tuple[str, ...], dry_run: bool) -> "list[Kept]":
     from quarterdeck.agent.store import NoSuchSession
+    from quarterdeck.fleet.going_back import forget_strays
     from quarterdeck.fleet.keeping import forget, kept_sessions
 
     places = Places.find()
@@ -66,7 +67,11 @@ async def _prune(older_than: int | None, sessions: tuple[str, ...], dry_run: boo
         for one in known.values()
         if (not sessions or one.session in sessions) and (before is None or one.updated < before)
     ]
-    return meant if dry_run else await forget(places, meant)
+    if dry_run:
+        return meant
+    done = await forget(places, meant)
+    await forget_strays(places)
+    return done
 
 
 def _tell(done: "list[Kept]", dry_run: bool, as_json: bool) -> None:

@@ -26,7 +26,15 @@ from .errors import FleetError
 from .granted import GrantsProjection, find_member
 from .roster import InboxProjection, RosterProjection
 
-__all__ = ["Kept", "find_log", "forget", "kept_sessions", "own_grants", "revoke_own"]
+__all__ = [
+    "Kept",
+    "find_log",
+    "forget",
+    "kept_sessions",
+    "own_grants",
+    "own_journal",
+    "revoke_own",
+]
 
 _ID = re.compile(r"ses_[0-9a-z]{26}")
 _MANY = 1_000_000
@@ -144,7 +152,7 @@ def _own_log(places: Places, session: str) -> Path:
 
 async def _forget_hosted(places: Places, sessions: list[Kept]) -> list[Kept]:
     try:
-        async with _own(places) as journal:
+        async with own_journal(places) as journal:
             for one in sessions:
                 await journal.delete(one.session)
             return sessions
@@ -171,7 +179,7 @@ async def _forget_own(store: SessionStore, kept: Kept) -> Kept:
 
 
 @asynccontextmanager
-async def _own(places: Places) -> AsyncGenerator[Journal]:
+async def own_journal(places: Places) -> AsyncGenerator[Journal]:
     """The host's log, with all that a fleet computes from it, so that it forgets as well."""
     projections = (RosterProjection(), InboxProjection(), GrantsProjection())
     async with Journal.open(places.journal_file, projections=projections) as journal:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..lazy import Later, LazyGroup
 from .connecting import as_json_option, echo_json, echo_lines, terminal_width, with_fleet
 from .text import count, literal, one_line, since, table
 
@@ -38,11 +39,22 @@ def ps(archived: bool, as_json: bool) -> None:
         click.echo(f"{needed} need{'s' * (needed == 1)} you: quarterdeck inbox")
 
 
-@click.command()
+@click.group(
+    cls=LazyGroup,
+    invoke_without_command=True,
+    later={
+        "turns": Later("quarterdeck.cli.fleet.turns:turns", "List the turns of a session."),
+        "diff": Later("quarterdeck.cli.fleet.turns:diff", "Show what turns did to files."),
+        "restore": Later("quarterdeck.cli.fleet.turns:restore", "Take turns back."),
+    },
+)
 @click.option("-n", "--limit", type=click.IntRange(1), default=50, show_default=True)
 @as_json_option
-def sessions(limit: int, as_json: bool) -> None:
+@click.pass_context
+def sessions(context: click.Context, limit: int, as_json: bool) -> None:
     """List every session: of agents, archived ones, and those that ran without a host."""
+    if context.invoked_subcommand is not None:
+        return
     agents, alone = with_fleet(lambda fleet: _sessions(fleet, limit))
     if as_json:
         echo_json({"agents": agents, "standalone": alone})

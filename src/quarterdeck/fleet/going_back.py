@@ -1,0 +1,107 @@
+"""A session's way back, for whoever does not run it: its log and its files are enough."""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from quarterdeck.agent.checkpoints.blobs import Blobs
+from quarterdeck.agent.checkpoints.forgetting import forget_checkpoints
+from quarterdeck.agent.checkpoints.history import History
+from quarterdeck.agent.checkpoints.keeping import Keeping
+from quarterdeck.agent.store import NoSuchSession
+from quarterdeck.config.places import Places
+from quarterdeck.journal import Journal
+from quarterdeck.journal.errors import Locked
+from quarterdeck.wire.errors import QuarterdeckError
+from quarterdeck.wire.events import Event, SessionOpened
+from quarterdeck.wire.ids import SessionId
+from quarterdeck.wire.record import Record
+
+from .keeping import find_log, kept_sessions, own_journal
+
+__all__ = ["InUse", "WayBack", "forget_strays", "newest_session", "way_back"]
+
+
+class InUse(QuarterdeckError):
+    """Another process runs the session; only that one can take its turns back."""
+
+
+@dataclass(frozen=True, slots=True)
+class WayBack:
+    """A session that can be taken back, and what its files were."""
+
+    session: SessionId
+    history: History
+    blobs: Blobs
+
+
+@asynccontextmanager
+async def way_back(places: Places, session: str, *, write: bool = False) -> AsyncGenerator[WayBack]:
+    """Open a session's past, by its id or its agent's name; ``write``: to go back.
+
+    Raises:
+        NoSuchSession: there is none.
+        InUse: another process has its log open, with ``write``.
+    """
+    path, id_ = await find_log(places, session)
+    try:
+        async with _log(places, path, write) as journal:
+            yield await _open(places, journal, id_, write)
+    except Locked as error:
+        raise InUse(
+            f"session {session!r} is open in another process; type /undo or /rewind there, "
+            "or close it first (a host: quarterdeck host stop)"
+        ) from error
+
+
+async def newest_session(places: Places, cwd: str) -> SessionId:
+    """The session of our own agent that changed last, among those that work in a directory.
+
+    Raises:
+        NoSuchSession: none does.
+    """
+    for one in reversed(await kept_sessions(places)):
+        if one.cwd == cwd and one.agent == "native":
+            return one.session
+    raise NoSuchSession(f"in {cwd}")
+
+
+async def forget_strays(places: Places) -> None:
+    """Delete what files were in sessions that no log holds any more."""
+    known = {one.session for one in await kept_sessions(places)}
+    await asyncio.to_thread(_forget, places.state, known)
+
+
+def _forget(state: Path, known: set[SessionId]) -> None:
+    for directory in (state / "checkpoints").glob("ses_*"):
+        if directory.name not in known:
+            forget_checkpoints(state, directory.name)
+
+
+def _log(places: Places, path: Path, write: bool) -> AbstractAsyncContextManager[Journal]:
+    if write and path == places.journal_file:
+        return own_journal(places)
+    return Journal.open(path, write=write)
+
+
+async def _open(places: Places, journal: Journal, id_: SessionId, write: bool) -> WayBack:
+    async def records() -> AsyncIterator[Record]:
+        async for record in journal.history(session=id_):
+            yield record
+
+    async def emit(event: Event) -> None:
+        await journal.commit(id_, event)
+
+    cwd = os.sep
+    async for record in records():
+        if isinstance(record.event, SessionOpened):
+            cwd = record.event.cwd
+            break
+    keeping = await asyncio.to_thread(Keeping, places.state, id_, (cwd,))
+    history = History(keeping, records, emit)
+    if write:
+        await history.finish()
+    return WayBack(id_, history, keeping.blobs)
