@@ -153,7 +153,7 @@ class Workbench(Arranged):
     @on(TranscriptView.Wanted)
     def _page_wanted(self, event: TranscriptView.Wanted) -> None:
         store = self.desk.pages.store(event.session)
-        self.work(self.desk.pages.read(store, event.where))
+        self.work(self.desk.pages.read(store, event.where, event.spot))
 
     @on(ChatPanel.Drafted)
     def _typed(self) -> None:

@@ -6,7 +6,7 @@ from quarterdeck.wire.events import CommandsChanged
 from quarterdeck.wire.record import Record
 from quarterdeck.wire.settings import Command
 
-from .stores.transcript import PAGE, Read, TranscriptStore
+from .stores.transcript import PAGE, Read, Spot, TranscriptStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["Pages"]
 
 _END = 2**62
+_LONG = 2_000
+"""Records of a long block that are read at once to find a place in it again."""
 
 
 class Pages:
@@ -67,9 +69,14 @@ class Pages:
         return self._commands[session]
 
     async def read(
-        self, store: TranscriptStore, where: Literal["first", "older", "newer", "end"]
+        self,
+        store: TranscriptStore,
+        where: Literal["first", "older", "newer", "end"],
+        spot: Spot | None = None,
     ) -> None:
         """Read a page into a transcript; does nothing while another is on its way.
+
+        ``spot``: where somebody read it in an earlier run; the first page is then around it.
 
         Raises:
             QuarterdeckError: the fleet cannot be reached, or does not know the agent.
@@ -78,7 +85,10 @@ class Pages:
             return
         self._reading.add(store.session)
         try:
-            await self._read(store, where)
+            if where == "first" and spot is not None and not store.is_loaded:
+                await _read_around(store, spot)
+            else:
+                await self._read(store, where)
         finally:
             self._reading.discard(store.session)
 
@@ -107,3 +117,13 @@ class Pages:
             return await self._fleet.read(session, after=after, before=before, limit=limit)
 
         return read
+
+
+async def _read_around(store: TranscriptStore, spot: Spot) -> None:
+    """Read what is beside a place, and all of its block if that is not too long."""
+    for limit in (PAGE // 2, _LONG):
+        older = await store.read(before=spot.first, limit=limit)
+        newer = await store.read(after=spot.first - 1, limit=limit)
+        if len(newer) < limit or newer[-1].seq >= spot.last:
+            break
+    store.open_at(older, newer, most=limit)

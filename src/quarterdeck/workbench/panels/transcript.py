@@ -1,9 +1,14 @@
 """The transcript of an agent, to read only."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from contextlib import suppress
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 from textual.app import ComposeResult
 
+from ..stores.transcript import Spot
 from ..widgets.bars import AgentBar
 from ..widgets.transcript import TranscriptView
 from .panel import Panel, PanelOptions
@@ -30,6 +35,11 @@ class TranscriptPanel(Panel):
     has_head = False
     options: AgentOptions
 
+    _kept: Mapping[str, Spot] = MappingProxyType({})
+    """Where transcripts were read in an earlier run, by session."""
+
+    _is_ready = False
+
     def compose(self) -> ComposeResult:
         """The parts."""
         yield AgentBar(classes="agent-bar")
@@ -38,6 +48,8 @@ class TranscriptPanel(Panel):
     def on_mount(self) -> None:
         """Follow the agents and which is selected."""
         self.transcript = self.query_one(TranscriptView)
+        self.transcript.places.recall(self._kept)
+        self._is_ready = True
         self._shown: SessionId | None = None
         self._stops = [self.desk.watch(self._changed), self.desk.roster.watch(self._changed)]
         self.show(self.session)
@@ -86,7 +98,18 @@ class TranscriptPanel(Panel):
         self.show_hints()
         self.post_message(self.Renamed(self))
         if store is not None and not store.is_loaded:
-            self.post_message(TranscriptView.Wanted(store.session, "first"))
+            spot = self.transcript.places.expected(store.session)
+            self.post_message(TranscriptView.Wanted(store.session, "first", spot))
+
+    def remember(self) -> dict[str, Any]:
+        """See ``Panel``: where it is read, unless that is at the end."""
+        kept = self.transcript.places.remember() if self._is_ready else self._kept
+        return {"read": {session: list(spot) for session, spot in kept.items()}} if kept else {}
+
+    def recall(self, state: dict[str, Any]) -> None:
+        """See ``Panel``."""
+        with suppress(msgspec.ValidationError):
+            self._kept = msgspec.convert(state.get("read", {}), dict[str, Spot])
 
     def go_to(self, seq: int) -> None:
         """Show a record of the transcript, if its view can do that."""

@@ -5,7 +5,7 @@ that a transcript of any length takes the same memory.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.record import Record
@@ -14,7 +14,7 @@ from .blocks import Block, EndBlock, NoteBlock, PromptBlock, TextBlock, ToolBloc
 from .folding import Folding
 from .joining import join
 
-__all__ = ["MOST_BLOCKS", "MOST_WEIGHT", "PAGE", "Change", "Read", "TranscriptStore"]
+__all__ = ["MOST_BLOCKS", "MOST_WEIGHT", "PAGE", "Change", "Read", "Spot", "TranscriptStore"]
 
 PAGE = 200
 """Records that are read at once."""
@@ -29,6 +29,17 @@ _RECENT = 16
 
 Change: TypeAlias = Literal["end", "shape"]
 """``end``: blocks grew or came at the end. ``shape``: any block may have moved."""
+
+
+class Spot(NamedTuple):
+    """A line of a transcript that can be found again in another run."""
+
+    first: int
+    """The sequence number of the first record of its block."""
+    last: int
+    """Of the last one, as the block was then."""
+    part: int
+    offset: int
 
 
 class Read(Protocol):

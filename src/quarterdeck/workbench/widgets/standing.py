@@ -1,12 +1,15 @@
 """Where somebody reads in a transcript, and where that is on the screen."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ..rendering.layout import BlockLayout
 from ..stores.blocks import Block
-from ..stores.transcript import TranscriptStore
+from ..stores.transcript import Spot, TranscriptStore
 
-__all__ = ["Standing"]
+__all__ = ["Places", "Standing"]
+
+_MOST_KEPT = 50
 
 
 @dataclass(slots=True)
@@ -16,6 +19,8 @@ class Standing:
     store: TranscriptStore | None = None
     follows: bool = True
     """At the end, wherever that is."""
+    expected: Spot | None = None
+    """Where it was in an earlier run; counts when the blocks there are read."""
     marked: Block | None = None
     """The block under the cursor."""
     layout: BlockLayout = field(default_factory=lambda: BlockLayout(1))
@@ -33,6 +38,17 @@ class Standing:
         if width != self.layout.width:
             self.layout = BlockLayout(width)
         self.layout.sync(self.store.blocks if self.store is not None else ())
+        if self.expected is not None and self.store is not None and self.store.is_loaded:
+            spot, self.expected = self.expected, None
+            if (block := self.store.find(spot.first)) is not None:
+                self.put(block, spot.part, spot.offset)
+
+    @property
+    def spot(self) -> Spot | None:
+        """What to keep of it over a restart; None: it is at the end."""
+        if self.expected is not None or self.follows or self._block is None:
+            return self.expected
+        return Spot(self._block.first, self._block.last, self._part, self._offset)
 
     def put(self, block: Block, part: int = 0, offset: int = 0) -> None:
         """Be at a line of a block."""
@@ -82,3 +98,31 @@ class Standing:
         layout.open(first)
         at = layout.find(self._block, self._part)
         return first if at is None else at, self._offset
+
+
+class Places:
+    """Where somebody reads in each of several transcripts."""
+
+    def __init__(self) -> None:
+        self._standings: dict[str, Standing] = {}
+
+    def of(self, store: TranscriptStore) -> Standing:
+        """The place in a transcript; at its end at first."""
+        standing = self._standings.pop(store.session, None) or Standing()
+        standing.store = store
+        self._standings[store.session] = standing
+        return standing
+
+    def expected(self, session: str) -> Spot | None:
+        """Where a transcript was read in an earlier run, if not yet in this one."""
+        return self._standings[session].expected if session in self._standings else None
+
+    def remember(self) -> dict[str, Spot]:
+        """Places that are not at the end, by session."""
+        spots = {session: one.spot for session, one in self._standings.items()}
+        kept = {session: spot for session, spot in spots.items() if spot is not None}
+        return dict(list(kept.items())[-_MOST_KEPT:])
+
+    def recall(self, kept: Mapping[str, Spot]) -> None:
+        """Take what ``remember`` gave in an earlier run."""
+        self._standings |= {session: Standing(expected=spot) for session, spot in kept.items()}

@@ -18,11 +18,11 @@ from ..rendering.lines import Line
 from ..rendering.markdown import is_ready, make_ready
 from ..rendering.matches import marked
 from ..stores.blocks import Block
-from ..stores.transcript import Change, TranscriptStore
+from ..stores.transcript import Change, Spot, TranscriptStore
 from . import going
 from .lined import Lined
 from .looking import Looking
-from .standing import Standing
+from .standing import Places, Standing
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -56,15 +56,16 @@ class TranscriptView(Lined, can_focus=True):
 
     @dataclass
     class Wanted(Message):
-        """A page beside the window is needed."""
+        """A page beside the window is needed; the first around a place, if one is named."""
 
         session: "SessionId"
         where: Literal["first", "older", "newer", "end"]
+        spot: Spot | None = None
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._store: TranscriptStore | None = None
-        self._places: dict[str, Standing] = {}
+        self.places = Places()
         self._place = Standing()
         self._width = 1
         self._unwatch = lambda: None
@@ -100,8 +101,7 @@ class TranscriptView(Lined, can_focus=True):
         self._place = Standing()
         self._unwatch = lambda: None
         if store is not None:
-            self._place = self._places.setdefault(store.session, self._place)
-            self._place.store = store
+            self._place = self.places.of(store)
             self._unwatch = store.watch(self._changed)
         self._sync()
 
