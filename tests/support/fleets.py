@@ -8,7 +8,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
@@ -19,6 +19,7 @@ from quarterdeck.fleet.port import (
     AgentInfo,
     AttachedScreen,
     FleetStatus,
+    Imported,
     InboxItem,
     ScreenHandler,
     Spawn,
@@ -88,11 +89,13 @@ class FakeFleet:
         self.spawn_gate.set()
         self.closed = False
         self.screens = Screens()
+        self.clock: Callable[[], int] = lambda: time.time_ns() // 1000
+        """Microseconds since the epoch; a test that looks at times has one of its own."""
 
     async def append(self, session: SessionId, event: Event) -> Record:
         record = Record(
             seq=len(self.records) + 1,
-            time=time.time_ns() // 1000,
+            time=self.clock(),
             session=session,
             turn=self.turns.get(session),
             event=event,
@@ -131,7 +134,7 @@ class FakeFleet:
             model=wish.model,
             mode=wish.mode,
             parent=wish.parent,
-            spawned=time.time_ns() // 1000,
+            spawned=self.clock(),
             usage=TokenUsage(input=1200, output=345),
             cost=Cost(amount=0.0123, currency="USD"),
             title=wish.prompt or _shown(wish),
@@ -289,6 +292,23 @@ class FakeFleet:
             raise NotNow(f"{agent!r} is live already")
         await self.append(session, SessionResumed())
         return self.infos[session]
+
+    async def import_session(
+        self,
+        agent: str,
+        id: str,
+        homes: dict[str, str],
+        *,
+        name: str | None = None,
+        cwd: str | None = None,
+    ) -> Imported:
+        known = [info for info in self.infos.values() if info.title == id]
+        info = known[0] if known else None
+        if info is None:
+            info = await self.spawn(
+                Spawn(agent=agent, cwd=cwd or "/", name=name or id[:40], prompt=id)
+            )
+        return Imported(agent=info, added=0 if known else 3, skipped=0)
 
     async def fork(
         self, agent: str, *, name: str | None = None, prompt: str | None = None

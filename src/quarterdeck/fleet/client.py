@@ -17,7 +17,7 @@ from quarterdeck.wire.record import Record, decode_record
 from .errors import NoHost
 from .host import methods
 from .linked import Dial, Linked
-from .port import AgentInfo, FleetStatus, InboxItem, Spawn, WaitFor
+from .port import AgentInfo, FleetStatus, Imported, InboxItem, Spawn, WaitFor
 
 __all__ = ["Dial", "HostClient"]
 
@@ -128,6 +128,19 @@ class HostClient(Linked):
         """See ``Fleet``."""
         params = methods.ForkParams(agent=agent, name=name, prompt=prompt)
         return await self._ask(methods.FORK, params)
+
+    async def import_session(
+        self,
+        agent: str,
+        id: str,
+        homes: dict[str, str],
+        *,
+        name: str | None = None,
+        cwd: str | None = None,
+    ) -> Imported:
+        """See ``Fleet``."""
+        params = methods.ImportParams(agent=agent, id=id, homes=homes, name=name, cwd=cwd)
+        return await self._ask(methods.IMPORT_SESSION, params)
 
     async def rename(self, agent: str, name: str) -> AgentInfo:
         """See ``Fleet``."""

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from quarterdeck.drivers.driver import ClosedAs
 from quarterdeck.journal import Journal, JournalError
 from quarterdeck.policy.gate import Gate
-from quarterdeck.wire.events import Event, SessionChanged, SessionEnded
+from quarterdeck.wire.events import Event, SessionChanged, SessionEnded, SessionSpawned
 from quarterdeck.wire.ids import SessionId
 
 from .current import Current
@@ -107,6 +107,20 @@ class Crew:
                 await last.over()  # its end is written, and it is about to go
             start = _named(start, entry.name)
             return await self._start(start, (start.wish,))
+
+    async def adopt(
+        self, session: SessionId, wish: SessionSpawned, name: str | None, time: int
+    ) -> None:
+        """Note an agent that ran elsewhere, under a free name; nothing is started.
+
+        Raises:
+            BadName, NameTaken, NotNow, JournalError: nothing is noted.
+        """
+        async with self._naming:
+            if self._is_stopping:
+                raise NotNow("the host is stopping; start it again first")
+            free = free_name(name, wish.agent, self._current.names())
+            await self._notes.note(session, replace(wish, name=free), time=time)
 
     async def _start(self, start: Start, events: tuple[Event, ...]) -> Entry:
         if self._is_stopping:

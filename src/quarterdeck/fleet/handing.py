@@ -15,6 +15,8 @@ __all__ = ["GO_ON", "hand_over"]
 GO_ON = "Look at the state of the work in the directory, then go on with it."
 _MOST = 60_000
 """Characters of the past that are told; the latest count."""
+_MOST_BESIDE = 12_000
+"""The same beside a summary."""
 
 
 async def hand_over(
@@ -25,10 +27,12 @@ async def hand_over(
     name: str | None = None,
     model: str | None = None,
     prompt: str | None = None,
+    summary: str | None = None,
 ) -> AgentInfo:
     """Start an agent of the kind ``to`` that takes over what ``agent`` was at; close the old one.
 
-    ``prompt``: what it shall do now; by default to go on.
+    ``prompt``: what it shall do now; by default to go on. ``summary``: told before the end of what
+    was said, which is then shorter.
 
     Raises:
         NoSuchAgent, UnknownAgent, BadName, NameTaken: as for spawning; the old one is untouched.
@@ -37,7 +41,9 @@ async def hand_over(
     old = await fleet.agent(agent)
     if old.state in ("starting", "running", "waiting"):
         raise NotNow(f"{old.name!r} is {old.state}; interrupt it or wait for it first")
-    page = await read_page(fleet, old.session, None, _MOST)
+    most = _MOST if summary is None else _MOST_BESIDE
+    page = await read_page(fleet, old.session, None, most)
+    past = page.text if summary is None else f"{summary}\n\nThe end of it:\n\n{page.text}"
     wish = await _wish(fleet, old)
     new = await fleet.spawn(
         Spawn(
@@ -50,7 +56,12 @@ async def hand_over(
             allow=wish.allow,
             deny=wish.deny,
             parent=old.parent,
-            prompt=_told(old, page.text, has_more=page.earlier is not None, now=prompt or GO_ON),
+            prompt=_told(
+                old,
+                past,
+                has_more=page.earlier is not None and summary is None,
+                now=prompt or GO_ON,
+            ),
         )
     )
     if old.is_live:

@@ -25,12 +25,13 @@ from .entry import Entry
 from .errors import NotNow
 from .granted import Granted, GrantsProjection
 from .ground import open_grants
+from .importing import Importing
 from .mcp.orchestration import Orchestration
 from .member import Member, Opener
 from .names import looks_like_id
 from .notes import Notes
 from .openers import AgentOpener
-from .port import AgentInfo, AttachedScreen, InboxItem, Queued, ScreenHandler, Spawn
+from .port import AgentInfo, AttachedScreen, Imported, InboxItem, Queued, ScreenHandler, Spawn
 from .queues import Queues
 from .reading import ReadableFleet
 from .recovery import recover
@@ -68,6 +69,7 @@ class LocalFleet(ReadableFleet):
         )
         opener = self._tools.giving(opener)
         self._crew = Crew(journal, current, self._notes, self._queues, opener, bounds)
+        self._importing = Importing(journal, current, self._notes, self._crew)
         current.takes_images = self._crew.takes_images
         self._inbox = Inbox(journal, current, self._crew.gate)
         self._granted = Granted(journal, self._notes, starting.grants, self._crew.gate)
@@ -179,6 +181,18 @@ class LocalFleet(ReadableFleet):
             parent = None  # nobody is there any more whose it could be
         start = await self._starting.fork(entry, new_session_id(), parent)
         return await self._started_as(self._crew.start_new(start, name, _first(prompt)))
+
+    async def import_session(
+        self,
+        agent: str,
+        id: str,
+        homes: dict[str, str],
+        *,
+        name: str | None = None,
+        cwd: str | None = None,
+    ) -> Imported:
+        """Take a session that an agent keeps on disk into the log."""
+        return await self._finish(self._importing.bring(agent, id, homes, name=name, cwd=cwd))
 
     async def kill(self, agent: str, *, reason: str | None = None) -> None:
         """End the agent and all its processes now; its children too."""

@@ -26,14 +26,16 @@ class Notes:
         self._current = current
         self._last = 0
 
-    async def note(self, session: SessionId, *events: Event) -> None:
+    async def note(self, session: SessionId, *events: Event, time: int | None = None) -> None:
         """Write events; when this returns they are durable and ``Current`` shows them.
+
+        ``time``: when they happened, if that was not now.
 
         Raises:
             JournalError: they could not be written, or not yet.
         """
         for event in events:
-            record = await self._journal.append(session, event)
+            record = await self._journal.append(session, event, time=time)
             self._last = max(self._last, record.seq)
         await self._journal.durable(self._last)
         await self._current.reached(self._last)
@@ -59,6 +61,19 @@ class Notes:
                 # It is kept and will be written; agents go on meanwhile.
                 _log.warning("not durable yet: %s", error)
 
+    async def keep(
+        self,
+        session: SessionId,
+        event: Event,
+        *,
+        turn: TurnId | None = None,
+        parent: ToolCallId | None = None,
+        time: int | None = None,
+    ) -> None:
+        """Write what happened elsewhere and earlier; ``settled`` waits until it is durable."""
+        record = await self._append(session, event, turn, parent, time)
+        self._last = max(self._last, record.seq)
+
     async def settled(self) -> None:
         """Wait until everything written so far is durable and shown."""
         last = max(self._last, self._journal.last)
@@ -66,11 +81,18 @@ class Notes:
         await self._current.reached(last)
 
     async def _append(
-        self, session: SessionId, event: Event, turn: TurnId | None, parent: ToolCallId | None
+        self,
+        session: SessionId,
+        event: Event,
+        turn: TurnId | None,
+        parent: ToolCallId | None,
+        time: int | None = None,
     ) -> Record:
         while True:
             try:
-                return await self._journal.append(session, event, turn=turn, parent=parent)
+                return await self._journal.append(
+                    session, event, turn=turn, parent=parent, time=time
+                )
             except Stalled:
                 await asyncio.sleep(_AGAIN)
             except Unrecordable:

@@ -7,6 +7,7 @@ to the agent that started it.
 
 from collections.abc import Iterable
 from datetime import time
+from time import time_ns
 
 from msgspec import Struct
 
@@ -21,13 +22,15 @@ from quarterdeck.wire.record import Record
 
 from .port import AgentInfo
 
-__all__ = ["NEWS", "Note", "Told", "is_quiet", "note_of"]
+__all__ = ["NEWS", "Note", "Told", "is_old", "is_quiet", "note_of"]
 
 NEWS = (PermissionAsked, QuestionAsked, TurnEnded, SessionEnded)
 """The events that may be worth a note."""
 
 _LONGEST = 200
 _REMEMBERED = 10_000
+_OLD = 600_000_000
+"""Microseconds."""
 
 
 class Note(Struct, frozen=True, kw_only=True):
@@ -75,6 +78,11 @@ def note_of(record: Record, agent: AgentInfo) -> Note | None:
             return _note(record, agent, "failed", key, reason or "its process ended")
         case _:
             return None
+
+
+def is_old(record: Record, now: int | None = None) -> bool:
+    """Whether it happened too long ago to be news: it was taken over from another program."""
+    return (now or time_ns() // 1_000) - record.time > _OLD
 
 
 def is_quiet(hours: str | None, now: time) -> bool:

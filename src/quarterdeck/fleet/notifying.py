@@ -17,7 +17,7 @@ from quarterdeck.system.port import Command, Ending, Process
 from quarterdeck.wire.errors import LinkError, QuarterdeckError
 
 from .errors import NoSuchAgent
-from .notify import NEWS, Note, Told, is_quiet, note_of
+from .notify import NEWS, Note, Told, is_old, is_quiet, note_of
 from .port import Fleet
 
 __all__ = ["Notifier", "Teller", "desktop_command", "tellers"]
@@ -74,7 +74,7 @@ class Notifier:
         try:
             async with aclosing(self._fleet.follow()) as records:
                 async for record in records:
-                    if not isinstance(record.event, NEWS):
+                    if not isinstance(record.event, NEWS) or is_old(record):
                         continue
                     try:
                         agent = await self._fleet.agent(record.session)

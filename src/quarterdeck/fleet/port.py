@@ -33,6 +33,7 @@ __all__ = [
     "AttachedScreen",
     "Fleet",
     "FleetStatus",
+    "Imported",
     "InboxItem",
     "Queued",
     "ScreenHandler",
@@ -150,6 +151,16 @@ class FleetStatus(Struct, frozen=True, kw_only=True):
     """Why nothing can be written at the moment."""
 
 
+class Imported(Struct, frozen=True, kw_only=True):
+    """A session that another program kept, now in our log."""
+
+    agent: AgentInfo
+    added: int
+    """Events that were not in the log before."""
+    skipped: int
+    """Entries of its files that could not be read."""
+
+
 class AttachedScreen(Protocol):
     """A screen of ours that the fleet knows."""
 
@@ -239,6 +250,27 @@ class Fleet(Protocol):
         self, agent: str, *, name: str | None = None, prompt: str | None = None
     ) -> AgentInfo:
         """Start a copy of an agent with the same past. Raises NotNow where it cannot be done."""
+        ...
+
+    async def import_session(
+        self,
+        agent: str,
+        id: str,
+        homes: dict[str, str],
+        *,
+        name: str | None = None,
+        cwd: str | None = None,
+    ) -> Imported:
+        """Take a session that an agent keeps on disk into the log; it can be resumed then.
+
+        Taking it again adds what is new. One that the fleet itself has gone on with stays as it
+        is. ``homes``: the variables that tell where agents keep their sessions, see
+        ``drivers.history.homes``. ``cwd``: where it worked, if its files do not tell.
+
+        Raises:
+            HistoryError: there is none, or it cannot be read.
+            BadWish, BadName, NameTaken: as for spawning.
+        """
         ...
 
     async def rename(self, agent: str, name: str) -> AgentInfo:

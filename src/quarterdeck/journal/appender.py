@@ -54,9 +54,14 @@ class Appender:
         return self._stall
 
     async def append(
-        self, session: SessionId, event: Event, turn: TurnId | None, parent: ToolCallId | None
+        self,
+        session: SessionId,
+        event: Event,
+        turn: TurnId | None,
+        parent: ToolCallId | None,
+        time: int | None = None,
     ) -> Record:
-        """Take an event on; waits only while too much is pending."""
+        """Take an event on; waits only while too much is pending. ``time``: None for now."""
         try:
             body = encode_event(event)
         except (UnicodeEncodeError, msgspec.MsgspecError, TypeError, RecursionError) as error:
@@ -72,9 +77,9 @@ class Appender:
         if self.closed:
             raise JournalClosed(self._path)
         self._last = seq = self._last + 1
-        record = Record(
-            seq=seq, time=self._clock(), session=session, turn=turn, parent=parent, event=event
-        )
+        if time is None:
+            time = self._clock()
+        record = Record(seq=seq, time=time, session=session, turn=turn, parent=parent, event=event)
         fresh = self._fresh
         if not fresh:
             self._loop.call_soon(self._hand_over)

@@ -134,17 +134,19 @@ class Journal(ReadableJournal):
         *,
         turn: TurnId | None = None,
         parent: ToolCallId | None = None,
+        time: int | None = None,
     ) -> Record:
         """Give an event its place in the log; it is durable a little later.
 
-        Waits only while more is pending than ``Limits`` allow.
+        Waits only while more is pending than ``Limits`` allow. ``time``: when it happened, in
+        microseconds since the epoch, if that was not now.
 
         Raises:
             Stalled: the disk fails and nothing more can be kept; the event was not taken on.
             Unrecordable: the event has no JSON form.
             ReadOnly: the journal was opened for reading.
         """
-        return await self._writing().append(session, event, turn, parent)
+        return await self._writing().append(session, event, turn, parent, time)
 
     async def append_many(
         self,

@@ -17,7 +17,7 @@ from quarterdeck.wire.ids import MessageId, RequestId, SessionId
 from quarterdeck.wire.permissions import QuestionAction
 from quarterdeck.wire.values import Value
 
-from ..port import AgentInfo, Fleet, FleetStatus, InboxItem, Spawn, WaitFor
+from ..port import AgentInfo, Fleet, FleetStatus, Imported, InboxItem, Spawn, WaitFor
 
 __all__ = [
     "AGENT",
@@ -35,6 +35,7 @@ __all__ = [
     "FORK",
     "GRANTS",
     "HELLO",
+    "IMPORT_SESSION",
     "INBOX",
     "INTERRUPT",
     "KILL",
@@ -180,6 +181,16 @@ class ForkParams(Value, frozen=True, kw_only=True):
     agent: str
     name: str | None = None
     prompt: str | None = None
+
+
+class ImportParams(Value, frozen=True, kw_only=True):
+    """See ``Fleet.import_session``."""
+
+    agent: str
+    id: str
+    homes: dict[str, str]
+    name: str | None = None
+    cwd: str | None = None
 
 
 class RenameParams(Value, frozen=True, kw_only=True):
@@ -357,6 +368,9 @@ ARCHIVE = Method[None](name="fleet/archive", params=ArchiveParams, result=None, 
 DELETE = Method[None](name="fleet/delete", params=AgentParams, result=None, changes=True)
 RESUME = Method[AgentInfo](name="fleet/resume", params=AgentParams, result=AgentInfo, changes=True)
 FORK = Method[AgentInfo](name="fleet/fork", params=ForkParams, result=AgentInfo, changes=True)
+IMPORT_SESSION = Method[Imported](
+    name="fleet/import_session", params=ImportParams, result=Imported, changes=True
+)
 RENAME = Method[AgentInfo](name="fleet/rename", params=RenameParams, result=AgentInfo, changes=True)
 SET_OPTION = Method[None](
     name="fleet/set_option", params=SetOptionParams, result=None, changes=True
@@ -376,7 +390,7 @@ METHODS: dict[str, Method[Any]] = {
     for method in (
         *(SPAWN, AGENTS, AGENT, SEND, EDIT, INTERRUPT, KILL, CLOSE, ARCHIVE, RESUME, FORK, RENAME),
         *(SET_OPTION, INBOX, DELETE, ANSWER, REPLY, GRANTS, REVOKE, WAIT, SEARCH, STATUS),
-        CALL_SCREEN,
+        *(CALL_SCREEN, IMPORT_SESSION),
     )
 }
 """Those that are a call of the fleet and nothing else."""
