@@ -53,6 +53,10 @@ COMMANDS = {
         "Find WORDS in everything that agents and people said.",
     ),
     "sessions": Later("quarterdeck.cli.fleet.listing:sessions", "List every session."),
+    "history": Later(
+        "quarterdeck.cli.history:history",
+        "Find, resume and hand over what other agents keep on disk.",
+    ),
     "host": Later(
         "quarterdeck.cli.fleet.host:host", "Look after the process that owns the agents."
     ),
