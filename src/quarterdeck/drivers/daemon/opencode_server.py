@@ -1,0 +1,148 @@
+"""The server that a session talks with: one of its own, or one that runs already."""
+
+import asyncio
+import os
+import re
+import secrets
+from dataclasses import replace
+
+from quarterdeck.system.errors import PathFault
+from quarterdeck.system.guard import shared_guard
+from quarterdeck.system.local import LocalSystem
+from quarterdeck.system.port import Ending
+from quarterdeck.wire.errors import Broken, Ended, LinkError
+from quarterdeck.wire.http1 import HttpFault
+
+from ..acp.departing import Outlet
+from ..child import Child, Launch
+from ..driver import Opening
+from ..errors import OpenFailed, Unsupported, WrongProtocol
+from ..link import Departure
+from ..pipe.told import as_map, as_text
+from .api import Api, Garbled, Refused
+
+__all__ = ["OpencodeServer"]
+
+_USER = "opencode"
+_PASSWORD = "OPENCODE_SERVER_PASSWORD"
+_USERNAME = "OPENCODE_SERVER_USERNAME"
+_LISTENING = re.compile(rb"listening on (http://\S+)")
+_LONGEST = 64 * 1024
+"""Bytes of output in which the address must come."""
+_ENDING = Ending(ask=0.0, terminate=2.0)
+"""It does not look at its standard input."""
+
+
+class OpencodeServer:
+    """A server, how it is asked, and how it ends.
+
+    One of our own has a password that nobody else knows: it is made at the start, goes to the
+    program by its environment and is never written down. It ends with the session.
+    """
+
+    def __init__(self, launch: Launch) -> None:
+        self._launch = launch
+        self._child: Child | None = None
+        self._outlet: Outlet | None = None
+        self._system: LocalSystem | None = None
+        self.api: Api
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it was started for this session."""
+        return not self._launch.url
+
+    async def start(self, opening: Opening) -> str | None:
+        """Start or find it; returns its version.
+
+        Raises:
+            OpenFailed, Unsupported: it did not start, is not there, or lets us not in.
+        """
+        if self.is_ours:
+            password = secrets.token_urlsafe(32)
+            url = await self._run(opening, password)
+        else:
+            self._check(opening)
+            url, password = self._launch.url, self._password(opening)
+        try:
+            self.api = Api(url, user=_USER, password=password, query={"directory": opening.cwd})
+            health = as_map(await self.api.get("/global/health"))
+        except Refused as error:
+            raise self._refused(error) from error
+        except (HttpFault, Garbled) as error:
+            raise OpenFailed(f"{self._launch.agent}: no server at {url!r}: {error}") from error
+        if "version" not in health:
+            raise WrongProtocol(f"what answers at {url!r} is no server of {self._launch.agent}")
+        return as_text(health.get("version")) or None
+
+    async def watch(self) -> LinkError:
+        """Wait until a server of our own has left, and say how; for others wait for ever."""
+        if self._outlet is None:
+            return await asyncio.get_running_loop().create_future()
+        try:
+            while await self._outlet.receive():
+                pass
+        except LinkError as error:
+            return await self._outlet.explain(error)
+        return await self._outlet.explain(Ended(f"{self._launch.agent} left"))
+
+    async def end(self) -> Departure | None:
+        """End a server of our own and all that it started; leave others alone."""
+        try:
+            return await self._child.end(_ENDING) if self._child is not None else None
+        finally:
+            if self._system is not None:
+                await self._system.close()
+
+    # One of our own
+
+    async def _run(self, opening: Opening, password: str) -> str:
+        environment = {**opening.environment, _PASSWORD: password, _USERNAME: _USER}
+        self._system = LocalSystem([opening.cwd, *opening.roots], guard=shared_guard())
+        told = replace(opening, environment=environment)
+        try:
+            self._child = await Child.start(self._launch, told, self._system)
+        except PathFault as error:
+            raise OpenFailed(f"{self._launch.agent} could not be started: {error}") from error
+        self._outlet = Outlet(self._launch.agent, self._child)
+        return await self._address(self._outlet)
+
+    async def _address(self, outlet: Outlet) -> str:
+        """Where it listens, which it prints; before that it answers nothing."""
+        printed = b""
+        while data := await outlet.receive():
+            printed = (printed + data)[-_LONGEST:]
+            if (found := _LISTENING.search(printed)) and b"\n" in printed[found.start() :]:
+                return found[1].decode("ascii", "replace")
+        raise await outlet.explain(Broken(f"{self._launch.agent} did not say where it listens"))
+
+    # One that runs already
+
+    def _check(self, opening: Opening) -> None:
+        own = set(opening.environment) - {self._launch.password}
+        for option, is_set in (
+            ("arguments", bool(opening.arguments)),
+            ("environment", bool(own)),
+            ("mcp_servers", bool(opening.mcp_servers)),
+        ):
+            if is_set:
+                what = f"take the option {option!r} for a server that runs already"
+                raise Unsupported(self._launch.agent, "daemon", what)
+
+    def _password(self, opening: Opening) -> str:
+        name = self._launch.password
+        if not name:
+            return ""
+        found = {**os.environ, **self._launch.environment, **opening.environment}.get(name)
+        if not found:
+            told = f"{self._launch.agent}: the variable {name!r}, which holds the password of "
+            raise OpenFailed(f"{told}{self._launch.url!r}, is not set.")
+        return found
+
+    def _refused(self, error: Refused) -> OpenFailed:
+        url = self._launch.url or "its own server"
+        if error.status not in (401, 403):
+            return WrongProtocol(f"{self._launch.agent}: {url!r} answers with {error}")
+        name = self._launch.password
+        hint = f"the one in {name!r} is wrong" if name else "name its variable as `password`"
+        return OpenFailed(f"{self._launch.agent}: {url!r} wants a password; {hint}.")
