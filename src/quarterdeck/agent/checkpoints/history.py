@@ -153,7 +153,7 @@ class History:
                 elif later.after == change.after:
                     found[change.path] = replace(later, after=change.before)
                 else:
-                    astray = Entry(kind="other", digest="changed between two turns")
+                    astray = Entry(kind="file", digest="changed between two turns")
                     found[change.path] = Change(
                         path=change.path, before=astray, after=change.before
                     )

@@ -73,7 +73,7 @@ class Restoring:
             shown = path_text(change.path, self._root)
             if now == change.after:
                 continue
-            if _is_lost(change, now):
+            if _is_lost(change):
                 kept.append(shown)
                 continue
             is_astray = link_before(change.path) not in (None, *leaving)
@@ -164,11 +164,11 @@ class Restoring:
         put(change.path, change.after, self._blobs.get(change.after.digest))
 
 
-def _is_lost(change: Change, now: Entry | None) -> bool:
-    """Whether there is no way to what shall be, or over what is there."""
-    if change.after is not None and not change.after.is_restorable:
-        return True
-    return now is not None and not now.is_restorable and now == change.before
+def _is_lost(change: Change) -> bool:
+    """Whether what is there, or what shall be, is not kept."""
+    return any(
+        entry is not None and not entry.is_restorable for entry in (change.before, change.after)
+    )
 
 
 def _in_order(changes: Iterable[Change]) -> list[Change]:
