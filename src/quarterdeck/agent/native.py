@@ -191,6 +191,8 @@ class NativeAgent:
         past = recall(kept, FORKED)
         past.cwd, past.closing, past.began = cwd or past.cwd, (), None
         past.roots = past.roots if roots is None else roots
+        if past.goal is not None:
+            past.goal.seq = -1  # its own log has other numbers
         last = kept[-1].seq if kept else 0
         new_id = new_id or new_session_id()
         return await self._begin(new_id, past, wishes, shared, forked=(source, last))
@@ -270,6 +272,10 @@ class NativeAgent:
         )
         stack.push_async_callback(setup.servers.close)
         setup.servers.start()
+        if past.goal is not None:
+            from .goals.pursuit import take_up
+
+            await take_up(setup, past.goal)
         shelves = shelves_of(self._places.config, ground)
         profiles, problems = await introduce(shelves, setup.toolbox)
         setup.system_prompt = "\n\n".join(filter(None, (setup.system_prompt, profiles)))

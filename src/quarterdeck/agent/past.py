@@ -11,6 +11,7 @@ from quarterdeck.models.model import Effort
 from quarterdeck.wire.events import (
     Checkpointed,
     Event,
+    GoalSet,
     GrantRevoked,
     ModeChanged,
     OptionsChanged,
@@ -37,6 +38,8 @@ from .recovery import DIED, FORKED, Cut, closing_events
 if TYPE_CHECKING:
     from quarterdeck.policy.grants import Grant
 
+    from .goals.state import GoalState
+
 __all__ = ["Past", "grants_in", "recall", "shared_events"]
 
 
@@ -56,6 +59,8 @@ class Past:
     """When the session was opened, in microseconds since the epoch."""
     grants: "tuple[Grant, ...]" = ()
     """What people allowed or refused for the session it was then."""
+    goal: "GoalState | None" = None
+    """The goal that was set last."""
     closing: tuple[tuple[TurnId | None, Event], ...] = ()
     """What must be appended first, because the process that ran it died."""
 
@@ -89,6 +94,10 @@ def recall(records: Iterable[Record], cut: Cut = DIED) -> Past:
 
         past.conversation = retell(kept)
     past.grants = grants_in(kept)
+    if any(isinstance(record.event, GoalSet) for record in kept):
+        from .goals.state import goal_in
+
+        past.goal = goal_in(kept)
     past.closing = closing_events(kept, cut)
     for _, event in past.closing:
         past.apply(event)

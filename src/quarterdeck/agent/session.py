@@ -5,9 +5,7 @@ in ``conversation``. Here turns are queued, steered, cancelled and written to th
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -50,14 +48,19 @@ from .pace import Pace
 from .past import Past
 from .recordable import recordable
 from .servers import NO_SERVERS, ToolServers
+from .settling import settled
 from .tools.toolbox import Toolbox
 from .tools.workspace import Workspace
 from .turn import Turn
 
+if TYPE_CHECKING:
+    from .goals.budget import Budget
+    from .goals.pursuit import Pursued
+    from .goals.state import GoalState
+
 __all__ = ["Session", "Setup"]
 
 _TITLE_LENGTH = 60
-_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -94,6 +97,8 @@ class Setup:
     """What the turns spend counts there, too: in the turn that waits for this session."""
     beside: Spending | None = None
     """What is spent beside turns, by agents in the background."""
+    goal: "GoalState | None" = None
+    """The goal that was set last."""
 
 
 class Session:
@@ -198,6 +203,15 @@ class Session:
             message = message or new_message_id()
             prompted = Prompted(content=content, message=message, origin=origin, sender=sender)
             return await self._run(new_turn_id(), prompted)
+
+    async def pursue(self, goal: str | None, budget: "Budget | None" = None) -> "Pursued":
+        """Run turns until a goal is reached or a budget is spent; None: the goal that was set.
+
+        Raises ``NoGoal`` where none was, and as ``prompt``.
+        """
+        from .goals.pursuit import NO_BUDGET, pursue
+
+        return await pursue(self, self._setup, goal, budget or NO_BUDGET)
 
     def steer(self, content: tuple[ContentBlock, ...]) -> None:
         """Give the running turn a message, to be told to the model at its next step.
@@ -309,7 +323,7 @@ class Session:
         self._ended = None
         self._running = asyncio.create_task(self._open_turn(turn, prompted))
         try:
-            ended = await self._settled(self._running)
+            ended = await settled(self._running) or self._ended or TurnEnded(stop="cancelled")
         finally:
             self._running = None
             await self.context.turn_ended()
@@ -324,22 +338,6 @@ class Session:
         await self._emit_all(await self.commands.refresh())
         await self._title_from(prompted)
         return await run_prompt(self, self._turn(turn), prompted)
-
-    async def _settled(self, running: asyncio.Task[TurnEnded]) -> TurnEnded:
-        """The turn's end, also when it was cancelled; a cancelled caller cancels the turn."""
-        try:
-            await asyncio.wait([running])
-        except asyncio.CancelledError:
-            running.cancel()
-            while not running.done():  # whoever is impatient: the turn ends before we go
-                with suppress(asyncio.CancelledError):
-                    await asyncio.wait([running])
-            if not running.cancelled() and (error := running.exception()) is not None:
-                _log.error("a turn whose caller left has failed", exc_info=error)
-            raise
-        if running.cancelled():
-            return self._ended or TurnEnded(stop="cancelled")
-        return running.result()
 
     def _turn(self, turn: TurnId) -> Turn:
         setup = self._setup

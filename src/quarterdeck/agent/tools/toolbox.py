@@ -38,6 +38,17 @@ class Toolbox:
         self._guests = tuple(found)
         self.__dict__.pop("specs", None)
 
+    def add(self, tool: Tool) -> None:
+        """Let a tool of ours follow the others, before those of others; only between turns."""
+        guests = {name: self._tools.pop(name) for name in self._guests}
+        self._tools |= {tool.name: tool, **guests}
+        self.__dict__.pop("specs", None)
+
+    def remove(self, name: str) -> None:
+        """Take a tool away again; only between turns."""
+        self._tools.pop(name, None)
+        self.__dict__.pop("specs", None)
+
     @property
     def names(self) -> tuple[str, ...]:
         """The tools' names, in order."""

@@ -1,8 +1,19 @@
 """Exit codes of a headless run; documented in docs/headless.md."""
 
-from quarterdeck.wire.events import TurnEnd, TurnEnded
+from quarterdeck.wire.events import GoalEnd, TurnEnd, TurnEnded
 
-__all__ = ["CANCELLED", "DENIED", "ERROR", "LIMIT", "OK", "REFUSAL", "TOKENS", "exit_code"]
+__all__ = [
+    "CANCELLED",
+    "DENIED",
+    "ERROR",
+    "LIMIT",
+    "OK",
+    "REFUSAL",
+    "TOKENS",
+    "UNREACHED",
+    "exit_code",
+    "goal_code",
+]
 
 OK = 0
 ERROR = 1
@@ -10,6 +21,7 @@ TOKENS = 2
 REFUSAL = 3
 DENIED = 4
 CANCELLED = 5
+UNREACHED = 6
 LIMIT = 7
 
 _CODES: dict[TurnEnd, int] = {
@@ -20,6 +32,19 @@ _CODES: dict[TurnEnd, int] = {
     "cancelled": CANCELLED,
     "failed": ERROR,
 }
+
+
+_GOAL_CODES: dict[GoalEnd, int] = {
+    "reached": OK,
+    "limit": LIMIT,
+    "stuck": UNREACHED,
+    "refused": REFUSAL,
+}
+
+
+def goal_code(how: GoalEnd) -> int:
+    """The code for how a goal ended."""
+    return _GOAL_CODES[how]
 
 
 def exit_code(ended: TurnEnded, *, was_denied: bool) -> int:

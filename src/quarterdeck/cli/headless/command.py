@@ -15,7 +15,7 @@ _LATEST = ""
 
 @click.command(
     epilog="Exit codes: 0 done, 1 error, 2 token limit, 3 refusal, 4 a call was refused because "
-    "nobody was there to ask, 5 cancelled, 7 request or budget limit."
+    "nobody was there to ask, 5 cancelled, 6 goal not reached, 7 request or budget limit."
 )
 @click.argument("prompt", required=False)
 @click.option("-a", "--agent", metavar="NAME", help="Another agent; see `quarterdeck agents`.")
@@ -45,7 +45,17 @@ _LATEST = ""
 )
 @click.option("-c", "--continue", "continue_", is_flag=True, help="Like --resume without an ID.")
 @click.option("--fork", is_flag=True, help="With --resume: leave the session as it is.")
-@click.option("--max-cost", type=float, metavar="USD", help="End the turn at this cost.")
+@click.option(
+    "--goal",
+    metavar="[TEXT]",
+    is_flag=False,
+    flag_value=_LATEST,
+    help="Go on, turn after turn, until this is reached; with --resume and no TEXT the one before.",
+)
+@click.option("--max-cost", type=float, metavar="USD", help="End at this cost.")
+@click.option("--max-tokens", type=click.IntRange(1), metavar="N", help="End at so many tokens.")
+@click.option("--max-minutes", type=float, metavar="M", help="With --goal: time for all turns.")
+@click.option("--max-turns", type=click.IntRange(1), metavar="N", help="With --goal: turns.")
 @click.option("--max-calls", type=click.IntRange(1), metavar="N", help="Model calls at the most.")
 @click.option("--max-seconds", type=float, metavar="S", help="End the turn after this time.")
 @click.option(
@@ -66,7 +76,8 @@ def run(prompt: str | None, format_: Any, quiet: bool, **options: Any) -> None:
     from .outputs import make_output
     from .running import run_job
 
-    code = asyncio.run(run_job(_job(_prompt(prompt), options), make_output(format_, quiet=quiet)))
+    said = _prompt(prompt) if options["goal"] is None else _goal_text(prompt, options)
+    code = asyncio.run(run_job(_job(said, options), make_output(format_, quiet=quiet)))
     raise SystemExit(code)
 
 
@@ -78,6 +89,38 @@ def _prompt(given: str | None) -> str:
     if not parts:
         raise click.UsageError("no prompt: give it as an argument or on standard input")
     return "\n\n".join(parts)
+
+
+def _goal_text(prompt: str | None, options: dict[str, Any]) -> str:
+    """The goal; empty: the one that the session has."""
+    goal = options["goal"].strip()
+    if prompt is not None:
+        raise click.UsageError("--goal takes the place of a prompt; leave one of them out")
+    if not goal and options["resume"] is None and not options["continue_"]:
+        raise click.UsageError("--goal needs a text, or --resume to go on with an earlier goal")
+    return goal
+
+
+def _goal(text: str, options: dict[str, Any]) -> Any:
+    if options["goal"] is None:
+        for name in ("max_minutes", "max_turns"):
+            if options[name] is not None:
+                raise click.UsageError(f"--{name.replace('_', '-')} needs --goal")
+        return None
+    if options["output_schema"]:
+        raise click.UsageError("--output-schema does not go with --goal")
+    from quarterdeck.agent.goals.budget import Budget
+
+    from .running import Goal
+
+    minutes = options["max_minutes"]
+    budget = Budget(
+        tokens=options["max_tokens"],
+        cost=options["max_cost"],
+        seconds=None if minutes is None else minutes * 60,
+        turns=options["max_turns"],
+    )
+    return Goal(text=text or None, budget=budget)
 
 
 def _piped(*, must: bool) -> str:
@@ -104,6 +147,7 @@ def _job(prompt: str, options: dict[str, Any]) -> Any:
         fork=options["fork"],
         schema=AnswerSchema(schema) if schema else None,
         foreign=foreign,
+        goal=_goal(prompt, options),
         wishes=Wishes(
             model=options["model"],
             mode=options["mode"],
@@ -123,8 +167,8 @@ def _foreign(options: dict[str, Any], resume: str | None) -> Any:
             if options[name] is not None:
                 raise click.UsageError(f"--{name.replace('_', '-')} needs another agent: -a NAME")
         return None
-    for name in ("effort", "tools", "max_cost", "max_calls"):
-        if options[name]:
+    for name in ("effort", "tools", "goal", "max_cost", "max_tokens", "max_calls"):
+        if options[name] not in (None, ()):
             flag = "--tool" if name == "tools" else f"--{name.replace('_', '-')}"
             raise click.UsageError(f"{flag} holds for our own agent only; leave it out with -a")
     from .foreign import Foreign
@@ -159,8 +203,10 @@ def _rules(options: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _flags(options: dict[str, Any]) -> dict[str, Any]:
+    whole = options["goal"] is not None  # then these are for all turns together
     limits = {
-        "cost": options["max_cost"],
+        "cost": None if whole else options["max_cost"],
+        "tokens": None if whole else options["max_tokens"],
         "model_calls": options["max_calls"],
         "seconds": options["max_seconds"],
     }

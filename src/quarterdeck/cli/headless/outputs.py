@@ -1,7 +1,7 @@
 """The three forms of a headless answer: text, one JSON object, one event a line."""
 
 import sys
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -16,6 +16,9 @@ from quarterdeck.wire.events import (
 from quarterdeck.wire.record import Record, encode_record
 
 from .session import Result
+
+if TYPE_CHECKING:
+    from quarterdeck.agent.goals.pursuit import Pursued
 
 __all__ = ["Format", "JsonOutput", "Output", "StreamOutput", "TextOutput", "make_output"]
 
@@ -73,6 +76,8 @@ class TextOutput(_Listener):
         ended = result.ended
         if self.answer:
             sys.stdout.write(self.answer.rstrip("\n") + "\n")
+        if result.goal is not None:
+            _say(_goal_words(result.goal))
         if ended.stop != "end_turn":
             _say(f"the turn ended: {ended.stop}" + (f" ({ended.reason})" if ended.reason else ""))
 
@@ -131,7 +136,33 @@ def summary(result: Result, answer: str) -> dict[str, Any]:
         "usage": ended.usage,
         "cost": ended.cost,
         "refused": result.refused,
+        **({} if result.goal is None else {"goal": _goal(result.goal)}),
     }
+
+
+def _goal(pursued: "Pursued") -> dict[str, Any]:
+    ended = pursued.ended
+    if ended is None:
+        return {"goal": pursued.goal, "how": None}
+    return {
+        "goal": pursued.goal,
+        "how": ended.how,
+        "summary": ended.summary,
+        "evidence": ended.evidence,
+        "reason": ended.reason,
+        "turns": ended.turns,
+        "usage": ended.usage,
+        "cost": ended.cost,
+    }
+
+
+def _goal_words(pursued: "Pursued") -> str:
+    ended = pursued.ended
+    if ended is None:
+        return "the goal is not reached; go on with --goal --resume"
+    if ended.how == "reached":
+        return f"the goal is reached, in {ended.turns} turns: {ended.summary}"
+    return f"the goal is not reached ({ended.how}): {ended.reason}"
 
 
 def _write(line: bytes) -> None:

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from quarterdeck.agent.native import NativeAgent, Wishes
 from quarterdeck.agent.session import Session
@@ -18,18 +19,28 @@ from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import TurnEnded
 
 from .answers import AnswerSchema
-from .codes import OK, exit_code
+from .codes import OK, exit_code, goal_code
 from .outputs import Output
 from .session import HeadlessSession, Result
 
 if TYPE_CHECKING:
+    from quarterdeck.agent.goals.budget import Budget
+
     from .foreign import Foreign
 
-__all__ = ["Job", "WrongAnswer", "run_job"]
+__all__ = ["Goal", "Job", "WrongAnswer", "run_job"]
 
 
 class WrongAnswer(QuarterdeckError):
     """The answer does not fit the schema that was asked for, also after it was asked again."""
+
+
+class Goal(Struct, frozen=True, kw_only=True):
+    """A goal, and what it may take."""
+
+    text: str | None
+    """None: the one that the session has."""
+    budget: "Budget"
 
 
 class Job(Struct, frozen=True, kw_only=True):
@@ -44,6 +55,8 @@ class Job(Struct, frozen=True, kw_only=True):
     schema: AnswerSchema | None = None
     foreign: "Foreign | None" = None
     """Another agent than our own."""
+    goal: "Goal | None" = None
+    """A goal to pursue in place of a prompt."""
 
 
 async def run_job(job: Job, output: Output) -> int:
@@ -56,8 +69,23 @@ async def run_job(job: Job, output: Output) -> int:
             return _finish(job, output, _result(foreign, foreign.model, ended))
     async with NativeAgent(Places.find(), dict(os.environ)) as agent:
         session = await _session(agent, job)
+        if job.goal is not None:
+            return await _pursue(session, job.goal, output)
         ended = await _talk(session, job, output)
         return _finish(job, output, _result(session, session.model.name, ended))
+
+
+async def _pursue(session: Session, goal: Goal, output: Output) -> int:
+    """Pursue a goal and write the output; returns the exit code."""
+    async with _follow(session, output) as reached, _interruptible(session):
+        pursued = await session.pursue(goal.text, goal.budget)
+        await reached(session.last_seq)
+    ended = pursued.turn or TurnEnded(stop="end_turn")
+    result = replace(_result(session, session.model.name, ended), goal=pursued)
+    output.end(result)
+    if pursued.ended is not None:
+        return goal_code(pursued.ended.how)
+    return exit_code(ended, was_denied=False)
 
 
 async def _talk(session: HeadlessSession, job: Job, output: Output) -> TurnEnded:

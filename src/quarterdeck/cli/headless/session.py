@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 
 if TYPE_CHECKING:
+    from quarterdeck.agent.goals.pursuit import Pursued
     from quarterdeck.journal import Journal
     from quarterdeck.policy.gate import Gate
     from quarterdeck.wire.content import ContentBlock
@@ -54,3 +55,5 @@ class Result(Struct, frozen=True, kw_only=True):
     ended: "TurnEnded"
     refused: int
     """Calls that were refused because nobody was there to ask."""
+    goal: "Pursued | None" = None
+    """How far the goal came, where one was pursued."""

@@ -1,0 +1,57 @@
+"""The tool ``goal_done``: the model says that the session's goal is reached."""
+
+from typing import TYPE_CHECKING, Annotated
+
+from msgspec import Meta
+
+from quarterdeck.wire.toolcalls import ToolKind
+
+from ..describe import describe
+from ..tool import Arguments, Live, Outcome, Prepared, Tool, ToolError, said
+from ..workspace import Workspace
+
+__all__ = ["GOAL_DONE", "GoalDoneArguments", "GoalDoneTool"]
+
+GOAL_DONE = "goal_done"
+
+
+class GoalDoneArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The arguments of ``goal_done``."""
+
+    summary: Annotated[str, Meta(description="What was reached.")]
+    evidence: Annotated[str, Meta(description="How you know.")]
+
+
+class GoalDoneTool:
+    """Ends the pursuit of a goal; what it says is in the log as the call's arguments."""
+
+    name = GOAL_DONE
+    kind: ToolKind = "think"
+    arguments = GoalDoneArguments
+    for_children = False
+    """The goal is the session's own."""
+
+    @property
+    def description(self) -> str:
+        """The text that the model reads."""
+        return describe(__package__)
+
+    async def prepare(self, arguments: GoalDoneArguments, workspace: Workspace) -> Prepared:
+        """Make sure that something is said."""
+        for name, value in (("summary", arguments.summary), ("evidence", arguments.evidence)):
+            if not value.strip():
+                raise ToolError(f"{name!r} is empty; say what was reached and how you know.")
+        words = " ".join(arguments.summary.split())
+        return Prepared(
+            title=f"The goal is reached: {words[:100]}",
+            call=workspace.call(self.name, self.kind),
+            run=_done,
+        )
+
+
+async def _done(live: Live) -> Outcome:
+    return said("Noted: the goal is reached. Say in a few words what the person should know.")
+
+
+if TYPE_CHECKING:
+    _tool: Tool = GoalDoneTool()
