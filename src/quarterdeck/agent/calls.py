@@ -9,14 +9,14 @@ the conversation sorts them, not because of when they end.
 
 import asyncio
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
 from quarterdeck.policy.call import Call
-from quarterdeck.policy.gate import Refused
+from quarterdeck.policy.gate import Refused, Urge
 from quarterdeck.wire.conversation import ResultPart, TextPart, ToolResultPart, ToolUsePart
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import (
@@ -66,6 +66,12 @@ class _Ready:
     tool: Tool
     prepared: Prepared
     arguments: Any
+    refused: Refused | None = None
+    """Why a hook will not have it."""
+    urge: Urge | None = None
+    """What a hook wishes."""
+    notes: tuple[str, ...] = ()
+    """What hooks tell the model with the result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +225,8 @@ async def _run(turn: Turn, ready: _Ready, room: asyncio.Semaphore) -> bool:
     """Permit, execute and finish one call; True if it did its work."""
     use = ready.use
     try:
-        refused = await _permit(turn, ready)
+        ready = await _oversee(turn, ready)
+        refused = ready.refused or await _permit(turn, ready)
         if refused is not None:
             await _finish(turn, use, "failed", said(refused.told, is_error=True), refused.reason)
             return False
@@ -231,8 +238,44 @@ async def _run(turn: Turn, ready: _Ready, room: asyncio.Semaphore) -> bool:
         told = said("The call was cancelled before it finished.", is_error=True)
         await _finish(turn, use, "cancelled", told, "cancelled")
         raise
-    await _finish(turn, use, "failed" if outcome.is_error else "completed", outcome)
+    try:
+        outcome = await _reviewed(turn, ready, outcome)
+    finally:  # what was done is told, whatever becomes of those who look at it
+        await _finish(turn, use, "failed" if outcome.is_error else "completed", outcome)
     return not outcome.is_error
+
+
+async def _oversee(turn: Turn, ready: _Ready) -> _Ready:
+    """Let hooks look at a call: they may refuse it, change it, or say whether to ask."""
+    if not turn.hooks.has("before_tool"):
+        return ready
+    from .hooks.tooling import before_tool
+
+    id_ = ToolCallId(ready.use.id)
+    seen = await before_tool(turn, id_, ready.tool, ready.prepared, ready.arguments)
+    refused = None
+    if seen.refused is not None:
+        refused = Refused(seen.refused, f"This was not run: {seen.refused}")
+    return replace(
+        ready,
+        prepared=seen.prepared,
+        arguments=seen.raw,
+        refused=refused,
+        urge=seen.urge,
+        notes=seen.notes,
+    )
+
+
+async def _reviewed(turn: Turn, ready: _Ready, outcome: Outcome) -> Outcome:
+    """The outcome with what hooks say about it."""
+    if not ready.notes and not turn.hooks.has("after_tool"):
+        return outcome
+    from .hooks.tooling import after_tool
+
+    id_ = ToolCallId(ready.use.id)
+    return await after_tool(
+        turn, id_, ready.tool, ready.prepared, ready.arguments, ready.notes, outcome
+    )
 
 
 async def _permit(turn: Turn, ready: _Ready) -> Refused | None:
@@ -240,7 +283,7 @@ async def _permit(turn: Turn, ready: _Ready) -> Refused | None:
     try:
         id_ = ToolCallId(ready.use.id)
         verdict = await permit(
-            turn.gate, turn.emit, id_, ready.tool, ready.prepared, ready.arguments
+            turn.gate, turn.emit, id_, ready.tool, ready.prepared, ready.arguments, ready.urge
         )
     except Exception as error:
         _log.exception("no decision about a call of %s", ready.tool.name)

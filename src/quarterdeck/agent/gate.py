@@ -2,7 +2,7 @@
 
 from typing import Any, cast
 
-from quarterdeck.policy.gate import Emit, Gate, Permitted, Refused
+from quarterdeck.policy.gate import Emit, Gate, Permitted, Refused, Urge
 from quarterdeck.wire.events import PermissionAsked
 from quarterdeck.wire.ids import ToolCallId, new_request_id
 
@@ -12,9 +12,15 @@ __all__ = ["permit"]
 
 
 async def permit(
-    gate: Gate, emit: Emit, id_: ToolCallId, tool: Tool, prepared: Prepared, raw_input: Any
+    gate: Gate,
+    emit: Emit,
+    id_: ToolCallId,
+    tool: Tool,
+    prepared: Prepared,
+    raw_input: Any,
+    urge: Urge | None = None,
 ) -> Permitted | Refused:
-    """Decide about a call, asking if need be."""
+    """Decide about a call, asking if need be; ``urge``: what a hook wishes."""
     question = PermissionAsked(
         request=new_request_id(),
         call=id_,
@@ -26,7 +32,7 @@ async def permit(
         locations=prepared.locations,
         raw_input=_shown(raw_input, prepared.shows),
     )
-    return await gate.permit(emit, question, prepared.call)
+    return await gate.permit(emit, question, prepared.call, urge)
 
 
 def _shown(arguments: Any, facts: dict[str, Any]) -> Any:

@@ -14,10 +14,11 @@ from quarterdeck.models.errors import ModelError
 from quarterdeck.models.model import Finished
 from quarterdeck.wire.conversation import ToolUsePart
 from quarterdeck.wire.errors import QuarterdeckError
-from quarterdeck.wire.events import Prompted, TurnEnd, TurnEnded, TurnStarted
+from quarterdeck.wire.events import Notice, Prompted, TurnEnd, TurnEnded, TurnStarted
 
 from .ask import ask_model
 from .calls import run_calls
+from .hooks.seam import admit, go_on
 from .limits import TurnStopped, out_of_time
 from .turn import Turn
 
@@ -85,6 +86,7 @@ async def _watch(turn: Turn, seconds: float, bound: asyncio.Timeout) -> None:
 
 
 async def _steps(turn: Turn) -> None:
+    continued = 0
     while True:
         turn.spending.check(turn.elapsed())
         turn.spending.calls += 1
@@ -95,9 +97,23 @@ async def _steps(turn: Turn) -> None:
             turn.spending.progress += 1
         steered = turn.steering()
         if not uses and not steered:
-            return _conclude(finished)
+            _conclude(finished)
+            again = await go_on(turn, continued)
+            if again is None:
+                return
+            continued += 1
+            await turn.emit(again)
         for prompted in steered:
-            await turn.emit(prompted)
+            await _steer(turn, prompted)
+
+
+async def _steer(turn: Turn, prompted: Prompted) -> None:
+    admitted = await admit(turn.hooks, turn.emit, prompted)
+    if isinstance(admitted, str):
+        await turn.emit(replace(prompted, told=()))
+        await turn.emit(Notice(title="A message was not told", description=admitted))
+    else:
+        await turn.emit(admitted)
 
 
 def _conclude(finished: Finished) -> None:

@@ -29,6 +29,7 @@ from .assembly import (
 from .cage import Cage, local_cage
 from .checkpoints.forgetting import forget_checkpoints
 from .children.seam import children_of, introduce, shelves_of
+from .hooks.seam import find_hooks
 from .pace import Pace
 from .past import Past, recall, shared_events
 from .recovery import FORKED, close_children
@@ -267,6 +268,8 @@ class NativeAgent:
         gate = await self._gate(ground, past, wishes, cage)
         cage.follow(gate)
         setup = await self._setup(id_, ground, past, wishes, cage)
+        setup.hooks = await asyncio.to_thread(find_hooks, ground, self._environment, id_)
+        stack.push_async_callback(setup.hooks.close)
         setup.servers, told = await find_servers(
             ground, self._environment, cage.roots, given=wishes.servers, wanted=wishes.tools
         )

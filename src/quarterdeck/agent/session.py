@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -42,6 +42,7 @@ from .commands.book import CommandBook
 from .commands.turns import run_prompt
 from .context.keeper import Context
 from .conversation import Conversation
+from .hooks.seam import NO_HOOKS, Hooks, Point, tell_context
 from .limits import Limits, Spending
 from .options import options_of
 from .pace import Pace
@@ -93,6 +94,8 @@ class Setup:
     """Seconds that writing a work tree down may take."""
     commands: CommandBook = field(default_factory=CommandBook)
     """What a prompt that begins with a slash may be."""
+    hooks: Hooks = NO_HOOKS
+    """Programs and functions of the user's that have a say; closed with the session."""
     spending: Spending | None = None
     """What the turns spend counts there, too: in the turn that waits for this session."""
     beside: Spending | None = None
@@ -177,6 +180,7 @@ class Session:
             await self._emit(await tell_sandbox(), None)
         await self._options_changed()
         await self._emit_all(await self.commands.refresh() or (self.commands.changed(),))
+        await self._at("session_start", {"resumed": resumed is not None})
         await self.checkpoints.opened()
         await self.journal.durable(self.last_seq)
 
@@ -290,6 +294,8 @@ class Session:
         await self.cancel()
         async with self._turns:  # what the last prompt still writes comes before the end
             try:
+                await self._at("session_end", {"how": how, "reason": reason})
+                await self._setup.hooks.close()
                 await self.context.close()
                 await self.checkpoints.settle()
                 await self._setup.servers.close()
@@ -344,6 +350,7 @@ class Session:
 
         async def emit(event: Event) -> None:
             await self._emit(event, turn)
+            setup.hooks.saw(event, emit)
             if isinstance(event, TurnEnded):
                 self._ended = event
 
@@ -371,12 +378,19 @@ class Session:
             pace=setup.pace,
             servers=setup.servers,
             context=self.context,
+            hooks=setup.hooks,
             watch=self.checkpoints.watch(turn),
         )
 
     def _take_steering(self) -> tuple[Prompted, ...]:
         taken, self._steering = tuple(self._steering), []
         return taken
+
+    async def _at(self, point: Point, facts: dict[str, Any]) -> None:
+        """Run the hooks that watch the session as a whole; they decide nothing."""
+        emit = partial(self._emit, turn=None)
+        verdict = await self._setup.hooks.run(point, facts, emit)
+        await tell_context(verdict, point, self._conversation, emit)
 
     async def _emit_all(self, events: tuple[Event, ...]) -> None:
         for event in events:

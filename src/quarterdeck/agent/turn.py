@@ -10,6 +10,7 @@ from quarterdeck.wire.events import Event, Prompted
 from .checkpoints.seam import UNWATCHED, TurnWatch
 from .context.seam import UNKEPT, Keeper
 from .conversation import Conversation
+from .hooks.seam import NO_HOOKS, Hooks
 from .limits import Limits, Spending
 from .pace import Pace
 from .servers import NO_SERVERS, ToolServers
@@ -46,6 +47,9 @@ class Turn:
     """Keeps the conversation within the model's window."""
     watch: TurnWatch = UNWATCHED
     """Keeps what files were, so that the turn can be undone."""
+
+    hooks: Hooks = NO_HOOKS
+    """Programs and functions of the user's that have a say."""
 
     def elapsed(self) -> float:
         """Seconds of this turn so far, those in which it waited for a person not counted."""

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from .errors import Problem
 from .schema import Settings
-from .shape import Key, choices_of, describe, free_names, spell, table_of
+from .shape import Key, choices_of, describe, free_names, spell, table_of, tables_of
 
 __all__ = ["check", "suggest"]
 
@@ -48,7 +48,10 @@ def _check_table(
 
 def _check_value(value: Any, annotation: Any, key: Key, where: str) -> Iterator[Problem]:
     table, named = table_of(annotation), free_names(annotation)
-    if table is None and named is None:
+    if (each := tables_of(annotation)) is not None and isinstance(value, list):
+        for number, item in enumerate(cast("list[Any]", value), 1):
+            yield from _check_value(item, each, (*key, str(number)), where)
+    elif table is None and named is None:
         yield from _check_leaf(value, annotation, key, where)
     elif not isinstance(value, dict):
         yield Problem(where, spell(key), f"expected a table, found {_kind(value)}")

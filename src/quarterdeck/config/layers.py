@@ -8,12 +8,13 @@ per element: a layer can add to them and never take away.
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias, cast
 
+import msgspec
 from msgspec import Struct
 
 from .schema import ADDED_UP
 from .shape import Key, matches
 
-__all__ = ["Layer", "LayerName", "Placed", "Source", "flatten", "merge", "nest"]
+__all__ = ["Layer", "LayerName", "Placed", "Source", "element_key", "flatten", "merge", "nest"]
 
 LayerName: TypeAlias = Literal["default", "user", "project", "local", "environment", "flag"]
 """From the lowest to the highest."""
@@ -46,10 +47,19 @@ def flatten(values: Mapping[str, Any], source: Source, above: Key = ()) -> Layer
         if isinstance(value, dict):
             layer |= flatten(cast("dict[str, Any]", value), source, key)
         elif matches(key, ADDED_UP):
-            layer |= {(*key, item): Placed(item, source) for item in cast("list[str]", value)}
+            layer |= {
+                (*key, element_key(item)): Placed(item, source) for item in cast("list[Any]", value)
+            }
         else:
             layer[key] = Placed(value, source)
     return layer
+
+
+def element_key(element: Any) -> str:
+    """What stands in a key for an element of a list that adds up: the text, or the table's JSON."""
+    if isinstance(element, str):
+        return element
+    return msgspec.json.encode(element, order="sorted").decode()
 
 
 def merge(*layers: Layer) -> Layer:

@@ -15,11 +15,14 @@ from quarterdeck.wire.values import Value
 __all__ = [
     "ADDED_UP",
     "FREE_OF_TRUST",
+    "HOOK_POINTS",
     "SECRET",
     "BashSettings",
     "ChildSettings",
     "ContextSettings",
     "FetchSettings",
+    "HookSettings",
+    "HooksSettings",
     "HostSettings",
     "InstructionSettings",
     "LimitSettings",
@@ -71,10 +74,27 @@ Variable: TypeAlias = Annotated[
     Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="the name of an environment variable"),
 ]
 
-ADDED_UP = frozenset({"permissions.allow", "permissions.ask", "permissions.deny"})
+HOOK_POINTS = (
+    "session_start",
+    "session_end",
+    "prompt",
+    "before_tool",
+    "after_tool",
+    "before_compaction",
+    "after_compaction",
+    "turn_end",
+    "notification",
+)
+"""When hooks are run."""
+
+ADDED_UP = frozenset(
+    {"permissions.allow", "permissions.ask", "permissions.deny"}
+    | {f"hooks.{point}" for point in HOOK_POINTS}
+)
 """Lists to which each layer adds. Every other list of a higher layer replaces the lower one.
 
-A rule that denies would be worth nothing if the next file could empty the list.
+A rule that denies, or a hook that does, would be worth nothing if the next file could empty the
+list.
 """
 
 FREE_OF_TRUST = frozenset({"effort", "permissions.ask", "permissions.deny"})
@@ -281,6 +301,49 @@ class InstructionSettings(Value, frozen=True, kw_only=True):
     """Files to read besides ``AGENTS.md``; relative to the workspace, or with ``~``."""
 
 
+class HookSettings(Value, frozen=True, kw_only=True):
+    """A program or a function that is run at a point of a session. See ``docs/hooks.md``."""
+
+    match: str | None = None
+    """Only for tool calls that this rule holds for, such as ``bash(git push:*)``."""
+    command: str | tuple[str, ...] | None = None
+    """The program and its arguments, or a line for the shell."""
+    python: str | None = None
+    """Instead of a command: ``module:function``, or the name of an installed one."""
+    timeout: Seconds = 60.0
+    """How long it may take; then it is killed and ignored."""
+
+
+class HooksSettings(Value, frozen=True, kw_only=True):
+    """Programs and functions that are run at points of a session of our own agent."""
+
+    session_start: tuple[HookSettings, ...] = ()
+    """When a session begins or goes on."""
+    session_end: tuple[HookSettings, ...] = ()
+    """When a session is closed."""
+    prompt: tuple[HookSettings, ...] = ()
+    """Before a prompt is told to the model."""
+    before_tool: tuple[HookSettings, ...] = ()
+    """Before a tool call is judged and run."""
+    after_tool: tuple[HookSettings, ...] = ()
+    """When a tool call has run."""
+    before_compaction: tuple[HookSettings, ...] = ()
+    """Before the conversation is summarised."""
+    after_compaction: tuple[HookSettings, ...] = ()
+    """When the conversation was summarised."""
+    turn_end: tuple[HookSettings, ...] = ()
+    """When the model has come to the end of its turn."""
+    notification: tuple[HookSettings, ...] = ()
+    """When a person is asked something."""
+    continue_at_most: Retries = 3
+    """How often hooks may go on with one turn."""
+
+    @property
+    def any(self) -> bool:
+        """Whether there is a hook at all."""
+        return any(getattr(self, point) for point in HOOK_POINTS)
+
+
 class HostSettings(Value, frozen=True, kw_only=True):
     """The process that owns the agents. It reads these when it starts, from your own file alone."""
 
@@ -337,6 +400,8 @@ class Settings(Value, frozen=True, kw_only=True):
         default_factory=dict[str, McpServerSettings]
     )
     """MCP servers that lend tools to our own agent, by the name that you give them."""
+    hooks: HooksSettings = HooksSettings()
+    """Programs and functions that are run at points of a session of our own agent."""
     instructions: InstructionSettings = InstructionSettings()
     """What the model is told about a project."""
     host: HostSettings = HostSettings()

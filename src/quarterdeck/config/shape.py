@@ -20,6 +20,7 @@ __all__ = [
     "settings",
     "spell",
     "table_of",
+    "tables_of",
 ]
 
 Key: TypeAlias = tuple[str, ...]
@@ -58,6 +59,13 @@ def table_of(annotation: Any) -> type[Struct] | None:
     return None
 
 
+def tables_of(annotation: Any) -> type[Struct] | None:
+    """The class of the tables of which a setting is a list, or None for anything else."""
+    if get_origin(annotation) is not tuple:
+        return None
+    return table_of(get_args(annotation)[0])
+
+
 def free_names(annotation: Any) -> tuple[Any, Any] | None:
     """The types of names and values of a table with free names, or None for anything else."""
     if get_origin(annotation) is dict:
@@ -83,7 +91,7 @@ def describe(annotation: Any) -> str:
         arms = (arm for arm in get_args(annotation) if arm is not types.NoneType)
         return ", or ".join(describe(arm) for arm in arms)
     if get_origin(annotation) is tuple:
-        return "a list of texts"
+        return "a list of texts" if tables_of(annotation) is None else "a list of tables"
     if table_of(annotation) or free_names(annotation):
         return "a table"
     return {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}[

@@ -11,6 +11,7 @@ from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import MessageChunk, Prompted, TurnEnded, TurnStarted
 from quarterdeck.wire.ids import new_message_id
 
+from ..hooks.seam import admit
 from ..loop import run_turn
 from .command import Answered
 
@@ -32,14 +33,23 @@ async def run_prompt(session: "Session", turn: "Turn", prompted: Prompted) -> Tu
     """
     call = session.commands.find(prompted)
     if call is None:
-        return await run_turn(turn, prompted)
+        return await _run(turn, prompted)
     if isinstance(call.command, Answered):
         return await _answer(session, turn, prompted, call)
     try:
         content = await call.command.expand(session, call.words)
     except QuarterdeckError as error:
         return await _say(turn, prompted, f"Not done: {error}")
-    return await run_turn(turn, replace(prompted, told=(*content, *prompted.content[1:])))
+    return await _run(turn, replace(prompted, told=(*content, *prompted.content[1:])))
+
+
+async def _run(turn: "Turn", prompted: Prompted) -> TurnEnded:
+    """Run a turn of the model, unless a hook refuses the prompt."""
+    admitted = await admit(turn.hooks, turn.emit, prompted)
+    if isinstance(admitted, Prompted):
+        return await run_turn(turn, admitted)
+    await _begin(turn, prompted)
+    return await _end(turn, TurnEnded(stop="refusal", reason=admitted))
 
 
 async def _answer(session: "Session", turn: "Turn", prompted: Prompted, call: "Call") -> TurnEnded:

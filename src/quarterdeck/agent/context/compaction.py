@@ -17,6 +17,7 @@ from quarterdeck.wire.ids import CompactionId, new_compaction_id
 from quarterdeck.wire.usage import Cost, TokenUsage
 
 from ..conversation import Conversation, summarised
+from ..hooks.seam import NO_HOOKS, Hooks, tell_context
 from .gauge import weigh
 from .summary import Asking, Summary, summarise
 
@@ -64,7 +65,9 @@ class Compactor:
         conversation: Conversation,
         emit: Callable[[Event], Awaitable[None]],
         is_idle: Callable[[], bool],
+        hooks: Hooks = NO_HOOKS,
     ) -> None:
+        self._hooks = hooks
         self._conversation = conversation
         self._emit = emit
         self._is_idle = is_idle
@@ -134,7 +137,7 @@ class Compactor:
         try:
             await self._emit(CompactionChanged(compaction=work.id, status="in_progress"))
             work.is_told = True
-            work.outcome = await _written(work.order, work.messages)
+            work.outcome = await self._written(work)
         except ModelError as error:
             work.outcome = str(error)
         except Exception as error:
@@ -142,6 +145,15 @@ class Compactor:
             work.outcome = f"an error in the program: {error!r}"
         if self._is_idle():
             await self._end()
+
+    async def _written(self, work: _UnderWay) -> Summary | str:
+        """The summary, or why hooks will not have one."""
+        order = work.order
+        verdict = await self._hooks.run("before_compaction", {"focus": order.focus}, self._emit)
+        if verdict.refused is not None:
+            return f"hook {verdict.by} refused it: {verdict.refused}"
+        focus = "\n".join(filter(None, (order.focus, *verdict.context)))
+        return await _written(replace(order, focus=focus), work.messages)
 
     async def _end(self) -> None:
         """Put what is ready into effect, once."""
@@ -175,6 +187,8 @@ class Compactor:
                 cost=summary.cost,
             )
         )
+        verdict = await self._hooks.run("after_compaction", {"summary": summary.text}, self._emit)
+        await tell_context(verdict, "after_compaction", self._conversation, self._emit)
 
     async def _fail(self, work: _UnderWay, why: str) -> None:
         self.error = why

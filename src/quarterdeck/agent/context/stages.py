@@ -49,7 +49,7 @@ class Stages:
         self._conversation = conversation
         self._meter = meter
         self._emit = emit
-        self.compactor = Compactor(conversation, emit, is_idle)
+        self.compactor = Compactor(conversation, emit, is_idle, setup.hooks)
 
     async def relieve(self, turn: "Turn") -> None:
         """Do what the marks say."""
