@@ -79,7 +79,8 @@ class History:
             ContentMissing: what the files were is not kept any more.
             RestoreFailed: the system refused; the files are as they were.
         """
-        turns = (await self.ledger()).turns
+        ledger = await self.ledger()
+        turns = ledger.turns
         target = find_turn(turns, turn)
         later = [one for one in turns if one.number >= target.number]
         undone = [one for one in reversed(later) if files and one.is_applied and one.checkpoint]
@@ -88,35 +89,34 @@ class History:
             raise NothingToUndo(f"nothing of turn {target.number} is left to take back")
         event = Rewound(to=target.id, conversation=is_said, files=tuple(one.id for one in undone))
         changes = await asyncio.to_thread(self._way_back, undone)
-        return await self._restore(changes, event, force)
+        return await self._restore(changes, event, ledger.moves, force)
 
     async def redo(self, *, force: bool = False) -> Redone:
         """Take the newest going back back, as it was done. Raises as ``rewind``."""
-        redoable = (await self.ledger()).redoable
-        if not redoable:
+        ledger = await self.ledger()
+        if not ledger.redoable:
             raise NothingToUndo("there is nothing to redo: nothing was undone since the last turn")
-        last = redoable[-1]
+        last = ledger.redoable[-1]
         changes: tuple[Change, ...] = ()
         if last.restored is not None:
             manifest = await asyncio.to_thread(self._keeping.blobs.get_manifest, last.restored)
             changes = tuple(change.reversed for change in manifest.changes)
-        return await self._restore(changes, Redone(to=last.to), force)
+        return await self._restore(changes, Redone(to=last.to), ledger.moves, force)
 
     async def finish(self) -> None:
         """Carry through what a process that was killed had begun; at the session's opening."""
         intent = await asyncio.to_thread(self._restoring.left_over)
         if intent is None:
             return
-        events = [record.event async for record in self._records()]
-        if intent.event not in events:
+        if (await self.ledger()).moves == intent.moves:
             kept = await asyncio.to_thread(self._restoring.finish, intent)
             await self._emit(replace(intent.event, kept=(*intent.event.kept, *kept)))
         await asyncio.to_thread(self._restoring.done)
 
-    async def _restore(self, changes: Iterable[Change], event: E, force: bool) -> E:
+    async def _restore(self, changes: Iterable[Change], event: E, moves: int, force: bool) -> E:
         """Bring files where they shall be, then write down that it was done."""
         plan, event = await asyncio.to_thread(self._plan, changes, event, force)
-        working = asyncio.ensure_future(self._carry_out(plan, event))
+        working = asyncio.ensure_future(self._carry_out(plan, event, moves))
         try:
             await asyncio.shield(working)
         except asyncio.CancelledError:
@@ -124,9 +124,9 @@ class History:
             raise
         return event
 
-    async def _carry_out(self, plan: Plan, event: Rewound | Redone) -> None:
+    async def _carry_out(self, plan: Plan, event: Rewound | Redone, moves: int) -> None:
         if plan.changes:
-            await asyncio.to_thread(self._restoring.carry_out, plan, event)
+            await asyncio.to_thread(self._restoring.carry_out, plan, event, moves)
         await self._emit(event)
         await asyncio.to_thread(self._restoring.done)
 

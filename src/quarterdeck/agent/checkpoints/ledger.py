@@ -48,13 +48,17 @@ class Ledger(Struct, frozen=True, kw_only=True):
     turns: tuple[TurnState, ...]
     redoable: tuple[Rewound, ...]
     """What can be redone, the newest last."""
+    moves: int
+    """How often the session went back or forth."""
 
 
 def read_ledger(records: Iterable[Record]) -> Ledger:
     """Read the log of one session. Turns that only answered a command are no turns here."""
     turns: dict[TurnId, TurnState] = {}
     done: list[tuple[Rewound, dict[TurnId, TurnState]]] = []
+    moves = 0
     for record in records:
+        moves += isinstance(record.event, Rewound | Redone)
         match record.event:
             case Prompted() as prompted if begins_turn(record, prompted):
                 assert record.turn is not None
@@ -74,7 +78,8 @@ def read_ledger(records: Iterable[Record]) -> Ledger:
                 turns |= done.pop()[1]
             case _:
                 pass
-    return Ledger(turns=tuple(turns.values()), redoable=tuple(event for event, _ in done))
+    redoable = tuple(event for event, _ in done)
+    return Ledger(turns=tuple(turns.values()), redoable=redoable, moves=moves)
 
 
 def told_records(records: Iterable[Record]) -> list[Record]:

@@ -41,6 +41,8 @@ class Intent(Struct, frozen=True, kw_only=True):
     changes: tuple[Change, ...]
     event: Rewound | Redone
     """What is appended to the log when it is done."""
+    moves: int
+    """How often the session had gone back or forth: tells whether the log has it already."""
 
 
 class Restoring:
@@ -88,13 +90,13 @@ class Restoring:
             raise FilesChangedSince(tuple(others))
         return Plan(changes=tuple(todo), kept=tuple(kept), forced=bool(others))
 
-    def carry_out(self, plan: Plan, event: Rewound | Redone) -> None:
-        """Do what was planned. The note stays until ``done``.
+    def carry_out(self, plan: Plan, event: Rewound | Redone, moves: int = 0) -> None:
+        """Do what was planned; ``moves`` as in ``Intent``. The note stays until ``done``.
 
         Raises:
             RestoreFailed: the system refused; what had been done was taken back.
         """
-        intent = Intent(changes=plan.changes, event=event)
+        intent = Intent(changes=plan.changes, event=event, moves=moves)
         make_private(self._note.parent)
         write_whole(self._note, msgspec.msgpack.encode(intent), durable=True)
         finished: list[Change] = []
