@@ -24,6 +24,8 @@ class Toolbox:
     def __init__(self, tools: Iterable[Tool | LaterTool]) -> None:
         self._tools = {tool.name: tool for tool in tools}
         self._guests: tuple[str, ...] = ()
+        self._known: dict[str, ToolSpec] = {}
+        """Of tools that were imported here: to make it anew would read a file."""
 
     def bring(self, guests: Iterable[ForeignTool]) -> None:
         """Let these tools of others follow our own, in this order, instead of those before.
@@ -67,15 +69,13 @@ class Toolbox:
     @cached_property
     def specs(self) -> tuple[ToolSpec, ...]:
         """The tools as the model sees them."""
-        return tuple(
-            tool.spec if isinstance(tool, LaterTool) else _spec(tool)
-            for tool in self._tools.values()
-        )
+        return tuple(self._spec(tool) for tool in self._tools.values())
 
     def find(self, name: str) -> Tool | None:
         """The tool of that name, or None."""
         found = self._tools.get(name)
         if isinstance(found, LaterTool):
+            self._known[name] = found.spec
             found = self._tools[name] = found.make()
         return found
 
@@ -88,7 +88,16 @@ class Toolbox:
         wanted = set(names)
         if missing := wanted - set(self._tools):
             raise ToolError(f"no such tool: {', '.join(sorted(missing))}; there are {self.names}")
-        return Toolbox(tool for name, tool in self._tools.items() if name in wanted)
+        some = Toolbox(tool for name, tool in self._tools.items() if name in wanted)
+        some._known = self._known
+        return some
+
+    def _spec(self, tool: Tool | LaterTool) -> ToolSpec:
+        if isinstance(tool, LaterTool | ForeignTool):
+            return tool.spec
+        if tool.name not in self._known:
+            self._known[tool.name] = _spec(tool)
+        return self._known[tool.name]
 
     def decode(self, tool: Tool, arguments: str) -> Arguments:
         """Read a call's arguments.
@@ -112,8 +121,6 @@ class Toolbox:
 
 
 def _spec(tool: Tool) -> ToolSpec:
-    if isinstance(tool, ForeignTool):
-        return tool.spec
     return ToolSpec(
         name=tool.name, description=tool.description, parameters=schema_of(tool.arguments)
     )
