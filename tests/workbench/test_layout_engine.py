@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
-import markdown_it  # noqa: F401 - a thread imports it while the loop would
 import pytest
 from textual.app import ComposeResult
 from textual.pilot import Pilot
@@ -21,6 +20,7 @@ from quarterdeck.workbench.layout.keeping import UnsavedPanels
 from quarterdeck.workbench.layout.spec import LayoutError, dump, panels_of
 from quarterdeck.workbench.panels.kinds import KINDS, PanelKind
 from quarterdeck.workbench.panels.panel import Panel, PanelOptions
+from quarterdeck.workbench.screens.guard import QUIET
 from tests.support.desks import begin, opened, say, screen_text, until
 from tests.support.fleets import FakeFleet
 
@@ -229,7 +229,8 @@ async def test_what_is_not_saved_is_not_dropped(tmp_path: Path):
         app.main.view.enter("note")
         app.action_command("close-panel")
         await until(pilot, lambda: len(app.screen_stack) == 2)
-        await pilot.press(*"lose", "enter")
+        await pilot.pause(QUIET + 0.05)
+        await pilot.press("y")
         await until(pilot, lambda: list(app.main.view.panels) == ["chat"])
 
 

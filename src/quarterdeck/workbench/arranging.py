@@ -179,10 +179,10 @@ async def _unless_lost(app: "Workbench", name: str, wish: Mapping[str, Any]) -> 
 
 
 async def _confirmed(app: "Workbench", error: UnsavedPanels) -> bool:
-    from .screens.ask_line import AskLine
+    from .screens.confirm import ConfirmScreen
 
-    app.tell(str(error), True)
-    return await app.push_screen_wait(AskLine("type lose to lose it; esc keeps it")) == "lose"
+    words = "\n".join(f"{panel}: {what}" for panel, what in error.lost.items())
+    return await app.push_screen_wait(ConfirmScreen("lose what is not saved?", words))
 
 
 async def _ask(app: "Workbench", what: str) -> str:

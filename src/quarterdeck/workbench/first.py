@@ -45,7 +45,7 @@ async def look(app: "Workbench") -> None:
     from .finding import find
 
     ground.found = await asyncio.to_thread(find, ground.places, ground.environment)
-    await _look_at_trust(app.desk)
+    await _look_at_trust(app)
     app.desk.changed()
     _look_again_elsewhere(app)
     if ground.begins_demo:
@@ -62,7 +62,7 @@ def _look_again_elsewhere(app: "Workbench") -> None:
     seen = desk.cwd
 
     async def look_again() -> None:
-        await _look_at_trust(desk)
+        await _look_at_trust(app)
         desk.changed()
         offer_trust(app)
 
@@ -106,7 +106,7 @@ async def trust(app: "Workbench", words: str) -> None:
     del words
     if _places(app) is None:
         return
-    await _look_at_trust(app.desk)
+    await _look_at_trust(app)
     known = app.desk.ground.trust
     if known is None:
         app.tell("the list of trusted directories cannot be read; /doctor tells more", True)
@@ -205,18 +205,20 @@ def _places(app: "Workbench") -> "Places | None":
     return app.desk.ground.places
 
 
-async def _look_at_trust(desk: "Desk") -> None:
+async def _look_at_trust(app: "Workbench") -> None:
+    """Look whether the workspace is trusted; its layouts are there if it is."""
     from quarterdeck.fleet.acting import workspace_trust
 
-    ground = desk.ground
+    ground = app.desk.ground
     assert ground.places is not None
-    directory = Path(desk.cwd)
+    directory = Path(app.desk.cwd)
     try:
         ground.trust = await asyncio.to_thread(
             workspace_trust, ground.places, ground.environment, directory
         )
     except (QuarterdeckError, OSError):
         ground.trust = None
+    await asyncio.to_thread(app.keeping.find_project, app.desk.cwd)
 
 
 async def _change_trust(app: "Workbench", how: str) -> None:
@@ -238,7 +240,7 @@ async def _change_trust(app: "Workbench", how: str) -> None:
             was = await asyncio.to_thread(store.revoke, root)
             told = f"{root} is {'no longer' if was else 'not'} trusted"
     app.tell(told)
-    await _look_at_trust(app.desk)
+    await _look_at_trust(app)
     app.desk.changed()
 
 

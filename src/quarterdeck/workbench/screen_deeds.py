@@ -279,7 +279,8 @@ async def _list_widgets(desk: ScreenDesk, _: Wish) -> Any:
 async def _offer_widget(desk: ScreenDesk, wish: _OfferWidget) -> Any:
     from .custom.kinds import offer_widget
 
-    by = None if desk.is_person else desk.by
+    agent = desk.app.desk.roster.find(desk.app.desk.find_session(desk.by))
+    by = None if desk.is_person else agent.name if agent is not None else desk.by
     told = await asyncio.to_thread(offer_widget, desk.app.desk, wish.name, wish.source, by=by)
     return {"state": "waits for approval", "next": told}
 

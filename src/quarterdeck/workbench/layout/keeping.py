@@ -28,13 +28,13 @@ class UnsavedPanels(QuarterdeckError):
     """Panels would go with something that is not saved.
 
     Attributes:
-        panels: their ids.
+        lost: what would be lost, by the id of the panel.
     """
 
     def __init__(self, lost: Mapping[str, str]) -> None:
         words = "; ".join(f"{panel}: {what}" for panel, what in lost.items())
         super().__init__(f"this would be lost: {words}; save it, or close it by force")
-        self.panels = tuple(lost)
+        self.lost = dict(lost)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,8 +181,8 @@ class PanelSet:
         panel = self.panels.get(first.id)
         if panel is None:
             return first.title or first.widget
-        mark = "" if panel.unsaved is None else " ● not saved"
-        return f"{panel.title}{mark}"
+        mark = "" if panel.unsaved is None else "● "
+        return f"{mark}{panel.title}"
 
     def remember(self, layout: Layout) -> dict[str, dict[str, Any]]:
         """What panels want to keep over a restart, by id.

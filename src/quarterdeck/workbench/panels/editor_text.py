@@ -82,7 +82,7 @@ class EditorText(WatchingPanel):
     def title(self) -> str:
         """See ``Panel``."""
         name = "new file" if self.file is None else os.path.basename(self.file.path)  # noqa: PTH119
-        return ("● " if self.is_dirty else "") + one_line(name, 60)
+        return one_line(name, 60)
 
     @property
     def unsaved(self) -> str | None:

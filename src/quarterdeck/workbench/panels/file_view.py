@@ -51,6 +51,8 @@ class FileView(Lined):
         self._rows: list[tuple[int, int, int]] | None = None
         """Line, first and last character of each row; None: a row for each line."""
         self._left = 0
+        self._due: int | None = None
+        """The line to be at the top as soon as there is any room."""
 
     def show(self, window: Window | None, *, top: int = 0, marked: int | None = None) -> None:
         """Show a window with a line of it at the top."""
@@ -75,6 +77,7 @@ class FileView(Lined):
 
     def go(self, line: int) -> None:
         """Put a line at the top."""
+        self._due = line if self.size.height == 0 else None
         self.scroll_to(y=self._row_of(line), animate=False, force=True)
 
     def reveal(self, line: int) -> None:
@@ -111,10 +114,10 @@ class FileView(Lined):
 
     def on_resize(self) -> None:
         """Break lines anew."""
-        top = self.top
+        due, top = self._due, self.top
         self._fit()
-        if self.wraps:
-            self.go(top)
+        if due is not None or self.wraps:
+            self.go(top if due is None else due)
 
     def action_shift(self, step: int) -> None:
         """Look further to the right or left, where lines are not broken."""

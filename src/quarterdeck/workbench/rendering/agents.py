@@ -34,6 +34,8 @@ STATE_ROLES = {
 _WAITS = {"permission": "asks leave", "person": "asks you", "agent": "asks agent"}
 _DAY = 20 * 3_600 * 1_000_000
 _LEAST_DOING = 24
+_NARROW = 60
+"""Cells below which the sign of a state stands for its word, and what is done has the room."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +72,18 @@ def _elapsed(row: Row) -> str:
     then = row.roster.since(agent)
     if agent.state in ("running", "starting"):
         return since(then, row.now)
-    form = "%H:%M" if row.now - then < _DAY else "%d%b"
+    form = "since %H:%M" if row.now - then < _DAY else "since %d%b"
     return time.strftime(form, time.localtime(then / 1_000_000))
+
+
+def _state_and_doing(row: Row, doing: str) -> str:
+    """Where there is no room for columns: how long one works, or which state another is in."""
+    agent = row.agent
+    if agent.state in ("running", "starting"):
+        return f"{_elapsed(row)} {doing}"
+    word = _WAITS.get(agent.waits_for or "", agent.state)
+    told = doing.removeprefix("asks: ")
+    return f"{word}: {told}" if told else word
 
 
 def _context(row: Row) -> str:
@@ -98,7 +110,7 @@ COLUMNS = {
             width=12,
             text=lambda r: _WAITS.get(r.agent.waits_for or "", r.agent.state),
         ),
-        Column(name="time", width=5, text=_elapsed, is_right=True),
+        Column(name="time", width=11, text=_elapsed, is_right=True),
         Column(name="doing", width=_LEAST_DOING, text=_doing, role="text"),
         Column(name="kind", width=9, text=lambda r: one_line(r.agent.agent, 20)),
         Column(name="model", width=14, text=lambda r: one_line(r.agent.model or "", 40)),
@@ -111,6 +123,7 @@ COLUMNS = {
 }
 """In the order in which they stand."""
 _NEEDED = ("name", "state", "time", "doing")
+_NARROW_NEEDED = ("name", "doing")
 _BY_WORTH = ("context", "cost", "tokens", "branch", "changes", "model", "kind")
 """Which come first where there is room."""
 
@@ -151,8 +164,11 @@ def agent_line(row: Row, width: int, chosen: Sequence[str] = ()) -> Line:
     agent = row.agent
     role = "faint" if agent.is_archived else STATE_ROLES.get(agent.state, "text")
     spans: list[Span] = [(SYMBOLS[agent.state] + " ", role)]
+    is_narrow = width < _NARROW and not chosen
     for column, _, wide in placed(width, chosen):
         text = column.text(row)
+        if column.name == "doing" and is_narrow:
+            text = _state_and_doing(row, text)
         own = {"name": "strong", "state": role}.get(column.name, column.role)
         depth = row.roster.depth(agent.session)
         if column.name == "name" and depth:
@@ -168,6 +184,8 @@ def money(amount: float, currency: str) -> str:
 
 
 def _fitting(width: int) -> list[str]:
+    if width < _NARROW:
+        return list(_NARROW_NEEDED)
     names = list[str](_NEEDED)
     room = width - 2 - sum(COLUMNS[name].width + 1 for name in names)
     for name in _BY_WORTH:

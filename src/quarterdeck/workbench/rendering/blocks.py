@@ -182,9 +182,9 @@ def _fit(before: Line, text: str, role: str, after: str, width: int) -> Line:
 def _tool(block: ToolBlock, width: int) -> list[Line]:
     sign, role = ("?", "asking") if block.is_asking else STATUS_SIGNS[block.status]
     name = one_line(block.name or block.kind, 40)
-    title = one_line(block.title or block.asked or block.call)
+    title = _without(name, one_line(block.title or block.asked or block.call))
     before: Line = ((f"{sign} ", role), (f"{name} ", "tool"))
-    lines = [_fit(before, title if title != name else "", "text", _summary(block), width)]
+    lines = [_fit(before, title, "text", _summary(block), width)]
     details = _details(block) if block.expanded else _glance(block)
     room = width - len(_INDENT[0])
     parts = (part for line in details for part in wrap(line, room))
@@ -193,6 +193,12 @@ def _tool(block: ToolBlock, width: int) -> list[Line]:
         more = "… more lines: /whole puts all of it into a file"
         shown = [*shown[:_MOST_LINES], *wrap([(more, "faint")], room)]
     return lines + list(indented(shown, _INDENT, _INDENT))
+
+
+def _without(name: str, title: str) -> str:
+    """A title that does not begin with the name, which stands before it already."""
+    rest = title.removeprefix(name)
+    return rest.lstrip(": ") if rest != title and not rest[:1].isalnum() else title
 
 
 def _summary(block: ToolBlock) -> str:

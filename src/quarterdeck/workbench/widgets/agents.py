@@ -154,7 +154,7 @@ class AgentTable(Picker):
 
     def on_click(self, event: events.Click) -> None:
         """Sort by a column whose name is clicked."""
-        if self.scroll_offset.y + event.y != 0 or not self._head:
+        if event.y != 0 or not self._head:
             super().on_click(event)
             return
         event.prevent_default()
@@ -195,14 +195,15 @@ class AgentTable(Picker):
     def _tick(self) -> None:
         """Draw the times of those at work anew; only their cells."""
         width = self.scrollable_content_region.width
-        times = [
-            (at, wide) for column, at, wide in placed(width, self.columns) if column.name == "time"
-        ]
+        columns = placed(width, self.columns)
+        names = [column.name for column, _, _ in columns]
+        ticking = "time" if "time" in names else "doing"
+        times = [(at, wide) for column, at, wide in columns if column.name == ticking]
         now = self._clock()
         top, height = self.scroll_offset.y, self.size.height
         for at, agent in enumerate(self._roster.agents[: len(self._rows)]):
             y = at + len(self._head) - top
-            if agent.state in _AT_WORK and 0 <= y < height and times:
+            if agent.state in _AT_WORK and len(self._head) <= y < height and times:
                 self._rows[at] = (agent.session, self._line(at, now, width))
                 self.refresh(Region(times[0][0], y, times[0][1], 1))
         self._look_at_checkouts()

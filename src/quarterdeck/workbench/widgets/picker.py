@@ -71,6 +71,9 @@ class Picker(Lined, can_focus=True):
         self._head = [clip(line, width) for line in self.head(width)]
         self._rows = [(key, clip(line, width)) for key, line in self.rows(width)]
         self.virtual_size = Size(width, len(self._head) + len(self._rows))
+        lowest = max(0, self.virtual_size.height - self.scrollable_content_region.height)
+        if self.scroll_offset.y > lowest:  # rows went, and there is room for all that are left
+            self.scroll_to(y=lowest, animate=False)
         self.refresh()
 
     def place(self, key: str | None) -> None:
@@ -78,15 +81,15 @@ class Picker(Lined, can_focus=True):
         self.cursor = key
         at = self._at()
         if at is not None:
-            top = at + len(self._head)
-            if not self.scroll_offset.y <= top < self.scroll_offset.y + self.size.height:
-                self.scroll_to(y=max(0, top - self.size.height // 2), animate=False)
+            y = at + len(self._head) - self.scroll_offset.y
+            if not len(self._head) <= y < self.size.height:
+                self.scroll_to(y=max(0, at - self.size.height // 2), animate=False)
         self.refresh()
 
     def line_at(self, y: int) -> tuple[Line, bool]:
         """See ``Lined``."""
-        if y < len(self._head):
-            return self._head[y], False
+        if (row := y - self.scroll_offset.y) < len(self._head):  # it stays while rows scroll
+            return self._head[max(0, row)], False
         y -= len(self._head)
         if y >= len(self._rows):
             return (), False
@@ -114,7 +117,7 @@ class Picker(Lined, can_focus=True):
     def on_click(self, event: events.Click) -> None:
         """Choose the row that was clicked."""
         at = self.scroll_offset.y + event.y - len(self._head)
-        if 0 <= at < len(self._rows):
+        if event.y >= len(self._head) and at < len(self._rows):
             self.place(self._rows[at][0])
             self.post_message(self.Moved(self, self._rows[at][0]))
             self.post_message(self.Chosen(self, self._rows[at][0]))
