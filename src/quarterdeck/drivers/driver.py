@@ -71,6 +71,8 @@ class Capabilities:
     questions: bool = False
     """May ask the person something besides permissions."""
     mcp: bool = False
+    verbatim: bool = True
+    """Text comes as the agent wrote it. Off: as its screen shows it, tabs as spaces."""
     process: Literal["session", "turn"] = "session"
     """One process for the whole session, or one for each turn."""
 

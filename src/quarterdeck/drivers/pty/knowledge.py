@@ -1,0 +1,152 @@
+"""What an agent's screen means, as data: one file for each agent, proven on recorded screens.
+
+A state is a pattern that reaches to the end of the screen: what an agent draws around its prompt
+is always the last on it, and what a model says never is. So prose with the same words is not
+taken for a dialog.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from quarterdeck.wire.permissions import PermissionKind
+from quarterdeck.wire.toolcalls import ToolKind
+
+from ..errors import BadAgentFile
+
+__all__ = ["Answer", "Asking", "Dialog", "Knowledge", "State", "knowledge_of", "screens_of"]
+
+State: TypeAlias = Literal[
+    "ready", "busy", "asking", "trust", "update", "login", "notice", "unknown"
+]
+"""What an agent does, as its screen shows it; ``finished`` is ready after busy."""
+
+
+class Dialog(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a state looks, and for a dialog how it is answered."""
+
+    state: State
+    screen: str = ""
+    """A pattern that reaches to the end of the screen; blank rows there do not count."""
+    title: str = ""
+    """A pattern for the window's title."""
+    unless: str = ""
+    """A pattern that must not be found where ``screen`` was."""
+    accept: tuple[str, ...] = ()
+    """Keys that say yes."""
+    decline: tuple[str, ...] = ()
+    """Keys that say no and go on."""
+
+
+class Asking(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a request for leave is read and answered.
+
+    The pattern of the state ``asking`` has the groups ``title``, and ``detail`` and ``options``
+    where they are on the screen.
+    """
+
+    option: str
+    """A pattern for one option, with the group ``name``, and ``key`` and ``chosen`` if shown."""
+    kinds: dict[PermissionKind, str]
+    """What the names of options of a kind look like."""
+    choose: Literal["key", "arrows"] = "key"
+    """By its key, or by moving there and pressing enter."""
+    arrows: tuple[str, str] = ("up", "down")
+    """Keys to the option before and after."""
+    first: int = 0
+    """The option that is chosen at first, where the screen shows none."""
+    cancel: tuple[str, ...] = ("escape",)
+    """Keys that answer nothing and stop the turn."""
+    tools: dict[ToolKind, str] = {}
+    """What the title or detail of a request of this kind looks like."""
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How to find what the model said among what is on the screen; patterns for one line."""
+
+    echo: str
+    """The line that shows a prompt that was sent."""
+    text: str
+    """The first line of something that the model said, with the group ``text``."""
+    more: str = ""
+    """A further line of the same, with the group ``text``."""
+    tool: str = ""
+    """A tool call, with the group ``title``, and ``failed`` and ``running`` where shown."""
+    thought: str = ""
+    """The first line of a thought, with the group ``text``."""
+    failed: str = ""
+    """The turn has failed, with the group ``reason``."""
+    skip: str = ""
+    """A line that belongs to the agent's own drawing."""
+    margin: int = 0
+    """Columns that are left free at the right; text is wrapped before them."""
+    wraps: bool = True
+    """The agent itself breaks long lines at words; they are put together again."""
+
+
+class Knowledge(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything about one agent's screen."""
+
+    proven: str = ""
+    """The program and version that it was recorded with; empty: unverified."""
+    columns: int = 120
+    rows: int = 60
+    calm: float = 0.5
+    """Seconds without a change after which a screen that looks ready is."""
+    submit: tuple[str, ...] = ("enter",)
+    interrupt: tuple[str, ...] = ("escape",)
+    """Keys that stop a turn."""
+    leave: tuple[str, ...] = ()
+    """Keys that end the program, if hanging up is not enough."""
+    states: tuple[Dialog, ...]
+    """The first that is found counts."""
+    asking: Asking | None = None
+    answer: Answer
+
+
+@cache
+def screens_of(name: str) -> Knowledge:
+    """What is known about the screen of this name, as it ships.
+
+    Raises:
+        BadAgentFile: nothing is known, or the file is wrong.
+    """
+    folder = resources.files("quarterdeck.drivers.pty").joinpath("screens")
+    file = folder.joinpath(f"{name}.toml")
+    if not re.fullmatch(r"[a-z0-9_-]+", name) or not file.is_file():
+        known = ", ".join(sorted(one.name.removesuffix(".toml") for one in folder.iterdir()))
+        raise BadAgentFile(f"no screen is called {name!r}; known are {known}")
+    return knowledge_of(f"screens/{name}.toml", tomllib.loads(file.read_text("utf-8")))
+
+
+def knowledge_of(where: str, table: Mapping[str, Any]) -> Knowledge:
+    """The knowledge that a table, as TOML gives it, holds.
+
+    Raises:
+        BadAgentFile: a field or a pattern is wrong; names the place.
+    """
+    try:
+        found = msgspec.convert(dict(table), Knowledge)
+    except msgspec.ValidationError as error:
+        raise BadAgentFile(f"{where}: {error}") from error
+    for pattern in _patterns(found):
+        try:
+            re.compile(pattern, re.MULTILINE)
+        except re.error as error:
+            raise BadAgentFile(f"{where}: {pattern!r} is no pattern: {error}") from error
+    return found
+
+
+def _patterns(found: Knowledge) -> list[str]:
+    patterns = [one for state in found.states for one in (state.screen, state.title, state.unless)]
+    if found.asking is not None:
+        patterns += [found.asking.option, *found.asking.kinds.values()]
+        patterns += list(found.asking.tools.values())
+    answer = found.answer
+    patterns += [answer.echo, answer.text, answer.more, answer.tool, answer.thought]
+    return [*patterns, answer.failed, answer.skip]

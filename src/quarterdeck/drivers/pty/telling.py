@@ -1,0 +1,136 @@
+"""Telling what a screen shows as events: text in pieces, tool calls with a start and an end."""
+
+from collections.abc import Sequence
+
+from quarterdeck.wire.content import text
+from quarterdeck.wire.events import (
+    Event,
+    MessageChunk,
+    ThoughtChunk,
+    ToolCallEnded,
+    ToolCallStarted,
+)
+from quarterdeck.wire.ids import MessageId, ToolCallId, new_message_id
+from quarterdeck.wire.toolcalls import ToolCallEnd
+
+from .answers import Item, Said
+from .reading import Request
+
+__all__ = ["Teller"]
+
+_GAP = "[…]"
+"""Stands for lines that left the screen before they could be read."""
+
+
+class Teller:
+    """What was told of one turn, and what is new. Nothing that was told is taken back."""
+
+    def __init__(self, turn: str) -> None:
+        self._turn = turn
+        self._told: dict[int, str] = {}
+        """The text of each item that was told."""
+        self._messages: dict[int, MessageId] = {}
+        self._calls: list[ToolCallId] = []
+        self._open: ToolCallId | None = None
+        self._ends: dict[ToolCallId, ToolCallEnd] = {}
+        self._window: list[str] = []
+        """Lines that were told when the beginning of the turn had left the screen."""
+        self._has_said = False
+
+    def news(self, said: Said, *, is_last: bool, is_calm: bool) -> list[Event]:
+        """What is new; the line that is being written waits until the screen is calm."""
+        if not said.began:
+            return self._windowed(said, is_last or is_calm)
+        events: list[Event] = []
+        tools = 0
+        for index, item in enumerate(said.items):
+            is_behind = index < len(said.items) - 1
+            if item.kind == "tool":
+                events += self._tool(item, tools, is_over=is_behind or is_last)
+                tools += 1
+            elif item.kind != "failed":
+                events += self._text(index, item, whole=is_behind or is_last or is_calm)
+        return events
+
+    def asked(self, request: Request) -> tuple[ToolCallId, list[Event]]:
+        """The call that a request is about: the one that runs, or one that the screen hides."""
+        if self._open is not None and self._open not in self._ends:
+            return self._open, []
+        call = ToolCallId(f"{self._turn}-asked-{len(self._calls)}")
+        self._calls.append(call)
+        self._open = call
+        return call, [ToolCallStarted(call=call, title=request.title, kind=request.kind)]
+
+    def decided(self, call: ToolCallId, allowed: bool) -> list[Event]:
+        """A request was answered: what was refused has ended."""
+        if allowed:
+            return []
+        return self._end(call, "failed")
+
+    def last(self) -> list[Event]:
+        """The ends of all that is open, when the turn is over."""
+        return [event for call in self._calls for event in self._end(call, "completed")]
+
+    def _text(self, index: int, item: Item, *, whole: bool) -> list[Event]:
+        shown = item.text if whole else item.text.rpartition("\n")[0]
+        told = self._told.get(index, "")
+        if not shown.startswith(told):
+            # It was drawn anew in another shape: what comes after the same number of lines is new.
+            lines = shown.split("\n")[told.count("\n") + 1 :]
+            fresh = "\n" + "\n".join(lines) if lines and whole else ""
+        else:
+            fresh = shown[len(told) :]
+        if not fresh:
+            return []
+        self._told[index] = shown
+        if item.kind == "thought":
+            return [ThoughtChunk(content=text(fresh))]
+        if index not in self._messages:
+            self._messages[index] = new_message_id()
+            fresh = f"\n{fresh}" if self._has_said else fresh
+        self._has_said = True
+        return [MessageChunk(content=text(fresh), message=self._messages[index])]
+
+    def _tool(self, item: Item, number: int, *, is_over: bool) -> list[Event]:
+        events: list[Event] = []
+        if number >= len(self._calls):
+            call = ToolCallId(f"{self._turn}-{number}")
+            self._calls.append(call)
+            self._open = call
+            events.append(ToolCallStarted(call=call, title=item.text, status="in_progress"))
+        if is_over:
+            end: ToolCallEnd = "failed" if item.status == "failed" else "completed"
+            events += self._end(self._calls[number], end)
+        return events
+
+    def _end(self, call: ToolCallId, how: ToolCallEnd) -> list[Event]:
+        if call in self._ends:
+            return []
+        self._ends[call] = how
+        return [ToolCallEnded(call=call, status=how)]
+
+    def _windowed(self, said: Said, whole: bool) -> list[Event]:
+        """The beginning of the turn is out of sight: go on where what was told last is seen."""
+        lines = [line for item in said.items if item.kind == "text" for line in item.lines]
+        if not whole:
+            lines = lines[:-1]
+        known = self._window or [line for told in self._told.values() for line in told.split("\n")]
+        fresh = _after(known, lines)
+        if not fresh:
+            return []
+        self._window = [*known, *fresh][-200:]
+        start = "\n" if self._has_said else ""
+        self._has_said = True
+        return [MessageChunk(content=text(start + "\n".join(fresh)))]
+
+
+def _after(known: Sequence[str], lines: Sequence[str]) -> list[str]:
+    """The lines that follow those that are known; with a mark where some are missing."""
+    if not known:
+        return list(lines)
+    for size in (3, 1):
+        end = list(known[-size:])
+        for at in range(len(lines), len(end) - 1, -1):
+            if list(lines[at - len(end) : at]) == end:
+                return list(lines[at:])
+    return [_GAP, *lines] if lines else []

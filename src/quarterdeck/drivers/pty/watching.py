@@ -1,0 +1,104 @@
+"""Watching an agent's screen: what it shows now, and waiting for what it shows next."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from quarterdeck.wire.errors import Broken, Ended, LinkError
+
+from .reading import Reader, Reading
+from .terminal import Terminal
+
+__all__ = ["Watch"]
+
+_PAUSE = 0.03
+"""Seconds between two looks: a screen that is being drawn is not read for each piece."""
+
+
+class Watch:
+    """Reads one terminal's screen, at most some thirty times a second."""
+
+    def __init__(self, terminal: Terminal, reader: Reader) -> None:
+        self.terminal = terminal
+        self._reader = reader
+        self._revision = 0
+        self._since = time.monotonic()
+        self._title: str = ""
+        self.changes = 0
+        """How often the screen was seen to change."""
+        self._reading = Reading(state="unknown")
+
+    @property
+    def now(self) -> Reading:
+        """What the screen shows."""
+        self._look()
+        return self._reading
+
+    @property
+    def calm(self) -> float:
+        """Seconds since the screen changed last."""
+        self._look()
+        return time.monotonic() - self._since
+
+    def gone(self) -> LinkError:
+        """How the program left, as an error; only once it has."""
+        left = self.terminal.exit
+        if left is not None and left.code == 0:
+            return Ended("the agent has left")
+        told = f"the agent has left: {left}" if left is not None else "the agent has left"
+        rows = [row.text for row in self.terminal.screen.rows() if row.text]
+        return Broken(
+            told,
+            exit_code=left.code if left else None,
+            signal=left.signal if left else None,
+            stderr="\n".join(rows[-10:]),
+        )
+
+    async def until(self, wanted: Callable[[Reading], bool], within: float) -> Reading | None:
+        """Wait for a reading; None if it did not come in time.
+
+        Raises:
+            Broken, Ended: the program has left.
+        """
+        deadline = time.monotonic() + within
+        while True:
+            if wanted(self.now):
+                return self.now
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return None
+            await self.step(min(left, 0.25))
+
+    async def settled(self, calm: float, within: float) -> bool:
+        """Wait until the screen did not change for a while. Raises as ``until``."""
+        deadline = time.monotonic() + within
+        while (still := self.calm) < calm:
+            if time.monotonic() > deadline:
+                return False
+            await self.step(calm - still)
+        return True
+
+    async def step(self, longest: float) -> None:
+        """Wait for a change, or so many seconds. Raises as ``until``."""
+        if self.terminal.is_over:
+            raise self.gone()
+        try:
+            async with asyncio.timeout(max(longest, _PAUSE)):
+                await self.terminal.change()
+        except TimeoutError:
+            return
+        await asyncio.sleep(_PAUSE)
+
+    def _look(self) -> None:
+        screen = self.terminal.screen
+        if screen.modes.synchronized and self._revision:
+            return  # half drawn
+        change = screen.changes(self._revision)
+        title: str = screen.title
+        if not change.rows and title == self._title:
+            self._revision = change.revision
+            return
+        self._revision, self._title = change.revision, title
+        self._since = time.monotonic()
+        self.changes += 1
+        self._reading = self._reader.read(screen)

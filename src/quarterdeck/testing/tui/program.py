@@ -1,0 +1,228 @@
+"""The fake: reads prompts, does what their lines say, stops when it is told to."""
+
+import argparse
+import os
+import signal
+import sys
+import time
+from types import FrameType
+
+from ..oneshot_cli.commands import COMMANDS, Failed, run_line
+from ..oneshot_cli.memory import Memory
+from .drawing import Drawing
+from .keyboard import Keyboard
+
+__all__ = ["Interrupted", "Tui", "main"]
+
+
+class Interrupted(Exception):
+    """Escape was pressed during a turn."""
+
+
+class Tui:
+    """The program, and the voice of the commands that all fakes share."""
+
+    streams = True
+    may_run = False
+
+    def __init__(self, drawing: Drawing, keyboard: Keyboard, memory: Memory) -> None:
+        self.memory = memory
+        self._drawing = drawing
+        self._keyboard = keyboard
+        self._is_saying = False
+        self._says = 0
+
+    # Drawing
+
+    def ready(self, typed: str = "") -> None:
+        """Draw the prompt."""
+        shown = typed.split("\n", 1)[0][:60]
+        more = f" [+{len(typed) - len(shown)} characters]" if len(typed) > len(shown) else ""
+        self._box(f"{shown}{more}", "  ready · fake")
+
+    def _box(self, typed: str, status: str) -> None:
+        line = "─" * (self._drawing.columns - 1)
+        self._drawing.show((line, f"> {typed}", line, status))
+
+    # Saying
+
+    def say(self, text: str) -> None:
+        """Say something; lines that follow each other are one message."""
+        for line in text.removesuffix("\n").split("\n"):
+            self._drawing.say((f"{'  ' if self._is_saying else '● '}{line}",))
+            self._is_saying = True
+        self._says += 1
+        if self._says % 20 == 0:
+            self._listen(0.001)
+
+    def think(self, text: str) -> None:
+        """Think something."""
+        self._line(f"∴ {text}")
+
+    def tool(self, title: str) -> None:
+        """A tool call from beginning to end."""
+        self._line(f"⚙ {title}")
+        self._listen(0.02)
+        self._line(f"✓ {title}", instead=True)
+
+    def plan(self, steps: list[str]) -> None:
+        """It draws none."""
+
+    def unknown(self, rest: str) -> None:
+        """Something that no reader knows."""
+        self._line(f"◇ {rest}")
+
+    def _line(self, line: str, *, instead: bool = False) -> None:
+        self._is_saying = False
+        if not instead:
+            self._drawing.say((line,))
+
+    # Doing
+
+    def turn(self, prompt: str) -> None:
+        """Do what a prompt says."""
+        self.memory.keep(prompt)
+        self._is_saying = False
+        first = prompt.split("\n", 1)[0][:60]
+        self._drawing.say((f"> {first}",))
+        self._box("", "  working · esc to interrupt")
+        try:
+            for line in prompt.split("\n"):
+                self._run(line)
+        except Failed as error:
+            self._line(f"■ {error}")
+        except Interrupted:
+            self._line("□ interrupted")
+
+    def _run(self, line: str) -> None:
+        name, _, rest = line.strip().partition(" ")
+        own = {
+            "wait": self._wait,
+            "ask": self._ask,
+            "garbage": self._garbage,
+            "stderr": self._stderr,
+            "children": self._children,
+        }
+        if name in own:
+            own[name](rest)
+        else:
+            run_line(self, line)  # type: ignore[arg-type]
+
+    def _wait(self, rest: str) -> None:
+        self.say("waiting")
+        end = time.monotonic() + float(rest or 3600)
+        while time.monotonic() < end:
+            self._listen(0.2)
+
+    def _ask(self, title: str) -> None:
+        title = title or "run a command"
+        self._line(f"⚙ {title}")
+        line = "─" * (self._drawing.columns - 1)
+        options = (" ❯ 1. Yes", "   2. Yes, always", "   3. No")
+        end = " enter to confirm · esc to cancel"
+        self._drawing.show((line, " Run this command?", f"   $ {title}", *options, "", end))
+        chosen = self._choose({"1": True, "2": True, "3": False, "enter": True})
+        self._box("", "  working · esc to interrupt")
+        self._is_saying = False
+        self.say("allowed" if chosen else "denied")
+
+    def _choose(self, keys: dict[str, bool]) -> bool:
+        while True:
+            pressed = self._keyboard.read()
+            if pressed is not None and pressed.key in keys:
+                return keys[pressed.key]
+            if pressed is not None and pressed.key in ("escape", "ctrl+c"):
+                raise Interrupted
+
+    def _garbage(self, rest: str) -> None:
+        for number in range(int(rest or 3)):
+            self._drawing.raw(b"\x1b]999;garbage %d\x07\x1b[?9999h\x1b[38;9;9m\x1b[m" % number)
+        self.say("after the garbage")
+
+    def _stderr(self, rest: str) -> None:
+        """On a terminal it is drawn like everything else."""
+        left = int(rest or 1_000_000)
+        while left > 0:
+            left -= os.write(2, (b"e" * 79 + b"\r\n") * min(512, left // 81 + 1))
+        self._drawing.lost()
+        self._is_saying = False
+        self.say("said a lot on stderr")
+
+    def _children(self, rest: str) -> None:
+        COMMANDS["children"](self, rest)  # type: ignore[arg-type]
+
+    def _listen(self, seconds: float) -> None:
+        """Wait, or be stopped."""
+        pressed = self._keyboard.read(seconds)
+        if pressed is not None and pressed.key in ("escape", "ctrl+c"):
+            raise Interrupted
+
+    # Before the first prompt
+
+    def dialog(self, kind: str) -> bool:
+        """Ask something at the start; whether to go on."""
+        if kind == "login":
+            self._drawing.show((" Log in first", "", " visit http://localhost/login"))
+            self._keyboard.read(3600)
+            return False
+        titles = {"trust": "Do you trust this directory?", "update": "A new version is there"}
+        self._drawing.show((f" {titles[kind]}", "", " 1. Yes", " 2. No", "", " enter to confirm"))
+        accepted = self._choose({"1": True, "2": False})
+        self._drawing.say((f"  {kind}: {'yes' if accepted else 'no'}",))
+        return accepted or kind == "update"
+
+
+def _typed(tui: Tui, keyboard: Keyboard) -> None:
+    typed = ""
+    tui.ready()
+    while True:
+        pressed = keyboard.read()
+        if pressed is None:
+            continue
+        match pressed.key:
+            case "paste":
+                typed += pressed.text
+            case "enter":
+                if typed:
+                    tui.turn(typed)
+                    typed = ""
+            case "ctrl+c":
+                return
+            case "backspace":
+                typed = typed[:-1]
+            case key if len(key) == 1 and key.isprintable():
+                typed += key
+            case _:
+                pass
+        tui.ready(typed)
+
+
+def main() -> None:
+    """Run it."""
+    parser = argparse.ArgumentParser(prog="tui", description=__doc__)
+    parser.add_argument("--session-id", dest="session")
+    parser.add_argument("--resume")
+    parser.add_argument("--model")
+    parser.add_argument("--dialog", action="append", default=[])
+    parser.add_argument("--deaf", action="store_true", help="ignore hang-ups and SIGTERM")
+    chosen = parser.parse_args()
+    memory = Memory("tui", chosen.resume)
+    if chosen.session:
+        memory.id = chosen.session
+    if not memory.is_known:
+        sys.exit(f"no session is called {chosen.resume!r}")
+    if chosen.deaf:
+        for number in (signal.SIGHUP, signal.SIGTERM):
+            signal.signal(number, _deaf)
+    keyboard = Keyboard()
+    with Drawing() as drawing:
+        tui = Tui(drawing, keyboard, memory)
+        try:
+            if all(tui.dialog(kind) for kind in chosen.dialog):
+                _typed(tui, keyboard)
+        except (EOFError, OSError):
+            os._exit(0)
+
+
+def _deaf(number: int, frame: FrameType | None) -> None:
+    pass
