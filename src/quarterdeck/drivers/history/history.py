@@ -160,13 +160,14 @@ class History:
         try:
             if not reader.has_words(past, words, budget):
                 return None
-            left, snippet = set(words), ""
+            left, snippet, most = set(words), "", 0
             for one in reader.read(past, Tally()):
                 said = _said(one.event)
                 lower = said.casefold()
-                if not snippet and any(word in lower for word in words):
-                    snippet = _snippet(said, lower, words)
-                left = {word for word in left if word not in lower}
+                here = [word for word in words if word in lower]
+                if len(here) > most:
+                    snippet, most = _snippet(said, lower, here), len(here)
+                left.difference_update(here)
                 if not left:
                     return PastHit(past=past, snippet=snippet)
         except HistoryError:
@@ -220,8 +221,8 @@ def _said(event: Event) -> str:
             return ""
 
 
-def _snippet(said: str, lower: str, words: tuple[str, ...]) -> str:
-    at = min(lower.find(word) for word in words if word in lower)
+def _snippet(said: str, lower: str, words: Iterable[str]) -> str:
+    at = min(lower.find(word) for word in words)
     start = max(0, at - _AROUND)
     cut = said[start : at + _AROUND]
     return (
