@@ -298,7 +298,6 @@ class FakeFleet:
         agent: str,
         id: str,
         homes: dict[str, str],
-        *,
         name: str | None = None,
         cwd: str | None = None,
     ) -> Imported:

@@ -134,7 +134,6 @@ class HostClient(Linked):
         agent: str,
         id: str,
         homes: dict[str, str],
-        *,
         name: str | None = None,
         cwd: str | None = None,
     ) -> Imported:

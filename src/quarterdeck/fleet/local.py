@@ -187,7 +187,6 @@ class LocalFleet(ReadableFleet):
         agent: str,
         id: str,
         homes: dict[str, str],
-        *,
         name: str | None = None,
         cwd: str | None = None,
     ) -> Imported:

@@ -257,7 +257,6 @@ class Fleet(Protocol):
         agent: str,
         id: str,
         homes: dict[str, str],
-        *,
         name: str | None = None,
         cwd: str | None = None,
     ) -> Imported:
