@@ -62,13 +62,13 @@ class Pane:
 
     def __init__(self, socket: Path, environment: Mapping[str, str]) -> None:
         self._socket = socket
-        self._environment = environment
+        self.environment = dict(environment)
 
     def tmux(self, *words: str) -> str:
         command = ["tmux", "-S", str(self._socket), "-f", "/dev/null", *words]
         done = subprocess.run(
             command,
-            env=dict(self._environment),
+            env=self.environment,
             capture_output=True,
             text=True,
             check=True,

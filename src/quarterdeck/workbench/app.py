@@ -37,6 +37,8 @@ __all__ = ["Workbench", "now"]
 _SAVE = 0.3
 """Seconds after which what was typed is on disk."""
 _LOOK = 2.0
+_STAYED = 0.3
+"""Seconds after which somebody looks at an agent, and is not on the way to another."""
 _MAIN_ONLY = frozenset({"help", "answer", "beside", "spawn", "stop", "unfold", "go"}) | LAYOUT_KEYS
 
 
@@ -95,6 +97,7 @@ class Workbench(Arranged):
         """What ended it, if it was not a person."""
         self.conversing = Conversing(self, self._save_soon)
         self._is_unfolded = False
+        self._seen = desk.shown
         self._saving = asyncio.Lock()
 
     def get_default_screen(self) -> Screen[None]:
@@ -104,6 +107,7 @@ class Workbench(Arranged):
     def on_mount(self) -> None:
         """Show the frame first; the rest comes when it comes."""
         self.call_after_refresh(self._begin)
+        self.desk.watch(self._selected)
         if not self.is_headless:
             self.set_interval(_LOOK, self._look_for_terminal)
             leave_on_signals(lambda code: self.exit(return_code=code))
@@ -139,7 +143,7 @@ class Workbench(Arranged):
         desk.inbox.replace(event.inbox)
         self.restore_selected()
         self.deciding.check()
-        self.deciding.offer(is_typing=bool(self.main.chat.text))
+        self._offer()
 
     @on(Feed.Happened)
     def _happened(self, event: Feed.Happened) -> None:
@@ -261,6 +265,15 @@ class Workbench(Arranged):
         self.feed.start_host()
 
     # How it is done
+
+    def _selected(self) -> None:
+        if self._seen != self.desk.shown:
+            self._seen = self.desk.shown
+            self.set_timer(_STAYED, self._offer)
+
+    def _offer(self) -> None:
+        """Show what the agent in view asks, unless the person is in the middle of something."""
+        self.deciding.offer(is_typing=bool(self.main.chat.text))
 
     def _begin(self) -> None:
         if self._begun is not None:

@@ -27,6 +27,8 @@ __all__ = ["PermissionScreen"]
 
 _KINDS = {key: kind for kind, key in KEYS.items()}
 _SHORT = 16
+_LEAST = 4
+"""Lines of what is asked; below that the choices have one line each."""
 _DENIALS = ("reject_once", "reject_always")
 
 
@@ -44,10 +46,12 @@ class _Options(LinesView):
     def __init__(self, item: "InboxItem") -> None:
         super().__init__(id="options")
         self._item = item
+        self.is_tight = False
 
     def lines(self, width: int) -> list[Line]:
         assert self._item.permission is not None
-        found = option_lines(self._item.permission.options, width)
+        options = self._item.permission.options
+        found = option_lines(options, width, is_tight=self.is_tight)
         found.append(plain("   f  deny and say why     esc  decide later", "faint"))
         self.styles.height = len(found)
         return found
@@ -110,6 +114,11 @@ class PermissionScreen(ModalScreen[None]):
     def _fit(self) -> None:
         details, options = self.query_one(_Details), self.query_one(_Options)
         around = 5 if self.size.height > _SHORT else 4
+        options.is_tight = False
+        options.update()
+        if self.size.height - options.virtual_size.height - around < _LEAST:
+            options.is_tight = True
+            options.update()
         room = max(2, self.size.height - options.virtual_size.height - around)
         details.styles.max_height = room
         hidden = details.virtual_size.height > room
