@@ -113,7 +113,7 @@ class Conversation:
             reading, calm = self._watch.now, self._watch.calm
             is_over = self._is_over(reading, calm)
             seen = self._watch.changes, calm >= _CALM_LINE
-            if is_over or seen != told:
+            if is_over or (seen != told and not self._watch.is_drawing):
                 told = seen
                 said = self._said(mark, before)
                 await self._tell(teller.news(said, is_last=is_over, is_calm=seen[1]))

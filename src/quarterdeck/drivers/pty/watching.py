@@ -13,6 +13,8 @@ __all__ = ["Watch"]
 
 _PAUSE = 0.03
 """Seconds between two looks: a screen that is being drawn is not read for each piece."""
+_LONGEST_DRAWING = 0.5
+"""Seconds after which a screen is read although its program has not said that it is drawn."""
 
 
 class Watch:
@@ -24,6 +26,7 @@ class Watch:
         self._revision = 0
         self._since = time.monotonic()
         self._title: str = ""
+        self._whole_at = 0.0
         self.changes = 0
         """How often the screen was seen to change."""
         self._reading = Reading(state="unknown")
@@ -39,6 +42,14 @@ class Watch:
         """Seconds since the screen changed last."""
         self._look()
         return time.monotonic() - self._since
+
+    @property
+    def is_drawing(self) -> bool:
+        """It is in the middle of drawing, and has said so, for not too long."""
+        if not self.terminal.screen.modes.synchronized:
+            self._whole_at = time.monotonic()
+            return False
+        return time.monotonic() - self._whole_at < _LONGEST_DRAWING
 
     def gone(self) -> LinkError:
         """How the program left, as an error; only once it has."""
@@ -91,8 +102,9 @@ class Watch:
 
     def _look(self) -> None:
         screen = self.terminal.screen
-        if screen.modes.synchronized and self._revision:
-            return  # half drawn
+        if self.is_drawing:
+            self._since = time.monotonic()  # what is seen now is the half of it
+            return
         change = screen.changes(self._revision)
         title: str = screen.title
         if not change.rows and title == self._title:
