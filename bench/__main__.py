@@ -3,7 +3,7 @@
 import argparse
 from importlib import import_module
 
-NAMES = ("acp", "log", "startup", "agents", "drivers", "fleet", "workbench", "context")
+NAMES = ("acp", "log", "startup", "agents", "drivers", "fleet", "workbench", "context", "undo")
 
 
 def main() -> None:

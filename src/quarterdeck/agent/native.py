@@ -335,7 +335,8 @@ class NativeAgent:
             ),
             limits=limits_of(ground.settings),
             context=ground.settings.context,
-            checkpoints=self._places.state,
+            checkpoints=self._places.state if ground.settings.checkpoints.enabled else None,
+            checkpoint_patience=ground.settings.checkpoints.patience,
             find_sandbox=cage.sandbox,
             pace=wishes.pace,
         )

@@ -18,6 +18,7 @@ __all__ = [
     "HOOK_POINTS",
     "SECRET",
     "BashSettings",
+    "CheckpointSettings",
     "ChildSettings",
     "ContextSettings",
     "FetchSettings",
@@ -184,6 +185,16 @@ class ContextSettings(Value, frozen=True, kw_only=True):
     """The newest turns stay whole, as far as a quarter of the window holds them."""
     summary_model: ModelName | None = None
     """The model that writes summaries. Unset: the one that is asked."""
+
+
+class CheckpointSettings(Value, frozen=True, kw_only=True):
+    """What is kept of files that our own agent changes, so that its turns can be undone."""
+
+    enabled: bool = True
+    """Whether anything is kept."""
+    patience: Seconds = 10.0
+    """How long it may take to write down a work tree; then only what the tools for files change can
+    be undone in that turn."""
 
 
 class ChildSettings(Value, frozen=True, kw_only=True):
@@ -388,6 +399,8 @@ class Settings(Value, frozen=True, kw_only=True):
     """Where a turn of our own agent ends, at the latest."""
     context: ContextSettings = ContextSettings()
     """What our own agent does before a conversation outgrows the model's window."""
+    checkpoints: CheckpointSettings = CheckpointSettings()
+    """What is kept of files that our own agent changes."""
     children: ChildSettings = ChildSettings()
     """Agents that our own agent starts."""
     permissions: PermissionSettings = PermissionSettings()

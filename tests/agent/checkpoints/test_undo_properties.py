@@ -141,8 +141,9 @@ async def walk(folder: Path, plan: list[tuple[str, object]], *, is_git: bool) ->
 def affected_by(work: Path, name: str) -> list[Path]:
     """Every path that an edit of a name may change; what our tools say of their calls."""
     path = work / name
-    found = [path, path / "inside", path / "e", path / "f"]
-    return [*found, path.parent] if path.parent != work else found
+    near = [path, path.parent] if path.parent != work else [path]
+    below = [path / "inside", path / "e", path / "f", path / "e" / "inside", path / "f" / "inside"]
+    return [*near, *below]
 
 
 def check(plan: list[tuple[str, object]], *, is_git: bool) -> None:
@@ -150,13 +151,13 @@ def check(plan: list[tuple[str, object]], *, is_git: bool) -> None:
         asyncio.run(walk(Path(folder), plan, is_git=is_git))
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(steps, max_size=8))
 def test_going_back_and_forth_with_git(plan: list[tuple[str, object]]):
     check(plan, is_git=True)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(steps, max_size=10))
 def test_going_back_and_forth_without_git(plan: list[tuple[str, object]]):
     check(plan, is_git=False)

@@ -70,6 +70,8 @@ class Repository(Struct, frozen=True, kw_only=True):
     object_format: str
     excludes: str | None
     """The person's own file of names to ignore, where they set one."""
+    autocrlf: bool
+    """Line ends may be other ones in the work tree than in the repository."""
 
 
 class Git:
@@ -119,6 +121,7 @@ def find_repository(directory: str, deadline: Deadline) -> Repository | None:
         objects=objects,
         object_format=object_format,
         excludes=ask("config", "--type=path", "--get", "core.excludesFile") or None,
+        autocrlf=(ask("config", "--get", "core.autocrlf") or "false") != "false",
     )
 
 

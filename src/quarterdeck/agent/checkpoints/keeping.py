@@ -88,7 +88,7 @@ class Keeping:
         """
         if path in pending.preimages:
             return
-        entry = look_at(path, self.blobs)
+        entry = self._file_at(path)
         if content is not None:
             executable = entry is not None and entry.executable
             digest = self.blobs.put(content)
@@ -110,7 +110,7 @@ class Keeping:
             pending.problems.append(str(error))
             events.append(unkept(str(error)))
         for path, before in pending.preimages.items():
-            after = look_at(path, self.blobs)
+            after = self._file_at(path)
             if path not in found or path in pending.buffered:
                 found[path] = Change(path=path, before=before, after=after)
         changes = tuple(c for _, c in sorted(found.items()) if c.before != c.after)
@@ -155,6 +155,11 @@ class Keeping:
             paths=tuple(path_text(change.path, self.root) for change in changes[:_MOST_NAMED]),
             uncovered=uncovered[:_MOST_NAMED],
         )
+
+    def _file_at(self, path: bytes) -> Entry | None:
+        """What is there; a directory is nothing, as for git: what it holds counts."""
+        entry = look_at(path, self.blobs)
+        return None if entry is not None and entry.kind == "other" else entry
 
     def _note(self, pending: Pending) -> None:
         make_private(self.directory)

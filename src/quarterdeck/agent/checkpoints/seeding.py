@@ -14,7 +14,9 @@ from .git import Deadline, Git, Repository
 
 __all__ = ["seed"]
 
-_CONVERTED = ("filter", "working-tree-encoding")
+_FILTERED = (b"filter", b"working-tree-encoding")
+_RESIZED = (b"text", b"crlf", b"eol", b"ident")
+"""Attributes by which a content gets another size on its way."""
 
 
 def seed(git: Git, repository: Repository, index: Path, store: Path, deadline: Deadline) -> None:
@@ -29,10 +31,11 @@ def seed(git: Git, repository: Repository, index: Path, store: Path, deadline: D
     beside.chmod(0o600)
     beside.replace(index)
     entries = _entries(git, deadline)
-    doubtful = _converted(repository, index, list(entries), deadline)
-    doubtful |= _of_other_size(git, repository.top, entries, deadline)
-    if doubtful:
-        given = b"\0".join(sorted(doubtful))
+    other, resized = _converted(repository, index, list(entries), deadline)
+    doubtful = entries if repository.autocrlf else {name: entries[name] for name in resized}
+    other |= _of_other_size(git, repository.top, doubtful, deadline)
+    if other:
+        given = b"\0".join(sorted(other))
         words = ("update-index", "--force-remove", "-z", "--stdin")
         git.run(*words, deadline=deadline, given=given)
     _look_at_all(git, deadline)
@@ -50,29 +53,30 @@ def _entries(git: Git, deadline: Deadline) -> dict[bytes, str]:
 
 def _converted(
     repository: Repository, index: Path, names: list[bytes], deadline: Deadline
-) -> set[bytes]:
-    """Files that a filter or another encoding stands before, by the person's attributes."""
+) -> tuple[set[bytes], set[bytes]]:
+    """By the person's attributes: files that a filter stands before, and that may be resized."""
     places = {
         "GIT_DIR": repository.git_dir,
         "GIT_WORK_TREE": os.fsdecode(repository.top),
         "GIT_INDEX_FILE": str(index),
     }
-    asking = Git(places)
-    said = asking.run(
-        "check-attr", "-z", "--stdin", *_CONVERTED, deadline=deadline, given=b"\0".join(names)
-    )
-    words = said.split(b"\0")
-    return {
-        words[at]
-        for at in range(0, len(words) - 2, 3)
-        if words[at + 2] not in (b"unspecified", b"unset")
-    }
+    asked = [name.decode() for name in (*_FILTERED, *_RESIZED)]
+    words = ("check-attr", "-z", "--stdin", *asked)
+    said = Git(places).run(*words, deadline=deadline, given=b"\0".join(names)).split(b"\0")
+    filtered: set[bytes] = set()
+    resized: set[bytes] = set()
+    for name, attribute, value in zip(said[0::3], said[1::3], said[2::3], strict=False):
+        if value not in (b"unspecified", b"unset"):
+            (filtered if attribute in _FILTERED else resized).add(name)
+    return filtered, resized
 
 
 def _of_other_size(
     git: Git, top: bytes, entries: dict[bytes, str], deadline: Deadline
 ) -> set[bytes]:
     """Files whose size is not that of their object: changed, or with other line ends."""
+    if not entries:
+        return set()
     given = "".join(f"{one}\n" for one in sorted(set(entries.values()))).encode()
     words = ("cat-file", "--buffer", "--batch-check=%(objectname) %(objectsize)")
     sizes: dict[str, int] = {}

@@ -107,46 +107,15 @@ class Shadow:
             "ls-files", "-z", "--others", "--exclude-standard", deadline=deadline
         )
         names = {*changed.split(b"\0"), *others.split(b"\0")} - {b""}
-        large: dict[bytes, Entry] = {}
-        wanted: list[bytes] = []
-        unwanted: list[bytes] = []
+        sorting = _Sorting(self.top, self._hidden)
         for name in sorted(names):
-            self._sort(name, wanted, unwanted, large)
-        if unwanted:
-            self._index_names(("--force-remove",), unwanted, deadline)
-        if wanted:
-            self._index_names(("--add", "--remove", "--replace"), wanted, deadline)
+            sorting.take(name)
+        if sorting.unwanted:
+            self._index_names(("--force-remove",), sorting.unwanted, deadline)
+        if sorting.wanted:
+            self._index_names(("--add", "--remove", "--replace"), sorting.wanted, deadline)
         tree = self._git.run("write-tree", "--missing-ok", deadline=deadline)
-        return Snapshot(tree=tree.decode().strip(), large=large)
-
-    def _sort(
-        self,
-        name: bytes,
-        wanted: list[bytes],
-        unwanted: list[bytes],
-        large: dict[bytes, Entry],
-    ) -> None:
-        """Decide what becomes of a path that differs from the index."""
-        path = self._absolute(name)
-        if name.endswith(b"/"):  # a repository within, or one without a commit
-            large[path.rstrip(b"/")] = Entry(kind="repository", digest="")
-            return
-        if self._hidden and is_within(path, self._hidden):
-            return
-        try:
-            status = os.lstat(path)
-        except (FileNotFoundError, NotADirectoryError):
-            wanted.append(name)
-            return
-        if stat.S_ISDIR(status.st_mode):
-            return  # a submodule whose own work tree differs: not ours to keep
-        if stat.S_ISREG(status.st_mode) and (
-            status.st_size > LARGEST or not os.access(path, os.R_OK)
-        ):
-            large[path] = fingerprint(status)
-            unwanted.append(name)
-            return
-        wanted.append(name)
+        return Snapshot(tree=tree.decode().strip(), large=sorting.large)
 
     def _index_names(self, words: tuple[str, ...], names: list[bytes], deadline: Deadline) -> None:
         self._git.run(
@@ -206,6 +175,53 @@ class Shadow:
             for name, data in _batch(said):
                 kept[name] = blobs.put(data)
         return kept
+
+
+class _Sorting:
+    """What becomes of paths that differ from the index."""
+
+    def __init__(self, top: bytes, hidden: bytes) -> None:
+        self.wanted: list[bytes] = []
+        self.unwanted: list[bytes] = []
+        self.large: dict[bytes, Entry] = {}
+        self._top = top.rstrip(b"/")
+        self._hidden = hidden
+        self._real: dict[bytes, bool] = {b"": True}
+        """By directory: whether no symlink leads to it."""
+
+    def take(self, name: bytes) -> None:
+        """Decide about one path."""
+        path = self._top + b"/" + name
+        if name.endswith(b"/"):  # a repository within, or one without a commit
+            self.large[path.rstrip(b"/")] = Entry(kind="repository", digest="")
+            return
+        if self._hidden and is_within(path, self._hidden):
+            return
+        if not self._is_real(name.rpartition(b"/")[0]):
+            self.unwanted.append(name)  # what the link leads to is not what was here
+            return
+        try:
+            status = os.lstat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            self.wanted.append(name)
+            return
+        if stat.S_ISREG(status.st_mode) and not _is_readable(path, status):
+            self.large[path] = fingerprint(status)
+            self.unwanted.append(name)
+        elif not stat.S_ISDIR(status.st_mode):  # else a submodule: its files are not ours to keep
+            self.wanted.append(name)
+
+    def _is_real(self, directory: bytes) -> bool:
+        known = self._real.get(directory)
+        if known is None:
+            above = self._is_real(directory.rpartition(b"/")[0])
+            known = above and not os.path.islink(self._top + b"/" + directory)  # noqa: PTH114
+            self._real[directory] = known
+        return known
+
+
+def _is_readable(path: bytes, status: os.stat_result) -> bool:
+    return status.st_size <= LARGEST and os.access(path, os.R_OK)
 
 
 def _objects(head: bytes) -> Iterator[str]:

@@ -1,0 +1,79 @@
+"""What writing a work tree of 20,000 files down costs a turn, and taking a turn back."""
+
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from quarterdeck.agent.checkpoints.keeping import Keeping
+from quarterdeck.agent.checkpoints.restoring import Restoring
+from quarterdeck.wire.events import Checkpointed, Rewound
+from quarterdeck.wire.ids import TurnId
+
+from .table import Row, show
+
+T = TypeVar("T")
+SESSION = "ses_" + "0" * 26
+TURN = TurnId("trn_1")
+
+
+def run(quick: bool) -> None:
+    """Measure and show."""
+    files = 2_000 if quick else 20_000
+    with tempfile.TemporaryDirectory() as folder:
+        show(f"Undo, a work tree of {files:,} files", _rows(Path(folder), files))
+
+
+def _rows(folder: Path, files: int) -> list[Row]:
+    work = _repository(folder / "work", files)
+    status, _ = _timed(lambda: _git(work, "status", "--porcelain"))
+    keeping = Keeping(folder / "state", SESSION, (str(work),))
+    restoring = Restoring(keeping.directory, keeping.blobs, keeping.root)
+    first, _ = _timed(lambda: keeping.begin(TURN))
+    second, pending = _timed(lambda: keeping.begin(TURN))
+    for number in range(100):
+        (work / "d1" / f"new{number}.py").write_text(f"new = {number}\n" * 50)
+        (work / f"d{number}" / f"f{number}.py").write_text("changed\n")
+    finish, events = _timed(lambda: keeping.finish(pending))
+    (event,) = (event for event in events if isinstance(event, Checkpointed))
+    assert event.changed == 200
+    manifest = keeping.blobs.get_manifest(event.manifest)
+
+    def undo() -> None:
+        plan = restoring.plan(change.reversed for change in manifest.changes)
+        restoring.carry_out(plan, Rewound(to=TURN))
+        restoring.done()
+
+    undone, _ = _timed(undo)
+    return [
+        Row("git status, for comparison", f"{status * 1000:.0f} ms", ""),
+        Row("first snapshot of a session", f"{first * 1000:.0f} ms", f"{first / status:.1f}×"),
+        Row("later, nothing changed", f"{second * 1000:.0f} ms", f"{second / status:.1f}×"),
+        Row("end of a turn, 200 changed", f"{finish * 1000:.0f} ms", f"{finish / status:.1f}×"),
+        Row("undo of 200 files", f"{undone * 1000:.0f} ms", f"{undone / status:.1f}×"),
+    ]
+
+
+def _repository(work: Path, files: int) -> Path:
+    for number in range(files):
+        directory = work / f"d{number % 200}"
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / f"f{number}.py").write_text(f"print({number})\n" * 60)
+    _git(work, "init", "-q")
+    _git(work, "add", "-A")
+    _git(work, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "all")
+    time.sleep(1.1)  # git reads files again that are as young as its index
+    _git(work, "status")
+    return work
+
+
+def _git(work: Path, *words: str) -> None:
+    subprocess.run(["git", "-C", str(work), *words], check=True, stdout=subprocess.DEVNULL)
+
+
+def _timed(work: Callable[[], T]) -> tuple[float, T]:
+    start = time.perf_counter()
+    done = work()
+    return time.perf_counter() - start, done
