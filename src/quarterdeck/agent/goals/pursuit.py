@@ -74,6 +74,8 @@ async def pursue(
     session: "Session", setup: "Setup", goal: str | None, budget: Budget = NO_BUDGET
 ) -> Pursued:
     """Pursue a goal, or (None) go on with the one that was set; see ``Session.pursue``."""
+    if goal is None and setup.goal is not None and _is_reached(setup.goal):
+        return Pursued(goal=setup.goal.set_.goal, ended=setup.goal.ended, turn=None)
     state = await _begin(session, setup, goal, budget)
     turn: TurnEnded | None = None
     while True:
@@ -146,6 +148,10 @@ def _verdict(state: GoalState, turn: TurnEnded | None) -> GoalEnded | None:
     if state.idle >= MOST_IDLE:
         return _ended(state, "stuck", f"{state.idle} turns in a row in which no tool did any work")
     return None
+
+
+def _is_reached(state: GoalState) -> bool:
+    return state.ended is not None and state.ended.how == "reached"
 
 
 def _ended(state: GoalState, how: GoalEnd, reason: str | None = None) -> GoalEnded:
