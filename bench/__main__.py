@@ -3,7 +3,18 @@
 import argparse
 from importlib import import_module
 
-NAMES = ("acp", "log", "startup", "agents", "drivers", "fleet", "workbench", "context", "undo")
+NAMES = (
+    "acp",
+    "log",
+    "startup",
+    "agents",
+    "drivers",
+    "fleet",
+    "workbench",
+    "context",
+    "undo",
+    "history",
+)
 
 
 def main() -> None:

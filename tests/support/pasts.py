@@ -19,6 +19,7 @@ __all__ = [
     "claude_lines",
     "events_of",
     "history_in",
+    "many_sessions",
     "recorded_home",
     "write_lines",
 ]
@@ -97,3 +98,35 @@ def claude_lines(
         }
         lines.append({"type": "assistant", "message": answer, **shared})
     return lines
+
+
+def many_sessions(home: Path, count: int, size: int = 430_000) -> int:
+    """Fill a home with sessions of Claude Code and Codex; the bytes that they seem to have.
+
+    All but the first and the last lines of each is a hole, so that it takes no room on the disk.
+    """
+    meta = {"cwd": LAB, "cli_version": "0.166.0", "base_instructions": {"text": "x" * 20_000}}
+    prompt = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}
+    total = 0
+    for number in range(count):
+        cwd = LAB if number % 50 == 0 else f"/home/dev/other-{number % 50}"
+        uuid = f"00000000-0000-0000-0000-{number:012}"
+        if number % 2:
+            day = f"{number % 12 + 1:02}/{number % 28 + 1:02}"
+            name = f"rollout-2026-{day.replace('/', '-')}T00-00-00-{uuid}.jsonl"
+            path = home / ".codex/sessions/2026" / day / name
+            head = [
+                {"type": "session_meta", "payload": {"id": uuid, **meta, "cwd": cwd}},
+                {"type": "response_item", "payload": prompt},
+            ]
+        else:
+            slug = cwd.replace("/", "-")
+            path = home / ".claude/projects" / slug / f"{uuid}.jsonl"
+            head = claude_lines(f"prompt {number}", cwd=cwd, id_=uuid)
+        write_lines(path, head)
+        with path.open("r+b") as file:
+            file.truncate(size)
+            file.seek(size)
+            file.write(b'\n{"type":"last-prompt"}\n')
+        total += size
+    return total

@@ -89,7 +89,8 @@ class History:
         resolved = await asyncio.to_thread(directory.resolve) if directory is not None else None
         failures: dict[str, str] = {}
         found: list[PastSession] = []
-        for place, reader in enumerate(wanted):
+        # The last has what the others leave, and most people have most of the first.
+        for place, reader in enumerate(reversed(wanted)):
             share = Budget((budget.most - budget.spent) // (len(wanted) - place))
             try:
                 found += await asyncio.to_thread(reader.list, resolved, limit, share)
