@@ -20,8 +20,9 @@ from quarterdeck.models.catalogue import known_models
 from quarterdeck.models.choosing import ModelOptions, VendorOptions, endpoint_of
 from quarterdeck.models.errors import ModelSetupError
 
+from .instructions import gather
 from .limits import Limits
-from .prompt import Environment, Instructions, system_prompt
+from .prompt import Environment, system_prompt
 from .servers import MCP_FILE
 from .tools.workspace import ToolOptions
 
@@ -38,9 +39,6 @@ __all__ = [
     "tool_options",
 ]
 
-_INSTRUCTIONS = ("AGENTS.md", "CLAUDE.md")
-_MOST_INSTRUCTIONS = 100_000
-
 
 class Ground(Struct, frozen=True, kw_only=True):
     """What is known of the directory a session works in."""
@@ -51,6 +49,10 @@ class Ground(Struct, frozen=True, kw_only=True):
     trusted: bool
     config: Config
     system_prompt: str
+    instructions: tuple[str, ...] = ()
+    """The instructions files that are in the system prompt."""
+    problems: tuple[str, ...] = ()
+    """What people should know of what was found."""
     has_mcp_file: bool = False
     """Whether the project names servers to agents of every make."""
 
@@ -90,7 +92,13 @@ def _prepare(
     workspace = find_workspace(Path(cwd))
     trusted = TrustStore(places.trust_file).is_trusted(workspace.root)
     config = load(places, directory=Path(cwd), environ=environment, flags=flags, trusted=trusted)
-    instructions = _instructions(workspace.root, config.settings) if trusted else ()
+    gathered = gather(
+        root=workspace.root,
+        cwd=Path(cwd),
+        own=places.config,
+        files=config.settings.instructions.files,
+        trusted=trusted,
+    )
     surroundings = Environment(
         cwd=cwd,
         roots=roots,
@@ -103,7 +111,9 @@ def _prepare(
         project=str(workspace.root),
         trusted=trusted,
         config=config,
-        system_prompt=system_prompt(surroundings, instructions),
+        system_prompt=system_prompt(surroundings, tuple(gathered.found)),
+        instructions=tuple(map(str, gathered.paths)),
+        problems=tuple(gathered.problems),
         has_mcp_file=(workspace.root / MCP_FILE).is_file(),
     )
 
@@ -111,20 +121,6 @@ def _prepare(
 def _day(began: int | None) -> str:
     seconds = time.time() if began is None else began / 1_000_000
     return datetime.datetime.fromtimestamp(seconds, tz=datetime.UTC).date().isoformat()
-
-
-def _instructions(root: Path, settings: Settings) -> tuple[Instructions, ...]:
-    names = dict.fromkeys((*_INSTRUCTIONS, *settings.instructions.files))
-    found: list[Instructions] = []
-    for name in names:
-        path = root / Path(name).expanduser()
-        try:
-            text = path.read_text("utf-8", "replace")[:_MOST_INSTRUCTIONS]
-        except OSError:
-            continue
-        if text.strip() and all(text != earlier.text for earlier in found):
-            found.append(Instructions(path=name, text=text))
-    return tuple(found)
 
 
 def model_options(settings: Settings) -> ModelOptions:

@@ -242,6 +242,9 @@ async def _run(turn: Turn, ready: _Ready, room: asyncio.Semaphore) -> bool:
         outcome = await _reviewed(turn, ready, outcome)
     finally:  # what was done is told, whatever becomes of those who look at it
         await _finish(turn, use, "failed" if outcome.is_error else "completed", outcome)
+    if turn.instructions is not None:
+        paths = [use.resolved for use in ready.prepared.call.paths]
+        await turn.instructions.touched(paths, turn.emit)
     return not outcome.is_error
 
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from quarterdeck.config.places import Places
@@ -30,6 +31,8 @@ from .cage import Cage, local_cage
 from .checkpoints.forgetting import forget_checkpoints
 from .children.seam import children_of, introduce, shelves_of
 from .hooks.seam import find_hooks
+from .instructions import Nested
+from .library.shelves import stock
 from .pace import Pace
 from .past import Past, recall, shared_events
 from .recovery import FORKED, close_children
@@ -268,6 +271,12 @@ class NativeAgent:
         gate = await self._gate(ground, past, wishes, cage)
         cage.follow(gate)
         setup = await self._setup(id_, ground, past, wishes, cage)
+        await stock(setup, self._places.config, ground)
+        if ground.trusted:
+            known = frozenset(Path(path) for path in ground.instructions)
+            setup.instructions = Nested(
+                root=Path(ground.project), known=known, conversation=past.conversation
+            )
         setup.hooks = await asyncio.to_thread(find_hooks, ground, self._environment, id_)
         stack.push_async_callback(setup.hooks.close)
         setup.servers, told = await find_servers(
@@ -285,7 +294,8 @@ class NativeAgent:
         like = setup.workspace.call("read", "read")
         setup.workspace.may_read = lambda path: gate.may_read(path, like)
         notices = tuple(
-            Notice(title=str(notice), severity="warning") for notice in ground.config.notices
+            Notice(title=str(notice), severity="warning")
+            for notice in (*ground.config.notices, *ground.problems)
         )
         told = (*notices, *told, *problems)
         session = Session(

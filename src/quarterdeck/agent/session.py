@@ -43,6 +43,7 @@ from .commands.turns import run_prompt
 from .context.keeper import Context
 from .conversation import Conversation
 from .hooks.seam import NO_HOOKS, Hooks, Point, tell_context
+from .instructions import Nested
 from .limits import Limits, Spending
 from .options import options_of
 from .pace import Pace
@@ -94,6 +95,8 @@ class Setup:
     """Seconds that writing a work tree down may take."""
     commands: CommandBook = field(default_factory=CommandBook)
     """What a prompt that begins with a slash may be."""
+    instructions: Nested | None = None
+    """Tells those of directories when the agent first works there."""
     hooks: Hooks = NO_HOOKS
     """Programs and functions of the user's that have a say; closed with the session."""
     spending: Spending | None = None
@@ -379,6 +382,7 @@ class Session:
             servers=setup.servers,
             context=self.context,
             hooks=setup.hooks,
+            instructions=setup.instructions,
             watch=self.checkpoints.watch(turn),
         )
 

@@ -11,6 +11,7 @@ from .checkpoints.seam import UNWATCHED, TurnWatch
 from .context.seam import UNKEPT, Keeper
 from .conversation import Conversation
 from .hooks.seam import NO_HOOKS, Hooks
+from .instructions import Nested
 from .limits import Limits, Spending
 from .pace import Pace
 from .servers import NO_SERVERS, ToolServers
@@ -48,6 +49,8 @@ class Turn:
     watch: TurnWatch = UNWATCHED
     """Keeps what files were, so that the turn can be undone."""
 
+    instructions: Nested | None = None
+    """Tells instructions of directories when a file below them is touched."""
     hooks: Hooks = NO_HOOKS
     """Programs and functions of the user's that have a say."""
 

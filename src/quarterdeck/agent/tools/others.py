@@ -4,6 +4,7 @@ from .ask_user import AskUserTool
 from .bash import BashTool, CommandsTool
 from .fetch import FetchTool
 from .plan import PlanTool
+from .skill import SkillTool
 from .spawn_agent import ChildrenTool, SpawnAgentTool
 from .tool import Tool
 
@@ -18,6 +19,7 @@ def other_tools() -> tuple[Tool, ...]:
         FetchTool(),
         PlanTool(),
         AskUserTool(),
+        SkillTool(),
         SpawnAgentTool(),
         ChildrenTool(),
     )

@@ -1,0 +1,177 @@
+"""Instructions files: what the person and the project want, told at the start or when they count.
+
+At the start the model is told the user's own file and those from the top of the project down to
+the directory the session works in. Those of other directories it is told when it first touches a
+file below them.
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from quarterdeck.wire.events import ContextAdded, Event, Notice
+
+from .prompt import Instructions
+
+if TYPE_CHECKING:
+    from .conversation import Conversation
+
+__all__ = ["NAMES", "Gathered", "Nested", "gather"]
+
+NAMES = ("AGENTS.md", "CLAUDE.md")
+_MOST = 100_000
+"""Characters of all files that are told at the start."""
+_MOST_NESTED = 16_000
+"""Characters of a file that is told later."""
+_MOST_LATER = 64_000
+"""Characters of all files that are told later, in one session."""
+_MOST_IMPORTS = 10
+_IMPORT = re.compile(r"(?<![\w`@])@([\w.~/-]*[\w-])")
+_FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(slots=True)
+class Gathered:
+    """The files that are told at the start."""
+
+    found: list[Instructions] = field(default_factory=list[Instructions])
+    paths: set[Path] = field(default_factory=set[Path])
+    """Where they really are."""
+    problems: list[str] = field(default_factory=list[str])
+    """What people should know of those that are cut or left out."""
+    room: int = _MOST
+
+    def add(self, path: Path, shown: str, within: Path) -> None:
+        """Read a file and those that it names with an ``@``, one level deep; once each.
+
+        Nothing outside of ``within`` is imported: it would be sent to a vendor.
+        """
+        text = self._read(path, shown)
+        if text is None:
+            return
+        for name in tuple(dict.fromkeys(_IMPORT.findall(_FENCE.sub("", text))))[:_MOST_IMPORTS]:
+            target = (path.parent / name).resolve()
+            if target.is_file() and target.is_relative_to(within.resolve()):
+                self._read(target, f"{name} (named in {shown})")
+
+    def _read(self, path: Path, shown: str) -> str | None:
+        try:
+            real = path.resolve()
+            if real in self.paths or not real.is_file():
+                return None
+            text = _text_of(real, _MOST + 1)
+        except OSError as error:
+            self.problems.append(f"{shown} cannot be read: {error.strerror or error}")
+            return None
+        self.paths.add(real)
+        if not text.strip() or any(text == earlier.text for earlier in self.found):
+            return text
+        if len(text) > self.room:
+            self.problems.append(f"{shown} is cut: instructions may have {_MOST} characters")
+        told, self.room = text[: self.room], max(0, self.room - len(text))
+        if told:
+            self.found.append(Instructions(path=shown, text=told))
+        return text
+
+
+def gather(*, root: Path, cwd: Path, own: Path, files: Iterable[str], trusted: bool) -> Gathered:
+    """Gather what is told at the start. Blocks.
+
+    Args:
+        root: the top of the project.
+        cwd: where the session works, in the project.
+        own: the user's directory, whose ``AGENTS.md`` always counts.
+        files: further files, as the configuration names them.
+        trusted: whether the project's files count.
+    """
+    gathered = Gathered()
+    gathered.add(own / NAMES[0], str(own / NAMES[0]), own)
+    if not trusted:
+        return gathered
+    for folder in _chain(root, cwd.resolve()):
+        for name in NAMES:
+            path = folder / name
+            gathered.add(path, str(path.relative_to(root)), root)
+    for name in files:
+        gathered.add(root / Path(name).expanduser(), name, root)
+    return gathered
+
+
+def _chain(root: Path, directory: Path) -> Iterator[Path]:
+    """The directories from the top of the project down to one in it; only the top elsewhere."""
+    yield root
+    if directory.is_relative_to(root):
+        parts = directory.relative_to(root).parts
+        for count in range(1, len(parts) + 1):
+            yield root.joinpath(*parts[:count])
+
+
+def _text_of(path: Path, most: int) -> str:
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return file.read(most)
+
+
+@dataclass(slots=True, kw_only=True)
+class Nested:
+    """Tells instructions of directories when the agent first touches a file below them.
+
+    What was told is known from the conversation, so that a session that goes on does not tell it
+    again.
+    """
+
+    root: Path
+    known: frozenset[Path] = frozenset()
+    """Files that were told at the start."""
+    conversation: "Conversation"
+    _telling: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def touched(self, paths: Iterable[str], emit: Callable[[Event], Awaitable[None]]) -> None:
+        """Tell what counts for these files and was not told yet."""
+        wanted = tuple(paths)
+        if not wanted:
+            return
+        async with self._telling:  # calls run side by side, and each file is told once
+            told = frozenset(self.conversation.memory.added)
+            spent = sum(map(len, self.conversation.memory.added.values()))
+            for event in await asyncio.to_thread(self._find, wanted, told, spent):
+                await emit(event)
+
+    def _find(self, paths: tuple[str, ...], told: frozenset[str], spent: int) -> list[Event]:
+        found: dict[str, Event] = {}
+        for path in paths:
+            for folder in _chain(self.root, Path(path).parent):
+                for name in NAMES:
+                    file = folder / name
+                    source = str(file.relative_to(self.root))
+                    if source in told or source in found or file in self.known:
+                        continue
+                    event = self._event(file, source, spent)
+                    if event is not None:
+                        found[source] = event
+                        spent += len(getattr(event, "text", ""))
+        return list(found.values())
+
+    def _event(self, file: Path, source: str, spent: int) -> Event | None:
+        try:
+            real = file.resolve()
+            if real in self.known or not real.is_relative_to(self.root) or not real.is_file():
+                return None
+            text = _text_of(real, _MOST_NESTED + 1)
+        except OSError:
+            return None
+        if not text.strip():
+            return None
+        if spent + min(len(text), _MOST_NESTED) > _MOST_LATER:
+            self.known |= {file}
+            title = f"{source} is not told: instructions took {_MOST_LATER} characters already"
+            return Notice(title=title, severity="warning")
+        cut = "\n[The rest is left out.]" if len(text) > _MOST_NESTED else ""
+        folder = Path(source).parent
+        said = (
+            f"# Instructions from {source}\nThe project wrote these; they hold for work below "
+            f"{folder}.\n\n{text[:_MOST_NESTED].strip()}{cut}"
+        )
+        return ContextAdded(source=source, text=said)

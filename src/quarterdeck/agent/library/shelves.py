@@ -1,0 +1,132 @@
+"""Where commands and skills are looked for, and what was found there last."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from quarterdeck.wire.events import Notice
+
+from ..commands.book import CommandBook, Found
+
+if TYPE_CHECKING:
+    from ..assembly import Ground
+    from ..session import Setup
+    from ..tools.workspace import Workspace
+    from .skills import Skill
+
+__all__ = ["Library", "Shelf", "shelves_of", "stock"]
+
+_MOST_FILES = 500
+"""Files that are read of one directory."""
+_DEEPEST = 4
+"""Directories below a directory of commands."""
+_Stamp = tuple[str, int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shelf:
+    """A directory with commands or with skills."""
+
+    path: Path
+    holds: Literal["commands", "skills"]
+    whose: Literal["project", "user"]
+
+
+def shelves_of(config: Path, ground: "Ground") -> tuple[Shelf, ...]:
+    """The directories that count, the strongest first; a project's only when it is trusted."""
+    own = (
+        Shelf(path=config / "commands", holds="commands", whose="user"),
+        Shelf(path=config / "skills", holds="skills", whose="user"),
+    )
+    if not ground.trusted:
+        return own
+    project = Path(ground.project)
+    theirs = (
+        Shelf(path=project / ".quarterdeck" / "commands", holds="commands", whose="project"),
+        Shelf(path=project / ".claude" / "commands", holds="commands", whose="project"),
+        Shelf(path=project / ".quarterdeck" / "skills", holds="skills", whose="project"),
+        Shelf(path=project / ".claude" / "skills", holds="skills", whose="project"),
+        Shelf(path=project / ".agents" / "skills", holds="skills", whose="project"),
+    )
+    return theirs + own
+
+
+@dataclass(slots=True)
+class Library:
+    """The commands and skills of one session; files are read again when they have changed."""
+
+    shelves: tuple[Shelf, ...]
+    workspace: "Workspace"
+    skills: "dict[str, Skill]" = field(default_factory=dict[str, "Skill"])
+    """By name, the strongest of each."""
+    _stamps: tuple[_Stamp, ...] = ()
+    _found: Found | None = None
+    _told: set[str] = field(default_factory=set[str])
+
+    async def look(self) -> None:
+        """Look for files that have changed, and read them."""
+        await asyncio.to_thread(self._look)
+
+    async def __call__(self) -> Found | None:
+        """What a ``CommandBook`` is told; None: nothing has changed since it was told."""
+        await self.look()
+        found, self._found = self._found, None
+        return found
+
+    def _look(self) -> None:
+        files = {shelf: tuple(_files(shelf)) for shelf in self.shelves}
+        stamps = tuple(
+            stamp for found in files.values() for path in found for stamp in _stamp(path)
+        )
+        if stamps == self._stamps:
+            return
+        self._stamps = stamps
+        from .reading import read_shelves
+
+        read = read_shelves(files, self.workspace)
+        self.skills = read.skills
+        notices = tuple(
+            Notice(title=problem, severity="warning")
+            for problem in read.problems
+            if problem not in self._told
+        )
+        self._told |= set(read.problems)
+        self._found = Found(read.commands, notices)
+
+
+async def stock(setup: "Setup", config: Path, ground: "Ground") -> None:
+    """Give a session the commands and skills of its user and, where trusted, of its project."""
+    library = Library(shelves_of(config, ground), setup.workspace)
+    await library.look()
+    setup.commands = CommandBook(library=library)
+    if "skill" not in setup.toolbox.names:
+        return
+    if not library.skills:
+        setup.toolbox = setup.toolbox.only(name for name in setup.toolbox.names if name != "skill")
+        return
+    from .skills import section
+
+    setup.workspace.resources["skill"] = library
+    told = section(library.skills.values())
+    setup.system_prompt = f"{setup.system_prompt.rstrip()}\n\n{told}\n"
+
+
+def _files(shelf: Shelf) -> Iterator[Path]:
+    """The files of a shelf, by name; of what cannot be looked at, none."""
+    if not shelf.path.is_dir():
+        return
+    pattern = "*/SKILL.md" if shelf.holds == "skills" else "**/*.md"
+    found = sorted(shelf.path.glob(pattern))
+    for path in found[:_MOST_FILES]:
+        if len(path.relative_to(shelf.path).parts) <= _DEEPEST:
+            yield path
+
+
+def _stamp(path: Path) -> Iterator[_Stamp]:
+    try:
+        status = path.stat()
+    except OSError:
+        return
+    yield str(path), status.st_mtime_ns, status.st_size

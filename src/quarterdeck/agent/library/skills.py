@@ -1,0 +1,143 @@
+"""Skills: folders with a ``SKILL.md`` that says how something is done."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from quarterdeck.wire.content import ContentBlock, text
+
+from ..commands.command import Expanded
+from ..frontmatter import FrontMatter
+from .command_files import fill
+from .reading import Unreadable
+from .shelves import Shelf
+
+if TYPE_CHECKING:
+    from ..session import Session
+
+__all__ = ["Skill", "files_of", "loaded", "read_file", "read_skill", "section", "skill_command"]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_LONGEST_DESCRIPTION = 500
+_MOST_LISTED = 12_000
+"""Characters that all skills together take in the system prompt."""
+_MOST_FILES = 50
+MOST_BYTES = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skill:
+    """A skill of the user or the project."""
+
+    name: str
+    description: str
+    body: str
+    folder: Path
+    whose: str
+
+
+def read_skill(path: Path, document: FrontMatter, shelf: Shelf) -> Skill:
+    """Make the skill of a ``SKILL.md``.
+
+    Raises:
+        Unreadable: it does not say when to use it, or has no usable name.
+    """
+    name = document.text("name") or path.parent.name
+    if not _NAME.fullmatch(name):
+        raise Unreadable(f"the name {name[:60]!r} has other than letters, digits, '-', '_', '.'")
+    description = " ".join(document.text("description").split())
+    if not description:
+        raise Unreadable("it has no 'description', which says when to use it")
+    return Skill(
+        name=name,
+        description=description,
+        body=document.body,
+        folder=path.parent,
+        whose=shelf.whose,
+    )
+
+
+def section(skills: Iterable[Skill]) -> str:
+    """What the system prompt says of skills: names and descriptions, as many as there is room."""
+    lines: list[str] = []
+    room, left = _MOST_LISTED, 0
+    for skill in sorted(skills, key=lambda skill: skill.name):
+        described = skill.description
+        if len(described) > _LONGEST_DESCRIPTION:
+            described = f"{described[: _LONGEST_DESCRIPTION - 1]}…"
+        line = f"- `{skill.name}`: {described}"
+        room -= len(line)
+        if room < 0:
+            left += 1
+        else:
+            lines.append(line)
+    if left:
+        lines.append(f"- … and {left} more, for which there is no room here")
+    return "\n".join(
+        (
+            "# Skills",
+            "Instructions for special work. When one fits, load it with the tool `skill` before "
+            "you begin.",
+            *lines,
+        )
+    )
+
+
+def files_of(skill: Skill) -> list[str]:
+    """The other files in its folder, relative, the first of them. Blocks."""
+    found: list[str] = []
+    for path in sorted(skill.folder.rglob("*")):
+        if path.is_file() and path.name != "SKILL.md":
+            found.append(str(path.relative_to(skill.folder)))
+        if len(found) >= _MOST_FILES:
+            break
+    return found
+
+
+def loaded(skill: Skill, files: list[str]) -> str:
+    """The skill as the model reads it."""
+    lines = [f"# Skill {skill.name}", f"Its folder is {skill.folder}.", ""]
+    if files:
+        lines[-1:] = ["It has these files besides:", *(f"- {name}" for name in files), ""]
+    return "\n".join([*lines, skill.body])
+
+
+def read_file(skill: Skill, name: str) -> str:
+    """A text file of the skill's folder, cut where it is very long. Blocks.
+
+    Raises:
+        Unreadable: there is none, it is not in the folder, or it is no text.
+    """
+    folder = skill.folder.resolve()
+    path = (folder / name).resolve()
+    if not path.is_relative_to(folder):
+        raise Unreadable(f"{name!r} is not in the folder of the skill {skill.name!r}")
+    try:
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES)
+    except OSError as error:
+        raise Unreadable(f"{name!r} cannot be read: {error.strerror or error}") from error
+    if b"\0" in data:
+        raise Unreadable(f"{name!r} is no text")
+    return data.decode("utf-8", "replace")
+
+
+def skill_command(skill: Skill) -> Expanded:
+    """The command that has the model use the skill."""
+    return Expanded(
+        name=skill.name,
+        description=skill.description[:_LONGEST_DESCRIPTION],
+        hint="what to do",
+        source=f"{skill.whose} skill: {skill.folder}",
+        expand=partial(_expand, skill),
+    )
+
+
+async def _expand(skill: Skill, session: "Session", words: str) -> tuple[ContentBlock, ...]:
+    import asyncio
+
+    files = await asyncio.to_thread(files_of, skill)
+    return (text(fill(loaded(skill, files), words)),)

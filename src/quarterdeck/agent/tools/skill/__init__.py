@@ -1,0 +1,5 @@
+"""The tool ``skill``: loads instructions for special work."""
+
+from .skill import SkillTool
+
+__all__ = ["SkillTool"]
