@@ -1,0 +1,164 @@
+"""What a line of a prompt makes a fake server do; ``docs/fake-agent.md`` is the list."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+__all__ = ["Failed", "Voice", "run_prompt"]
+
+_SLEEPER = "import time; time.sleep(600)"
+_DAEMON = (
+    "import os, time\n"
+    "if os.fork(): os._exit(0)\n"
+    "os.setsid()\n"
+    "if os.fork(): os._exit(0)\n"
+    "time.sleep(600)"
+)
+
+
+class Failed(Exception):
+    """The model failed, and with it the turn."""
+
+
+class Voice(Protocol):
+    """How a server tells what its model does in one turn."""
+
+    @property
+    def prompts(self) -> list[str]:
+        """Those of the session, this turn's last."""
+        ...
+
+    async def say(self, text: str) -> None:
+        """Say a piece of a message."""
+        ...
+
+    async def think(self, text: str) -> None:
+        """Think a piece of a thought."""
+        ...
+
+    async def tool(self, title: str) -> None:
+        """Run a tool to its good end."""
+        ...
+
+    async def ask(self, title: str) -> bool:
+        """Run a shell command that needs leave; returns whether it was given."""
+        ...
+
+    async def plan(self, steps: list[str]) -> None:
+        """Tell a plan."""
+        ...
+
+    async def unknown(self, text: str) -> None:
+        """Tell something that nobody knows."""
+        ...
+
+    async def garbage(self, count: int) -> None:
+        """Send what is no message."""
+        ...
+
+
+async def run_prompt(voice: Voice, prompt: str) -> None:
+    """Do what each line says; one that is no command is echoed.
+
+    Raises:
+        Failed: the model was told to fail.
+    """
+    for line in prompt.split("\n"):
+        name, _, rest = line.strip().partition(" ")
+        command = _COMMANDS.get(name)
+        if command is not None:
+            await command(voice, rest)
+        elif line.strip():
+            await voice.say(line)
+
+
+async def _stream(voice: Voice, rest: str) -> None:
+    count, _, size = rest.partition(" ")
+    filler = "x" * int(size or 0)
+    for number in range(int(count or 10)):
+        await voice.say(f"chunk {number}{filler}\n")
+
+
+async def _wait(voice: Voice, rest: str) -> None:
+    await voice.say("waiting")
+    await asyncio.sleep(float(rest or 3600))
+
+
+async def _history(voice: Voice, rest: str) -> None:
+    await voice.say(" | ".join(voice.prompts[:-1]) or "(nothing)")
+
+
+async def _ask(voice: Voice, rest: str) -> None:
+    allowed = await voice.ask(rest or "run a command")
+    await voice.say("allowed" if allowed else "denied")
+
+
+async def _garbage(voice: Voice, rest: str) -> None:
+    await voice.garbage(int(rest or 3))
+    await voice.say("after the garbage")
+
+
+async def _stderr(voice: Voice, rest: str) -> None:
+    left = int(rest or 1_000_000)
+    while left > 0:
+        left -= os.write(2, (b"e" * 79 + b"\n") * min(512, left // 80 + 1))
+    await voice.say("said a lot on stderr")
+
+
+async def _children(voice: Voice, rest: str) -> None:
+    count, _, how = rest.partition(" ")
+    code = _DAEMON if how == "detached" else _SLEEPER
+    for _ in range(int(count or 1)):
+        child = await asyncio.to_thread(subprocess.Popen, [sys.executable, "-c", code])
+        if how == "detached":
+            await asyncio.to_thread(child.wait)
+        else:
+            _CHILDREN.append(child)
+    await voice.say("children are running")
+
+
+_CHILDREN: list["subprocess.Popen[bytes]"] = []
+
+
+async def _crash(voice: Voice, rest: str) -> None:
+    await voice.say("crashing")
+    os.write(2, b"about to crash\n")
+    if rest.startswith("SIG"):
+        os.kill(os.getpid(), signal.Signals[rest])
+        time.sleep(60)  # noqa: ASYNC251  nothing shall happen until the signal is there
+    os._exit(int(rest or 3))
+
+
+async def _hang_up(voice: Voice, rest: str) -> None:
+    """Close standard output and live on."""
+    os.close(1)
+    await asyncio.sleep(float(rest or 3600))
+
+
+async def _error(voice: Voice, rest: str) -> None:
+    raise Failed(rest or "it went wrong")
+
+
+_COMMANDS: dict[str, Callable[[Voice, str], Awaitable[None]]] = {
+    "echo": lambda voice, rest: voice.say(rest),
+    "think": lambda voice, rest: voice.think(rest or "hm"),
+    "stream": _stream,
+    "flood": lambda voice, rest: _stream(voice, rest or "20000"),
+    "wait": _wait,
+    "history": _history,
+    "tool": lambda voice, rest: voice.tool(rest or "look"),
+    "ask": _ask,
+    "plan": lambda voice, rest: voice.plan((rest or "look,mend").split(",")),
+    "unknown": lambda voice, rest: voice.unknown(rest),
+    "garbage": _garbage,
+    "stderr": _stderr,
+    "children": _children,
+    "crash": _crash,
+    "hang-up": _hang_up,
+    "error": _error,
+}
