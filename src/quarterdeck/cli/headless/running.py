@@ -141,8 +141,8 @@ async def _turn(session: HeadlessSession, job: Job, output: Output) -> TurnEnded
 @asynccontextmanager
 async def _follow(session: HeadlessSession, output: Output) -> AsyncGenerator["_Reached"]:
     """Show the session's records from now on, and let the caller wait for one of them."""
-    reached = _Reached()
     start = session.journal.last
+    reached = _Reached(start)
 
     async def pump() -> None:
         async for record in session.journal.follow(start, session.id):
@@ -161,8 +161,8 @@ async def _follow(session: HeadlessSession, output: Output) -> AsyncGenerator["_
 class _Reached:
     """Which record was shown last; call it to wait for one."""
 
-    def __init__(self) -> None:
-        self._seq = 0
+    def __init__(self, seq: int) -> None:
+        self._seq = seq
         self._changed = asyncio.Event()
         self.pump: asyncio.Task[None] | None = None
 
