@@ -22,6 +22,7 @@ from ..tools.spawning import SPAWNING
 from ..tools.tool import ToolError
 from ..tools.workspace import Workspace
 from .child import ChildSession
+from .hooked import LentHooks
 from .profile import Profile
 from .relay import Relay
 
@@ -132,6 +133,8 @@ async def _setup(setup: Setup, wanted: Wanted) -> Setup:
         spending=wanted.spending,
         beside=None,
         checkpoints=None,
+        hooks=LentHooks(setup.hooks),
+        goal=None,
     )
 
 
