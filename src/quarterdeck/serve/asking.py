@@ -22,6 +22,7 @@ from quarterdeck.wire.ids import RequestId
 from quarterdeck.wire.permissions import Cancelled, Decider, PermissionOption
 from quarterdeck.wire.record import Record
 
+from .asked import shown_call
 from .client import Client
 
 __all__ = ["Asker"]
@@ -73,7 +74,7 @@ class Asker:
         question = acp.RequestPermissionRequest(
             session_id=self._session.id,
             tool_call=acp.ToolCallDetails(
-                tool_call_id=asked.call,
+                tool_call_id=shown_call(asked),
                 title=asked.title,
                 name=asked.name,
                 kind=asked.kind,
@@ -81,7 +82,7 @@ class Asker:
                 content=asked.content or None,
                 locations=asked.locations or None,
                 raw_input=asked.raw_input,
-                meta=None if asked.reason is None else {"quarterdeck": {"reason": asked.reason}},
+                meta=_meta(asked),
             ),
             options=tuple(_plain(option) for option in asked.options),
         )
@@ -129,6 +130,13 @@ class Asker:
     def _failed(self, error: Exception) -> Decider:
         _log.warning("session %s: the client did not answer: %s", self._session.id, error)
         return Decider(kind="cancel", name=f"{self._client.name} did not answer: {error}")
+
+
+def _meta(asked: PermissionAsked) -> dict[str, Any] | None:
+    facts: dict[str, Any] = {} if asked.reason is None else {"reason": asked.reason}
+    if asked.child is not None:
+        facts["child"] = msgspec.to_builtins(asked.child)
+    return {"quarterdeck": facts} if facts else None
 
 
 def _plain(option: PermissionOption) -> PermissionOption:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import (
+    ChildEnded,
     CommandsChanged,
     CompactionChanged,
     CompactionChunk,
@@ -23,6 +24,8 @@ from quarterdeck.wire.events import (
     ModelCallFinished,
     Notice,
     OptionsChanged,
+    PermissionAnswered,
+    PermissionAsked,
     PlanChanged,
     Prompted,
     RetryScheduled,
@@ -39,6 +42,7 @@ from quarterdeck.wire.record import Record
 from quarterdeck.wire.toolcalls import ContentItem, TerminalItem, ToolCallContent
 from quarterdeck.wire.usage import Cost
 
+from . import asked
 from .client import Client
 
 __all__ = ["Translator", "Updates", "without_bulk"]
@@ -104,6 +108,8 @@ class Translator:
         self._cost = Cost(amount=0.0, currency="USD") if knows_cost else None
         self._calls: dict[str, _Call] = {}
         self._terminals: dict[str, _Terminal] = {}
+        self._requests: dict[str, str] = {}
+        """What children ask, with the calls that were announced for it."""
 
     def translate(self, record: Record, *, is_replay: bool) -> Updates:
         """The updates for one record, maybe none.
@@ -127,7 +133,9 @@ class Translator:
                 return self._call_changed(event, is_replay=is_replay)
             case TerminalOutput() | TerminalExited():
                 return self._terminal_changed(event, record.time, is_replay=is_replay)
-            case SessionChanged() | UsageReported() | ModelCallFinished():
+            case PermissionAsked() | PermissionAnswered():
+                return () if is_replay else self._asked_by_child(event)
+            case SessionChanged() | UsageReported() | ModelCallFinished() | ChildEnded():
                 return self._facts_changed(event, is_replay=is_replay)
             case _:
                 return () if is_replay else self._moment(event)
@@ -237,6 +245,15 @@ class Translator:
             meta=meta,
         )
 
+    def _asked_by_child(self, event: PermissionAsked | PermissionAnswered) -> Updates:
+        if isinstance(event, PermissionAsked):
+            if event.child is None:
+                return ()
+            self._requests[event.request] = asked.shown_call(event)
+            return (asked.announced(event),)
+        call = self._requests.pop(event.request, None)
+        return () if call is None else (asked.settled(call, event),)
+
     # ---- terminals
 
     def _terminal_changed(
@@ -261,14 +278,17 @@ class Translator:
     # ---- facts and moments
 
     def _facts_changed(
-        self, event: SessionChanged | UsageReported | ModelCallFinished, *, is_replay: bool
+        self,
+        event: SessionChanged | UsageReported | ModelCallFinished | ChildEnded,
+        *,
+        is_replay: bool,
     ) -> Updates:
         match event:
             case SessionChanged():
                 if event.title is UNSET:
                     return ()
                 return (acp.SessionInfoUpdate(title=event.title),)
-            case ModelCallFinished(cost=Cost() as cost):
+            case ModelCallFinished(cost=Cost() as cost) | ChildEnded(cost=Cost() as cost):
                 if self._cost is not None and cost.currency == self._cost.currency:
                     total = self._cost.amount + cost.amount
                     self._cost = Cost(amount=total, currency=cost.currency)
