@@ -343,7 +343,6 @@ class Session:
         return ended
 
     async def _open_turn(self, turn: TurnId, prompted: Prompted) -> TurnEnded:
-        await self.checkpoints.settle()
         await self._emit_all(await self.commands.refresh())
         await self._title_from(prompted)
         return await run_prompt(self, self._turn(turn), prompted)

@@ -296,6 +296,22 @@ async def test_a_cancelled_turn_can_be_undone(tmp_path: Path):
         assert await look(ship.cwd) == before
 
 
+async def test_cancelled_turns_one_after_the_other_can_be_undone(tmp_path: Path):
+    replies = [says(call("bash", command=f"echo {n} >> a.txt; sleep 30")) for n in range(3)]
+    async with working(tmp_path, *replies) as ship:
+        before = await look(ship.cwd)
+        for number in range(1, 4):
+            running = ship.start()
+            while (ship.cwd / "a.txt").stat().st_size < 4 + 2 * number:
+                await asyncio.sleep(0.01)
+            await ship.session.cancel()
+            await running
+        assert len((await ship.session.checkpoints.changes()).changes) == 1
+        assert [c.changed for c in await ship.events(Checkpointed)] == [1, 1, 1]
+        await ship.session.checkpoints.rewind("1")
+        assert await look(ship.cwd) == before
+
+
 async def test_a_snapshot_that_takes_too_long_falls_back_to_the_tools_files(tmp_path: Path):
     replies = (
         says(call("write", path="new.txt", content="new\n")),

@@ -57,7 +57,7 @@ class Checkpoints:
         turns: asyncio.Lock,
     ) -> None:
         self._session = session
-        self._emit = emit
+        self.emit = emit
         self._setup = setup
         self._conversation = conversation
         self._turns = turns
@@ -70,7 +70,7 @@ class Checkpoints:
         """Who watches a turn that begins."""
         if self._state is None:
             return UNWATCHED
-        self._watch = _Watch(self, turn)
+        self._watch = _Watch(self, turn, self._watch)
         return self._watch
 
     async def opened(self) -> None:
@@ -86,15 +86,15 @@ class Checkpoints:
             known = {turn.id for turn in (await self.ledger()).turns if turn.checkpoint is None}
             if pending.turn in known:
                 for event in await asyncio.to_thread(keeping.finish, pending):
-                    await self._emit(event)
+                    await self.emit(event)
             await asyncio.to_thread(keeping.forget)
         await self._retell()
 
     async def settle(self) -> None:
-        """Wait for what a turn that was cancelled left to be written down."""
+        """Wait until what turns that were cancelled left is written down."""
         watch, self._watch = self._watch, None
         if watch is not None:
-            await watch.settle(self._emit)
+            await watch.settle()
 
     async def ledger(self) -> "Ledger":
         """The turns so far."""
@@ -179,7 +179,7 @@ class Checkpoints:
             yield record
 
     async def _commit(self, event: Event) -> None:
-        await self._emit(event)
+        await self.emit(event)
         await self._session.journal.durable(self._session.last_seq)
 
     async def _retell(self) -> None:
@@ -195,15 +195,21 @@ class Checkpoints:
 
 
 class _Watch:
-    """Watches one turn."""
+    """Watches one turn; one of an earlier turn that was cancelled comes first."""
 
-    def __init__(self, checkpoints: Checkpoints, turn: TurnId) -> None:
+    def __init__(self, checkpoints: Checkpoints, turn: TurnId, earlier: "_Watch | None") -> None:
         self._checkpoints = checkpoints
         self._turn = turn
+        self._earlier = earlier if earlier is not None and earlier.is_open else None
         self._keeping = asyncio.Lock()
         self._beginning: asyncio.Task[Pending] | None = None
         self._finishing: asyncio.Task[tuple[Event, ...]] | None = None
         self._is_told = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something is not written down yet."""
+        return self._beginning is not None or self._earlier is not None
 
     async def before_call(self, turn: "Turn", call: "Call") -> None:
         """Keep what the call may change; that this is not possible is told, once."""
@@ -227,8 +233,10 @@ class _Watch:
         if work.done():
             await self.settle(turn.emit)
 
-    async def settle(self, emit: Callable[[Event], Awaitable[None]]) -> None:
-        """Write down what is not written yet."""
+    async def settle(self, emit: Callable[[Event], Awaitable[None]] | None = None) -> None:
+        """Write down what is not written yet; ``emit``: None for events outside of turns."""
+        emit = emit or self._checkpoints.emit
+        await self._settle_earlier()
         if self._beginning is None:
             return
         work = self._work()
@@ -238,7 +246,13 @@ class _Watch:
             await emit(event)
         await asyncio.to_thread((await self._checkpoints.keeping()).forget)
 
+    async def _settle_earlier(self) -> None:
+        if self._earlier is not None:
+            await self._earlier.settle()
+            self._earlier = None
+
     async def _keep(self, turn: "Turn", call: "Call") -> None:
+        await self._settle_earlier()
         keeping = await self._checkpoints.keeping()
         is_first = self._beginning is None
         if self._beginning is None:
