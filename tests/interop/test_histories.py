@@ -1,0 +1,77 @@
+"""What the agents themselves have just written: listed, read, searched, taken over, resumed."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from quarterdeck.drivers.catalogue import find_agent
+from quarterdeck.drivers.history.history import AGENTS, History
+from quarterdeck.drivers.history.past import Tally
+from quarterdeck.drivers.links import links_of
+from quarterdeck.testing.model_server import ModelServer
+from quarterdeck.wire.content import TextContent
+from quarterdeck.wire.events import MessageChunk, Prompted, ToolCallEnded, TurnEnded
+from quarterdeck.wire.usage import TokenUsage
+from tests.support import real_agents
+from tests.support.driving import Rig, drive
+from tests.support.fleeting import fleet_of
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
+LONG = 60.0
+
+
+@pytest.mark.parametrize("name", AGENTS)
+async def test_a_session_that_was_just_written(name: str, tmp_path: Path):
+    if real_agents.find(name) is None:
+        pytest.skip(f"{name} is not installed")
+    project = tmp_path / "project"
+    project.mkdir()
+    async with ModelServer() as server:
+        environment = real_agents.environment(name, tmp_path / "home", server.url)
+        agent = await asyncio.to_thread(find_agent, name)
+        make = links_of(agent, "pipe")[0]
+        rig = Rig(name=name, make=make, environment=environment)
+        model = real_agents.model_of(name)
+        async with drive(rig, project, model=model, mode="accept-edits") as driven:
+            first = await driven.say("scene:write a file", within=LONG)
+            second = await driven.say("why so, my friend?", within=LONG)
+            theirs = driven.session.agent_session
+        history = History.of(environment)
+        (past,) = (await history.list(project)).sessions
+        assert (past.agent, past.id, past.cwd) == (name, theirs, str(project))
+        assert (await history.list(tmp_path)).sessions == ()
+
+        tally = Tally()
+        events = [one.event async for one in history.read(past, tally)]
+        assert (tally.skipped, tally.is_cut) == (0, False), tally
+        prompts = [e.content[0] for e in events if isinstance(e, Prompted)]
+        told = [one.text.strip('"') for one in prompts if isinstance(one, TextContent)]
+        assert told == ["scene:write a file", "why so, my friend?"]
+        said = [e.content.text for e in events if isinstance(e, MessageChunk)]  # type: ignore[union-attr]
+        assert said[0] == "I will write a file." and "why so, my friend?" in said[-1]
+        assert [e.status for e in events if isinstance(e, ToolCallEnded)] == ["completed"]
+        ends = [e for e in events if isinstance(e, TurnEnded)]
+        assert [plain(end.usage) for end in ends] == [plain(first.usage), plain(second.usage)]
+        hits = [hit async for hit in history.search("my friend", [past])]
+        assert [hit.past.id for hit in hits] == [theirs]
+
+        async with fleet_of(tmp_path / "fleet") as fleet:
+            done = await fleet.import_session(name, past.id, {"HOME": environment["HOME"]})
+            assert (done.agent.agent_session, done.agent.can_resume) == (theirs, True)
+
+        async with drive(rig, project, model=model, resume=past.id) as driven:
+            assert (await driven.say("and further", within=LONG)).stop == "end_turn"
+            assert driven.session.agent_session == past.id
+        asked = json.dumps(list(server.requests)[-1].json)
+        assert "scene:write a file" in asked and "why so, my friend?" in asked
+        (grown,) = (await history.list(project)).sessions
+        assert grown.id == past.id
+        async with fleet_of(tmp_path / "fleet") as fleet:
+            again = await fleet.import_session(name, past.id, {"HOME": environment["HOME"]})
+            assert 0 < again.added < done.added and again.agent.session == done.agent.session
+
+
+def plain(usage: TokenUsage | None) -> tuple[int, int] | None:
+    return None if usage is None else (usage.input, usage.output)
