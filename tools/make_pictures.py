@@ -12,6 +12,7 @@ import itertools
 import os
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -85,6 +86,12 @@ class Stage:
         screen = await self.asked()
         await self.pilot.press("y")
         await self.until(lambda: self.app.screen is not screen)
+
+    async def do(self, command: str) -> None:
+        """Do a command as if it were typed."""
+        name, _, words = command.removeprefix("/").partition(" ")
+        self.app.action_command(name, words)
+        await self.pilot.pause(0.8)
 
     async def spawn(self, *names: str) -> None:
         """Start agents that play a scene of ours."""
@@ -166,6 +173,83 @@ async def palette(stage: Stage) -> None:
     await stage.pilot.pause(0.5)
 
 
+async def layout(stage: Stage) -> None:
+    """The files of a project, what has changed, and the chat."""
+    project = await asyncio.to_thread(_changed_project, stage.folder / "project")
+    await stage.spawn("parser", "release")
+    shown = next(agent for agent in stage.app.desk.roster.agents if agent.name == "parser")
+    stage.app.main.show_agent(shown.session)
+    await stage.app.move(str(project))
+    await stage.do("/layout review")
+    await stage.do("/focus chat")
+    await stage.pilot.pause(1.0)
+
+
+async def editor(stage: Stage) -> None:
+    project = await asyncio.to_thread(_changed_project, stage.folder / "project")
+    await stage.spawn("parser")
+    await stage.app.move(str(project))
+    await stage.do("/edit tides.py")
+    await stage.pilot.press("down", "down", "end", "enter", *"    # Tides come twice a day.")
+    await stage.pilot.pause(0.5)
+
+
+async def changes(stage: Stage) -> None:
+    project = await asyncio.to_thread(_changed_project, stage.folder / "project")
+    await stage.app.move(str(project))
+    await stage.do("/diff")
+    await stage.do("/zoom")
+    await stage.pilot.pause(0.5)
+
+
+async def feed(stage: Stage) -> None:
+    await agents(stage)
+    await stage.pilot.press("f8")
+    await stage.pilot.pause(1.0)
+
+
+async def themes(stage: Stage) -> None:
+    await stage.spawn("parser")
+    await stage.pilot.press("f9")
+    await stage.until(lambda: len(stage.app.screen_stack) > 1)
+    await stage.pilot.pause(0.3)
+
+
+_BEFORE = """\
+DAY = 24 * 60
+
+
+def next_high_water(minutes):
+    return DAY - minutes
+"""
+_AFTER = """\
+DAY = 24 * 60
+TIDE = 12 * 60 + 25
+
+
+def next_high_water(minutes: int) -> int:
+    \"\"\"Minutes until the water is highest.\"\"\"
+    return TIDE - minutes % TIDE
+"""
+
+
+_GUIDE = "# Tides\n\nThe sea comes twice a day, 25 minutes later each time.\n"
+
+
+def _changed_project(folder: Path) -> Path:
+    """A work tree with a change that is not committed."""
+    folder.mkdir()
+    git = ("git", "-c", "user.name=You", "-c", "user.email=you@example.com")
+    (folder / "tides.py").write_text(_BEFORE)
+    (folder / "guide.md").write_text("# Tides\n")
+    for words in (("init", "-q", "-b", "main"), ("add", "."), ("commit", "-q", "-m", "Begin")):
+        environment = {"PATH": os.environ["PATH"], "HOME": str(folder.parent)}
+        subprocess.run([*git, *words], cwd=folder, env=environment, check=True)
+    (folder / "tides.py").write_text(_AFTER)
+    (folder / "guide.md").write_text(_GUIDE)
+    return folder
+
+
 async def _put_off(stage: Stage) -> None:
     await stage.pilot.pause(QUIET + 0.1)
     while len(stage.app.screen_stack) > 1:
@@ -184,6 +268,11 @@ SCENES: dict[str, Callable[[Stage], Awaitable[None]]] = {
     "help": help_screen,
     "spawn": spawn_form,
     "palette": palette,
+    "layout": layout,
+    "editor": editor,
+    "changes": changes,
+    "feed": feed,
+    "themes": themes,
 }
 
 
