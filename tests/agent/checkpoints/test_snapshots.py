@@ -358,6 +358,17 @@ def test_a_turn_that_a_killed_process_left_can_be_finished(desk: Desk):
     assert state_of(desk.work) == before
 
 
+def test_what_an_editor_showed_comes_back_and_not_what_was_on_the_disk(desk: Desk):
+    path = desk.work / "a.txt"
+    pending = desk.keeping.begin(TURN)
+    desk.keeping.keep(pending, os.fsencode(path), b"unsaved\n")
+    path.write_text("agent\n")
+    (checkpoint,) = desk.keeping.finish(pending)
+    assert isinstance(checkpoint, Checkpointed)
+    desk.undo(desk.keeping.blobs.get_manifest(checkpoint.manifest))
+    assert path.read_text() == "unsaved\n"
+
+
 def test_a_failure_half_way_takes_back_what_was_done(desk: Desk, monkeypatch: pytest.MonkeyPatch):
     from quarterdeck.agent.checkpoints import restoring
     from quarterdeck.agent.checkpoints.errors import RestoreFailed
