@@ -244,7 +244,7 @@ async def _run(turn: Turn, ready: _Ready, room: asyncio.Semaphore) -> bool:
         await _finish(turn, use, "failed" if outcome.is_error else "completed", outcome)
     if turn.instructions is not None:
         paths = [use.resolved for use in ready.prepared.call.paths]
-        await turn.instructions.touched(paths, turn.emit)
+        await turn.instructions.touched(paths, turn.conversation, turn.emit)
     return not outcome.is_error
 
 

@@ -125,17 +125,21 @@ class Nested:
     root: Path
     known: frozenset[Path] = frozenset()
     """Files that were told at the start."""
-    conversation: "Conversation"
     _telling: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def touched(self, paths: Iterable[str], emit: Callable[[Event], Awaitable[None]]) -> None:
-        """Tell what counts for these files and was not told yet."""
+    async def touched(
+        self,
+        paths: Iterable[str],
+        conversation: "Conversation",
+        emit: Callable[[Event], Awaitable[None]],
+    ) -> None:
+        """Tell what counts for these files and was not told yet in this conversation."""
         wanted = tuple(paths)
         if not wanted:
             return
         async with self._telling:  # calls run side by side, and each file is told once
-            told = frozenset(self.conversation.memory.added)
-            spent = sum(map(len, self.conversation.memory.added.values()))
+            told = frozenset(conversation.memory.added)
+            spent = sum(map(len, conversation.memory.added.values()))
             for event in await asyncio.to_thread(self._find, wanted, told, spent):
                 await emit(event)
 

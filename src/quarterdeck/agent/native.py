@@ -39,6 +39,7 @@ from .recovery import FORKED, close_children
 from .servers import ServerDefinition, find_servers
 from .session import Session, Setup
 from .store import NoSuchSession, SessionStore, Store
+from .telemetry import find_telemetry
 from .tools.shipped import LaterTool, shipped_tools
 from .tools.tool import Tool
 from .tools.toolbox import Toolbox
@@ -274,9 +275,7 @@ class NativeAgent:
         await stock(setup, self._places.config, ground)
         if ground.trusted:
             known = frozenset(Path(path) for path in ground.instructions)
-            setup.instructions = Nested(
-                root=Path(ground.project), known=known, conversation=past.conversation
-            )
+            setup.instructions = Nested(root=Path(ground.project), known=known)
         setup.hooks = await asyncio.to_thread(find_hooks, ground, self._environment, id_)
         stack.push_async_callback(setup.hooks.close)
         setup.servers, told = await find_servers(
@@ -349,6 +348,7 @@ class NativeAgent:
             checkpoint_patience=ground.settings.checkpoints.patience,
             find_sandbox=cage.sandbox,
             pace=wishes.pace,
+            hear=find_telemetry(),
         )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -42,7 +42,7 @@ from .commands.book import CommandBook
 from .commands.turns import run_prompt
 from .context.keeper import Context
 from .conversation import Conversation
-from .hooks.seam import NO_HOOKS, Hooks, Point, tell_context
+from .hooks.seam import NO_HOOKS, Hooks, session_started
 from .instructions import Nested
 from .limits import Limits, Spending
 from .options import options_of
@@ -56,6 +56,8 @@ from .tools.workspace import Workspace
 from .turn import Turn
 
 if TYPE_CHECKING:
+    from quarterdeck.wire.record import Record
+
     from .goals.budget import Budget
     from .goals.pursuit import Pursued
     from .goals.state import GoalState
@@ -105,6 +107,8 @@ class Setup:
     """What is spent beside turns, by agents in the background."""
     goal: "GoalState | None" = None
     """The goal that was set last."""
+    hear: "Callable[[Record], object]" = lambda _: None
+    """Hears every record that the session appends, for traces."""
 
 
 class Session:
@@ -128,7 +132,7 @@ class Session:
         self._notices = notices
         self._setup = setup
         self._conversation = conversation
-        emit = partial(self._emit, turn=None)
+        emit = self._aside = partial(self._emit, turn=None)
         self.context = Context(setup, conversation, emit)
         self._turns = asyncio.Lock()
         self.checkpoints = Checkpoints(self, setup, conversation, emit, self._turns)
@@ -183,7 +187,9 @@ class Session:
             await self._emit(await tell_sandbox(), None)
         await self._options_changed()
         await self._emit_all(await self.commands.refresh() or (self.commands.changed(),))
-        await self._at("session_start", {"resumed": resumed is not None})
+        await session_started(
+            self._setup.hooks, self._conversation, self._aside, resumed=resumed is not None
+        )
         await self.checkpoints.opened()
         await self.journal.durable(self.last_seq)
 
@@ -297,7 +303,8 @@ class Session:
         await self.cancel()
         async with self._turns:  # what the last prompt still writes comes before the end
             try:
-                await self._at("session_end", {"how": how, "reason": reason})
+                facts = {"how": how, "reason": reason}
+                await self._setup.hooks.run("session_end", facts, self._aside)
                 await self._setup.hooks.close()
                 await self.context.close()
                 await self.checkpoints.settle()
@@ -389,12 +396,6 @@ class Session:
         taken, self._steering = tuple(self._steering), []
         return taken
 
-    async def _at(self, point: Point, facts: dict[str, Any]) -> None:
-        """Run the hooks that watch the session as a whole; they decide nothing."""
-        emit = partial(self._emit, turn=None)
-        verdict = await self._setup.hooks.run(point, facts, emit)
-        await tell_context(verdict, point, self._conversation, emit)
-
     async def _emit_all(self, events: tuple[Event, ...]) -> None:
         for event in events:
             await self._emit(event, None)
@@ -407,3 +408,4 @@ class Session:
             record = await self.journal.append(self.id, recordable(event), turn=turn)
         self.last_seq = record.seq
         self._conversation.apply(record.event)
+        self._setup.hear(record)

@@ -25,6 +25,7 @@ __all__ = [
     "admit",
     "find_hooks",
     "go_on",
+    "session_started",
     "tell_context",
 ]
 
@@ -150,6 +151,14 @@ async def admit(hooks: Hooks, emit: Emit, prompted: Prompted) -> Prompted | str:
     if not verdict.context:
         return prompted
     return replace(prompted, told=(*told, *map(text, verdict.context)))
+
+
+async def session_started(
+    hooks: Hooks, conversation: "Conversation", emit: Emit, *, resumed: bool
+) -> None:
+    """Run the hooks of a session's begin, and tell the model what they say."""
+    verdict = await hooks.run("session_start", {"resumed": resumed}, emit)
+    await tell_context(verdict, "session_start", conversation, emit)
 
 
 async def go_on(turn: "Turn", continued: int) -> Prompted | None:

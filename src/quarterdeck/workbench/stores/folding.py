@@ -171,16 +171,15 @@ class Folding:
             self.touch(last, last.last)
 
     def _event(self, record: Record, event: Event) -> None:
-        seq = record.seq
         match event:
             case Prompted():
-                self._prompt(seq, event)
+                self._prompt(record.seq, event)
             case ToolCallStarted() | ToolCallUpdated() | ToolCallEnded():
                 calls.call(self, record, event)
             case TerminalExited():
-                calls.exited(self, event, seq)
+                calls.exited(self, event, record.seq)
             case PermissionAsked() | PermissionAnswered():
-                calls.permission(self, event, seq)
+                calls.permission(self, event, record.seq)
             case PlanChanged(entries=entries):
                 self._plan(record, entries)
             case TurnStarted() | TurnEnded():
