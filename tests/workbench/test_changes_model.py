@@ -143,10 +143,11 @@ def test_nothing_that_a_repository_names_is_run(repository: Path):
     trap = repository.parent / "trap"
     trap.write_text(f"#!/bin/sh\ntouch {repository.parent}/sprung\n")
     trap.chmod(0o755)
-    for name in ("diff.external", "core.fsmonitor", "diff.x.command", "diff.x.textconv"):
+    traps = ("diff.external", "core.fsmonitor", "diff.x.command", "diff.x.textconv")
+    for name in (*traps, "filter.x.clean", "filter.x.process", "filter.x.smudge"):
         git(repository, "config", name, str(trap))
     git(repository, "config", "core.hooksPath", str(repository.parent))
-    (repository / ".gitattributes").write_text("*.py diff=x\n")
+    (repository / ".gitattributes").write_text("*.py diff=x filter=x\n")
     (repository / "kept.py").write_text("changed\n")
     changes = read_changes(ChangesWanted(cwd=str(repository)))
     assert "kept.py" in [file.path for file in changes.files]

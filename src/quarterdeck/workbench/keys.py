@@ -41,6 +41,7 @@ def help_parts(app: "Workbench | None" = None) -> list[Part]:
         ("Everywhere", [*_keys(Workbench.BINDINGS, without=mine), *_palette(mine)]),
         *(_person(app) if app is not None else ()),
         *_shown_parts(app, mine),
+        *_panel_parts(app, mine),
         ("When an agent asks for leave", _keys(PermissionScreen.BINDINGS, hidden=False)),
         ("When an agent asks something", _keys(QuestionScreen.BINDINGS)),
         ("Commands", [(f"/{command.name}", command.help) for command in COMMANDS]),
@@ -112,6 +113,19 @@ def _shown_parts(app: "Workbench | None", mine: set[str]) -> list[Part]:
             rows.append(("/name", "a command, see below"))
         parts[title] = rows
     return [part for part in parts.items() if part[1]]
+
+
+def _panel_parts(app: "Workbench | None", mine: set[str]) -> list[Part]:
+    """The keys of panels that are not on the screen now."""
+    from .panels.kinds import KINDS
+
+    shown = {type(panel) for panel in app.main.view.panels.values()} if app is not None else set()
+    parts: list[Part] = []
+    for kind in KINDS.values():
+        made = kind.load()
+        if made not in shown:
+            parts.append((f"In a panel: {kind.name}", _widget_keys(made, mine)))
+    return parts
 
 
 def _is_ours(kind: type) -> bool:

@@ -210,10 +210,12 @@ def _part(rect: Rect, axis: Axis, at: int, length: int) -> Rect:
 def _share(sizes: list[str], wanted: list[int | None], room: int, axis: Axis) -> list[int]:
     """Lengths that together are the room; each at least 1 if the room is that large."""
     lengths, weights = [0] * len(sizes), [0] * len(sizes)
+    are_auto = axis == "down" and all(size == "auto" for size in sizes) and None not in wanted
+    most = room if are_auto else int(room * _AUTO)
     for at, (size, want) in enumerate(zip(sizes, wanted, strict=True)):
         number, unit = read_size(size)
         if unit == "auto" and axis == "down" and want is not None:
-            lengths[at] = max(1, min(want, int(room * _AUTO)))
+            lengths[at] = max(1, min(want, most))
         elif unit == "%":
             lengths[at] = max(1, round(room * number / 100))
         elif unit == "":

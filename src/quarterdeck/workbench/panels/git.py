@@ -1,7 +1,8 @@
 """What git says about a directory, within bounds and without running what a repository names.
 
 Settings of a repository belong to whoever could write to it, agents among them. What would start
-a program from there (hooks, external diffs, text conversion, file watchers) is switched off.
+a program from there (hooks, external diffs, text conversion, file watchers, filters) is switched
+off; filters that the person set up for every repository stay.
 Everything here blocks; callers are in a thread.
 """
 
@@ -29,6 +30,9 @@ _VARIABLES = {
     "LC_ALL": "C",
 }
 _MOST_MARKS = 20_000
+_READ_FILES = frozenset({"diff", "status"})
+"""What reads files of the work tree, and would filter them."""
+_WITHOUT = (("clean", ""), ("smudge", ""), ("process", ""), ("required", "false"))
 
 
 class GitFailed(QuarterdeckError):
@@ -52,11 +56,38 @@ def ask_git(
     Raises:
         GitFailed: there is no git or no such directory, it did not end in time, or it failed.
     """
+    settings = _without_filters(cwd) if words[0] in _READ_FILES else {}
+    return _ask(cwd, words, settings, most, seconds)
+
+
+def _without_filters(cwd: str) -> dict[str, str]:
+    """Variables that switch off each filter which the repository's own settings name."""
+    listed = ("config", "-z", "--includes", "--show-scope", "--name-only", "--get-regexp")
+    try:
+        answer = _ask(cwd, [*listed, r"^filter\."], {}, 100_000, 5.0)
+    except GitFailed:
+        return {}  # it says no where there is none
+    parts = answer.data.split(b"\0")
+    names = {
+        os.fsdecode(key).removeprefix("filter.").rpartition(".")[0]
+        for scope, key in zip(parts[::2], parts[1::2], strict=False)
+        if scope in (b"local", b"worktree")
+    }
+    pairs = [(f"filter.{name}.{what}", no) for name in sorted(names) for what, no in _WITHOUT]
+    found = {"GIT_CONFIG_COUNT": str(len(pairs))}
+    for at, (key, value) in enumerate(pairs):
+        found |= {f"GIT_CONFIG_KEY_{at}": key, f"GIT_CONFIG_VALUE_{at}": value}
+    return found
+
+
+def _ask(
+    cwd: str, words: Sequence[str], settings: dict[str, str], most: int, seconds: float
+) -> GitAnswer:
     try:
         child = subprocess.Popen(
             ["git", *_QUIET, *words],
             cwd=cwd,
-            env=child_environment(_VARIABLES),
+            env=child_environment({**_VARIABLES, **settings}),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

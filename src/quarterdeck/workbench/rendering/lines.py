@@ -105,11 +105,17 @@ class Wrapping:
 
 
 def wrap(spans: Iterable[Span], width: int) -> list[Line]:
-    """Break spans into lines; see ``Wrapping``. There is at least one line."""
+    """Break spans into lines; see ``Wrapping``. There is at least one line.
+
+    An end of line in a text ends the line: none is ever within one.
+    """
     wrapping = Wrapping(width)
     for text, role in spans:
-        for word in words_of(text):
-            wrapping.add(word, role)
+        for at, part in enumerate(text.split("\n")):
+            if at:
+                wrapping.next_text()
+            for word in words_of(part):
+                wrapping.add(word, role)
     return wrapping.end()
 
 

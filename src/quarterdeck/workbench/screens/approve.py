@@ -6,6 +6,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
+from textual.content import Content
 from textual.screen import ModalScreen
 
 from ..custom.library import Source
@@ -69,7 +70,7 @@ class ApproveScreen(ModalScreen[bool]):
     def compose(self) -> ComposeResult:
         """The parts."""
         with Vertical(id="box") as box:
-            box.border_title = f"widget {one_line(self._source.name, 40)}"
+            box.border_title = Content(f"widget {one_line(self._source.name, 40)}")
             yield _Facts(self._source)
             yield _Code(self._source.text)
 

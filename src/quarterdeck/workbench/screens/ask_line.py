@@ -5,8 +5,11 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
+from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input
+
+from ..literal import one_line
 
 __all__ = ["AskLine"]
 
@@ -24,9 +27,9 @@ class AskLine(ModalScreen[str | None]):
     def compose(self) -> ComposeResult:
         """The parts."""
         with Vertical(id="box") as box:
-            box.border_title = self._asked
+            box.border_title = Content(one_line(self._asked, 70))
             box.border_subtitle = "enter · esc leaves"
-            yield Input(self._given)
+            yield Input(one_line(self._given))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Done."""

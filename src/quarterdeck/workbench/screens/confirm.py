@@ -6,6 +6,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
+from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Label
 
@@ -32,7 +33,7 @@ class ConfirmScreen(ModalScreen[bool]):
     def compose(self) -> ComposeResult:
         """The parts."""
         with Vertical(id="box") as box:
-            box.border_title = one_line(self._asked, 60)
+            box.border_title = Content(one_line(self._asked, 60))
             box.border_subtitle = "y does it · n or esc does not"
             yield Label(literal(self._words), markup=False)
 

@@ -7,6 +7,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
+from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
@@ -36,7 +37,7 @@ class _Help(LinesView, can_focus=False):
             shown = [row for row in rows if self._fits(title, *row)]
             if not shown:
                 continue
-            lines += [plain(title, "heading")]
+            lines.append(plain(one_line(title), "heading"))
             wide = min(_MOST_KEY, width // 2, max(len(key) for key, _ in shown) + 2)
             for key, words in shown:
                 before = (f"  {one_line(key):<{wide}}", "key")
@@ -76,7 +77,7 @@ class HelpScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         """The parts."""
         with Vertical(id="box") as box:
-            box.border_title = self._named
+            box.border_title = Content(one_line(self._named, 60))
             box.border_subtitle = "type to search · esc closes"
             yield Input(self._sought, placeholder="search", id="sought")
             yield _Help(self._parts)

@@ -37,6 +37,19 @@ class MainScreen(Screen[None]):
         yield self.view
         yield StatusBar(self._desk.roster, id="status")
 
+    def on_mount(self) -> None:
+        """Follow whether the workspace is trusted."""
+        self._unwatch = self._desk.watch(self._show_trust)
+
+    def on_unmount(self) -> None:
+        """Let go of the desk."""
+        self._unwatch()
+
+    def _show_trust(self) -> None:
+        trust = self._desk.ground.trust
+        is_untrusted = trust is not None and trust.state == "untrusted"
+        self.query_one(StatusBar).show_trust(is_untrusted)
+
     def show_host(self, state: "HostState", reason: str) -> None:
         """Tell how the way to the host is."""
         self.query_one(StatusBar).show_host(state)

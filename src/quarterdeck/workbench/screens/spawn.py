@@ -11,6 +11,8 @@ from textual.widgets import Input, Label, TextArea
 
 from quarterdeck.fleet.port import Spawn
 
+from ..literal import literal, one_line
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -41,21 +43,22 @@ class SpawnScreen(ModalScreen[Spawn | None]):
 
     def compose(self) -> ComposeResult:
         """The parts."""
-        found = ", ".join(self._agents)
+        agents = [one_line(agent, 60) for agent in self._agents]
+        found = ", ".join(agents)
         with Vertical(id="box") as box:
             box.border_title = "start an agent"
             box.border_subtitle = "ctrl+s start · tab next field · esc leave"
             with VerticalScroll():
                 yield Label("agent; here: " + found, markup=False)
                 yield Input(
-                    self._agents[0] if self._agents else "native",
+                    agents[0] if agents else "native",
                     id="agent",
-                    suggester=SuggestFromList(self._agents),
+                    suggester=SuggestFromList(agents),
                 )
                 yield Label("task")
-                yield TextArea(self._prompt, id="prompt", compact=True)
+                yield TextArea(literal(self._prompt), id="prompt", compact=True)
                 yield Label("directory")
-                yield Input(self._cwd, id="cwd")
+                yield Input(one_line(self._cwd), id="cwd")
                 yield Label("name, model and permission mode, each may be left empty")
                 yield Input(id="name", placeholder="name")
                 yield Input(id="model", placeholder="model")
@@ -80,9 +83,10 @@ class SpawnScreen(ModalScreen[Spawn | None]):
         def given(name: str) -> str | None:
             return self.query_one(f"#{name}", Input).value.strip() or None
 
+        cwd = given("cwd")
         wish = Spawn(
             agent=given("agent") or "native",
-            cwd=given("cwd") or self._cwd,
+            cwd=self._cwd if cwd is None or cwd == one_line(self._cwd) else cwd,
             name=given("name"),
             model=given("model"),
             mode=given("mode"),

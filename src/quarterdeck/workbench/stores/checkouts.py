@@ -87,12 +87,6 @@ def _look(cwd: str) -> Checkout:
     except QuarterdeckError:
         return _NOTHING
     try:
-        # A filter of the checkout's own settings would be run by the comparison.
-        if ask("config", "--local", "--includes", "--get-regexp", r"^filter\."):
-            return Checkout(branch=branch)
-    except QuarterdeckError:
-        pass  # git says no: there is none
-    try:
         said = ask("diff", "--shortstat", "--no-ext-diff", "--no-textconv", "HEAD")
     except QuarterdeckError:
         return Checkout(branch=branch)

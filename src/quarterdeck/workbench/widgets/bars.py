@@ -87,6 +87,7 @@ class StatusBar(LinesView):
         super().__init__(id=id)
         self._roster = roster
         self._host: HostState = "connecting"
+        self._is_untrusted = False
         self._unwatch: Callable[[], None] = lambda: None
 
     def on_mount(self) -> None:
@@ -101,6 +102,12 @@ class StatusBar(LinesView):
         """Tell how the way to the host is."""
         self._host = state
         self.update()
+
+    def show_trust(self, is_untrusted: bool) -> None:
+        """Tell that the workspace has files which do nothing until it is trusted."""
+        if is_untrusted is not self._is_untrusted:
+            self._is_untrusted = is_untrusted
+            self.update()
 
     def lines(self, width: int) -> list[Line]:
         """See ``LinesView``."""
@@ -117,6 +124,8 @@ class StatusBar(LinesView):
             spans.append((f"  the log cannot be written: {one_line(problem, 80)}", "bad"))
         words, role = _HOST_WORDS[self._host]
         spans.append((f"  {words}", role))
+        if self._is_untrusted:
+            spans.append(("  untrusted: /trust", "warning"))
         if totals.tokens:
             cost = f" {money(totals.cost, totals.currency)}" if totals.cost else ""
             spans.append((f"  {count(totals.tokens)} tokens{cost}", "faint"))

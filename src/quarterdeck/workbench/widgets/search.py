@@ -10,6 +10,8 @@ from textual.containers import Horizontal
 from textual.message import Message
 from textual.widgets import Input, Label
 
+from ..literal import one_line
+
 __all__ = ["SearchBar"]
 
 
@@ -45,7 +47,7 @@ class SearchBar(Horizontal):
         """The parts."""
         yield Label("search ", classes="search-sign")
         hint = "enter, ↑ earlier · ↓ later · esc ends"
-        yield Input(self._words, placeholder=hint, compact=True)
+        yield Input(one_line(self._words), placeholder=hint, compact=True)
         yield Label("", classes="search-count", markup=False)
 
     def on_mount(self) -> None:

@@ -1,0 +1,351 @@
+"""Hostile text on whole screens, wherever foreign text is shown: nothing acts, hides or breaks."""
+
+from collections.abc import Awaitable, Callable, Iterator
+from itertools import cycle
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+from textual.geometry import Offset
+from textual.pilot import Pilot
+from textual.screen import Screen
+
+from quarterdeck.fleet.acting import Acting, WorkspaceTrust
+from quarterdeck.fleet.port import AgentInfo, FleetStatus, InboxItem, Queued
+from quarterdeck.wire.content import text
+from quarterdeck.wire.events import (
+    CommandsChanged,
+    MessageChunk,
+    Notice,
+    PermissionAsked,
+    PlanChanged,
+    Prompted,
+    QuestionAsked,
+    SessionEnded,
+    TerminalOutput,
+    ThoughtChunk,
+    ToolCallEnded,
+    ToolCallStarted,
+    TurnEnded,
+)
+from quarterdeck.wire.ids import MessageId, RequestId, SessionId, TerminalId, ToolCallId
+from quarterdeck.wire.permissions import PermissionOption
+from quarterdeck.wire.settings import Command, PlanEntry
+from quarterdeck.wire.toolcalls import ContentItem, Diff, TerminalItem
+from quarterdeck.wire.usage import ContextUsage, Cost, TokenUsage
+from quarterdeck.workbench.app import Workbench
+from quarterdeck.workbench.completing import Offer
+from quarterdeck.workbench.custom.library import Source
+from quarterdeck.workbench.literal import literal
+from quarterdeck.workbench.screens.approve import ApproveScreen
+from quarterdeck.workbench.screens.ask_line import AskLine
+from quarterdeck.workbench.screens.confirm import ConfirmScreen
+from quarterdeck.workbench.screens.help import HelpScreen
+from quarterdeck.workbench.screens.layouts import LayoutsScreen
+from quarterdeck.workbench.screens.permission import PermissionScreen
+from quarterdeck.workbench.screens.question import QuestionScreen
+from quarterdeck.workbench.screens.queue import QueueScreen
+from quarterdeck.workbench.screens.reading import ReadingScreen
+from quarterdeck.workbench.screens.spawn import SpawnScreen
+from quarterdeck.workbench.screens.themes import ThemesScreen
+from quarterdeck.workbench.screens.trust import TrustScreen
+from quarterdeck.workbench.stores.ground import Found, FoundAgent
+from quarterdeck.workbench.themes.shelf import Shelved
+from quarterdeck.workbench.widgets.completion import CompletionList
+from tests.support.desks import begin, opened, until
+from tests.support.fleets import FakeFleet
+from tests.support.hostile import hostile_strings
+
+Words: TypeAlias = Callable[[], str]
+Place: TypeAlias = Callable[["Hall"], Awaitable[None]]
+
+PLACES: dict[str, Place] = {}
+
+
+class Hall:
+    """A workbench into which hostile text is put."""
+
+    def __init__(
+        self, app: Workbench, pilot: Pilot[None], fleet: FakeFleet, session: SessionId, words: Words
+    ) -> None:
+        self.app, self.pilot, self.fleet, self.session = app, pilot, fleet, session
+        self.words = words
+
+    async def check(self) -> None:
+        """Nothing on the screen has power over it."""
+        await self.pilot.pause()
+        strips = self.app.screen._compositor.render_strips()
+        for strip in strips:
+            assert literal(strip.text) == strip.text and "\n" not in strip.text
+            assert strip.cell_length == self.app.size.width
+            for segment in strip:
+                assert segment.control is None
+                style = segment.style
+                assert style is None or (style.link is None and "@click" not in (style.meta or {}))
+
+    async def show(self, screen: Screen[Any]) -> None:
+        """Look at a screen, and leave it."""
+        self.app.push_screen(screen)
+        await self.check()
+        while len(self.app.screen_stack) > 1:
+            self.app.pop_screen()
+        await self.pilot.pause()
+
+
+def place(put: Place) -> Place:
+    PLACES[put.__name__] = put
+    return put
+
+
+def options(words: Words) -> tuple[PermissionOption, ...]:
+    kinds = ("allow_once", "allow_always", "reject_once", words())
+    return tuple(
+        PermissionOption(option_id=str(n), name=words(), kind=k) for n, k in enumerate(kinds)
+    )
+
+
+def permission(words: Words) -> PermissionAsked:
+    return PermissionAsked(
+        request=RequestId("r"), call=ToolCallId("c"), title=words(), name=words(),
+        options=options(words), raw_input={words(): words(), "n": [words(), 1]}, reason=words(),
+        content=(
+            Diff(path=words(), old_text=words(), new_text=words()),
+            ContentItem(content=text(words())),
+        ),
+    )  # fmt: skip
+
+
+def question(words: Words) -> QuestionAsked:
+    form = {
+        "properties": {
+            "a" + words(): {"title": words(), "description": words(), "enum": [words(), "b"]},
+            "b" + words(): {"type": "array", "items": {"enum": [words(), "x"]}},
+            "c": {"type": "string", "title": words(), "default": words()},
+        }
+    }
+    return QuestionAsked(request=RequestId("q"), text=words(), form=form, url=words())
+
+
+def item(words: Words, **asked: Any) -> InboxItem:
+    (one,) = asked.values()
+    return InboxItem(
+        request=one.request, session=SessionId("s"), name=words(), since=0, seq=1, **asked
+    )
+
+
+@place
+async def a_request(hall: Hall) -> None:
+    asked = item(hall.words, permission=permission(hall.words))
+    await hall.show(PermissionScreen(asked, hall.words(), ""))
+
+
+@place
+async def a_question(hall: Hall) -> None:
+    await hall.show(QuestionScreen(item(hall.words, question=question(hall.words))))
+
+
+@place
+async def the_inbox(hall: Hall) -> None:
+    asked = item(hall.words, permission=permission(hall.words))
+    hall.app.desk.inbox.replace([asked, item(hall.words, question=question(hall.words))])
+    await hall.check()
+    while len(hall.app.screen_stack) > 1:
+        hall.app.pop_screen()
+    hall.app.desk.inbox.replace([])
+
+
+@place
+async def the_agents(hall: Hall) -> None:
+    words = hall.words
+    status = FleetStatus(
+        version=words(), pid=1, started=0, log=words(), last_seq=0, agents={}, needs_person=0,
+        problem=words(),
+    )  # fmt: skip
+    agents = [
+        AgentInfo(
+            session=hall.session if state == "failed" else SessionId(state), name=words(),
+            agent=words(), cwd=words(), state=state, model=words(), mode=words(), title=words(),
+            reason=words(), context=ContextUsage(used=1, size=2),
+            cost=Cost(amount=1, currency=words()), usage=TokenUsage(input=1),
+            queue=(Queued(message=MessageId("m"), content=(text(words()),)),),
+        )
+        for state in ("failed", "running", "idle")
+    ]  # fmt: skip
+    hall.app.desk.roster.replace(agents, status)
+    hall.app.desk.changed()
+    await hall.check()
+    queue = QueueScreen(hall.app.desk, hall.session, lambda _: None)
+    await hall.show(queue)
+
+
+@place
+async def the_transcript(hall: Hall) -> None:
+    def words() -> str:
+        return hall.words().replace("\ud800", "")  # no log can hold it
+
+    call, terminal = ToolCallId("c" + words()), TerminalId("t" + words())
+    entries = tuple(PlanEntry(content=words(), priority="low", status="pending") for _ in range(2))
+    items = (
+        Diff(path=words(), old_text=words(), new_text=words()),
+        TerminalItem(terminal_id=terminal),
+    )
+    for event in (
+        Prompted(content=(text(words()),), message=MessageId("m")),
+        ThoughtChunk(content=text(words())),
+        ToolCallStarted(call=call, title=words(), name=words(), raw_input={words(): words()}, content=items),
+        TerminalOutput(terminal=terminal, data=words()),
+        ToolCallEnded(call=call, status="failed", reason=words(), raw_output=words()),
+        PlanChanged(entries=entries),
+        Notice(title=words(), description=words()),
+        MessageChunk(content=text(words())),
+        CommandsChanged(commands=(Command(name=words(), description=words()),)),
+        TurnEnded(stop="failed", reason=words()),
+        SessionEnded(how="broken", reason=words(), stderr=words()),
+        MessageChunk(content=text(words() + "\n\n" + words())),
+    ):  # fmt: skip
+        await hall.fleet.append(hall.session, event)
+    await hall.pilot.pause(0.05)
+    await hall.check()
+
+
+@place
+async def the_feed(hall: Hall) -> None:
+    await hall.app.screens_desk.call(
+        "open_panel", {"widget": "feed", "options": {"mode": "debug"}, "where": "auto"}
+    )
+    title, more = (hall.words().replace("\ud800", "") for _ in range(2))  # no log can hold it
+    await hall.fleet.append(hall.session, Notice(title=title, description=more))
+    await hall.check()
+    await hall.app.screens_desk.call("load_layout", {"name": "default"})
+
+
+@place
+async def titles_of_a_layout(hall: Hall) -> None:
+    tree = {"type": "panel", "id": "chat", "widget": "chat", "title": ("t" + hall.words())[:60]}
+    feed = {"type": "panel", "id": "usage", "widget": "usage", "title": ("t" + hall.words())[:60]}
+    root = {"type": "vertical", "children": [tree, feed]}
+    tabs = [{"title": hall.words()[:60].strip() or "t", "root": root}, {"title": "b", "root": {
+        "type": "panel", "id": "n", "widget": "inbox"}}]  # fmt: skip
+    await hall.app.screens_desk.call("set_layout", {"layout": {"tabs": tabs}})
+    await hall.check()
+    await hall.app.screens_desk.call("load_layout", {"name": "default"})
+
+
+@place
+async def what_is_offered_to_a_word(hall: Hall) -> None:
+    offers = [
+        Offer(text=hall.words(), name=hall.words(), help=hall.words(), origin=hall.words())
+        for _ in range(4)
+    ]
+    popup = CompletionList()
+    await hall.app.main.mount(popup)
+    popup.show(offers, Offset(3, 20))
+    await hall.check()
+    await popup.remove()
+
+
+@place
+async def what_is_told(hall: Hall) -> None:
+    hall.app.tell(hall.words(), True)
+    hall.app.tell(hall.words())
+    await hall.check()
+    hall.app.clear_notifications()
+
+
+@place
+async def a_failure_of_the_host(hall: Hall) -> None:
+    hall.app.main.show_host("failed", hall.words())
+    hall.app.desk.roster.replace([], None)
+    hall.app.desk.select(None)
+    await hall.check()
+    hall.app.main.show_host("connected", "")
+
+
+@place
+async def what_is_found_here(hall: Hall) -> None:
+    words, ground = hall.words, hall.app.desk.ground
+    agents = tuple(
+        FoundAgent(name=words(), title=words(), is_here=here, install=words(), login_hint=words())
+        for here in (True, False)
+    )
+    ground.found = Found(agents=agents, keys=(), key_names=())
+    acts = (Acting(path=words(), what=words()),)
+    ground.trust = WorkspaceTrust(root=words(), state="untrusted", acts=acts)
+    hall.app.desk.cwd = words()
+    hall.app.desk.roster.replace([], None)
+    hall.app.desk.select(None)
+    hall.app.desk.changed()
+    await hall.check()
+    await hall.show(TrustScreen(ground.trust))
+    hall.app.desk.cwd = "/work/project"
+    ground.trust = None
+
+
+@place
+async def screens_to_read(hall: Hall) -> None:
+    words = hall.words
+    await hall.show(ReadingScreen(words(), [(words(), [(words(), words()), (words(), words())])]))
+    await hall.show(HelpScreen([(words(), [(words(), words())])], title=words(), sought=""))
+    await hall.show(ConfirmScreen(words(), words()))
+    await hall.show(AskLine(words(), words()))
+    layouts = [{"name": words(), "scope": "user", "help": words()}]
+    await hall.show(LayoutsScreen(layouts))
+    await hall.show(SpawnScreen(words(), words(), [words(), words()]))
+
+
+@place
+async def a_widget_to_approve(hall: Hall) -> None:
+    source = Source(
+        name=hall.words(), text=hall.words(), digest="d", path=Path("/x"), by=hall.words()
+    )
+    await hall.show(ApproveScreen(source))
+
+
+@place
+async def themes(hall: Hall) -> None:
+    shelved = [Shelved(name=hall.words(), scope="user", path=Path("/x"), error=hall.words())]
+    await hall.show(ThemesScreen(shelved))
+
+
+@place
+async def a_search(hall: Hall) -> None:
+    hall.app.desk.select(hall.session)
+    hall.app.main.transcript.action_search(hall.words())
+    await hall.check()
+    hall.app.main.transcript.action_end_search()
+
+
+async def put_everywhere(tmp_path: Path, count: int) -> None:
+    strings = hostile_strings(count)
+    given = 0
+
+    def words() -> str:
+        nonlocal given
+        given += 1
+        return strings[(given - 1) % len(strings)]
+
+    fleet = FakeFleet()
+    session = await begin(fleet, "ann")
+    async with opened(fleet, tmp_path, (80, 24)) as (app, pilot):
+        hall = Hall(app, pilot, fleet, session, words)
+        rounds: Iterator[tuple[str, Place]] = cycle(PLACES.items())
+        for number, (name, put) in enumerate(rounds):
+            if given >= count and number >= len(PLACES):
+                break
+            begun = given
+            try:
+                await put(hall)
+            except Exception as error:
+                used = [strings[n % len(strings)][:60] for n in range(begun, given)]
+                raise AssertionError(f"{name} with {used!r}: {error}") from error
+        await until(pilot, lambda: app.is_running)
+
+
+async def test_hostile_text_acts_nowhere(tmp_path: Path):
+    await put_everywhere(tmp_path, 350)
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(1500)
+async def test_ten_thousand_hostile_texts_act_nowhere(tmp_path: Path):
+    await put_everywhere(tmp_path, 10_000)
