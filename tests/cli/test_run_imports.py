@@ -28,6 +28,7 @@ NEVER = {
     "importlib.resources",
     "mcp",
     "openai",
+    "opentelemetry",
     "quarterdeck.agent.frontmatter",
     "quarterdeck.agent.hooks.running",
     "quarterdeck.agent.library.reading",
