@@ -54,6 +54,11 @@ _ALL: tuple[PanelKind, ...] = (
         help='view a file of any size; options: {"path": PATH, "line": N}',
         target="file:FilePanel",
     ),
+    PanelKind(
+        name="history",
+        help='sessions that other agents keep on disk; options: {"everywhere": true}',
+        target="history:HistoryPanel",
+    ),
     PanelKind(name="inbox", help="what waits for you", target="inbox:InboxPanel"),
     PanelKind(
         name="markdown",
