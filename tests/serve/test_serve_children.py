@@ -9,7 +9,10 @@ SCRIPT = """
 [scenes.lead]
 when = {contains = "lead"}
 [[scenes.lead.replies]]
-parts = [{type = "call", call = "spawn_agent", arguments.task = "change it", arguments.profile = "general"}]
+[[scenes.lead.replies.parts]]
+type = "call"
+call = "spawn_agent"
+arguments = {task = "change it", profile = "general"}
 [[scenes.lead.replies]]
 parts = [{type = "text", text = "All is done."}]
 
