@@ -57,7 +57,7 @@ def quarterdeck(environment: dict[str, str], cwd: Path, *words: str) -> None:
 
 
 async def past(log: Path, entries: int, cwd: str) -> None:
-    """Write two agents into a log: a long one, and a short one that is shown first."""
+    """Write two agents into a log: a short one, which is shown first, and a long one."""
     from quarterdeck.journal import Journal
     from quarterdeck.wire.content import text
     from quarterdeck.wire.events import (
@@ -72,7 +72,7 @@ async def past(log: Path, entries: int, cwd: str) -> None:
 
     log.parent.mkdir(parents=True, exist_ok=True)
     async with Journal.open(log) as journal:
-        for name, count, last in (("long", entries, _LAST), ("short", 2, "short-and-done")):
+        for name, count, last in (("short", 2, "short-and-done"), ("long", entries, _LAST)):
             id_ = new_session_id()
             events: list[Event] = [
                 SessionSpawned(name=name, agent="paced", cwd=cwd),

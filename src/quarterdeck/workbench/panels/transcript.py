@@ -127,7 +127,10 @@ class TranscriptPanel(Panel):
 
         width = max(20, self.transcript.size.width - 2)
         desk = self.desk
-        if self.options.agent is not None and desk.roster.is_known:
+        store = self.transcript.store
+        if store is not None and not store.is_loaded:
+            self.transcript.empty = []  # its first page is on its way
+        elif self.options.agent is not None and desk.roster.is_known:
             self.transcript.empty = unknown_agent_lines(self.options.agent, width)
         else:
             self.transcript.empty = empty_lines(
