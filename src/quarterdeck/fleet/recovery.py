@@ -4,7 +4,7 @@ No agent that is gone is shown as live: its requests are cancelled, its calls an
 its run is broken. Its queue is kept, and it can be resumed.
 """
 
-from quarterdeck.agent.recovery import DIED, Cut, closing_events
+from quarterdeck.agent.recovery import DIED, Cut, close_children, closing_events
 from quarterdeck.journal import Journal
 from quarterdeck.wire.events import SessionEnded
 from quarterdeck.wire.ids import SessionId
@@ -35,7 +35,9 @@ async def _close(journal: Journal, entry: Entry) -> int:
     events = ()
     if entry.standing.is_live:
         run = journal.history(entry.run - 1, entry.session)
-        events = closing_events([record async for record in run], HOST_KILLED)
+        records = [record async for record in run]
+        await close_children(journal, records)
+        events = closing_events(records, HOST_KILLED)
     if not events:
         events = ((None, SessionEnded(how="broken", reason=HOST_KILLED.reason)),)
     last = 0
