@@ -141,8 +141,8 @@ class Ear:
             self._hear_request(kind, told)
         for one in self.reader.read(kind, told):
             await self._emit(one)
-        if kind == "session.error":
-            await self._look()
+        if kind == "session.error" and told.get("sessionID") == self._session:
+            await self._catch_up()  # one that fails before it begins does not say that it rests
         self._settle()
 
     def _hear_request(self, kind: str, told: Mapping[str, Any]) -> None:
@@ -160,15 +160,20 @@ class Ear:
                 pass
 
     async def _catch_up(self) -> None:
-        """Hear what was said while nobody listened. The stream is open, so nothing is missed."""
+        """Hear what was said while nobody listened. The stream is open, so nothing is missed.
+
+        Whether it rests is asked first: what is kept of a session that rests is complete.
+        """
         if self.turn is None:
             return
+        states = as_map(await self._api.get("/session/status"))
+        rests = as_map(states.get(self._session)).get("type") not in ("busy", "retry")
         for session in list(self.reader.family):
             for one in self.reader.catch_up(await self.kept(session)):
                 await self._emit(one)
         await self._catch_up_requests()
-        await self._look()
-        self._settle()
+        if rests:
+            self._rest()
 
     async def _catch_up_requests(self) -> None:
         open_: list[str] = []
@@ -183,13 +188,11 @@ class Ear:
         listed = await self._api.get(path_of("session", session, "message"))
         return [as_map(one) for one in as_list(listed)]
 
-    async def _look(self) -> None:
-        """See whether the session rests although nobody has said so."""
-        states = as_map(await self._api.get("/session/status"))
-        if as_map(states.get(self._session)).get("type") in ("busy", "retry"):
-            return
+    def _rest(self) -> None:
+        """The session rests: the turn is over, or the prompt is not yet, or no longer, known."""
         if self.reader.has_begun or self.reader.is_answered:
             self.reader.is_over = True
+            self._settle()
         elif self.turn is not None and self._checking is None:
             self._checking = asyncio.create_task(self._check(self.turn))
             self._checking.add_done_callback(self._checked)

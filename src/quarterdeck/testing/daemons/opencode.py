@@ -30,12 +30,23 @@ class FakeOpencode:
         port: where it listens; 0: anywhere.
         cuts: of each stream of events, one after another, how many bytes are sent before the
             connection is cut; streams beyond these are not cut.
+        like: a server that is over, and whose sessions this one has.
     """
 
-    def __init__(self, password: str = "", *, port: int = 0, cuts: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        password: str = "",
+        *,
+        port: int = 0,
+        cuts: Sequence[int] = (),
+        like: "FakeOpencode | None" = None,
+    ) -> None:
         self._password = password
         self._server = HttpServer(self._handle, port=port)
         self._sessions: dict[str, OpencodeSession] = {}
+        for session in like.sessions if like is not None else ():
+            self._sessions[session.id] = session.moved(self)
+        self._hold = 0.0
         self._listeners: list[asyncio.Queue[bytes]] = []
         self._open: dict[str, tuple[dict[str, Any], asyncio.Future[dict[str, Any]]]] = {}
         self._count = 0
@@ -53,6 +64,16 @@ class FakeOpencode:
         for session in self._sessions.values():
             await session.abort()
         await self._server.__aexit__()
+
+    @property
+    def sessions(self) -> list[OpencodeSession]:
+        """The sessions that it has."""
+        return list(self._sessions.values())
+
+    def cut_all(self, *, hold: float = 0.0) -> None:
+        """Cut every stream of events; let none begin anew for ``hold`` seconds."""
+        self._hold = hold
+        self.publish_raw(b"")
 
     @property
     def url(self) -> str:
@@ -111,6 +132,8 @@ class FakeOpencode:
 
     async def _stream(self, exchange: Exchange) -> None:
         """The events from now on, until the connection is cut or the client goes."""
+        hold, self._hold = self._hold, 0.0
+        await asyncio.sleep(hold)
         left = self.cuts.pop(0) if self.cuts else None
         listener: asyncio.Queue[bytes] = asyncio.Queue()
         listener.put_nowait(_frame({"type": "server.connected", "properties": {}}))
@@ -119,7 +142,7 @@ class FakeOpencode:
         try:
             while True:
                 frame = await listener.get()
-                if left is not None and left <= len(frame):
+                if not frame or (left is not None and left <= len(frame)):
                     await exchange.send(frame[:left])
                     exchange.cut()
                     return

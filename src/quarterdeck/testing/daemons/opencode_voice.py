@@ -38,6 +38,12 @@ class OpencodeSession:
         """Those of the session, this turn's last."""
         return self._memory.prompts
 
+    def moved(self, server: "FakeOpencode") -> "OpencodeSession":
+        """The same session on another server, at rest."""
+        session = OpencodeSession(server, self._memory)
+        session.title, session.messages = self.title, self.messages
+        return session
+
     def info(self) -> dict[str, Any]:
         """What the server says of a session."""
         return {"id": self.id, "title": self.title, "version": "0.0.0-fake"}
