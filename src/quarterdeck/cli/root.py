@@ -21,6 +21,7 @@ COMMANDS = {
         "quarterdeck.cli.mcp_servers:mcp_servers",
         "Show and try the MCP servers that lend tools to our own agent.",
     ),
+    "hooks": Later("quarterdeck.cli.hooks:hooks", "Show and try the hooks of our own agent."),
     "permissions": Later(
         "quarterdeck.cli.permissions.command:permissions",
         "Show and change what agents may do without asking.",
@@ -55,7 +56,7 @@ COMMANDS = {
     "sessions": Later("quarterdeck.cli.fleet.listing:sessions", "List every session."),
     "history": Later(
         "quarterdeck.cli.history:history",
-        "Find, resume and hand over what other agents keep on disk.",
+        "List the sessions that Claude Code, Codex, Gemini and OpenCode keep on disk.",
     ),
     "host": Later(
         "quarterdeck.cli.fleet.host:host", "Look after the process that owns the agents."
