@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from .layers import Source, element_key
+from .layers import Source
 from .load import Config
 from .schema import ADDED_UP, SECRET
 from .shape import Key, matches, spell
@@ -34,9 +34,8 @@ def rows(config: Config) -> Iterator[Row]:
         if not matches(key, ADDED_UP):
             yield Row(key=spell(key), value=mask(key, value), source=config.source(*key))
             continue
-        for item in cast("tuple[Any, ...]", value):
-            source = config.source(*key, element_key(item))
-            yield Row(key=f"{spell(key)}[]", value=msgspec.to_builtins(item), source=source)
+        for placed in config.elements(*key):
+            yield Row(key=f"{spell(key)}[]", value=placed.value, source=placed.source)
 
 
 def mask(key: Key, value: Any) -> Any:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from .schema import ADDED_UP
 from .shape import Key, matches
 
-__all__ = ["Layer", "LayerName", "Placed", "Source", "element_key", "flatten", "merge", "nest"]
+__all__ = ["Layer", "LayerName", "Placed", "Source", "flatten", "merge", "nest"]
 
 LayerName: TypeAlias = Literal["default", "user", "project", "local", "environment", "flag"]
 """From the lowest to the highest."""
@@ -48,14 +48,15 @@ def flatten(values: Mapping[str, Any], source: Source, above: Key = ()) -> Layer
             layer |= flatten(cast("dict[str, Any]", value), source, key)
         elif matches(key, ADDED_UP):
             layer |= {
-                (*key, element_key(item)): Placed(item, source) for item in cast("list[Any]", value)
+                (*key, _element_key(item)): Placed(item, source)
+                for item in cast("list[Any]", value)
             }
         else:
             layer[key] = Placed(value, source)
     return layer
 
 
-def element_key(element: Any) -> str:
+def _element_key(element: Any) -> str:
     """What stands in a key for an element of a list that adds up: the text, or the table's JSON."""
     if isinstance(element, str):
         return element

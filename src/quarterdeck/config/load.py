@@ -55,6 +55,10 @@ class Config(Struct, frozen=True, kw_only=True):
         placed = self.layer.get(key)
         return placed.source if placed else DEFAULT
 
+    def elements(self, *key: str) -> tuple[Placed, ...]:
+        """The elements of a list to which layers add, as they were written, in order."""
+        return tuple(placed for each, placed in self.layer.items() if each[:-1] == key)
+
 
 def load(
     places: Places,

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from quarterdeck.config.layers import element_key
+import msgspec
+
 from quarterdeck.config.schema import HookSettings
 from quarterdeck.policy.errors import PolicyError
 
@@ -14,6 +15,7 @@ from .running import SessionHooks
 from .seam import Point
 
 if TYPE_CHECKING:
+    from quarterdeck.config.layers import Placed
     from quarterdeck.config.load import Config
     from quarterdeck.policy.rules import Pattern
 
@@ -49,15 +51,15 @@ def declared(config: "Config") -> dict[Point, tuple[Hook, ...]]:
         HookError: one is declared wrongly.
     """
     return {
-        point: tuple(_hook(config, point, settings) for settings in found)
+        point: tuple(_hook(point, placed) for placed in found)
         for point in POINTS
-        if (found := getattr(config.settings.hooks, point))
+        if (found := config.elements("hooks", point))
     }
 
 
-def _hook(config: "Config", point: Point, settings: HookSettings) -> Hook:
-    source = config.source("hooks", point, element_key(settings))
-    where = source.place or source.layer
+def _hook(point: Point, placed: "Placed") -> Hook:
+    settings = msgspec.convert(placed.value, HookSettings)
+    where = placed.source.place or placed.source.layer
     if (settings.command is None) == (settings.python is None):
         raise HookError(f"a hook for {point!r} in {where} needs either 'command' or 'python'")
     if settings.match is not None and point not in _FOR_TOOLS:
@@ -69,6 +71,7 @@ def _hook(config: "Config", point: Point, settings: HookSettings) -> Hook:
         timeout=settings.timeout,
         argv=_argv(point, where, settings),
         target=settings.python or "",
+        match=settings.match,
         pattern=_pattern(point, where, settings.match),
     )
 

@@ -36,6 +36,8 @@ class Hook:
     """The program and its arguments; empty: it is a function."""
     target: str = ""
     """``module:function``, or the name of an installed one."""
+    match: str | None = None
+    """The rule of ``pattern``, as it was written."""
     pattern: "Pattern | None" = None
     """Only for calls that this holds for; None: for all."""
 

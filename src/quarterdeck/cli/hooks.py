@@ -1,0 +1,152 @@
+"""``quarterdeck hooks``: which hooks our own agent runs, and what they answer."""
+
+import asyncio
+import json
+import os
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from quarterdeck.config.schema import HOOK_POINTS
+
+from .fleet.connecting import directory, echo_json, echo_lines, terminal_width
+from .fleet.text import one_line, table
+
+if TYPE_CHECKING:
+    from quarterdeck.agent.assembly import Ground
+    from quarterdeck.agent.hooks.hook import Hook
+    from quarterdeck.agent.hooks.seam import Point, Verdict
+    from quarterdeck.wire.events import Event
+
+__all__ = ["FORMAT", "hooks"]
+
+FORMAT = 1
+"""Of the JSON; grows when a field changes its meaning or goes away."""
+
+C = TypeVar("C", bound=Callable[..., Any])
+
+
+def _options(command: C) -> C:
+    place = click.option(
+        "--project", "-C", "place", metavar="DIR", help="Whose hooks; the current directory's."
+    )
+    choice = click.option("--format", "how", type=click.Choice(("text", "json")), default="text")
+    flag = click.option("--json", "how", flag_value="json", help="The same as --format json.")
+    return place(choice(flag(command)))
+
+
+@click.group()
+def hooks() -> None:
+    """Show and try the hooks of our own agent.
+
+    They are declared in the settings, under hooks; a project's count once it is trusted.
+    """
+
+
+@hooks.command("list")
+@_options
+def list_(place: str | None, how: str) -> None:
+    """List the hooks, in the order in which they run. Runs none."""
+    found = _declared(asyncio.run(_ground(directory(place))))
+    if how == "json":
+        rows = [_described(point, hook) for point, one in found.items() for hook in one]
+        echo_json({"format": FORMAT, "hooks": rows})
+        return
+    echo_lines(_listed(found))
+
+
+@hooks.command()
+@click.argument("point", type=click.Choice(HOOK_POINTS))
+@click.option("--facts", default="{}", metavar="JSON", help="Facts besides the common ones.")
+@_options
+def test(point: "Point", facts: str, place: str | None, how: str) -> None:
+    """Run the hooks of POINT, whatever they match, and tell what they answer together.
+
+    Leaves with 1 if one of them failed.
+    """
+    try:
+        given: dict[str, Any] | list[Any] = json.loads(facts)
+    except ValueError as error:
+        raise click.UsageError(f"--facts is no JSON: {error}") from error
+    if not isinstance(given, dict):
+        raise click.UsageError("--facts must be a JSON object")
+    verdict, problems = asyncio.run(_run(directory(place), point, given))
+    if how == "json":
+        answer = {key: value for key, value in _plain(verdict).items() if value}
+        echo_json({"format": FORMAT, "answer": answer, "problems": problems})
+    else:
+        echo_lines(_told(verdict, problems))
+    if problems:
+        raise SystemExit(1)
+
+
+async def _ground(where: str) -> "Ground":
+    from quarterdeck.agent.assembly import prepare_ground
+    from quarterdeck.config.places import Places
+
+    return await prepare_ground(Places.find(), dict(os.environ), where)
+
+
+def _declared(ground: "Ground") -> "dict[Point, tuple[Hook, ...]]":
+    from quarterdeck.agent.hooks.finding import declared
+
+    return declared(ground.config)
+
+
+async def _run(where: str, point: "Point", facts: dict[str, Any]) -> "tuple[Verdict, list[str]]":
+    from quarterdeck.agent.hooks.seam import find_hooks
+    from quarterdeck.wire.events import Notice
+
+    ground = await _ground(where)
+    problems: list[str] = []
+
+    async def emit(event: "Event") -> None:
+        if isinstance(event, Notice):
+            problems.append(f"{event.title}: {event.description}")
+
+    found = await asyncio.to_thread(find_hooks, ground, dict(os.environ), "test")
+    return await found.run(point, facts, emit), problems
+
+
+def _plain(verdict: "Verdict") -> dict[str, Any]:
+    return {
+        "refused": verdict.refused,
+        "wish": verdict.wish,
+        "reason": verdict.reason,
+        "by": verdict.by,
+        "input": verdict.input,
+        "context": list(verdict.context),
+        "again": verdict.again,
+    }
+
+
+def _described(point: "Point", hook: "Hook") -> dict[str, Any]:
+    return {
+        "point": point,
+        "runs": list(hook.argv) or hook.target,
+        "match": hook.match,
+        "timeout": hook.timeout,
+        "source": hook.source,
+    }
+
+
+def _listed(found: "dict[Point, tuple[Hook, ...]]") -> Iterator[str]:
+    rows = [
+        (point, one_line(hook.name), hook.match or "", f"{hook.timeout:g} s", hook.source)
+        for point, hooks_ in found.items()
+        for hook in hooks_
+    ]
+    if not rows:
+        yield "There are no hooks. They are declared in the settings, as [[hooks.before_tool]]."
+        return
+    yield from table(("point", "runs", "match", "time", "declared in"), rows, terminal_width())
+
+
+def _told(verdict: "Verdict", problems: list[str]) -> Iterator[str]:
+    answer = {key: value for key, value in _plain(verdict).items() if value}
+    for key, value in answer.items():
+        yield f"{key}: {value if isinstance(value, str) else json.dumps(value)}"
+    if not answer:
+        yield "They have nothing to say."
+    yield from problems
