@@ -53,14 +53,14 @@ MOST_OF_OURS = 140
 
 def test_the_first_frame_imports_neither_the_fleet_nor_what_is_not_shown(tmp_path: Path):
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", RUN, str(tmp_path)],
+        [sys.executable, "-W", "error", "-c", RUN, str(tmp_path)],
         capture_output=True,
         text=True,
         timeout=50,
         env={"HOME": str(tmp_path), "PATH": "", "LANG": "C.UTF-8", "TERM": "xterm"},
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, done.stderr) == (0, "")
     loaded = set(done.stdout.split())
     assert "quarterdeck.workbench.panels.chat" in loaded
     assert [name for name in LATE if name in loaded] == []

@@ -2,18 +2,16 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
-from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from .arranged import LAYOUT_BINDINGS, LAYOUT_KEYS, Arranged
-from .commands import COMMANDS, Command, find_command
+from .arranged import LAYOUT_BINDINGS, LAYOUT_KEYS
+from .commanded import Commanded
 from .conversing import Conversing
 from .deciding import Deciding
 from .desk import Desk
@@ -47,7 +45,7 @@ def now() -> int:
     return time.time_ns() // 1000
 
 
-class Workbench(Arranged):
+class Workbench(Commanded):
     """Agents, their transcripts, and what they ask; leaving it ends no agent.
 
     Args:
@@ -113,8 +111,7 @@ class Workbench(Arranged):
             leave_on_signals(lambda code: self.exit(return_code=code))
 
     async def on_unmount(self) -> None:
-        """Keep what was typed and what is open, and leave the fleet to itself."""
-        await self.keep()
+        """Keep what was typed, and leave the fleet to itself; what is open is kept beside that."""
         with suppress(OSError):
             await asyncio.to_thread(self.desk.drafts.flush)
         if self._leave is not None:
@@ -124,11 +121,6 @@ class Workbench(Arranged):
         """Show a line for some time."""
         severity = "error" if is_bad else "information"
         self.notify(literal(words), severity=severity, timeout=8 if is_bad else 3, markup=False)
-
-    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """What the palette offers."""
-        for command in COMMANDS:
-            yield SystemCommand(command.name, command.help, partial(self.do, command))
 
     # What the fleet says
 
@@ -279,8 +271,8 @@ class Workbench(Arranged):
         if self._begun is not None:
             self._begun()
         self.restore_focus()
-        self.run_worker(self.feed.run(), name="feed")
-        self.run_worker(self._attend(), name="screen")
+        self.run_worker(self.feed.run, name="feed")
+        self.run_worker(self._attend, name="screen")
         self.work(self._look_around())
 
     async def _attend(self) -> None:
@@ -304,50 +296,6 @@ class Workbench(Arranged):
         if is_hung_up():
             self.exit(return_code=1)
 
-    def action_command(self, name: str, words: str = "") -> None:
-        """Do a command by its name; what keys are bound to."""
-        found = find_command(f"/{name} {words}")
-        if found is None:
-            self.tell(f"there is no command {name!r}; f1 lists them", True)
-        else:
-            self.do(*found)
-
-    def do(self, command: Command, words: str = "") -> None:
-        """Do a command, with what was typed after its name."""
-        if command.target is not None:
-            self.work(self._call(command, words))
-        elif command.deed is None:
-            self.call_later(self.run_action, command.action or "help")
-        elif self.desk.agent is None:
-            self.tell("there is no agent yet; ctrl+t starts one", True)
-        else:
-            self.work(self._do(command, words))
-
-    async def run_command(self, name: str, words: str) -> None:
-        """Do a command that has a function of its own, and wait for it. Raises QuarterdeckError."""
-        found = find_command(f"/{name} {words}")
-        assert found is not None
-        await self._call(*found)
-
-    async def _call(self, command: Command, words: str) -> None:
-        asked = await self._asked(command, words)
-        if asked is not None and (done := command.call(self, asked)) is not None:
-            await done
-
-    async def _do(self, command: Command, words: str) -> None:
-        agent = self.desk.agent
-        asked = await self._asked(command, words)
-        if asked is not None and agent is not None:
-            await self.steering.do(command, agent, asked)
-
-    async def _asked(self, command: Command, words: str) -> str | None:
-        """The words for a command, asked for where it needs some; None: the person left."""
-        if command.asks is None or words:
-            return words
-        from .screens.ask_line import AskLine
-
-        return await self.push_screen_wait(AskLine(command.asks)) or None
-
     async def _answer(self, event: "PermissionScreen.Answered") -> None:
         if await self.steering.answer(event.item, event.choice, event.feedback):
             self.deciding.settled(event.item)
@@ -357,7 +305,7 @@ class Workbench(Arranged):
             self.deciding.settled(event.item)
 
     def _save_soon(self) -> None:
-        self.run_worker(self._save())
+        self.run_worker(self._save)
 
     async def _save(self) -> None:
         async with self._saving:

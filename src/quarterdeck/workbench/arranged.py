@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Coroutine, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from textual import on
@@ -59,6 +60,8 @@ class Arranged(Dressed):
         self.kinds: Mapping[str, PanelKind] = all_kinds(desk)
         """The widgets that layouts can name; custom ones come to the built-in."""
         self.keeping = Keeping(desk.ground.places)
+        self._deeds: set[Coroutine[Any, Any, object]] = set()
+        """What was given to be done and has not begun."""
         self.screens_desk = ScreenDesk(self)
         opened = self.keeping.workspaces.load(desk.cwd, self.kinds)
         if opened.notice is not None:
@@ -80,9 +83,11 @@ class Arranged(Dressed):
 
     def work(self, deed: Coroutine[Any, Any, object]) -> None:
         """Do something while the screen goes on; what goes wrong is told."""
-        self.run_worker(self._told(deed))
+        self._deeds.add(deed)
+        self.run_worker(partial(self._told, deed))
 
     async def _told(self, deed: Coroutine[Any, Any, object]) -> None:
+        self._deeds.discard(deed)
         try:
             await deed
         except QuarterdeckError as error:
@@ -180,7 +185,9 @@ class Arranged(Dressed):
         super().exit(*given, **named)
 
     async def on_unmount(self) -> None:
-        """Keep what is open."""
+        """Keep what is open; what was about to begin does not."""
+        for deed in self._deeds:
+            deed.close()
         await self.keep()
 
     async def keep(self) -> None:

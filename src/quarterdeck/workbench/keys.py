@@ -119,7 +119,8 @@ def _panel_parts(app: "Workbench | None", mine: set[str]) -> list[Part]:
     """The keys of panels that are not on the screen now."""
     from .panels.kinds import KINDS
 
-    shown = {type(panel) for panel in app.main.view.panels.values()} if app is not None else set()
+    panels = list(app.main.view.panels.values()) if app is not None else []
+    shown = {type(panel) for panel in panels}
     parts: list[Part] = []
     for kind in KINDS.values():
         made = kind.load()

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from textual import events
@@ -25,7 +26,7 @@ from .looking import Looking
 from .standing import Places, Standing
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
     from quarterdeck.wire.ids import SessionId
 
@@ -117,7 +118,7 @@ class TranscriptView(Lined, can_focus=True):
         if block is not None:
             self._stand_at(block, words)
         else:
-            self._do(self._open_at(store, seq, words))
+            self._do(partial(self._open_at, store, seq, words))
 
     def line_at(self, y: int) -> tuple[Line, bool]:
         """See ``Lined``."""
@@ -135,7 +136,7 @@ class TranscriptView(Lined, can_focus=True):
 
     def on_mount(self) -> None:
         """Import what draws messages, after the first frame and beside the loop."""
-        self.call_after_refresh(lambda: self._do(self._make_ready()))
+        self.call_after_refresh(lambda: self._do(self._make_ready))
 
     def on_resize(self) -> None:
         """Measure anew for another width; the place stays."""
@@ -170,7 +171,7 @@ class TranscriptView(Lined, can_focus=True):
         if store is None:
             return
         if store.has_older:
-            self._do(self._open_start(store))
+            self._do(partial(self._open_start, store))
         elif store.blocks:
             self._stand_at(store.blocks[0])
 
@@ -195,7 +196,7 @@ class TranscriptView(Lined, can_focus=True):
         store = self._store
         if store is None or not store.blocks:
             return
-        self._do(self._jump(store, self._here(1 if self._place.marked else 0).first, step))
+        self._do(partial(self._jump, store, self._here(1 if self._place.marked else 0).first, step))
 
     def action_search(self, words: str = "") -> None:
         """Look for some words in all of the transcript; for none: ask which."""
@@ -236,14 +237,14 @@ class TranscriptView(Lined, can_focus=True):
     def _rows(self) -> int:
         return max(1, self.scrollable_content_region.height)
 
-    def _do(self, deed: "Coroutine[object, object, object]") -> None:
+    def _do(self, deed: "Callable[[], Coroutine[object, object, object]]") -> None:
         async def told() -> None:
             try:
-                await deed
+                await deed()
             except QuarterdeckError as error:
                 self.notify(literal(str(error)), severity="error", markup=False)
 
-        self.run_worker(told())
+        self.run_worker(told)
 
     async def _open_at(self, store: TranscriptStore, seq: int, words: str = "") -> None:
         block = await going.open_at(store, seq)
