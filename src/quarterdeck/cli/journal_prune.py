@@ -53,7 +53,7 @@ def prune(
 
 async def _prune(older_than: int | None, sessions: tuple[str, ...], dry_run: bool) -> "list[Kept]":
     from quarterdeck.agent.store import NoSuchSession
-    from quarterdeck.fleet.going_back import forget_strays
+    from quarterdeck.fleet.going_back import forget_files
     from quarterdeck.fleet.keeping import forget, kept_sessions
 
     places = Places.find()
@@ -70,7 +70,7 @@ async def _prune(older_than: int | None, sessions: tuple[str, ...], dry_run: boo
     if dry_run:
         return meant
     done = await forget(places, meant)
-    await forget_strays(places)
+    await forget_files(places, [one.session for one in done if one.problem is None])
     return done
 
 

@@ -2,7 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,10 @@ from quarterdeck.wire.record import Record
 
 from .keeping import find_log, kept_sessions, own_journal
 
-__all__ = ["InUse", "WayBack", "forget_strays", "newest_session", "way_back"]
+__all__ = ["InUse", "WayBack", "forget_files", "newest_session", "way_back"]
+
+_STRAY = 7 * 86_400
+"""Seconds after which a directory that no log explains is deleted."""
 
 
 class InUse(QuarterdeckError):
@@ -69,16 +73,19 @@ async def newest_session(places: Places, cwd: str) -> SessionId:
     raise NoSuchSession(f"in {cwd}")
 
 
-async def forget_strays(places: Places) -> None:
-    """Delete what files were in sessions that no log holds any more."""
+async def forget_files(places: Places, sessions: Iterable[SessionId]) -> None:
+    """Delete what files were in these sessions, and in those that no log holds any more."""
     known = {one.session for one in await kept_sessions(places)}
-    await asyncio.to_thread(_forget, places.state, known)
+    await asyncio.to_thread(_forget, places.state, set(sessions) - known, known)
 
 
-def _forget(state: Path, known: set[SessionId]) -> None:
+def _forget(state: Path, gone: set[SessionId], known: set[SessionId]) -> None:
     for directory in (state / "checkpoints").glob("ses_*"):
-        if directory.name not in known:
-            forget_checkpoints(state, directory.name)
+        name = SessionId(directory.name)
+        # A session within another's log is not listed: it may be at work.
+        is_stray = name not in known and time.time() - directory.stat().st_mtime > _STRAY
+        if name in gone or is_stray:
+            forget_checkpoints(state, name)
 
 
 def _log(places: Places, path: Path, write: bool) -> AbstractAsyncContextManager[Journal]:

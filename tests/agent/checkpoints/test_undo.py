@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from quarterdeck.agent.checkpoints.errors import FilesChangedSince, NothingToUndo
+from quarterdeck.models.script import Reply, Scene, Script, When
 from quarterdeck.policy.grammar import parse_rule
+from quarterdeck.system.sandbox import detect
 from quarterdeck.wire.events import Checkpointed, MessageChunk, Notice, Redone, Rewound
 from tests.support.agents import assert_valid, call, deck, says
 from tests.support.trees import git, new_repository, state_of, untouched
@@ -173,6 +175,40 @@ async def test_rewinding_several_turns_and_redoing(tmp_path: Path):
     assert "goes on" in told[-1]
 
 
+async def test_a_turn_that_is_taken_back_is_no_place_to_go(tmp_path: Path):
+    replies = [reply for n in range(3) for reply in shell(f"echo {n} > n{n}")]
+    async with working(tmp_path, *replies) as ship:
+        await ship.prompt("first")
+        await ship.prompt("second")
+        await ship.session.checkpoints.rewind("1")
+        await ship.prompt("third")
+        with pytest.raises(NothingToUndo, match="turn 2 is taken back already"):
+            await ship.session.checkpoints.rewind("2")
+        await ship.session.checkpoints.rewind("3")
+        assert b"n2" not in await look(ship.cwd)
+
+
+async def test_going_back_beyond_a_compaction_tells_everything_again(tmp_path: Path):
+    replies = ["one " * 3000, "two " * 3000, "three " * 3000, "The summary.", "four"]
+    async with working(tmp_path, *replies) as ship:
+        await ship.prompt("first")
+        early = ship.session._conversation.messages()
+        await ship.prompt("second")
+        await ship.prompt("third")
+        whole = ship.session._conversation.messages()
+        assert "Compacted" in await ship.session.context.compact()
+        short = ship.session._conversation.messages()
+        assert short != whole
+        await ship.session.checkpoints.rewind("2")
+        assert ship.session._conversation.messages() == early
+        await ship.reload()
+        assert ship.session._conversation.messages() == early
+        await ship.session.checkpoints.redo()
+        assert ship.session._conversation.messages() == short
+        await ship.reload()
+        assert ship.session._conversation.messages() == short
+
+
 async def test_the_conversation_alone_and_the_files_alone(tmp_path: Path):
     replies = (*shell("echo 1 >> a.txt"), *shell("echo 2 >> a.txt"), "x", "y")
     async with working(tmp_path, *replies) as ship:
@@ -282,6 +318,47 @@ async def test_nothing_to_undo_is_said(tmp_path: Path):
             await ship.session.checkpoints.undo()
         with pytest.raises(NothingToUndo, match="'7'"):
             await ship.session.checkpoints.rewind("7")
+
+
+async def test_what_a_sub_agent_did_belongs_to_the_turn(tmp_path: Path):
+    task = Scene(
+        replies=(says(call("bash", command="echo child >> a.txt")), Reply.of("did it")),
+        when=When(contains="task"),
+    )
+    lead = Scene(
+        replies=(says(call("spawn_agent", task="task", profile="general")), Reply.of("done")),
+        when=When(contains="lead"),
+    )
+    script = Script(scenes={"lead": lead, "task": task})
+    async with working(tmp_path, script) as ship:
+        before = await look(ship.cwd)
+        await ship.prompt("lead")
+        assert await look(ship.cwd) != before
+        await ship.session.checkpoints.undo()
+        assert await look(ship.cwd) == before
+
+
+async def test_what_ran_in_the_sandbox_is_undone(tmp_path: Path):
+    if not (await detect()).is_there:
+        pytest.skip("there is no sandbox on this machine")
+    await asyncio.to_thread(new_repository, tmp_path / "work", FILES)
+    async with deck(tmp_path, *shell(COMMAND), mode="full-auto") as ship:
+        before = await look(ship.cwd)
+        await ship.prompt()
+        assert (await ship.only(Checkpointed)).changed == 8
+        await ship.session.checkpoints.undo()
+        assert await look(ship.cwd) == before
+
+
+async def test_checkpoints_can_be_turned_off(tmp_path: Path):
+    await asyncio.to_thread(new_repository, tmp_path / "work", FILES)
+    rules = (parse_rule("allow bash"),)
+    flags = {"checkpoints": {"enabled": False}}
+    async with deck(tmp_path, *shell("echo 1 >> a.txt"), rules=rules, flags=flags) as ship:
+        await ship.prompt()
+        assert await ship.events(Checkpointed) == []
+        with pytest.raises(NothingToUndo, match="keeps no checkpoints"):
+            await ship.session.checkpoints.undo()
 
 
 async def test_a_cancelled_turn_can_be_undone(tmp_path: Path):

@@ -165,7 +165,7 @@ def test_going_back_and_forth_without_git(plan: list[tuple[str, object]]):
 
 @pytest.mark.stress
 @pytest.mark.timeout(600)
-@settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(steps, max_size=20), st.booleans())
 def test_going_back_and_forth_for_long(plan: list[tuple[str, object]], is_git: bool):
     check(plan, is_git=is_git)

@@ -35,6 +35,8 @@ _HURRY = 0.5
 """Seconds that a cancelled turn waits."""
 _CHANGING = ("edit", "delete", "move", "execute", "other")
 """Kinds of calls that may change files even if they name none."""
+_BY_OTHERS = ("spawn_agent",)
+"""Tools that let somebody else work."""
 
 
 class Checkpoints:
@@ -213,8 +215,7 @@ class _Watch:
 
     async def before_call(self, turn: "Turn", call: "Call") -> None:
         """Keep what the call may change; that this is not possible is told, once."""
-        is_unknown = call.command is None and not call.paths and call.kind in _CHANGING
-        if not is_unknown and not footprint_of(call).writes:
+        if not _may_change(call):
             return
         try:
             async with self._keeping:
@@ -283,6 +284,13 @@ class _Watch:
             return await asyncio.to_thread(keeping.finish, pending)
         except (QuarterdeckError, OSError) as error:
             return (unkept(str(error)),)
+
+
+def _may_change(call: "Call") -> bool:
+    """Whether a call may change files; of one that names neither path nor command its kind says."""
+    if call.command is None and not call.paths:
+        return call.kind in _CHANGING or call.tool in _BY_OTHERS
+    return bool(footprint_of(call).writes)
 
 
 async def _shown(files: "Files", path: str) -> bytes | None:

@@ -44,6 +44,12 @@ _OURS = {
 }
 
 
+_DESCRIBING = (
+    *("--show-toplevel", "--git-dir", "--git-common-dir"),
+    *("--git-path", "index", "--git-path", "objects", "--show-object-format"),
+)
+
+
 class Deadline:
     """A moment by which everything has to be done."""
 
@@ -92,27 +98,28 @@ def find_repository(directory: str, deadline: Deadline) -> Repository | None:
     Only questions that read no index are asked, with the person's own settings: those decide
     which directories git trusts.
     """
+    if not any((one / ".git").exists() for one in (Path(directory), *Path(directory).parents)):
+        return None
     environment = child_environment({"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"})
     asking = ["git", "-c", "core.fsmonitor=false", "-C", directory]
 
-    def ask(*words: str) -> str | None:
+    def ask(*words: str) -> list[str]:
         try:
             said = _run([*asking, *words], environment, deadline, None)
         except SnapshotFailed:
             deadline.left()
-            return None
-        return os.fsdecode(said).removesuffix("\n")
+            return []
+        return os.fsdecode(said).splitlines()
 
-    places = ("--git-dir", "--git-common-dir", "--show-object-format")
-    top = ask("rev-parse", "--show-toplevel")
-    described = ask("rev-parse", "--path-format=absolute", *places)
-    index = ask("rev-parse", "--path-format=absolute", "--git-path", "index")
-    objects = ask("rev-parse", "--path-format=absolute", "--git-path", "objects")
-    if not top or not described or not index or not objects or described.count("\n") != 2:
+    described = ask("rev-parse", "--path-format=absolute", *_DESCRIBING)
+    if len(described) != 6:  # none, or a name with a line end in it
         return None
-    git_dir, common_dir, object_format = described.split("\n")
-    if "\n" in objects:
-        return None
+    top, git_dir, common_dir, index, objects, object_format = described
+    settings = dict(
+        line.split(" ", 1)
+        for line in ask("config", "--type=path", "--get-regexp", r"^core\.(excludesfile|autocrlf)$")
+        if " " in line
+    )
     return Repository(
         top=os.fsencode(os.path.realpath(top)),
         git_dir=git_dir,
@@ -120,8 +127,8 @@ def find_repository(directory: str, deadline: Deadline) -> Repository | None:
         index=index,
         objects=objects,
         object_format=object_format,
-        excludes=ask("config", "--type=path", "--get", "core.excludesFile") or None,
-        autocrlf=(ask("config", "--get", "core.autocrlf") or "false") != "false",
+        excludes=settings.get("core.excludesfile"),
+        autocrlf=settings.get("core.autocrlf", "false") != "false",
     )
 
 

@@ -82,12 +82,16 @@ class History:
         ledger = await self.ledger()
         turns = ledger.turns
         target = find_turn(turns, turn)
+        if not target.is_told and not (target.checkpoint and target.is_applied):
+            raise NothingToUndo(f"turn {target.number} is taken back already")
         later = [one for one in turns if one.number >= target.number]
         undone = [one for one in reversed(later) if files and one.is_applied and one.checkpoint]
-        is_said = conversation and any(one.is_told for one in later)
-        if not undone and not is_said:
+        said = [one.id for one in later if conversation and one.is_told]
+        if not undone and not said:
             raise NothingToUndo(f"nothing of turn {target.number} is left to take back")
-        event = Rewound(to=target.id, conversation=is_said, files=tuple(one.id for one in undone))
+        # Of what is told, the first: the conversation can go back to nothing else.
+        to, files_of = (said or [target.id])[0], tuple(one.id for one in undone)
+        event = Rewound(to=to, conversation=bool(said), files=files_of)
         changes = await asyncio.to_thread(self._way_back, undone)
         return await self._restore(changes, event, ledger.moves, force)
 

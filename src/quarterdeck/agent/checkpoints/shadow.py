@@ -62,6 +62,8 @@ class Shadow:
         self._store = trees / self.key
         self._index = session / f"index-{self.key}"
         self._hidden = hidden
+        self._tree: str | None = None
+        """What the index holds, if that is known."""
         excludes = (f"core.excludesFile={repository.excludes}",) if repository.excludes else ()
         places = {
             "GIT_DIR": str(self._store),
@@ -79,11 +81,14 @@ class Shadow:
             # A process that was killed may have left an index that is no good.
             deadline.left()
             self._index.unlink(missing_ok=True)
+            self._tree = None
             self._prepare(deadline)
             return self._take(deadline)
 
     def changes(self, before: Snapshot, after: Snapshot, blobs: Blobs) -> list[Change]:
         """What differs, with every content kept in ``blobs``. Raises SnapshotFailed."""
+        if before == after:
+            return []
         deadline = Deadline(60)
         words = ("diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev")
         said = self._git.run(*words, before.tree, after.tree, deadline=deadline).split(b"\0")
@@ -114,8 +119,10 @@ class Shadow:
             self._index_names(("--force-remove",), sorting.unwanted, deadline)
         if sorting.wanted:
             self._index_names(("--add", "--remove", "--replace"), sorting.wanted, deadline)
-        tree = self._git.run("write-tree", "--missing-ok", deadline=deadline)
-        return Snapshot(tree=tree.decode().strip(), large=sorting.large)
+        if sorting.wanted or sorting.unwanted or self._tree is None:
+            written = self._git.run("write-tree", "--missing-ok", deadline=deadline)
+            self._tree = written.decode().strip()
+        return Snapshot(tree=self._tree, large=sorting.large)
 
     def _index_names(self, words: tuple[str, ...], names: list[bytes], deadline: Deadline) -> None:
         self._git.run(
