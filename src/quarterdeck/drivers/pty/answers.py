@@ -80,11 +80,14 @@ class Lines:
     def _items(self, lines: Sequence[str]) -> list[Item]:
         items: list[Item] = []
         current: Item | None = None
+        last = ""
         for line in lines:
+            is_inner = self._rule.tool_after_blank and bool(last) and line.startswith(" ")
+            last = line
             if self._skip is not None and self._skip.match(line):
                 current = None
                 continue
-            started = self._started(line)
+            started = self._started(line, no_tool=is_inner)
             if started is not None:
                 current = started
                 items.append(current)
@@ -95,15 +98,17 @@ class Lines:
                 item.lines = _unfolded(item.lines, self._width)
         return items
 
-    def _started(self, line: str) -> Item | None:
+    def _started(self, line: str, *, no_tool: bool) -> Item | None:
         for kind, pattern in self._starts:
+            if no_tool and kind == "tool":
+                continue
             if found := pattern.match(line):
                 groups = found.groupdict()
                 text = groups.get("text") or groups.get("title") or groups.get("reason") or ""
                 item = Item(kind=kind, lines=[text])
-                if groups.get("running"):
+                if groups.get("running") is not None:
                     item.status = "running"
-                if groups.get("failed"):
+                if groups.get("failed") is not None:
                     item.status = "failed"
                 return item
         return None

@@ -27,11 +27,14 @@ _PASTED = 0.08
 _PASTE_LIMIT = 20.0
 _TAKEN_LIMIT = 3.0
 """Seconds after which a prompt that was not taken is sent once more."""
-_CONFIRM_LIMIT = 5.0
+_CONFIRM_LIMIT = 2.0
 """Seconds within which a dialog must be gone after it was answered."""
+_DIALOG_CALM = 0.4
+_ATTEMPTS = 3
 _STOP_PAUSE = 1.2
 """Seconds after which what stops a turn is pressed again."""
 _TELL_PAUSE = 0.05
+_LONGEST_TITLE = 300
 _CALM_LINE = 0.25
 """Seconds without a change after which a line counts as written."""
 
@@ -172,16 +175,26 @@ class Conversation:
         await self._tell(events)
         verdict = await self._host.permit(_question(request, call))
         await self._tell(teller.decided(call, verdict.allowed))
-        if self._watch.now.request != request:
-            return  # somebody else has answered it, or the turn was stopped
         choice = _chosen(request, verdict)
         asking = self._knowledge.asking
-        await self._press(choice.keys if choice else asking.cancel if asking else ())
-        gone = await self._watch.until(lambda one: one.request != request, within=_CONFIRM_LIMIT)
-        if gone is None:
+        keys = choice.keys if choice else asking.cancel if asking else ()
+        if not await self._confirmed(request, keys):
             self._asked = None
             title = "The agent's screen still shows what was answered; it is asked again."
             await self._tell([Notice(title=title, severity="warning", description=request.title)])
+
+    async def _confirmed(self, request: Request, keys: tuple[str, ...]) -> bool:
+        """Press what answers a request until the screen shows that it was taken.
+
+        Dialogs do not take keys that come as they appear, so that nobody answers by accident.
+        """
+        for _ in range(_ATTEMPTS):
+            await self._watch.settled(_DIALOG_CALM, within=_CONFIRM_LIMIT)
+            if self._watch.now.request != request:
+                return True  # taken; or somebody else has answered it, or the turn was stopped
+            await self._press(keys)
+            await self._watch.until(lambda one: one.request != request, within=_CONFIRM_LIMIT)
+        return self._watch.now.request != request
 
     async def _drop_question(self) -> None:
         asking, self._asking, self._asked = self._asking, None, None
@@ -200,11 +213,18 @@ class Conversation:
 
 
 def _question(request: Request, call: ToolCallId) -> PermissionAsked:
-    raw = {"command": request.detail} if request.kind == "execute" else {"detail": request.detail}
+    match request.kind:
+        case "execute":
+            raw = {"command": request.detail.removeprefix("$ ")}
+        case "edit":
+            raw = {"file_path": request.subject, "content": request.detail}
+        case _:
+            raw = {"detail": request.detail}
+    shown = " ".join(f"{request.title} {request.subject} {request.detail}".split())
     return PermissionAsked(
         request=RequestId(uuid4().hex),
         call=call,
-        title=f"{request.title} {request.detail}".strip(),
+        title=shown[:_LONGEST_TITLE],
         options=tuple(choice.option for choice in request.choices),
         kind=request.kind,
         name="bash" if request.kind == "execute" else None,

@@ -46,8 +46,8 @@ class Dialog(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Asking(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a request for leave is read and answered.
 
-    The pattern of the state ``asking`` has the groups ``title``, and ``detail`` and ``options``
-    where they are on the screen.
+    The pattern of the state ``asking`` has the groups ``title`` and ``options``, and, where they
+    are on the screen, ``subject`` (a path, a reason) and ``detail``.
     """
 
     option: str
@@ -77,6 +77,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A further line of the same, with the group ``text``."""
     tool: str = ""
     """A tool call, with the group ``title``, and ``failed`` and ``running`` where shown."""
+    tool_after_blank: bool = False
+    """An indented line is a tool call only after a blank one; else it is text."""
     thought: str = ""
     """The first line of a thought, with the group ``text``."""
     failed: str = ""

@@ -28,6 +28,7 @@ class Request:
     """What an agent asks leave for."""
 
     title: str
+    subject: str
     detail: str
     kind: ToolKind
     choices: tuple[Choice, ...]
@@ -93,16 +94,17 @@ class Reader:
             return None
         groups = found.groupdict()
         title = _squeezed(groups.get("title") or "")
+        subject = _squeezed(groups.get("subject") or "")
         detail = _lines(groups.get("detail") or "")
         seen = list(self._option.finditer(groups.get("options") or ""))
         at = next((n for n, one in enumerate(seen) if one.groupdict().get("chosen")), asking.first)
         choices = tuple(self._choice(one, number, at) for number, one in enumerate(seen))
-        text = f"{title}\n{detail}"
+        text = f"{title}\n{subject}\n{detail}"
         kinds: list[ToolKind] = [
             kind for kind, like in asking.tools.items() if re.search(like, text, re.MULTILINE)
         ]
         kind: ToolKind = kinds[0] if kinds else "other"
-        return Request(title=title, detail=detail, kind=kind, choices=choices)
+        return Request(title=title, subject=subject, detail=detail, kind=kind, choices=choices)
 
     def _choice(self, seen: "re.Match[str]", number: int, at: int) -> Choice:
         asking = self.knowledge.asking
@@ -129,4 +131,6 @@ def _squeezed(text: str) -> str:
 
 
 def _lines(text: str) -> str:
-    return "\n".join(line.strip() for line in text.splitlines() if line.strip())
+    """Lines without the frames around them."""
+    stripped = (line.strip(" │┃╭╮╰╯─╌") for line in text.splitlines())
+    return "\n".join(line for line in stripped if line)

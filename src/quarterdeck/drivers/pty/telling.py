@@ -72,14 +72,13 @@ class Teller:
         return [event for call in self._calls for event in self._end(call, "completed")]
 
     def _text(self, index: int, item: Item, *, whole: bool) -> list[Event]:
-        shown = item.text if whole else item.text.rpartition("\n")[0]
+        shown = item.text if whole else _steady(item.text)
         told = self._told.get(index, "")
-        if not shown.startswith(told):
-            # It was drawn anew in another shape: what comes after the same number of lines is new.
-            lines = shown.split("\n")[told.count("\n") + 1 :]
-            fresh = "\n" + "\n".join(lines) if lines and whole else ""
-        else:
+        if shown.startswith(told):
             fresh = shown[len(told) :]
+        else:
+            # It was drawn anew in another shape: once it is whole, go on where that begins.
+            fresh = _reshaped(told, shown) if whole else ""
         if not fresh:
             return []
         self._told[index] = shown
@@ -122,6 +121,20 @@ class Teller:
         start = "\n" if self._has_said else ""
         self._has_said = True
         return [MessageChunk(content=text(start + "\n".join(fresh)))]
+
+
+def _steady(shown: str) -> str:
+    """All but the word that is being written."""
+    return shown[: max(shown.rfind(" "), shown.rfind("\n"), 0)]
+
+
+def _reshaped(told: str, shown: str) -> str:
+    """The lines from the first that was told otherwise; what was told stays told."""
+    before, now = told.split("\n"), shown.split("\n")
+    same = 0
+    while same < min(len(before), len(now)) and before[same] == now[same]:
+        same += 1
+    return "".join(f"\n{line}" for line in now[same:])
 
 
 def _after(known: Sequence[str], lines: Sequence[str]) -> list[str]:
