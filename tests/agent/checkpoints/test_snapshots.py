@@ -112,6 +112,14 @@ def test_a_file_becomes_a_directory_and_back(desk: Desk):
     assert desk.there_and_back(swap) == ["a.txt", "a.txt/inside", "sub", "sub/b.txt"]
 
 
+def test_a_file_becomes_an_empty_directory(desk: Desk):
+    def swap() -> None:
+        (desk.work / "a.txt").unlink()
+        (desk.work / "a.txt").mkdir()
+
+    assert desk.there_and_back(swap) == ["a.txt"]
+
+
 def test_a_directory_becomes_a_symlink_and_nothing_is_written_through_it(
     desk: Desk, tmp_path: Path
 ):

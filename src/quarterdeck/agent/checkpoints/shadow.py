@@ -215,8 +215,10 @@ class _Sorting:
         if stat.S_ISREG(status.st_mode) and not _is_readable(path, status):
             self.large[path] = fingerprint(status)
             self.unwanted.append(name)
-        elif not stat.S_ISDIR(status.st_mode):  # else a submodule: its files are not ours to keep
+        elif not stat.S_ISDIR(status.st_mode):
             self.wanted.append(name)
+        elif not os.access(path + b"/.git", os.F_OK):
+            self.unwanted.append(name)  # what was a file; else a submodule, whose files are its own
 
     def _is_real(self, directory: bytes) -> bool:
         known = self._real.get(directory)
