@@ -55,6 +55,7 @@ UNSTABLE_METHODS = {
     "session/unarchive",
 }
 UNSTABLE_FIELDS = {
+    ("ClientCapabilities", "subagents"),
     ("ListSessionsRequest", "archived"),
     ("LoadSessionRequest", "systemPrompt"),
     ("NewSessionRequest", "systemPrompt"),

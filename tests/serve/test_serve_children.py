@@ -3,6 +3,8 @@
 import asyncio
 from pathlib import Path
 
+import msgspec
+
 from quarterdeck.wire.acp import schema as acp
 
 SCRIPT = """
@@ -91,3 +93,30 @@ async def test_a_loaded_session_shows_the_answer_at_the_call(
         assert "Changed new.txt." in str(editor.of(acp.ToolCallUpdate, session)[-1].content)
         listed = await editor.connection.call(acp.SESSION_LIST, acp.ListSessionsRequest())
         assert [one.session_id for one in listed.sessions] == [session]
+
+
+async def test_a_client_that_knows_sub_agents_sees_them_as_sessions(
+    connected, project: Path, tmp_path: Path
+):
+    async with connected(subagents={}) as editor:
+        session = await leading(editor, project, tmp_path)
+        answer = await editor.prompt(session, "lead")
+        assert answer.stop_reason == "end_turn"
+        placed = [
+            msgspec.json.decode(note.update.raw) for note in editor.updates if is_placing(note)
+        ]
+        assert [one["state"]["state"] for one in placed] == ["running", "idle"]
+        assert placed[0]["title"] == "general: change it"
+        child = placed[0]["sessionId"]
+        own = [note for note in editor.updates if note.session_id == child]
+        kinds = [type(note.update).__name__ for note in own]
+        assert kinds[0] == "UserMessageChunk"
+        assert "ToolCall" in kinds
+        assert editor.said(child) == "Changed new.txt."
+        first = next(n for n, note in enumerate(editor.updates) if note.session_id == child)
+        assert any(is_placing(note) for note in editor.updates[:first])
+
+
+def is_placing(note: acp.SessionNotification) -> bool:
+    update = note.update
+    return isinstance(update, acp.UnknownUpdate) and update.kind == "subagent_update"

@@ -20,6 +20,8 @@ class Client:
     has_terminal_login: bool = False
     takes_notices: bool = False
     takes_compaction: bool = False
+    takes_children: bool = False
+    """It shows agents that a session starts as sessions below it."""
     takes_terminal_meta: bool = False
     """It shows output that we send in ``_meta``, in terminals that it does not run itself."""
 
@@ -37,5 +39,6 @@ def client_of(request: InitializeRequest) -> Client:
         has_terminal_login=offered.auth.terminal,
         takes_notices=session is not None and session.notices is not None,
         takes_compaction=session is not None and session.compaction is not None,
+        takes_children=offered.subagents is not None,
         takes_terminal_meta=(offered.meta or {}).get("terminal_output") is True,
     )

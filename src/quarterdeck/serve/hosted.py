@@ -11,6 +11,7 @@ from quarterdeck.wire.acp.connection import AcpConnection
 from quarterdeck.wire.content import ContentBlock
 from quarterdeck.wire.errors import RpcError
 from quarterdeck.wire.events import TurnEnded
+from quarterdeck.wire.record import Record
 from quarterdeck.wire.rpc.codes import INTERNAL_ERROR, INVALID_REQUEST, FrameTooLarge
 from quarterdeck.wire.usage import TokenUsage
 
@@ -18,6 +19,7 @@ from .asking import Asker
 from .client import Client
 from .pump import Pump
 from .refusals import refused
+from .subsessions import SubSessions
 from .updates import Translator, without_bulk
 
 __all__ = ["Hosted"]
@@ -42,7 +44,9 @@ class Hosted:
         def translator(knows_cost: bool) -> Translator:
             return Translator(client, is_clients_terminal, knows_cost=knows_cost)
 
-        self._pump = Pump(session, translator, self._send, self._asker.notice)
+        self._children = SubSessions(connection, session.journal, lambda: translator(True))
+        self._takes_children = client.takes_children
+        self._pump = Pump(session, translator, self._send, self._notice)
         self._idle = asyncio.Event()
         self._idle.set()
         self._cancelling: set[asyncio.Task[None]] = set()
@@ -98,6 +102,7 @@ class Hosted:
     async def flush(self) -> None:
         """Wait until the client was sent everything that is in the log."""
         await self._pump.caught_up(self.session.last_seq)
+        await self._children.settle()
 
     async def close(self) -> None:
         """Cancel what runs, let its prompt be answered, and end."""
@@ -105,8 +110,14 @@ class Hosted:
         await self._idle.wait()
         await self._pump.close()
         await self._asker.close()
+        await self._children.close()
         if self._cancelling:
             await asyncio.wait(self._cancelling)
+
+    def _notice(self, record: Record) -> None:
+        self._asker.notice(record)
+        if self._takes_children:
+            self._children.notice(record)
 
     @property
     def _commands(self) -> acp.AvailableCommandsUpdate:

@@ -493,6 +493,8 @@ class ClientCapabilities(AcpValue, frozen=True, kw_only=True):
     fs: FileSystemCapabilities = FileSystemCapabilities()
     terminal: bool = False
     session: ClientSessionCapabilities | None = None
+    subagents: Empty | None = None
+    """Unstable."""
     auth: AuthCapabilities = AuthCapabilities()
     elicitation: ElicitationCapabilities | None = None
 
@@ -1322,6 +1324,7 @@ def leniency() -> dict[type[Struct], dict[str, Leniency]]:
             "fs": Leniency(on_error=True),
             "terminal": Leniency(on_error=True),
             "session": Leniency(on_error=True),
+            "subagents": Leniency(on_error=True),
             "auth": Leniency(on_error=True),
             "elicitation": Leniency(on_error=True),
         },
