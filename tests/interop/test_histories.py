@@ -1,7 +1,10 @@
 """What the agents themselves have just written: listed, read, searched, taken over, resumed."""
 
 import asyncio
+import functools
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -75,3 +78,38 @@ async def test_a_session_that_was_just_written(name: str, tmp_path: Path):
 
 def plain(usage: TokenUsage | None) -> tuple[int, int] | None:
     return None if usage is None else (usage.input, usage.output)
+
+
+@pytest.mark.parametrize("name", ["opencode", "claude"])
+async def test_an_imported_session_is_resumed_by_the_fleet(name: str, tmp_path: Path):
+    if real_agents.find(name) is None:
+        pytest.skip(f"{name} is not installed")
+    project = tmp_path / "project"
+    project.mkdir()
+    async with ModelServer() as server:
+        environment = real_agents.environment(name, tmp_path / "home", server.url)
+        agent = await asyncio.to_thread(find_agent, name)
+        rig = Rig(name=name, make=links_of(agent, "pipe")[0], environment=environment)
+        async with drive(rig, project, model=real_agents.model_of(name)) as driven:
+            await driven.say("remember the word grapefruit", within=LONG)
+            theirs = driven.session.agent_session or ""
+
+        async def quarterdeck(*words: str) -> str:
+            own = {**environment, "QUARTERDECK_HOME": str(tmp_path / "q")}
+            made = [str(Path(sys.executable).with_name("quarterdeck")), *words]
+            run = functools.partial(subprocess.run, made, env=own, cwd=project, timeout=LONG)
+            done = await asyncio.to_thread(run, capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+            return done.stdout
+
+        try:
+            assert theirs in await quarterdeck("history")
+            assert (await quarterdeck("history", "import", theirs)).startswith(f"{name}-1: ")
+            await quarterdeck("resume", f"{name}-1", "what was it?")
+            await quarterdeck("wait", f"{name}-1", "--timeout", str(LONG))
+            asked = json.dumps([one.json for one in server.requests][-3:])
+            assert "remember the word grapefruit" in asked and "what was it?" in asked
+            assert "You said: what was it?" in await quarterdeck("logs", f"{name}-1")
+            assert ": 0 new events" in await quarterdeck("history", "import", theirs)
+        finally:
+            await quarterdeck("host", "stop")
