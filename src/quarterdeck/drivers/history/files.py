@@ -187,7 +187,7 @@ def _lines(file: IO[bytes], tally: "Tally", limit: int) -> Iterator[bytes]:
             kept.append(rest)
     if is_over:
         tally.too_long += 1
-    elif last := b"".join(kept):
+    elif (last := b"".join(kept)).strip():
         # Whoever writes it may be in the middle of the line.
         tally.is_cut = decode(last) is None
         if not tally.is_cut:
