@@ -350,6 +350,23 @@ async def test_what_ran_in_the_sandbox_is_undone(tmp_path: Path):
         assert await look(ship.cwd) == before
 
 
+async def test_where_nothing_can_be_kept_the_turn_goes_on(tmp_path: Path):
+    replies = (
+        says(call("write", path="new.txt", content="new\n")),
+        says(call("bash", command="echo 1 >> a.txt")),
+        "done",
+    )
+    async with working(tmp_path, *replies) as ship:
+        await asyncio.to_thread((ship.places.state / "checkpoints").write_text, "in the way")
+        ended = await ship.prompt()
+        told = [n for n in await ship.events(Notice) if "undone" in n.title]
+        now = await look(ship.cwd)
+    assert ended.stop == "end_turn"
+    assert len(told) == 1
+    assert now[b"a.txt"][1] == b"one\n1\n"
+    assert b"new.txt" in now
+
+
 async def test_checkpoints_can_be_turned_off(tmp_path: Path):
     await asyncio.to_thread(new_repository, tmp_path / "work", FILES)
     rules = (parse_rule("allow bash"),)

@@ -4,10 +4,12 @@ Nothing of the work is imported before a call may change a file, or somebody ask
 """
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from quarterdeck.journal.errors import JournalError
 from quarterdeck.system.errors import SystemFault
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import Event, Redone, Rewound
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Checkpoints"]
 
+_log = logging.getLogger(__name__)
 _HURRY = 0.5
 """Seconds that a cancelled turn waits."""
 _CHANGING = ("edit", "delete", "move", "execute", "other")
@@ -220,10 +223,10 @@ class _Watch:
         try:
             async with self._keeping:
                 await self._keep(turn, call)
-        except (QuarterdeckError, OSError) as error:
-            if not self._is_told:
-                self._is_told = True
-                await turn.emit(unkept(str(error)))
+        except JournalError:
+            raise
+        except Exception as error:  # a turn goes on, also where nothing can be kept
+            await self._tell_once(turn, _problem(error))
 
     async def finish(self, turn: "Turn", *, hurried: bool = False) -> None:
         """Write down what the turn changed."""
@@ -247,6 +250,11 @@ class _Watch:
             await emit(event)
         await asyncio.to_thread((await self._checkpoints.keeping()).forget)
 
+    async def _tell_once(self, turn: "Turn", problem: str) -> None:
+        if not self._is_told:
+            self._is_told = True
+            await turn.emit(unkept(problem))
+
     async def _settle_earlier(self) -> None:
         if self._earlier is not None:
             await self._earlier.settle()
@@ -261,10 +269,8 @@ class _Watch:
             work = asyncio.to_thread(keeping.begin, self._turn)
             self._beginning = asyncio.create_task(work)
         pending = await asyncio.shield(self._beginning)
-        if is_first:
-            for problem in pending.problems:
-                self._is_told = True
-                await turn.emit(unkept(problem))
+        if is_first and pending.problems:
+            await self._tell_once(turn, "; ".join(pending.problems))
         for use in call.paths:
             if use.access == "write":
                 shown = await _shown(turn.workspace.system.files, use.resolved)
@@ -282,8 +288,17 @@ class _Watch:
         try:
             pending = await asyncio.shield(self._beginning)
             return await asyncio.to_thread(keeping.finish, pending)
-        except (QuarterdeckError, OSError) as error:
-            return (unkept(str(error)),)
+        except Exception as error:  # a turn must come to its end
+            problem = _problem(error)
+            return () if self._is_told else (unkept(problem),)
+
+
+def _problem(error: Exception) -> str:
+    """What went wrong, for people; what nobody expected is logged."""
+    if isinstance(error, QuarterdeckError | OSError):
+        return str(error)
+    _log.error("what files were could not be kept", exc_info=error)
+    return f"an error in the program: {error!r}"
 
 
 def _may_change(call: "Call") -> bool:

@@ -8,6 +8,7 @@ undone as well. Everything here blocks.
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -140,7 +141,8 @@ class Keeping:
 
     def forget(self) -> None:
         """The turn is in the log."""
-        (self.directory / _PENDING).unlink(missing_ok=True)
+        with suppress(OSError):
+            (self.directory / _PENDING).unlink(missing_ok=True)
 
     def _checkpoint(
         self, turn: TurnId, changes: tuple[Change, ...], uncovered: tuple[str, ...]
