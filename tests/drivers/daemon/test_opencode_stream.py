@@ -27,15 +27,18 @@ from tests.drivers.rigs.daemons import OPENCODE
 from tests.support.contract import judge
 from tests.support.driving import Driven, Rig, drive
 
-PROMPT = "think it over\nstream 6\ntool look\necho zwischen\nask make things\nstream 3\necho ende ✓"
+PROMPT = (
+    "think it over\nstream 300\ntool look\necho zwischen\nask make things\nstream 90\necho ende ✓"
+)
+"""Long enough that a client which was cut off is back before the end."""
 RULE = parse_rule("allow bash(make:*)", scope="user", source=Source(origin="flag", where="t"))
-WORDS = [f"chunk {n}\n" for n in range(6)], [f"chunk {n}\n" for n in range(3)]
+WORDS = [f"chunk {n}\n" for n in range(300)], [f"chunk {n}\n" for n in range(90)]
 SAID = "".join(WORDS[0]) + "zwischen" + "allowed" + "".join(WORDS[1]) + "ende ✓"
 
 
 def rig_for(fake: FakeOpencode, *, away: float = 10.0) -> Rig:
     launch = replace(OPENCODE, url=fake.url)
-    return Rig(name="opencode", make=lambda: OpencodeLink(launch, away=away, again=0.005))
+    return Rig(name="opencode", make=lambda: OpencodeLink(launch, away=away, again=0.0))
 
 
 def said(driven: Driven, kind: type[MessageChunk] | type[ThoughtChunk] = MessageChunk) -> str:
@@ -55,13 +58,13 @@ async def talk(cuts: list[int], cwd: Path) -> Driven:
 
 class TestCuts:
     @settings(
-        max_examples=40,
+        max_examples=12,
         deadline=None,
         suppress_health_check=[HealthCheck.function_scoped_fixture],
     )
-    @given(cuts=st.lists(st.integers(min_value=60, max_value=9000), min_size=1, max_size=4))
+    @given(cuts=st.lists(st.integers(min_value=60, max_value=30_000), min_size=1, max_size=5))
     @example(cuts=[61])
-    @example(cuts=[300, 400, 500, 600])
+    @example(cuts=[3000, 4000, 5000, 6000, 700])
     def test_wherever_the_stream_is_cut_all_is_told_once(self, cuts: list[int], tmp_path: Path):
         driven = asyncio.run(talk(cuts, tmp_path))
         assert said(driven) == SAID + "again"
@@ -75,7 +78,7 @@ class TestCuts:
 
     @pytest.mark.stress
     def test_every_byte(self, tmp_path: Path):
-        for cut in range(60, 9000):
+        for cut in range(60, 90_000, 7):
             driven = asyncio.run(talk([cut], tmp_path))
             assert said(driven) == SAID + "again", cut
 

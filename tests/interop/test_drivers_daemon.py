@@ -1,0 +1,243 @@
+"""Codex and OpenCode themselves as servers, on the scripted model."""
+
+import asyncio
+import json
+import re
+import sys
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quarterdeck.drivers.catalogue import find_agent
+from quarterdeck.drivers.child import Launch
+from quarterdeck.drivers.daemon.opencode import OpencodeLink
+from quarterdeck.drivers.description import launch_of
+from quarterdeck.drivers.driver import McpServer
+from quarterdeck.drivers.errors import OpenFailed
+from quarterdeck.drivers.links import links_of
+from quarterdeck.testing.model_server import ModelServer
+from quarterdeck.wire.events import (
+    MessageChunk,
+    RateLimited,
+    RetryScheduled,
+    ToolCallEnded,
+    ToolCallStarted,
+    TurnEnded,
+    Unknown,
+)
+from tests.support import real_agents
+from tests.support.contract import judge
+from tests.support.driving import Driven, Rig, drive
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
+LONG = 60.0
+HELLO = "Hello from the scripted model."
+MCP_ECHO = Path(__file__).parent / "peers" / "mcp_echo.py"
+
+
+@dataclass(frozen=True, slots=True)
+class Lab:
+    """A model, a home and a project for one agent."""
+
+    agent: str
+    server: ModelServer
+    rig: Rig
+    project: Path
+
+    def open(self, **options: Any) -> Any:
+        """A session with the agent, by its file."""
+        return drive(self.rig, self.project, model=real_agents.model_of(self.agent), **options)
+
+    def asked(self) -> str:
+        """What the model was asked, as text."""
+        return "\n".join(json.dumps(one.json) for one in self.server.requests)
+
+    def running(self) -> list[str]:
+        """The command lines of what runs with the home of this test."""
+        home = f"HOME={self.rig.environment['HOME']}".encode()
+        found: list[str] = []
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                if home in (process / "environ").read_bytes().split(b"\0"):
+                    found.append((process / "cmdline").read_text().replace("\0", " "))
+            except OSError:
+                continue
+        return found
+
+
+@pytest.fixture(params=["codex", "opencode"])
+async def lab(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Lab]:
+    name: str = request.param
+    if real_agents.find(name) is None:
+        pytest.skip(f"{name} is not installed")
+    project = tmp_path / "project"
+    project.mkdir()
+    async with ModelServer() as server:
+        environment = real_agents.environment(name, tmp_path / "home", server.url)
+        (make,) = links_of(await asyncio.to_thread(find_agent, name), "daemon")
+        lab = Lab(name, server, Rig(name=name, make=make, environment=environment), project)
+        yield lab
+        assert await asyncio.to_thread(lab.running) == []
+
+
+async def say(driven: Driven, prompt: str) -> TurnEnded:
+    return await driven.say(prompt, within=LONG)
+
+
+async def test_a_conversation_goes_on_in_another_process(lab: Lab):
+    async with lab.open(title="A title of ours", system_prompt="Be brief, turquoise whale.") as one:
+        ended = await say(one, "scene:text first of all")
+        assert (ended.stop, one.text) == ("end_turn", HELLO)
+        assert ended.usage is not None and ended.usage.input > 1000 and ended.usage.output > 0
+        again = await say(one, "--second, 🦀 ‮ and a \t tab")
+        assert "You said: --second, 🦀 ‮ and a \t tab" in one.text
+        assert again.usage is not None and again.usage.input < 2 * ended.usage.input
+        theirs = one.session.agent_session
+        assert theirs in str(await one.session.list_sessions())
+    assert not one.all(Unknown) and "turquoise whale" in lab.asked()
+    judge(one.heard)
+    async with lab.open(resume=theirs, replay=True) as two:
+        assert (await say(two, "third")).stop == "end_turn"
+        assert two.session.agent_session == theirs
+        assert HELLO in two.text
+    async with lab.open(resume=theirs, fork=True) as three:
+        assert (await say(three, "fourth")).stop == "end_turn"
+        assert three.session.agent_session not in (None, theirs)
+    assert "scene:text first of all" in json.dumps(list(lab.server.requests)[-1].json)
+
+
+@pytest.mark.parametrize(
+    ("scene", "made"), [("write", "hello.txt"), ("shell", "made-by-shell.txt")]
+)
+async def test_it_asks_before_it_acts(lab: Lab, scene: str, made: str):
+    async with lab.open() as driven:
+        turn = asyncio.create_task(say(driven, f"scene:{scene} no"))
+        await driven.answer("reject_once", feedback="not today")
+        assert (await turn).stop == "end_turn"
+        assert list(lab.project.iterdir()) == []
+        turn = asyncio.create_task(say(driven, f"scene:{scene} yes"))
+        asked = await driven.answer("allow_once")
+        assert (await turn).stop == "end_turn"
+        assert (lab.project / made).exists()
+    assert [end.status for end in driven.all(ToolCallEnded)] == ["failed", "completed"]
+    assert driven.all(ToolCallStarted)[1].call == asked.call
+    judge(driven.heard)
+
+
+async def test_a_mode_of_ours_allows_edits_without_asking(lab: Lab):
+    async with lab.open(mode="accept-edits") as driven:
+        assert (await say(driven, "scene:write")).stop == "end_turn"
+    assert (lab.project / "hello.txt").read_text() == "hello from script\n"
+
+
+async def test_a_text_is_interrupted(lab: Lab):
+    async with lab.open() as driven:
+        turn = asyncio.create_task(say(driven, "scene:slow please"))
+        await driven.seen(MessageChunk, within=LONG)
+        await driven.session.interrupt()
+        assert (await turn).stop == "cancelled"
+        assert (await say(driven, "scene:text and go on")).stop == "end_turn"
+        assert driven.text.endswith(HELLO)
+    judge(driven.heard)
+
+
+async def test_a_command_is_interrupted_and_does_not_run_on(lab: Lab):
+    async with lab.open(mode="full-auto") as driven:
+        turn = asyncio.create_task(say(driven, "scene:longcmd please"))
+        await driven.seen(ToolCallStarted, within=LONG)
+        async with asyncio.timeout(LONG):
+            while not any("sleep 60" in one for one in await asyncio.to_thread(lab.running)):
+                await asyncio.sleep(0.05)
+        await driven.session.interrupt()
+        assert (await turn).stop == "cancelled"
+        assert (await say(driven, "scene:text and go on")).stop == "end_turn"
+        left = [one for one in await asyncio.to_thread(lab.running) if "sleep 60" in one]
+        assert left == []
+    assert driven.all(ToolCallEnded)
+    judge(driven.heard)
+
+
+async def test_a_limit_of_the_model_is_told(lab: Lab):
+    async with lab.open() as driven:
+        ended = await say(driven, "scene:e429")
+        assert ended.stop == "failed" and re.search("429|scripted failure", ended.reason or "")
+        assert driven.all(RateLimited) and driven.all(RetryScheduled)
+        assert (await say(driven, "scene:text and go on")).stop == "end_turn"
+
+
+async def test_a_broken_stream_is_told(lab: Lab):
+    async with lab.open() as driven:
+        turn = asyncio.create_task(say(driven, "scene:drop"))
+        await driven.seen(RetryScheduled, within=LONG)
+        if lab.agent == "opencode":  # it tries again for minutes
+            await driven.session.interrupt()
+        assert (await turn).stop == ("cancelled" if lab.agent == "opencode" else "failed")
+        assert (await say(driven, "scene:text and go on")).stop == "end_turn"
+
+
+async def test_a_megabyte_reaches_the_model(lab: Lab):
+    words = "x" * 1_000_000 + " end of it"
+    async with lab.open() as driven:
+        assert (await say(driven, f"scene:text {words}")).stop == "end_turn"
+    assert words in lab.asked()
+
+
+async def test_a_tool_server_of_ours_is_used(lab: Lab):
+    server = McpServer(name="echoer", command=(sys.executable, str(MCP_ECHO)), is_ours=True)
+    async with lab.open(mcp_servers=(server,)) as driven:
+        turn = asyncio.create_task(say(driven, "scene:text with tools"))
+        assert (await turn).stop == "end_turn"
+    assert "echoer" in lab.asked()
+
+
+async def test_a_killed_server_is_told(lab: Lab):
+    async with lab.open() as driven:
+        assert (await say(driven, "scene:text")).stop == "end_turn"
+        link: Any = driven.session._link
+        child = link._child if lab.agent == "codex" else link._server._child
+        turn = asyncio.create_task(say(driven, "scene:slow"))
+        await driven.seen(MessageChunk, lambda one: "tick" in str(one.content), within=LONG)
+        import os
+        import signal
+
+        os.kill(child.process.pid, signal.SIGKILL)
+        assert (await turn).stop == "failed"
+        assert (await driven.session.wait()).how == "broken"
+
+
+async def test_two_clients_on_one_opencode(lab: Lab, monkeypatch: pytest.MonkeyPatch):
+    if lab.agent != "opencode":
+        pytest.skip("codex serves one client over its standard input and output")
+    async with lab.open() as host:
+        link: Any = host.session._link
+        launch: Launch = launch_of(find_agent("opencode"), "daemon")
+        address = f"http://127.0.0.1:{link._api._origin.port}"
+        there = replace(launch, url=address, password="THE_PASSWORD")
+        password = _password_of(link)
+        monkeypatch.setenv("THE_PASSWORD", password)
+        rig = Rig(name="opencode", make=lambda: OpencodeLink(there))
+        model = real_agents.model_of("opencode")
+        async with drive(rig, lab.project, model=model) as guest:
+            one = asyncio.create_task(say(host, "scene:slow"))
+            two = asyncio.create_task(say(guest, "scene:shell"))
+            await guest.answer("allow_once")
+            assert (await two).stop == (await one).stop == "end_turn"
+            assert "tick" not in guest.text and "Command" not in host.text
+        monkeypatch.setenv("THE_PASSWORD", "wrong")
+        with pytest.raises(OpenFailed, match="'THE_PASSWORD' is wrong"):
+            async with drive(rig, lab.project, model=model):
+                pass
+        assert (await say(host, "scene:text")).stop == "end_turn"
+        commands = "\n".join(await asyncio.to_thread(lab.running))
+        assert "serve" in commands and password not in commands
+    for driven in (host, guest):
+        judge(driven.heard)
+
+
+def _password_of(link: Any) -> str:
+    import base64
+
+    return base64.b64decode(link._api._login).decode().partition(":")[2]
