@@ -470,3 +470,20 @@ async def test_a_list_of_sessions_shows_the_parent_alone(tmp_path: Path):
         await records(ship)
         listed = await ship.agent.sessions()
     assert [one.id for one in listed] == [ship.session.id]
+
+
+async def test_what_a_child_changes_is_undone_with_the_turn(tmp_path: Path):
+    from quarterdeck.wire.events import Checkpointed
+
+    script = play(
+        lead=(says(spawn("task", profile="general")), "done"),
+        task=(says(call("write", path="new.txt", content="hello")), "written"),
+    )
+    async with family(tmp_path, script, mode="accept-edits") as ship:
+        await ship.prompt("lead")
+        assert (ship.cwd / "new.txt").read_text() == "hello"
+        kept = await ship.events(Checkpointed)
+        assert [one.paths for one in kept] == [("new.txt",)]
+        await ship.prompt("/undo")
+        assert not (ship.cwd / "new.txt").exists()
+        assert await of_child(ship, Checkpointed) == []

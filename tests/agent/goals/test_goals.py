@@ -191,3 +191,12 @@ async def test_a_model_that_declines_ends_it(tmp_path: Path):
         pursued = await ship.session.pursue("Goal.")
     assert pursued.ended is not None
     assert pursued.ended.how == "refused"
+
+
+async def test_saying_it_again_and_again_comes_to_an_end(tmp_path: Path):
+    replies = [says(done())] * 60
+    async with deck(tmp_path, *replies, tools=tools()) as ship:
+        pursued = await ship.session.pursue("Goal.")
+    assert pursued.ended is not None
+    assert pursued.ended.how == "reached"
+    assert len(ship.requests) < 40

@@ -23,13 +23,19 @@ class GoalDoneArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class GoalDoneTool:
-    """Ends the pursuit of a goal; what it says is in the log as the call's arguments."""
+    """Ends the pursuit of a goal; what it says is in the log as the call's arguments.
+
+    One for each goal: what was said once is not progress when it is said again.
+    """
 
     name = GOAL_DONE
     kind: ToolKind = "think"
     arguments = GoalDoneArguments
     for_children = False
     """The goal is the session's own."""
+
+    def __init__(self) -> None:
+        self._was_said = False
 
     @property
     def description(self) -> str:
@@ -41,16 +47,18 @@ class GoalDoneTool:
         for name, value in (("summary", arguments.summary), ("evidence", arguments.evidence)):
             if not value.strip():
                 raise ToolError(f"{name!r} is empty; say what was reached and how you know.")
+        if self._was_said:
+            raise ToolError("That was noted already; say what the person should know, and stop.")
         words = " ".join(arguments.summary.split())
         return Prepared(
             title=f"The goal is reached: {words[:100]}",
             call=workspace.call(self.name, self.kind),
-            run=_done,
+            run=self._done,
         )
 
-
-async def _done(live: Live) -> Outcome:
-    return said("Noted: the goal is reached. Say in a few words what the person should know.")
+    async def _done(self, live: Live) -> Outcome:
+        self._was_said = True
+        return said("Noted: the goal is reached. Say in a few words what the person should know.")
 
 
 if TYPE_CHECKING:
