@@ -76,7 +76,7 @@ class Pages:
     ) -> None:
         """Read a page into a transcript; does nothing while another is on its way.
 
-        ``spot``: where somebody read it in an earlier run; the first page is then around it.
+        ``spot``: where somebody read it in an earlier run; the first page is then that of it.
 
         Raises:
             QuarterdeckError: the fleet cannot be reached, or does not know the agent.
@@ -86,7 +86,7 @@ class Pages:
         self._reading.add(store.session)
         try:
             if where == "first" and spot is not None and not store.is_loaded:
-                await _read_around(store, spot)
+                await _read_from(store, spot)
             else:
                 await self._read(store, where)
         finally:
@@ -119,11 +119,13 @@ class Pages:
         return read
 
 
-async def _read_around(store: TranscriptStore, spot: Spot) -> None:
-    """Read what is beside a place, and all of its block if that is not too long."""
-    for limit in (PAGE // 2, _LONG):
-        older = await store.read(before=spot.first, limit=limit)
-        newer = await store.read(after=spot.first - 1, limit=limit)
-        if len(newer) < limit or newer[-1].seq >= spot.last:
+async def _read_from(store: TranscriptStore, spot: Spot) -> None:
+    """Read from the block of a place on, and all of that block if it is not too long.
+
+    What is before it is not read yet: the block begins where it began when the place was noted.
+    """
+    for limit in (PAGE, _LONG):
+        page = await store.read(after=spot.first - 1, limit=limit)
+        if len(page) < limit or page[-1].seq >= spot.last:
             break
-    store.open_at(older, newer, most=limit)
+    store.open_at(None, page, most=limit)

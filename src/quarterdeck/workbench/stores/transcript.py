@@ -114,17 +114,20 @@ class TranscriptStore:
         self._early.clear()
         self._tell("shape")
 
-    def open_at(self, older: Sequence[Record], newer: Sequence[Record], *, most: int) -> None:
+    def open_at(
+        self, older: Sequence[Record] | None, newer: Sequence[Record], *, most: int
+    ) -> None:
         """Begin anew somewhere within the log: with what is before a place, and what is after.
 
-        ``most``: how many records were asked for on either side.
+        ``older``: None where it was not asked for. ``most``: how many records were asked for on
+        either side.
         """
         self._folding = Folding()
         self.is_loaded = True
         self._early.clear()
-        for record in (*older, *newer):
+        for record in (*(older or ()), *newer):
             self._folding.take(record)
-        self.has_older = len(older) >= most
+        self.has_older = older is None or len(older) >= most
         self.has_newer = len(newer) >= most or self._seen > self.last
         self._tell("shape")
 

@@ -30,6 +30,8 @@ class Standing:
     """Which of its pieces."""
     _offset: int = 0
     """Which of the piece's lines is the first in view."""
+    _gap: int = 0
+    """Lines of it that are there only because something is before the block."""
     _below: int = 0
     """How many lines of the block are from there on; it may become one with the block before."""
 
@@ -41,14 +43,15 @@ class Standing:
         if self.expected is not None and self.store is not None and self.store.is_loaded:
             spot, self.expected = self.expected, None
             if (block := self.store.find(spot.first)) is not None:
-                self.put(block, spot.part, spot.offset)
+                self.put(block, spot.part, spot.offset + self._gap_of(block, spot.part))
 
     @property
     def spot(self) -> Spot | None:
         """What to keep of it over a restart; None: it is at the end."""
         if self.expected is not None or self.follows or self._block is None:
             return self.expected
-        return Spot(self._block.first, self._block.last, self._part, self._offset)
+        offset = max(0, self._offset - self._gap)
+        return Spot(self._block.first, self._block.last, self._part, offset)
 
     def put(self, block: Block, part: int = 0, offset: int = 0) -> None:
         """Be at a line of a block."""
@@ -62,6 +65,7 @@ class Standing:
         at, self._offset = self.layout.pin(y)
         self._block, self._part = self.layout.block(at), self.layout.part(at)
         self._below = self.layout.below(at) - self._offset
+        self._gap = self._gap_of(self._block, self._part)
 
     def top(self, y: int, rows: int) -> int:
         """The first line to show of so many; what is in view then is measured.
@@ -75,12 +79,17 @@ class Standing:
             return max(0, self.layout.total - rows)
         first, offset = self._found(y)
         self.layout.reveal(first, rows + offset)
+        self._below = self.layout.below(first) - offset
         return min(max(0, self.layout.total - rows), self.layout.top(first) + offset)
 
     def is_in_view(self, block: Block | None, y: int, rows: int) -> bool:
         """Whether the first line of a block is among those."""
         at = self.layout.find(block) if block is not None else None
         return at is not None and y <= self.layout.top(at) < y + rows
+
+    def _gap_of(self, block: Block, part: int) -> int:
+        first = self.layout.find(block)
+        return int(self.layout.has_gap(first)) if first is not None and not part else 0
 
     def _found(self, y: int) -> tuple[int, int]:
         """Where the place is now: the piece, and which of its lines."""
