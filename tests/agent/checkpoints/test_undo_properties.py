@@ -151,6 +151,12 @@ def check(plan: list[tuple[str, object]], *, is_git: bool) -> None:
         asyncio.run(walk(Path(folder), plan, is_git=is_git))
 
 
+def test_a_directory_that_was_a_file_for_one_turn():
+    plan = [("turn", [("write", "d", 0)]), ("turn", [("write", "d/e", 0)]), ("rewind", 0)]
+    check(plan, is_git=True)
+    check([*plan, ("redo", 0), ("undo", 0)], is_git=False)
+
+
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(steps, max_size=8))
 def test_going_back_and_forth_with_git(plan: list[tuple[str, object]]):

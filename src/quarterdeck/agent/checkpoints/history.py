@@ -161,7 +161,7 @@ class History:
                     found[change.path] = Change(
                         path=change.path, before=astray, after=change.before
                     )
-        return tuple(found.values())
+        return tuple(change for change in found.values() if change.before != change.after)
 
     def _together(self, turns: list[TurnState]) -> Manifest:
         found: dict[bytes, Change] = {}
