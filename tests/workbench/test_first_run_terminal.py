@@ -42,7 +42,7 @@ def test_the_first_run_and_the_demo_to_its_end(tmp_path: Path):
             screen.shows(asked)
             answer(screen)
         # The other one asks elsewhere.
-        soon(lambda: "need you: ctrl+g" in screen.text() or leave(screen), _DEMO)
+        soon(lambda: "you: ctrl+g" in screen.text() or leave(screen), _DEMO)
         screen.press("C-g")
         screen.shows("scribe asks for leave")
         answer(screen)

@@ -92,6 +92,11 @@ class Hall:
         await self.pilot.pause()
 
 
+def whole(words: Words) -> Words:
+    """What a log, a wire or a file system can hold: no half of a character."""
+    return lambda: words().replace("\ud800", "")
+
+
 def place(put: Place) -> Place:
     PLACES[put.__name__] = put
     return put
@@ -141,13 +146,13 @@ async def a_request(hall: Hall) -> None:
 
 @place
 async def a_question(hall: Hall) -> None:
-    await hall.show(QuestionScreen(item(hall.words, question=question(hall.words))))
+    await hall.show(QuestionScreen(item(hall.words, question=question(whole(hall.words)))))
 
 
 @place
 async def the_inbox(hall: Hall) -> None:
     asked = item(hall.words, permission=permission(hall.words))
-    hall.app.desk.inbox.replace([asked, item(hall.words, question=question(hall.words))])
+    hall.app.desk.inbox.replace([asked, item(hall.words, question=question(whole(hall.words)))])
     await hall.check()
     while len(hall.app.screen_stack) > 1:
         hall.app.pop_screen()
@@ -180,9 +185,7 @@ async def the_agents(hall: Hall) -> None:
 
 @place
 async def the_transcript(hall: Hall) -> None:
-    def words() -> str:
-        return hall.words().replace("\ud800", "")  # no log can hold it
-
+    words = whole(hall.words)
     call, terminal = ToolCallId("c" + words()), TerminalId("t" + words())
     entries = tuple(PlanEntry(content=words(), priority="low", status="pending") for _ in range(2))
     items = (
@@ -192,7 +195,9 @@ async def the_transcript(hall: Hall) -> None:
     for event in (
         Prompted(content=(text(words()),), message=MessageId("m")),
         ThoughtChunk(content=text(words())),
-        ToolCallStarted(call=call, title=words(), name=words(), raw_input={words(): words()}, content=items),
+        ToolCallStarted(
+            call=call, title=words(), name=words(), raw_input={words(): words()}, content=items
+        ),
         TerminalOutput(terminal=terminal, data=words()),
         ToolCallEnded(call=call, status="failed", reason=words(), raw_output=words()),
         PlanChanged(entries=entries),
@@ -213,8 +218,8 @@ async def the_feed(hall: Hall) -> None:
     await hall.app.screens_desk.call(
         "open_panel", {"widget": "feed", "options": {"mode": "debug"}, "where": "auto"}
     )
-    title, more = (hall.words().replace("\ud800", "") for _ in range(2))  # no log can hold it
-    await hall.fleet.append(hall.session, Notice(title=title, description=more))
+    words = whole(hall.words)
+    await hall.fleet.append(hall.session, Notice(title=words(), description=words()))
     await hall.check()
     await hall.app.screens_desk.call("load_layout", {"name": "default"})
 
@@ -271,7 +276,7 @@ async def what_is_found_here(hall: Hall) -> None:
     ground.found = Found(agents=agents, keys=(), key_names=())
     acts = (Acting(path=words(), what=words()),)
     ground.trust = WorkspaceTrust(root=words(), state="untrusted", acts=acts)
-    hall.app.desk.cwd = words()
+    hall.app.desk.cwd = whole(words)()
     hall.app.desk.roster.replace([], None)
     hall.app.desk.select(None)
     hall.app.desk.changed()

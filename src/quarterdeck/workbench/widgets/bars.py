@@ -114,7 +114,8 @@ class StatusBar(LinesView):
         totals = self._roster.totals
         spans: list[Span] = []
         if totals.needs_person:
-            spans.append((f" {totals.needs_person} need you: ctrl+g ", "asking"))
+            need = "needs" if totals.needs_person == 1 else "need"
+            spans.append((f" {totals.needs_person} {need} you: ctrl+g ", "asking"))
         for state in _ORDER:
             if number := totals.states.get(state):
                 role = STATE_ROLES.get(state, "text")
@@ -123,7 +124,8 @@ class StatusBar(LinesView):
         if problem:
             spans.append((f"  the log cannot be written: {one_line(problem, 80)}", "bad"))
         words, role = _HOST_WORDS[self._host]
-        spans.append((f"  {words}", role))
+        if self._host != "connected" or width_of(tuple(spans)) + len(words) + 2 <= width:
+            spans.append((f"  {words}", role))
         if self._is_untrusted:
             spans.append(("  untrusted: /trust", "warning"))
         if totals.tokens:

@@ -1,0 +1,51 @@
+"""Every state that a person can be in looks as it is kept, at three sizes, and lives at 20×5."""
+
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import agent_states, panel_states, snapshots
+from tests.support.desks import SIZES, screen_text
+from tests.support.stage import STATES, staged
+
+assert agent_states and panel_states  # they name the states
+
+
+@pytest.fixture(autouse=True)
+def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Times of the day are the same everywhere."""
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A directory whose path is short and of the same length in each run."""
+    made = Path(tempfile.mkdtemp(prefix="qd-", dir="/tmp"))
+    yield made
+    shutil.rmtree(made)
+
+
+@pytest.mark.parametrize("name", STATES)
+async def test_a_state_looks_as_it_should_at_every_size(name: str, place: Path):
+    async with staged(STATES[name], place, SIZES[0]) as stage:
+        hides = str(place)
+        await snapshots.check(stage.app, stage.pilot, name, SIZES[0], hides=hides)
+        for size in SIZES[1:]:
+            await stage.pilot.resize_terminal(*size)
+            await snapshots.check(stage.app, stage.pilot, name, size, hides=hides)
+        await stage.pilot.resize_terminal(20, 5)
+        await stage.pilot.press("tab", "down", "escape")
+        assert len(screen_text(stage.app).splitlines()) == 5
+
+
+def test_every_picture_has_its_state():
+    kept = {file.stem.rpartition("-")[0] for file in snapshots.FOLDER.glob("*.txt")}
+    assert kept == set(STATES)
