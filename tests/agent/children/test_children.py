@@ -487,3 +487,18 @@ async def test_what_a_child_changes_is_undone_with_the_turn(tmp_path: Path):
         await ship.prompt("/undo")
         assert not (ship.cwd / "new.txt").exists()
         assert await of_child(ship, Checkpointed) == []
+
+
+async def test_a_hook_that_refuses_calls_refuses_those_of_children(tmp_path: Path):
+    script = play(
+        lead=(says(spawn("task", profile="general")), "done"),
+        task=(says(call("fake")), "fine"),
+    )
+    veto = "grep -q spawn_agent && exit 0; echo not today >&2; exit 2"
+    tool = FakeTool(returns("did"))
+    flags = {"hooks": {"before_tool": [{"command": veto}]}}
+    async with family(tmp_path, script, tool, flags=flags) as ship:
+        await ship.prompt("lead")
+        ends = await of_child(ship, ToolCallEnded)
+    assert tool.ran == []
+    assert any("not today" in str(end.reason) for end in ends)
