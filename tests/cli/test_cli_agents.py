@@ -131,11 +131,12 @@ def test_the_json_has_the_form_that_is_promised(run, path: str, tools: Path):
     page = (Path(__file__).parents[2] / "docs/agents.md").read_text()
     for key in agent:
         assert f"`{key}`" in page, f"{key} is not in docs/agents.md"
-    acp, pipe, pty = agent["transports"]
+    acp, daemon, pipe, pty = agent["transports"]
     for key in acp:
         assert f"`{key}`" in page, f"{key} is not in docs/agents.md"
     assert (acp["name"], acp["path"], acp["tried"]) == ("acp", None, True)
-    assert (pipe["version"], pipe["verified"]) == ("0.170.0", "codex 0.166.0")
+    for one in (daemon, pipe):
+        assert (one["version"], one["verified"]) == ("0.170.0", "codex 0.166.0")
     assert (pty["name"], pty["tried"], pty["linked"]) == ("pty", False, False)
 
 

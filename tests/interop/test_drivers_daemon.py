@@ -1,8 +1,11 @@
 """Codex and OpenCode themselves as servers, on the scripted model."""
 
 import asyncio
+import base64
 import json
+import os
 import re
+import signal
 import sys
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, replace
@@ -12,7 +15,6 @@ from typing import Any
 import pytest
 
 from quarterdeck.drivers.catalogue import find_agent
-from quarterdeck.drivers.child import Launch
 from quarterdeck.drivers.daemon.opencode import OpencodeLink
 from quarterdeck.drivers.description import launch_of
 from quarterdeck.drivers.driver import McpServer
@@ -200,9 +202,6 @@ async def test_a_killed_server_is_told(lab: Lab):
         child = link._child if lab.agent == "codex" else link._server._child
         turn = asyncio.create_task(say(driven, "scene:slow"))
         await driven.seen(MessageChunk, lambda one: "tick" in str(one.content), within=LONG)
-        import os
-        import signal
-
         os.kill(child.process.pid, signal.SIGKILL)
         assert (await turn).stop == "failed"
         assert (await driven.session.wait()).how == "broken"
@@ -213,7 +212,7 @@ async def test_two_clients_on_one_opencode(lab: Lab, monkeypatch: pytest.MonkeyP
         pytest.skip("codex serves one client over its standard input and output")
     async with lab.open() as host:
         link: Any = host.session._link
-        launch: Launch = launch_of(find_agent("opencode"), "daemon")
+        launch = launch_of(find_agent("opencode"), "daemon")
         address = f"http://127.0.0.1:{link._api._origin.port}"
         there = replace(launch, url=address, password="THE_PASSWORD")
         password = _password_of(link)
@@ -238,6 +237,4 @@ async def test_two_clients_on_one_opencode(lab: Lab, monkeypatch: pytest.MonkeyP
 
 
 def _password_of(link: Any) -> str:
-    import base64
-
     return base64.b64decode(link._api._login).decode().partition(":")[2]

@@ -35,7 +35,7 @@ class Manner:
 
     approval: str = "untrusted"
     """Everything but commands that only read is asked about, so that our rules decide."""
-    sandbox: str = "read-only"
+    sandbox: str = "workspace-write"
 
     def thread(self) -> dict[str, Any]:
         """For a thread that is being opened."""
@@ -60,7 +60,7 @@ def manner_of(launch: Launch, mode: str | None) -> Manner:
     if mode is None:
         return Manner()
     approval, sandbox = (*render_agent_mode(launch, "daemon", mode), "", "")[:2]
-    return Manner(approval=approval or "untrusted", sandbox=sandbox or "read-only")
+    return Manner(approval=approval or "untrusted", sandbox=sandbox or "workspace-write")
 
 
 def thread_params(launch: Launch, opening: Opening, manner: Manner) -> dict[str, Any]:
