@@ -1,11 +1,15 @@
 """What a workspace would do once it is trusted."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
-from quarterdeck.agent import assembly
+from quarterdeck.agent import instructions
+from quarterdeck.agent.children import seam
+from quarterdeck.agent.library import shelves
 from quarterdeck.config.places import Places
 from quarterdeck.config.trust import TrustStore
-from quarterdeck.fleet.acting import INSTRUCTIONS, workspace_trust
+from quarterdeck.fleet.acting import FOLDERS, INSTRUCTIONS, workspace_trust
 
 
 def places(tmp_path: Path) -> Places:
@@ -20,7 +24,28 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_every_file_of_instructions_is_told():
-    assert INSTRUCTIONS == assembly._INSTRUCTIONS  # pyright: ignore[reportPrivateUsage]
+    assert INSTRUCTIONS == instructions.NAMES
+
+
+def test_every_folder_that_counts_is_told():
+    ground: Any = SimpleNamespace(trusted=True, project="/project")
+    own = Path("/own")
+    read = (*shelves.shelves_of(own, ground), *seam.shelves_of(own, ground))
+    counted = {
+        str(shelf.path.relative_to("/project")) for shelf in read if own not in shelf.path.parents
+    }
+    assert counted == set(FOLDERS)
+
+
+def test_commands_skills_and_profiles_are_named(tmp_path: Path):
+    root = project(tmp_path)
+    for name in FOLDERS:
+        (root / name).mkdir(parents=True)
+        (root / name / "deploy.md").write_text("Do it.")
+    found = workspace_trust(places(tmp_path), {}, root)
+    assert found.state == "untrusted"
+    assert [act.path for act in found.acts] == list(FOLDERS)
+    assert all(act.what.startswith("deploy.md are ") for act in found.acts)
 
 
 def test_a_workspace_without_files_that_act_is_plain(tmp_path: Path):

@@ -1,7 +1,7 @@
 """A fleet in memory for tests of hosts, clients and commands. Prompts are commands:
 
-``say WORDS`` answers, ``ask`` asks for permission, ``question`` asks the person, ``work`` runs
-until interrupted, ``big N`` answers with N characters. Without a prompt an agent is idle.
+``say WORDS`` answers, ``ask`` asks for permission, ``question`` asks the person, ``form`` asks
+for more, ``work`` runs until interrupted, ``big N`` answers with N characters. Without a prompt an agent is idle.
 """
 
 import asyncio
@@ -199,7 +199,10 @@ class FakeFleet:
             await self.append(session, started)
             await self._ask(session, call)
         elif word == "question":
-            await self._question(session)
+            await self._question(session, {})
+        elif word == "form":
+            sizes = {"type": "array", "items": {"enum": ["small", "large"]}}
+            await self._question(session, {"sizes": sizes, "why": {"type": "string"}})
         elif word != "work":
             told = "x" * int(rest) if word == "big" else rest or prompt
             await self.append(session, MessageChunk(content=text(told)))
@@ -217,14 +220,10 @@ class FakeFleet:
         )
         await self._put(session, await self.append(session, asked), asked)
 
-    async def _question(self, session: SessionId) -> None:
+    async def _question(self, session: SessionId, more: dict[str, Any]) -> None:
         form = {
             "type": "object",
-            "properties": {
-                "colour": {"type": "string", "enum": ["red", "blue"]},
-                "sizes": {"type": "array", "items": {"enum": ["small", "large"]}},
-                "why": {"type": "string"},
-            },
+            "properties": {"colour": {"type": "string", "enum": ["red", "blue"]}, **more},
             "required": ["colour"],
         }
         asked = QuestionAsked(request=new_request_id(), text="Which colour?", form=form)

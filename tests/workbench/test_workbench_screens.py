@@ -150,7 +150,7 @@ async def test_what_is_filled_in_survives_putting_off_and_a_restart(
     fleet = FakeFleet()
     await begin(fleet, "ann")
     async with opened(fleet, tmp_path, size) as (app, pilot):
-        await fleet.send("ann", (text("question"),))
+        await fleet.send("ann", (text("form"),))
         await until(pilot, lambda: isinstance(app.screen, QuestionScreen))
         await pilot.press("down", "enter", "tab", "tab", "enter", "tab", *"it fits")
         await until(pilot, lambda: "it fits" in screen_text(app))

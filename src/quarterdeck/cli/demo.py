@@ -22,10 +22,11 @@ __all__ = ["demo"]
 @click.option("--keep", is_flag=True, help="Let the project and the agents of the demo stay.")
 @click.option("--end", is_flag=True, help="Clear away what a demo left behind.")
 def demo(yes: bool, keep: bool, end: bool) -> None:
-    """Show two agents at work on a small project, in about a minute.
+    """See two agents at work; no key needed.
 
-    The model's words come from a script; files, tests, permission requests and the log are real.
-    Afterwards nothing is left, unless you keep it. On a terminal the workbench opens.
+    They mend a small project, in about a minute. The model's words come from a script; files,
+    tests, permission requests and the log are real. Afterwards nothing is left, unless you keep
+    it. On a terminal the workbench opens.
     """
     from .fleet.connecting import with_fleet
 

@@ -15,10 +15,20 @@ from quarterdeck.config.places import Places
 from quarterdeck.config.trust import TrustStore
 from quarterdeck.config.workspace import FOLDER, find_workspace
 
-__all__ = ["INSTRUCTIONS", "Acting", "TrustState", "WorkspaceTrust", "workspace_trust"]
+__all__ = ["FOLDERS", "INSTRUCTIONS", "Acting", "TrustState", "WorkspaceTrust", "workspace_trust"]
 
 INSTRUCTIONS = ("AGENTS.md", "CLAUDE.md")
 """What our own agent is told in a workspace that is trusted."""
+FOLDERS = {
+    f"{FOLDER}/commands": "are commands for our own agent",
+    ".claude/commands": "are commands for our own agent",
+    f"{FOLDER}/skills": "are skills that our own agent may use",
+    ".claude/skills": "are skills that our own agent may use",
+    ".agents/skills": "are skills that our own agent may use",
+    f"{FOLDER}/profiles": "are sub-agents that our own agent may start",
+    ".claude/agents": "are sub-agents that our own agent may start",
+}
+"""Directories of a project that count in a workspace that is trusted, and what is in them."""
 _MOST = 40
 """Lines that a person reads; a file with more settings tells how many."""
 
@@ -73,11 +83,7 @@ def workspace_trust(
 def _acts(
     places: Places, environment: Mapping[str, str], directory: Path, root: Path
 ) -> Iterator[Acting]:
-    for name in INSTRUCTIONS:
-        if (root / name).is_file():
-            yield Acting(path=name, what="is told to our own agent with every prompt")
-    if (root / MCP_FILE).is_file():
-        yield Acting(path=MCP_FILE, what=f"starts or reaches tool servers{_servers(root)}")
+    yield from _files(root)
     try:
         notices = load(places, directory=directory, environ=environment, trusted=False).notices
     except (ConfigError, OSError) as error:
@@ -90,9 +96,33 @@ def _acts(
         if notice.where != "environment":
             settings.setdefault(notice.where, []).append(notice.key)
     for place, keys in settings.items():
-        more = f" and {len(keys) - _MOST} more" if len(keys) > _MOST else ""
         shown = os.path.relpath(place, root) if Path(place).is_relative_to(root) else place
-        yield Acting(path=shown, what=f"sets {', '.join(keys[:_MOST])}{more}")
+        yield Acting(path=shown, what=f"sets {_some(keys)}")
+
+
+def _files(root: Path) -> Iterator[Acting]:
+    for name in INSTRUCTIONS:
+        if (root / name).is_file():
+            yield Acting(path=name, what="is told to our own agent with every prompt")
+    for name, what in FOLDERS.items():
+        if found := _names(root / name):
+            yield Acting(path=name, what=f"{_some(found)} {what}")
+    if (root / MCP_FILE).is_file():
+        yield Acting(path=MCP_FILE, what=f"starts or reaches tool servers{_servers(root)}")
+
+
+def _some(words: list[str]) -> str:
+    """The first of them, and how many more there are."""
+    more = f" and {len(words) - _MOST} more" if len(words) > _MOST else ""
+    return ", ".join(words[:_MOST]) + more
+
+
+def _names(folder: Path) -> list[str]:
+    """What is in a directory; nothing if it is none or cannot be read."""
+    try:
+        return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+    except OSError:
+        return []
 
 
 def _servers(root: Path) -> str:
