@@ -23,7 +23,7 @@ _TURNS = {
     "pi": "PI",
 }
 """The dialects of agents that run once for each turn: the module's name in ``pipe``, and its."""
-LINKED = frozenset(("acp", "pipe", "daemon"))
+LINKED = frozenset(("acp", "pipe", "daemon", "pty"))
 """Transports that a session can be opened over."""
 
 
@@ -54,6 +54,10 @@ def _make(transport: str, launch: Launch) -> Link:
         return AcpLink(launch)
     if transport == "daemon":
         return _daemon(launch)
+    if transport == "pty":
+        from .pty.link import PtyLink
+
+        return PtyLink(launch)
     if launch.dialect in ("claude", "qwen"):
         from .pipe.claude import ClaudeLink
 

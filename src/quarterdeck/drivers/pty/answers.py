@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Literal, TypeAlias
 
 from .knowledge import Answer
@@ -58,7 +59,7 @@ class Lines:
             "text": rule.text,
         }
         self._starts: list[tuple[_Kind, re.Pattern[str]]] = [
-            (kind, re.compile(like)) for kind, like in starts.items() if like
+            (kind, re.compile(like, re.MULTILINE)) for kind, like in starts.items() if like
         ]
         self._more = re.compile(rule.more) if rule.more else None
         self._skip = re.compile(rule.skip) if rule.skip else None
@@ -81,13 +82,13 @@ class Lines:
         items: list[Item] = []
         current: Item | None = None
         last = ""
-        for line in lines:
+        for line, after in zip_longest(lines, lines[1:], fillvalue=""):
             is_inner = self._rule.tool_after_blank and bool(last) and line.startswith(" ")
             last = line
             if self._skip is not None and self._skip.match(line):
                 current = None
                 continue
-            started = self._started(line, no_tool=is_inner)
+            started = self._started(line, after, no_tool=is_inner)
             if started is not None:
                 current = started
                 items.append(current)
@@ -98,11 +99,11 @@ class Lines:
                 item.lines = _unfolded(item.lines, self._width)
         return items
 
-    def _started(self, line: str, *, no_tool: bool) -> Item | None:
+    def _started(self, line: str, after: str, *, no_tool: bool) -> Item | None:
         for kind, pattern in self._starts:
             if no_tool and kind == "tool":
                 continue
-            if found := pattern.match(line):
+            if found := pattern.match(f"{line}\n{after}"):
                 groups = found.groupdict()
                 text = groups.get("text") or groups.get("title") or groups.get("reason") or ""
                 item = Item(kind=kind, lines=[text])

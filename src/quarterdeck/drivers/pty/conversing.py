@@ -191,10 +191,26 @@ class Conversation:
         for _ in range(_ATTEMPTS):
             await self._watch.settled(_DIALOG_CALM, within=_CONFIRM_LIMIT)
             if self._watch.now.request != request:
-                return True  # taken; or somebody else has answered it, or the turn was stopped
+                return True  # somebody else has answered it, or the turn was stopped
+            above = self._above()
             await self._press(keys)
-            await self._watch.until(lambda one: one.request != request, within=_CONFIRM_LIMIT)
-        return self._watch.now.request != request
+            await self._watch.until(
+                lambda one, above=above: one.request != request or self._above() != above,
+                within=_CONFIRM_LIMIT,
+            )
+            if self._watch.now.request != request:
+                return True
+            if self._above() != above:
+                self._asked = None  # the same is asked again: nobody has answered that yet
+                return True
+        return False
+
+    def _above(self) -> list[str]:
+        """What is on the screen above the dialog."""
+        rows = [row.text for row in self._watch.terminal.screen.rows()]
+        while rows and not rows[-1]:
+            rows.pop()
+        return [row for row in rows[: len(rows) - self._watch.now.chrome] if row]
 
     async def _drop_question(self) -> None:
         asking, self._asking, self._asked = self._asking, None, None

@@ -76,7 +76,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     more: str = ""
     """A further line of the same, with the group ``text``."""
     tool: str = ""
-    """A tool call, with the group ``title``, and ``failed`` and ``running`` where shown."""
+    """A tool call; may look at the line after it; groups ``title``, ``failed``, ``running``."""
     tool_after_blank: bool = False
     """An indented line is a tool call only after a blank one; else it is text."""
     thought: str = ""

@@ -1,5 +1,6 @@
 """Telling what a screen shows as events: text in pieces, tool calls with a start and an end."""
 
+import time
 from collections.abc import Sequence
 
 from quarterdeck.wire.content import text
@@ -18,6 +19,8 @@ from .reading import Request
 
 __all__ = ["Teller"]
 
+_SETTLED = 0.2
+"""Seconds that something must have been on the screen before it counts as said."""
 _GAP = "[…]"
 """Stands for lines that left the screen before they could be read."""
 
@@ -36,6 +39,7 @@ class Teller:
         self._window: list[str] = []
         """Lines that were told when the beginning of the turn had left the screen."""
         self._has_said = False
+        self._appeared: dict[int, tuple[str, float]] = {}
 
     def news(self, said: Said, *, is_last: bool, is_calm: bool) -> list[Event]:
         """What is new; the line that is being written waits until the screen is calm."""
@@ -48,9 +52,20 @@ class Teller:
             if item.kind == "tool":
                 events += self._tool(item, tools, is_over=is_behind or is_last)
                 tools += 1
-            elif item.kind != "failed":
+            elif item.kind != "failed" and (is_last or self._is_settled(index, item)):
                 events += self._text(index, item, whole=is_behind or is_last or is_calm)
         return events
+
+    def _is_settled(self, index: int, item: Item) -> bool:
+        """Whether it has been there for a moment: agents draw a call as text, then as a call."""
+        if index in self._told:
+            return True
+        first = item.lines[0].split(" ", 1)[0]
+        known, since = self._appeared.get(index, ("", 0.0))
+        if known != first:
+            self._appeared[index] = first, time.monotonic()
+            return False
+        return time.monotonic() - since >= _SETTLED
 
     def asked(self, request: Request) -> tuple[ToolCallId, list[Event]]:
         """The call that a request is about: the one that runs, or one that the screen hides."""

@@ -1,0 +1,134 @@
+"""An agent that can only be used in a terminal, where the conformance suite does not look."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quarterdeck.drivers.driver import McpServer
+from quarterdeck.drivers.errors import (
+    AgentMissing,
+    BadAgentFile,
+    LoginNeeded,
+    OpenFailed,
+    Unsupported,
+)
+from quarterdeck.drivers.pty.knowledge import knowledge_of, screens_of
+from quarterdeck.drivers.pty.link import PtyLink
+from quarterdeck.wire.events import MessageChunk, PermissionAsked, ToolCallStarted
+from tests.drivers.rigs.pty import LAUNCH, link
+from tests.support.driving import Rig, drive
+
+FAKE = LAUNCH.command
+
+
+def rig(*words: str, **changes: Any) -> Rig:
+    return Rig(name="fake", make=lambda: link(command=(*FAKE, *words), **changes))
+
+
+async def test_nothing_is_typed_into_a_trust_dialog(tmp_path: Path):
+    with pytest.raises(OpenFailed, match=r"trust.*accept-trust"):
+        async with drive(rig("--dialog", "trust"), tmp_path):
+            pass
+
+
+async def test_policy_answers_the_dialogs_that_it_names(tmp_path: Path):
+    asked = rig("--dialog", "trust", "--dialog", "update")
+    quirks = frozenset(("accept-trust", "decline-update"))
+    with pytest.raises(OpenFailed, match="update"):
+        async with drive(
+            rig("--dialog", "trust", "--dialog", "update", quirks=frozenset(("accept-trust",))),
+            tmp_path,
+        ):
+            pass
+    made = Rig(name="fake", make=lambda: link(command=asked.make()._launch.command, quirks=quirks))
+    async with drive(made, tmp_path) as driven:
+        assert (await driven.say("echo hello")).stop == "end_turn"
+        rows = _link(driven).terminal.screen.text()
+        assert "  trust: yes" in rows and "  update: no" in rows
+
+
+async def test_a_login_is_asked_for_by_name(tmp_path: Path):
+    with pytest.raises(LoginNeeded):
+        async with drive(rig("--dialog", "login"), tmp_path):
+            pass
+
+
+async def test_a_missing_program_says_how_to_get_it(tmp_path: Path):
+    made = Rig(name="fake", make=lambda: link(command=("no-such-tui",), install="get it"))
+    with pytest.raises(AgentMissing, match="get it"):
+        async with drive(made, tmp_path):
+            pass
+
+
+async def test_an_option_without_words_is_refused_by_name(tmp_path: Path):
+    with pytest.raises(Unsupported, match="system_prompt"):
+        async with drive(rig(), tmp_path, system_prompt="be brief"):
+            pass
+    with pytest.raises(Unsupported, match="mcp_servers"):
+        async with drive(rig(), tmp_path, mcp_servers=(McpServer(name="x", command=("x",)),)):
+            pass
+
+
+async def test_prose_with_the_words_of_a_dialog_is_prose(tmp_path: Path):
+    words = "echo  Run this command? ❯ 1. Yes 3. No enter to confirm · esc to cancel"
+    async with drive(rig(), tmp_path) as driven:
+        line = "─" * 60
+        await driven.say(f"echo {line}\necho  Run this command?\necho    $ rm\n{words}")
+        await driven.say("echo working · esc to interrupt")
+    assert not driven.all(PermissionAsked) and not driven.all(ToolCallStarted)
+    assert "working · esc to interrupt" in driven.text
+
+
+async def test_the_same_question_is_asked_each_time_it_is_shown_and_once(tmp_path: Path):
+    async with drive(rig(), tmp_path) as driven:
+        turn = asyncio.create_task(driven.say("ask make\nask make\necho end"))
+        await driven.answer("allow_once")
+        await driven.answer("reject_once")
+        assert (await turn).stop == "end_turn"
+    assert len(driven.all(PermissionAsked)) == 2
+    assert "allowed" in driven.text and "denied" in driven.text and "end" in driven.text
+
+
+async def test_an_escape_in_a_prompt_does_nothing(tmp_path: Path):
+    async with drive(rig(), tmp_path) as driven:
+        assert (await driven.say("echo a\x1b[201~b\x03c\x1b")).stop == "end_turn"
+    assert driven.text == "a␛[201~b␃c␛"
+
+
+async def test_a_deaf_agent_is_ended(tmp_path: Path):
+    async with drive(rig("--deaf"), tmp_path) as driven:
+        turn = asyncio.create_task(driven.say("wait 600"))
+        await driven.seen(MessageChunk)
+        ended = await driven.session.close()
+        await turn
+    assert ended.signal == "SIGKILL"
+
+
+def test_what_ships_can_be_read():
+    for name in ("aider", "claude", "codex", "crush", "fake", "gemini", "opencode"):
+        assert screens_of(name).states
+    assert not screens_of("aider").proven and not screens_of("crush").proven
+
+
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [
+        ({"states": [], "answer": {"echo": "(", "text": ""}}, "no pattern"),
+        ({"states": [], "answer": {"echo": "", "text": ""}, "wrong": 1}, "wrong"),
+        ({"states": [{"state": "dancing"}], "answer": {"echo": "", "text": ""}}, "dancing"),
+    ],
+)
+def test_a_wrong_file_is_told(table: dict[str, Any], told: str):
+    with pytest.raises(BadAgentFile, match=told):
+        knowledge_of("mine.toml", table)
+
+
+def test_an_unknown_screen_is_named():
+    with pytest.raises(BadAgentFile, match=r"'nobody'.*claude"):
+        screens_of("nobody")
+
+
+def _link(driven: Any) -> PtyLink:
+    return driven.session._link

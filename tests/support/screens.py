@@ -1,0 +1,56 @@
+"""Recorded screens of real agents: raw bytes, the size they were drawn for, and what they mean."""
+
+import gzip
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from quarterdeck.drivers.screen import Backend, Screen, open_screen
+
+__all__ = ["AGENTS", "Recorded", "played", "recorded"]
+
+FOLDER = Path(__file__).parents[1] / "fixtures" / "screens"
+_DRAWN = b"\x1b[?2026l"
+AGENTS = sorted(file.parent.name for file in FOLDER.glob("*/session.json"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    agent: str
+    version: str
+    size: tuple[int, int]
+    moments: list[dict[str, Any]]
+    raw: bytes
+
+    def until(self, name: str) -> bytes:
+        """What was drawn up to a moment."""
+        return self.raw[: next(one["at"] for one in self.moments if one["name"] == name)]
+
+    def pieces(self) -> Iterator[bytes]:
+        """Each drawing as one piece, where the agent says when one is over."""
+        if self.raw.count(_DRAWN) < 20:
+            for start in range(0, len(self.raw), 512):
+                yield self.raw[start : start + 512]
+            return
+        for part in self.raw.split(_DRAWN):
+            yield part + _DRAWN
+
+
+def recorded(agent: str) -> Recorded:
+    folder = FOLDER / agent
+    meta = json.loads((folder / "session.json").read_text())
+    return Recorded(
+        agent=meta["agent"],
+        version=meta["version"],
+        size=tuple(meta["size"]),
+        moments=meta["moments"],
+        raw=gzip.decompress((folder / "session.bin.gz").read_bytes()),
+    )
+
+
+def played(data: bytes, size: tuple[int, int], backend: Backend | None = None) -> Screen:
+    screen = open_screen(*size, backend=backend)
+    screen.feed(data)
+    return screen
