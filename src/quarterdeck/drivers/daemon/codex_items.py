@@ -27,8 +27,8 @@ class Items:
 
     def __init__(self, origin: str) -> None:
         self._origin = origin
-        self._said: dict[str, tuple[MessageId, str]] = {}
-        """Our message and the text so far of each item that is growing."""
+        self._said: dict[str, tuple[MessageId, list[str]]] = {}
+        """Our message and the pieces so far of each item that is growing."""
         self._open: set[str] = set()
         """The calls that run."""
 
@@ -39,12 +39,15 @@ class Items:
             self._open.add(id_)
             yield _started(ToolCallId(id_), item)
         elif kind in ("agentMessage", "plan", "reasoning"):
-            self._said[id_] = (new_message_id(), "")
+            self._said[id_] = (new_message_id(), [])
 
     def grow(self, id_: str, delta: str, *, is_thought: bool = False) -> Iterator[Event]:
         """A piece of an item's text."""
-        name, before = self._said.get(id_) or (new_message_id(), "")
-        self._said[id_] = (name, before + delta)
+        known = self._said.get(id_)
+        if known is None:
+            known = self._said[id_] = (new_message_id(), [])
+        name, pieces = known
+        pieces.append(delta)
         if delta:
             yield thought(delta, name) if is_thought else message(delta, name)
 
@@ -66,7 +69,8 @@ class Items:
             yield Unknown(origin=self._origin, raw=dict(item))
 
     def _rest(self, id_: str, whole: str) -> Iterator[Event]:
-        name, before = self._said.pop(id_, None) or (new_message_id(), "")
+        name, pieces = self._said.pop(id_, None) or (new_message_id(), [])
+        before = "".join(pieces)
         if whole.startswith(before):
             whole = whole[len(before) :]
         elif before.startswith(whole):
@@ -78,10 +82,10 @@ class Items:
 
     def _thoughts(self, id_: str, item: Mapping[str, Any]) -> Iterator[Event]:
         """What it thought, if no piece of it came before: summaries, or else all of it."""
-        name, before = self._said.pop(id_, None) or (new_message_id(), "")
+        name, pieces = self._said.pop(id_, None) or (new_message_id(), [])
         told = as_list(item.get("summary")) or as_list(item.get("content"))
         texts = "\n\n".join(filter(None, map(as_text, told)))
-        if texts and not before:
+        if texts and not pieces:
             yield thought(texts, name)
 
 
