@@ -4,7 +4,7 @@ import click
 
 from .lazy import Later, LazyGroup
 
-__all__ = ["FAKES", "acp_agent", "claude_cli", "mcp_server", "oneshot_cli", "testing"]
+__all__ = ["FAKES", "acp_agent", "claude_cli", "daemon", "mcp_server", "oneshot_cli", "testing"]
 
 FAKES = {
     "acp-agent": Later(
@@ -15,6 +15,9 @@ FAKES = {
     ),
     "oneshot-cli": Later(
         "quarterdeck.cli.testing:oneshot_cli", "Play an agent's CLI that runs once for each turn."
+    ),
+    "daemon": Later(
+        "quarterdeck.cli.testing:daemon", "Play an agent that is a server; prompts are commands."
     ),
     "mcp-server": Later(
         "quarterdeck.cli.testing:mcp_server", "Run an MCP server that misbehaves as it is told."
@@ -51,6 +54,18 @@ def acp_agent(arguments: tuple[str, ...]) -> None:
 def claude_cli(arguments: tuple[str, ...]) -> None:
     """Play Claude Code's CLI; prompts are commands."""
     from quarterdeck.testing.claude_cli.program import main
+
+    main(arguments)
+
+
+@click.command(
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def daemon(arguments: tuple[str, ...]) -> None:
+    """Play an agent that is a server; prompts are commands."""
+    from quarterdeck.testing.daemons.program import main
 
     main(arguments)
 
