@@ -1,7 +1,8 @@
 """A fleet in memory for tests of hosts, clients and commands. Prompts are commands:
 
 ``say WORDS`` answers, ``ask`` asks for permission, ``question`` asks the person, ``form`` asks
-for more, ``work`` runs until interrupted, ``big N`` answers with N characters. Without a prompt an agent is idle.
+for more, ``work`` runs until interrupted, ``big N`` answers with N characters. Without a prompt an
+agent is idle.
 """
 
 import asyncio
