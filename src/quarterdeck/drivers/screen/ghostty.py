@@ -218,7 +218,10 @@ class GhosttyScreen:
             return ""
         try:
             lib.ghostty_terminal_vt_write(copy, _LEAVE_ALTERNATE, len(_LEAVE_ALTERNATE))
-            return self._drawn(copy, history)
+            flags = ffi.new("uint8_t*")
+            lib.ghostty_terminal_get(copy, lib.GHOSTTY_TERMINAL_DATA_KITTY_KEYBOARD_FLAGS, flags)
+            keyboard = f"\x1b[={flags[0]}u" if flags[0] else ""
+            return self._drawn(copy, history) + keyboard
         finally:
             lib.ghostty_terminal_free(copy)
 

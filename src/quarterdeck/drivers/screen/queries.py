@@ -138,6 +138,8 @@ class Listener:
         for number in numbers.split(";"):
             if number.isdigit() and int(number) in _KNOWN:
                 (self._on.add if is_on else self._on.discard)(int(number))
+                if not is_on and int(number) in _ALTERNATE:
+                    self._on -= _ALTERNATE
 
     def _keys(self, private: str, numbers: str) -> bytes:
         """The keyboard protocol of kitty: a stack of flags."""
