@@ -212,7 +212,7 @@ async def test_two_clients_on_one_opencode(lab: Lab, monkeypatch: pytest.MonkeyP
         pytest.skip("codex serves one client over its standard input and output")
     async with lab.open() as host:
         link: Any = host.session._link
-        launch = launch_of(find_agent("opencode"), "daemon")
+        launch = launch_of(await asyncio.to_thread(find_agent, "opencode"), "daemon")
         address = f"http://127.0.0.1:{link._api._origin.port}"
         there = replace(launch, url=address, password="THE_PASSWORD")
         password = _password_of(link)
