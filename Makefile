@@ -44,7 +44,12 @@ build/%/.done: tools/%/package.json tools/%/package-lock.json
 	cd $(@D) && npm install --silent --no-audit --no-fund --no-save
 	@touch $@
 
-# Another workbench, in an environment of its own; compared with ours.
+# Another emulator and another workbench, in environments of their own; compared with ours.
+build/pyte/.done:
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/pip install -q --disable-pip-version-check pyte==0.8.2
+	@touch $@
+
 build/patchfeld/.done:
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/pip install -q --disable-pip-version-check patchfeld==0.3.1
@@ -67,7 +72,7 @@ format: $(VENV)/.dev ## format and mend what the linter can mend
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(VENV)/.dev $(NODE)/.done $(PEERS)/.done $(MORE)/.done build/patchfeld/.done ## ratios against peers, in one run
+bench: $(VENV)/.dev $(NODE)/.done $(PEERS)/.done $(MORE)/.done build/patchfeld/.done build/pyte/.done ## ratios against peers, in one run
 	$(CLEAN) $(BIN)/python -m bench $(ARGS)
 
 interop: $(VENV)/.dev $(NODE)/.done $(PEERS)/.done $(MORE)/.done ## talk with agents and clients that we did not write

@@ -14,6 +14,7 @@ NAMES = (
     "context",
     "undo",
     "history",
+    "emulators",
 )
 
 

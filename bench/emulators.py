@@ -29,8 +29,8 @@ print(time.perf_counter() - begun)
 """
 
 
-def stream(megabytes: float) -> bytes:
-    agents = b"".join(recorded(agent).raw for agent in AGENTS)
+def stream(megabytes: float, *, agents_too: bool = True) -> bytes:
+    agents = b"".join(recorded(agent).raw for agent in AGENTS) if agents_too else b""
     plain = b"".join(
         b"\x1b[3%dmline %d\x1b[0m of a long answer\r\n" % (n % 8, n) for n in range(9000)
     )
@@ -45,7 +45,7 @@ def run(quick: bool) -> None:
     rows.append(Row("ours (libghostty-vt)", speed(data, ours)))
     other = best(lambda: open_screen(COLUMNS, ROWS, backend="avt").feed(data))
     rows.append(Row("ours (avt)", speed(data, other)))
-    rows.append(against_pyte(data[: 1_000_000 if quick else 3_000_000], len(data) / ours))
+    rows.append(against_pyte(stream(0.5 if quick else 3, agents_too=False)))
     rows.append(against_tmux(data, ours))
     rows += reading()
     show(f"Terminal emulators, {len(data) / 1e6:.1f} MB of agents' output", rows)
@@ -64,7 +64,9 @@ def speed(data: bytes, seconds: float) -> str:
     return f"{len(data) / 1e6 / seconds:.1f} MB/s"
 
 
-def against_pyte(data: bytes, ours: float) -> Row:
+def against_pyte(data: bytes) -> Row:
+    """On coloured text alone: pyte raises on what today's agents draw."""
+    ours = len(data) / best(lambda: open_screen(COLUMNS, ROWS).feed(data))
     python = str(PYTE) if PYTE.exists() else sys.executable
     with tempfile.NamedTemporaryFile() as file:
         file.write(data)
@@ -74,7 +76,9 @@ def against_pyte(data: bytes, ours: float) -> Row:
         return Row("pyte", "skipped: not installed, `python -m venv build/pyte`")
     theirs = len(data) / float(done.stdout)
     ratio = ours / theirs
-    return Row("pyte", f"{theirs / 1e6:.2f} MB/s", f"{ratio:.0f}×", "≥ 30×", ratio >= 30)
+    return Row(
+        "pyte, coloured text", f"{theirs / 1e6:.2f} MB/s", f"{ratio:.0f}×", "≥ 30×", ratio >= 30
+    )
 
 
 def against_tmux(data: bytes, ours: float) -> Row:
