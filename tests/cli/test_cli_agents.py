@@ -137,7 +137,7 @@ def test_the_json_has_the_form_that_is_promised(run, path: str, tools: Path):
     assert (acp["name"], acp["path"], acp["tried"]) == ("acp", None, True)
     for one in (daemon, pipe):
         assert (one["version"], one["verified"]) == ("0.170.0", "codex 0.166.0")
-    assert (pty["name"], pty["tried"], pty["linked"]) == ("pty", False, False)
+    assert (pty["name"], pty["tried"], pty["linked"]) == ("pty", False, True)
 
 
 def test_the_second_call_starts_nothing(run, path: str, tools: Path, home: Path):

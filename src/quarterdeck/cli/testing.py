@@ -4,7 +4,16 @@ import click
 
 from .lazy import Later, LazyGroup
 
-__all__ = ["FAKES", "acp_agent", "claude_cli", "daemon", "mcp_server", "oneshot_cli", "testing"]
+__all__ = [
+    "FAKES",
+    "acp_agent",
+    "claude_cli",
+    "daemon",
+    "mcp_server",
+    "oneshot_cli",
+    "testing",
+    "tui",
+]
 
 FAKES = {
     "acp-agent": Later(
@@ -19,6 +28,7 @@ FAKES = {
     "daemon": Later(
         "quarterdeck.cli.testing:daemon", "Play an agent that is a server; prompts are commands."
     ),
+    "tui": Later("quarterdeck.cli.testing:tui", "Play an agent that has only a terminal."),
     "mcp-server": Later(
         "quarterdeck.cli.testing:mcp_server", "Run an MCP server that misbehaves as it is told."
     ),
@@ -78,6 +88,18 @@ def daemon(arguments: tuple[str, ...]) -> None:
 def oneshot_cli(arguments: tuple[str, ...]) -> None:
     """Play an agent's CLI that runs once for each turn."""
     from quarterdeck.testing.oneshot_cli.program import main
+
+    main(arguments)
+
+
+@click.command(
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def tui(arguments: tuple[str, ...]) -> None:
+    """Play an agent that has only a terminal; prompts are commands."""
+    from quarterdeck.testing.tui.program import main
 
     main(arguments)
 

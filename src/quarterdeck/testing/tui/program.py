@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from types import FrameType
 
 from ..oneshot_cli.commands import COMMANDS, Failed, run_line
@@ -197,15 +198,15 @@ def _typed(tui: Tui, keyboard: Keyboard) -> None:
         tui.ready(typed)
 
 
-def main() -> None:
-    """Run it."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run it; without arguments those of this process count."""
     parser = argparse.ArgumentParser(prog="tui", description=__doc__)
     parser.add_argument("--session-id", dest="session")
     parser.add_argument("--resume")
     parser.add_argument("--model")
     parser.add_argument("--dialog", action="append", default=[])
     parser.add_argument("--deaf", action="store_true", help="ignore hang-ups and SIGTERM")
-    chosen = parser.parse_args()
+    chosen = parser.parse_args(arguments)
     memory = Memory("tui", chosen.resume)
     if chosen.session:
         memory.id = chosen.session
