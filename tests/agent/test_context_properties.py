@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from quarterdeck.agent.context.keeper import Context
 from quarterdeck.agent.context.pins import PinError
 from quarterdeck.agent.conversation import Conversation
+from quarterdeck.agent.hooks.seam import NO_HOOKS
 from quarterdeck.agent.limits import Limits, Spending
 from quarterdeck.agent.pace import Pace
 from quarterdeck.config.schema import ContextSettings
@@ -71,6 +72,7 @@ class Play:
             effort="off",
             system_prompt="You help.",
             toolbox=SimpleNamespace(specs=()),
+            hooks=NO_HOOKS,
             workspace=SimpleNamespace(resources={}),
             pace=Pace(),
             context=marks,
