@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from quarterdeck.fleet.errors import BadName, NameTaken
 from quarterdeck.fleet.names import check_name, free_name, key_of
-from quarterdeck.wire.ids import new_session_id
+from quarterdeck.wire.ids import SessionId
 
 
 @pytest.mark.parametrize("name", ["a", "claude-1", "Zoë", "日本語", "v1.2_x", "9", "a" * 40])
@@ -19,7 +19,7 @@ def test_ordinary_names_of_any_script_are_names(name: str):
     [
         *("", " ", "a b", "-rf", ".hidden", "..", "../x", "a/b", "a\\b", "a" * 41, "_x"),
         *("a\nb", "a\x00", "a\x1b[31m", "a\u202eb", "a\u2066b", "a\u200bb", "a:b", "$(x)", "~"),
-        str(new_session_id()),
+        str(SessionId("ses_01m7hrth9dxd2p5eq357b92e1s")),
     ],
 )
 def test_what_could_lead_astray_is_no_name(name: str):
