@@ -45,7 +45,7 @@ def run(quick: bool) -> None:
     rows.append(Row("ours (libghostty-vt)", speed(data, ours)))
     other = best(lambda: open_screen(COLUMNS, ROWS, backend="avt").feed(data))
     rows.append(Row("ours (avt)", speed(data, other)))
-    rows.append(against_pyte(stream(0.5 if quick else 3, agents_too=False)))
+    rows.append(against_pyte(stream(0.5 if quick else 1, agents_too=False)))
     rows.append(against_tmux(data, ours))
     rows += reading()
     show(f"Terminal emulators, {len(data) / 1e6:.1f} MB of agents' output", rows)
