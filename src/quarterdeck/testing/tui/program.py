@@ -54,7 +54,8 @@ class Tui:
             self._is_saying = True
         self._says += 1
         if self._says % 20 == 0:
-            self._listen(0.001)
+            # As fast as models are, at first: what comes all at once is no stream.
+            self._listen(0.03 if self._says < 600 else 0.001)
 
     def think(self, text: str) -> None:
         """Think something."""
