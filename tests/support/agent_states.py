@@ -33,6 +33,7 @@ from quarterdeck.workbench.screens.guard import QUIET
 from quarterdeck.workbench.screens.permission import PermissionScreen
 from quarterdeck.workbench.screens.trust import TrustScreen
 from quarterdeck.workbench.stores.ground import Found, FoundAgent
+from quarterdeck.workbench.widgets.agents import AgentTable
 
 from .desks import until
 from .stage import Stage, StagedFleet, state
@@ -422,6 +423,11 @@ async def calm(stage: Stage) -> None:
     await until(stage.pilot, lambda: len(stage.app.screen_stack) == 1)
 
 
+async def _to_table(stage: Stage) -> None:
+    await stage.press("f2")
+    await until(stage.pilot, lambda: isinstance(stage.app.focused, AgentTable))
+
+
 @state(many)
 async def many_agents(stage: Stage) -> None:
     await calm(stage)
@@ -430,19 +436,22 @@ async def many_agents(stage: Stage) -> None:
 @state(many)
 async def agents_put_away_are_shown(stage: Stage) -> None:
     await calm(stage)
-    await stage.press("f2", "z")
-    await stage.pilot.pause(0.1)
+    await _to_table(stage)
+    await stage.press("z")
+    await until(stage.pilot, lambda: stage.app.desk.roster.shows_archived)
 
 
 @state(many)
 async def agents_sorted_and_filtered(stage: Stage) -> None:
     await calm(stage)
-    await stage.press("f2", "s", "slash", *"o")
+    await _to_table(stage)
+    await stage.press("s", "slash", *"o")
     await stage.until("esc shows all")
 
 
 @state(many)
 async def kill_is_confirmed(stage: Stage) -> None:
     await calm(stage)
-    await stage.press("f2", "k")
+    await _to_table(stage)
+    await stage.press("k")
     await stage.until("y does it")

@@ -21,6 +21,7 @@ FOLDER = Path(__file__).parent.parent / "fixtures" / "snapshots"
 UPDATE = "QUARTERDECK_UPDATE_SNAPSHOTS"
 _SIGNS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 _SETTLED = 0.4
+_BARS = tuple("▁▂▃▄▅▆▇")
 _STYLED = 80
 """The width at which looks are kept as well."""
 
@@ -54,12 +55,13 @@ async def check(
 def picture(app: App[None], hides: str = "") -> str:
     """The lines of the screen; of a small one also a sign for the look of each cell."""
     strips = app.screen._compositor.render_strips()  # pyright: ignore[reportPrivateUsage]
-    text = [strip.text.rstrip() for strip in strips]
+    lines = [[_without_bar(segment) for segment in strip] for strip in strips]
+    text = ["".join(segment.text for segment in line).rstrip() for line in lines]
     if hides:
         text = [line.replace(hides, "/tmp/home".ljust(len(hides), "_")) for line in text]
     parts = ["\n".join(f"│{line}" for line in text)]
     if app.size.width == _STYLED:
-        parts.append(looks([list(strip) for strip in strips]))
+        parts.append(looks(lines))
     return "\n\n".join(parts) + "\n"
 
 
@@ -83,6 +85,14 @@ def looks(lines: list[list[Segment]]) -> str:
             marks += signs.get(look, " ")
         drawn.append(f"│{marks.rstrip()}")
     return "\n".join([*drawn, "", *(f"{sign} {look}" for look, sign in signs.items())])
+
+
+def _without_bar(segment: Segment) -> Segment:
+    """Bars that scroll are left out: where they end depends on what was measured already."""
+    is_bar = segment.text in _BARS or (
+        segment.text == " " and segment.style and segment.style.reverse
+    )
+    return Segment(" ") if is_bar else segment
 
 
 def _cells(segments: list[Segment]) -> list[str]:

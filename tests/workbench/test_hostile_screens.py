@@ -276,7 +276,7 @@ async def what_is_found_here(hall: Hall) -> None:
     ground.found = Found(agents=agents, keys=(), key_names=())
     acts = (Acting(path=words(), what=words()),)
     ground.trust = WorkspaceTrust(root=words(), state="untrusted", acts=acts)
-    hall.app.desk.cwd = whole(words)()
+    hall.app.desk.cwd = whole(words)().replace("\0", "")  # as on disks
     hall.app.desk.roster.replace([], None)
     hall.app.desk.select(None)
     hall.app.desk.changed()
