@@ -6,6 +6,8 @@ NODE   := build/node
 # Real agents: two that every test run talks to, and more for interop and bench.
 PEERS  := build/peers
 MORE   := build/more-peers
+# Tests that run at the same time; those of one file run one after the other. 0: all of them.
+AT_ONCE ?= 2
 # What a test or a child of ours may see of this machine: no keys, no model variables.
 CLEAN  := env -i PATH="$(CURDIR)/$(BIN):$$PATH" HOME="$$HOME" LANG=C.UTF-8 TERM="$${TERM:-dumb}" CI="$$CI" \
           NODE_EXTRA_CA_CERTS="$$NODE_EXTRA_CA_CERTS" SSL_CERT_FILE="$$SSL_CERT_FILE"
@@ -59,7 +61,7 @@ run: $(VENV)/.run ## set up and open the workbench
 	@$(BIN)/quarterdeck
 
 test: $(VENV)/.dev $(NODE)/.done $(PEERS)/.done ## set up and run every test
-	$(CLEAN) $(BIN)/python -m pytest -m "not stress" $(ARGS)
+	$(CLEAN) $(BIN)/python -m pytest -m "not stress" -n $(AT_ONCE) --dist loadfile $(ARGS)
 
 check: $(VENV)/.dev $(NODE)/.done ## format, lint, types, imports, dependencies
 	$(BIN)/ruff format --check .
