@@ -3,6 +3,8 @@
 import time
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from quarterdeck.wire.events import (
     CompactionChanged,
     PermissionAnswered,
@@ -67,13 +69,19 @@ def _told(event: Any) -> tuple[str, str]:
             return _of_agent(event)
 
 
+def _changes(event: SessionChanged) -> str:
+    facts: dict[str, Any] = msgspec.to_builtins(event)
+    told = (f"{key.replace('_', ' ')}: {value}" for key, value in facts.items() if key != "type")
+    return ", ".join(told)
+
+
 def _of_agent(event: Any) -> tuple[str, str]:
     match event:
         case SessionSpawned(agent=agent, cwd=cwd, parent_session=parent):
             whose = " by another agent" if parent else ""
             return f"+ spawned{whose}: {agent} in {cwd}", "good"
         case SessionChanged():
-            return f"~ changed: {_raw(event)}", "faint"
+            return f"~ {_changes(event)}", "faint"
         case Prompted(content=content, origin=origin):
             return f"❯ {origin}: {' '.join(map(told, content))}", "prompt"
         case TurnStarted():
