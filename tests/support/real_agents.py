@@ -60,6 +60,10 @@ enabled = false
 enabled = false
 [features]
 daemon_auto_start = false
+# Else its sandbox makes an empty /tmp/.git, and every directory below is in a repository then.
+[sandbox_workspace_write]
+exclude_slash_tmp = true
+exclude_tmpdir_env_var = true
 [model_providers.lab]
 name = "lab"
 base_url = "{url}/v1"
