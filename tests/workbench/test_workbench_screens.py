@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from textual import events
 
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import PermissionAnswered, Prompted, QuestionAnswered
@@ -317,3 +318,20 @@ async def test_leaving_ends_no_agent(tmp_path: Path):
     async with opened(fleet, tmp_path) as (_, pilot):
         await pilot.press("ctrl+q")
     assert fleet.infos[fleet.find("ann")].state == "running"
+
+
+@pytest.mark.parametrize("key", ["f2", "f3", "f4"])
+async def test_a_key_right_after_one_that_moves_the_focus_is_for_the_new_place(
+    tmp_path: Path, key: str
+):
+    fleet = FakeFleet()
+    ann = await begin(fleet, "ann", "mend the parser")
+    await say(fleet, ann, "words to read")
+    async with opened(fleet, tmp_path, (120, 40)) as (app, pilot):
+        await until(pilot, lambda: "words to read" in screen_text(app))
+        await pilot.press("a")
+        for one in (events.Key("b", "b"), events.Key(key, None), events.Key("j", "j")):
+            app.post_message(one)  # as a slow line brings them: all at once
+        await pilot.pause()
+        await until(pilot, lambda: not app.main.chat.has_focus)
+        assert app.main.chat.text == "ab"

@@ -15,7 +15,7 @@ from .custom.kinds import all_kinds
 from .dressed import Dressed
 from .keeping import Keeping
 from .layout.edit import Way
-from .layout.spec import LayoutError, panels_of
+from .layout.spec import panels_of
 from .layout.view import LayoutView
 from .panels.chat import ChatPanel
 from .panels.panel import Panel
@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 __all__ = ["LAYOUT_BINDINGS", "LAYOUT_KEYS", "Arranged"]
 
 LAYOUT_BINDINGS: list[BindingType] = [
-    Binding("f4", "cycle(1)", "to the next panel"),
-    Binding("shift+f4,f16", "cycle(-1)", "to the previous panel"),
+    # With priority, as all that move the focus: a key that comes right after is for the new place.
+    Binding("f4", "cycle(1)", "to the next panel", priority=True),
+    Binding("shift+f4,f16", "cycle(-1)", "to the previous panel", priority=True),
     Binding("f5", "command('layouts')", "choose another layout"),
     # With priority: an input would select by these.
     Binding("f6", "tab(-1)", "previous tab", priority=True),
@@ -129,8 +130,25 @@ class Arranged(Dressed):
         self.work(self.main.view.resize_panel(way))
 
     def action_go(self, place: str) -> None:
-        """Move the focus to a panel of a kind, or back to the input."""
-        self.work(self._go(place))
+        """Move the focus to a panel of a kind, or back to the input.
+
+        At once where it is on the screen: the next key is meant for it already.
+        """
+        view = self.main.view
+        if place == "transcript":
+            at_it = self.main.transcript.has_focus
+            self.main.set_focus(self.main.chat if at_it else self.main.transcript)
+            return
+        found = [n.id for n in panels_of(view.spec) if n.widget == place]
+        shown = [panel for panel in found if panel in view.plan.panels and panel in view.panels]
+        if any(view.panels[panel].has_focus_within for panel in shown):
+            self.main.panel.enter()
+        elif shown:
+            view.enter(shown[0])
+        elif found:
+            self.work(view.show_panel(found[0]))
+        else:
+            self.tell(f"there is no panel {place!r} here; /open {place} opens one", True)
 
     async def show_agent(self, session: "SessionId", seq: int | None = None) -> None:
         """Go to the chat that has an agent of its own, or select it for the chat that follows."""
@@ -147,20 +165,6 @@ class Arranged(Dressed):
         chats[target].enter()
         if seq is not None:
             chats[target].go_to(seq)
-
-    async def _go(self, place: str) -> None:
-        view = self.main.view
-        if place == "transcript":
-            at_it = self.main.transcript.has_focus
-            (self.main.chat if at_it else self.main.transcript).focus()
-            return
-        found = [n.id for n in panels_of(view.spec) if n.widget == place]
-        if not found:
-            raise LayoutError("", f"there is no panel {place!r} here; /open {place} opens one")
-        if any(p in view.panels and view.panels[p].has_focus_within for p in found):
-            self.main.panel.enter()
-        else:
-            await view.show_panel(next((n for n in found if n in view.plan.panels), found[0]))
 
     # Over restarts and directories
 

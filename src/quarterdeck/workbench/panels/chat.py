@@ -71,7 +71,7 @@ class ChatPanel(TranscriptPanel):
 
     def enter(self) -> None:
         """See ``Panel``."""
-        self.chat.focus()
+        self.screen.set_focus(self.chat)
 
     def show(self, session: "SessionId | None") -> None:
         """See ``TranscriptPanel``; the draft changes with the agent."""

@@ -93,7 +93,7 @@ class Panel(Widget):
         """Take the focus: itself if it can, else the first widget inside that can."""
         for widget in (self, *self.query("*").results(Widget)):
             if widget.focusable:
-                widget.focus()
+                self.screen.set_focus(widget)
                 return
 
     def change(self, options: Any) -> bool:

@@ -181,7 +181,7 @@ class WatchingPanel(Panel):
         """See ``Panel``."""
         target = self.focus_target()
         if target is not None:
-            target.focus()
+            self.screen.set_focus(target)
 
     def _beaten(self) -> None:
         if not self._is_looking:
