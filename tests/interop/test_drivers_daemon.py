@@ -34,7 +34,7 @@ from tests.support import real_agents
 from tests.support.contract import judge
 from tests.support.driving import Driven, Rig, drive
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(180)]
 LONG = 60.0
 HELLO = "Hello from the scripted model."
 MCP_ECHO = Path(__file__).parent / "peers" / "mcp_echo.py"

@@ -16,7 +16,7 @@ from tests.support import real_agents
 from tests.support.contract import judge
 from tests.support.driving import Driven, Rig, drive
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(240)]
 LONG = 60.0
 AGENTS = ["codex", "opencode", "claude", "gemini"]
 ASKS = {"codex": "scene:escalate go"}

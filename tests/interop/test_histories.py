@@ -21,7 +21,7 @@ from tests.support import real_agents
 from tests.support.driving import Rig, drive
 from tests.support.fleeting import fleet_of
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(180)]
 LONG = 60.0
 
 

