@@ -66,7 +66,9 @@ async def test_nesting_without_end_is_text() -> None:
 
 @settings(deadline=None, max_examples=50)
 @given(
-    st.dictionaries(st.text(max_size=4), st.text(st.characters(codec="utf-8"), max_size=8), max_size=3),
+    st.dictionaries(
+        st.text(max_size=4), st.text(st.characters(codec="utf-8"), max_size=8), max_size=3
+    ),
     st.integers(1, 9),
 )
 async def test_any_text_survives(value: dict[str, str], size: int) -> None:
