@@ -23,6 +23,18 @@ class TokenUsage(Value, frozen=True, kw_only=True):
         """All tokens, each counted once."""
         return self.input + self.output
 
+    def since(self, before: "TokenUsage") -> "TokenUsage":
+        """What was added to a running total; one that began anew counts as it is."""
+        if self.input < before.input or self.output < before.output:
+            return self
+        return TokenUsage(
+            input=self.input - before.input,
+            output=self.output - before.output,
+            cached=max(self.cached - before.cached, 0),
+            cache_written=max(self.cache_written - before.cache_written, 0),
+            thought=max(self.thought - before.thought, 0),
+        )
+
     def __add__(self, other: "TokenUsage") -> "TokenUsage":
         return TokenUsage(
             input=self.input + other.input,

@@ -108,7 +108,7 @@ class CodexReader:
         """How a turn went that codex calls completed."""
         usage = None
         if self._total is not None and self._before is not None:
-            usage = _minus(self._total, self._before)
+            usage = self._total.since(self._before)
         match turn.get("status"):
             case "completed":
                 return Outcome(stop="end_turn", usage=usage)
@@ -157,7 +157,7 @@ class CodexReader:
         last = as_map(figures.get("last"))
         total = _tokens(as_map(figures.get("total")))
         if self._before is None:
-            self._before = _minus(total, _tokens(last))
+            self._before = total.since(_tokens(last))
         self._total = total
         size = as_number(figures.get("modelContextWindow"))
         used = as_number(last.get("totalTokens"))
@@ -245,17 +245,4 @@ def _tokens(told: Mapping[str, Any]) -> TokenUsage:
         cached=as_number(told.get("cachedInputTokens")),
         cache_written=as_number(told.get("cacheWriteInputTokens")),
         thought=as_number(told.get("reasoningOutputTokens")),
-    )
-
-
-def _minus(total: TokenUsage, before: TokenUsage) -> TokenUsage:
-    """What was added to a running total; one that began anew counts as it is."""
-    if total.input < before.input or total.output < before.output:
-        return total
-    return TokenUsage(
-        input=total.input - before.input,
-        output=total.output - before.output,
-        cached=max(total.cached - before.cached, 0),
-        cache_written=max(total.cache_written - before.cache_written, 0),
-        thought=max(total.thought - before.thought, 0),
     )

@@ -17,6 +17,7 @@ from ..child import Launch
 from ..driver import Capabilities, Opening
 from ..errors import OpenFailed, Unsupported, WrongProtocol
 from ..link import Departure, Host, Outcome, Started
+from ..pipe.opencode import server_of
 from ..pipe.told import as_list, as_map, as_text
 from .api import Api, Garbled, Refused, path_of
 from .opencode_ear import FAULTS, TAKING, Ear
@@ -28,7 +29,6 @@ from .opencode_opening import (
     new_prompt_id,
     parts_of,
     rules_of,
-    server_of,
 )
 from .opencode_server import OpencodeServer
 

@@ -15,11 +15,11 @@ from quarterdeck.wire.content import (
 )
 
 from ..child import Launch
-from ..driver import McpServer, Opening
+from ..driver import Opening
 from ..errors import Unsupported
 from ..words import render_agent_mode
 
-__all__ = ["Manner", "manner_of", "model_of", "new_prompt_id", "parts_of", "rules_of", "server_of"]
+__all__ = ["Manner", "manner_of", "model_of", "new_prompt_id", "parts_of", "rules_of"]
 
 _ASKED = ("edit", "bash", "webfetch", "websearch", "codesearch", "external_directory", "*_*")
 """All that changes or leaves the workspace; ``*_*`` are the tools of MCP servers.
@@ -74,17 +74,6 @@ def model_of(launch: Launch, model: str) -> tuple[str, str]:
         what = f"use the model {model!r}"
         raise Unsupported(launch.agent, "daemon", what, "Name it as vendor/model.")
     return vendor, name
-
-
-def server_of(server: McpServer) -> dict[str, Any]:
-    """A tool server as opencode describes it."""
-    if server.url:
-        return {"type": "remote", "url": server.url, "headers": dict(server.headers)}
-    return {
-        "type": "local",
-        "command": list(server.command),
-        "environment": dict(server.environment),
-    }
 
 
 def new_prompt_id() -> str:

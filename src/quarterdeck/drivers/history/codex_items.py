@@ -183,7 +183,7 @@ class ItemReading:
         if not info or total == self._total:
             return
         before, self._total = self._total, total
-        self._turns.spend(_added(before, total))
+        self._turns.spend(total.since(before))
         last = _tokens(as_map(info.get("last_token_usage")))
         size = as_number(info.get("model_context_window"))
         context = ContextUsage(used=last.total, size=size) if size else None
@@ -261,17 +261,4 @@ def _tokens(told: Mapping[str, Any]) -> TokenUsage:
         cached=as_number(told.get("cached_input_tokens")),
         cache_written=as_number(told.get("cache_write_input_tokens")),
         thought=as_number(told.get("reasoning_output_tokens")),
-    )
-
-
-def _added(before: TokenUsage, total: TokenUsage) -> TokenUsage:
-    """What was added to a running total; one that began anew counts as it is."""
-    if total.input < before.input or total.output < before.output:
-        return total
-    return TokenUsage(
-        input=total.input - before.input,
-        output=total.output - before.output,
-        cached=max(total.cached - before.cached, 0),
-        cache_written=max(total.cache_written - before.cache_written, 0),
-        thought=max(total.thought - before.thought, 0),
     )

@@ -98,7 +98,7 @@ class CodexReader:
             thought=as_number(told.get("reasoning_output_tokens")),
         )
         if self._before is not None:
-            self._usage = _added(self._before, total)
+            self._usage = total.since(self._before)
         yield UsageReported(session_tokens=total)
 
     def _failure(self, told: str) -> Iterator[Event]:
@@ -172,19 +172,6 @@ class CodexReader:
         self._said[id_] = name, now
         if len(now) > len(before):
             yield say(now[len(before) :], name)
-
-
-def _added(before: TokenUsage, total: TokenUsage) -> TokenUsage:
-    """What a turn added to a running total; one that began anew counts as it is."""
-    if total.input < before.input or total.output < before.output:
-        return total
-    return TokenUsage(
-        input=total.input - before.input,
-        output=total.output - before.output,
-        cached=max(total.cached - before.cached, 0),
-        cache_written=max(total.cache_written - before.cache_written, 0),
-        thought=max(total.thought - before.thought, 0),
-    )
 
 
 def _unknown(value: Mapping[str, Any]) -> Unknown:

@@ -25,7 +25,7 @@ from ..words import render_mode
 from .dialect import Asked, Dialect, Extra, failure
 from .told import as_map, as_number, as_text, message, rate_limit, shown, thought, tool_kind
 
-__all__ = ["OPENCODE", "OpencodeReader", "call_events", "tokens_of"]
+__all__ = ["OPENCODE", "OpencodeReader", "call_events", "server_of", "tokens_of"]
 
 _STOPS: dict[str, TurnEnd] = {"length": "max_tokens", "content-filter": "refusal"}
 _TOO_MANY = 429
@@ -180,13 +180,14 @@ def _extra(launch: Launch, opening: Opening) -> Extra:
         if rules is not None:
             environment["OPENCODE_PERMISSION"] = json.dumps(rules)
     if opening.mcp_servers:
-        servers = {server.name: _server(server) for server in opening.mcp_servers}
+        servers = {server.name: server_of(server) for server in opening.mcp_servers}
         environment["OPENCODE_CONFIG_CONTENT"] = json.dumps({"mcp": servers})
     honoured = frozenset(("mcp_servers",) if opening.mcp_servers else ())
     return Extra(environment=environment, honoured=honoured)
 
 
-def _server(server: McpServer) -> dict[str, Any]:
+def server_of(server: McpServer) -> dict[str, Any]:
+    """A tool server as opencode describes it."""
     if server.url:
         return {"type": "remote", "url": server.url, "headers": dict(server.headers)}
     return {

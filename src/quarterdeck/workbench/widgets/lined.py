@@ -168,3 +168,7 @@ class LinesView(Lined):
     def on_resize(self) -> None:
         """Wrap anew."""
         self.update()
+
+    def watch_show_vertical_scrollbar(self) -> None:
+        """Wrap beside the scrollbar, or where it was."""
+        self.call_after_refresh(self.update)

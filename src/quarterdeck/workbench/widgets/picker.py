@@ -100,6 +100,10 @@ class Picker(Lined, can_focus=True):
         """Fit the rows anew."""
         self.update()
 
+    def watch_show_vertical_scrollbar(self) -> None:
+        """Fit the rows beside the scrollbar, or where it was."""
+        self.call_after_refresh(self.update)
+
     def action_step(self, step: int) -> None:
         """Move the cursor."""
         if not self._rows:
