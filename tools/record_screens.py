@@ -18,7 +18,8 @@ from quarterdeck.drivers.catalogue import find_agent
 from quarterdeck.drivers.description import launch_of
 from quarterdeck.drivers.pty.knowledge import screens_of
 from quarterdeck.drivers.pty.reading import Reader, Reading
-from quarterdeck.drivers.pty.terminal import Terminal, Written
+from quarterdeck.drivers.pty.seen import Written
+from quarterdeck.drivers.pty.terminal import Terminal
 from quarterdeck.drivers.pty.watching import Watch
 from quarterdeck.system.port import Command
 from quarterdeck.testing.model_server import ModelServer

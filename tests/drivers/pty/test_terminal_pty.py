@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.drivers.pty.terminal import Drawn, Resized, Terminal, Written
+from quarterdeck.drivers.pty.seen import Drawn, Resized, Written
+from quarterdeck.drivers.pty.terminal import Terminal
 from quarterdeck.drivers.screen import Screen, open_screen
 from quarterdeck.system.errors import CommandNotFound
 from quarterdeck.system.port import Command

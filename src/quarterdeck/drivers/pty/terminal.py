@@ -11,8 +11,6 @@ import secrets
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TypeAlias
 
 from quarterdeck.system.guard import Guard
 from quarterdeck.system.paths import Roots
@@ -22,8 +20,9 @@ from quarterdeck.wire.errors import LinkError
 
 from ..screen import Backend, Screen, open_screen
 from .keys import paste_of, press_of
+from .seen import Drawn, Resized, Seen, Written
 
-__all__ = ["Drawn", "Resized", "Seen", "Terminal", "Written"]
+__all__ = ["Terminal"]
 
 _log = logging.getLogger(__name__)
 
@@ -35,33 +34,6 @@ _MOST_ANSWERS = 1 << 16
 _LAST_WORDS = 0.3
 """Seconds that output may come after the program has left, while others hold its terminal."""
 _ENDING = Ending(ask=0.5, terminate=1.0, kill=5.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Drawn:
-    """The whole screen: bytes that draw it on an empty terminal of this size."""
-
-    columns: int
-    rows: int
-    data: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """What the program has written next."""
-
-    data: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Resized:
-    """The terminal has another size from here on."""
-
-    columns: int
-    rows: int
-
-
-Seen: TypeAlias = Drawn | Written | Resized
 
 
 class Terminal:
