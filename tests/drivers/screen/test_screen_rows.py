@@ -95,7 +95,13 @@ def test_modes_and_the_title_are_known(backend: Backend):
     modes = screen.modes
     assert modes.alternate_screen and modes.application_cursor and modes.mouse
     assert modes.focus and modes.bracketed_paste and screen.title == "A title"
+    assert modes.mouse == "any" and not modes.mouse_sgr
+    screen.feed(b"\x1b[?1003l\x1b[?1002;1006h\x1b[5 q")
+    assert screen.modes.mouse == "drag" and screen.modes.mouse_sgr and screen.cursor.shape == "bar"
+    screen.feed(b"\x1b[?1002l\x1b[?1000h\x1b[4 q")
+    assert screen.modes.mouse == "press" and screen.cursor.shape == "underline"
     screen.feed(b"\x1bc")
+    assert screen.modes.mouse == "" and screen.cursor.shape == "block"
     assert not screen.modes.alternate_screen and not screen.modes.bracketed_paste
 
 

@@ -5,15 +5,17 @@ loads neither.
 """
 
 from .opening import Backend, open_screen
-from .port import Change, Color, Cursor, Mark, Modes, Row, Screen, Span, Style
+from .port import Change, Color, Cursor, CursorShape, Mark, Modes, Mouse, Row, Screen, Span, Style
 
 __all__ = [
     "Backend",
     "Change",
     "Color",
     "Cursor",
+    "CursorShape",
     "Mark",
     "Modes",
+    "Mouse",
     "Row",
     "Screen",
     "Span",

@@ -54,7 +54,8 @@ class AvtScreen:
     def cursor(self) -> Cursor:
         """Where it is; never beyond the last column, where avt waits before it wraps."""
         found = self._vt.cursor
-        return Cursor(min(found.col, self._size[0] - 1), found.row, found.visible)
+        column = min(found.col, self._size[0] - 1)
+        return Cursor(column, found.row, found.visible, self._listener.shape)
 
     @property
     def modes(self) -> Modes:
@@ -131,6 +132,7 @@ class AvtScreen:
         parts += [f"\x1b[?{number}h" for number in sorted(modes)]
         if flags := self.modes.kitty_keyboard:
             parts.append(f"\x1b[={flags}u")
+        parts.append(self._listener.shaped)
         if self.title:
             parts.append(f"\x1b]2;{self.title}\x07")
         return "".join(parts).encode("utf-8", "replace")

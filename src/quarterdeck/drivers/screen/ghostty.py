@@ -15,7 +15,7 @@ import pyghostty
 from pyghostty.core import init_sized
 
 from .ghostty_text import Writer, copy_of, ffi, lib, place, track
-from .port import Change, Cursor, Mark, Modes, Row
+from .port import Change, Cursor, Mark, Modes, Row, mouse_of
 from .queries import Listener
 from .styled import Rows
 
@@ -73,7 +73,8 @@ class GhosttyScreen:
     def cursor(self) -> Cursor:
         """Where it is."""
         get = self._terminal.get
-        return Cursor(get("cursor_x"), get("cursor_y"), bool(get("cursor_visible", "bool")))
+        is_visible = bool(get("cursor_visible", "bool"))
+        return Cursor(get("cursor_x"), get("cursor_y"), is_visible, self._listener.shape)
 
     @property
     def modes(self) -> Modes:
@@ -83,7 +84,8 @@ class GhosttyScreen:
             alternate_screen=self._is_alternate,
             bracketed_paste=mode(2004),
             application_cursor=mode(1),
-            mouse=any(mode(number) for number in _MOUSE),
+            mouse=mouse_of([number for number in _MOUSE if mode(number)]),
+            mouse_sgr=mode(1006),
             focus=mode(1004),
             synchronized=mode(2026),
             kitty_keyboard=int(self._terminal.get("kitty_keyboard_flags", "uint8_t")),
@@ -163,6 +165,7 @@ class GhosttyScreen:
         parts.append(self._drawn(self._handle, 0 if self._is_alternate else history))
         if not self.cursor.is_visible:
             parts.append("\x1b[?25l")
+        parts.append(self._listener.shaped)
         if flags := self.modes.kitty_keyboard:
             parts.append(f"\x1b[={flags}u")
         if title := self.title:

@@ -4,16 +4,19 @@ Rows are values: a row that did not change is the same object as before, so that
 reader of the screen, needs to look only at what is new.
 """
 
-from collections.abc import Mapping
-from typing import Protocol, TypeAlias
+from collections.abc import Collection, Mapping
+from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
-__all__ = ["BLANK", "PLAIN", "Change", "Color", "Cursor", "Mark", "Modes", "Row", "Screen"]
-__all__ += ["Span", "Style"]
+__all__ = ["BLANK", "PLAIN", "Change", "Color", "Cursor", "CursorShape", "Mark", "Modes", "Mouse"]
+__all__ += ["Row", "Screen", "Span", "Style", "mouse_of"]
 
 Color: TypeAlias = int | tuple[int, int, int] | None
 """A place in the palette of 256, red green blue, or the terminal's own."""
+CursorShape: TypeAlias = Literal["block", "underline", "bar"]
+Mouse: TypeAlias = Literal["", "press", "drag", "any"]
+"""What of the mouse a program wants to hear: nothing, buttons, moves while one is held too, all."""
 
 
 class Style(Struct, frozen=True):
@@ -58,6 +61,7 @@ class Cursor(Struct, frozen=True):
     column: int
     row: int
     is_visible: bool = True
+    shape: CursorShape = "block"
 
 
 class Modes(Struct, frozen=True, kw_only=True):
@@ -66,12 +70,23 @@ class Modes(Struct, frozen=True, kw_only=True):
     alternate_screen: bool = False
     bracketed_paste: bool = False
     application_cursor: bool = False
-    mouse: bool = False
+    mouse: Mouse = ""
+    mouse_sgr: bool = False
+    """It wants them as ``CSI < button ; column ; row M``, which works beyond column 223."""
     focus: bool = False
     synchronized: bool = False
     """It is in the middle of drawing; what is seen now may be half of it."""
     kitty_keyboard: int = 0
     """Flags of the keyboard protocol; 0: keys as they always were."""
+
+
+def mouse_of(modes: Collection[int]) -> Mouse:
+    """What of the mouse a program wants to hear, by the private modes that are on."""
+    if 1003 in modes:
+        return "any"
+    if 1002 in modes:
+        return "drag"
+    return "press" if 1000 in modes or 9 in modes else ""
 
 
 class Change(Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ A program that asks and hears nothing waits, some of them for seconds and some f
 import re
 from collections.abc import Iterator
 
-from .port import Cursor, Modes
+from .port import Cursor, CursorShape, Modes, mouse_of
 
 __all__ = ["Listener"]
 
@@ -15,16 +15,17 @@ _LONGEST = 256
 _CELL_WIDTH, _CELL_HEIGHT = 8, 16
 _KNOWN = frozenset((1, 6, 7, 9, 25, 47, 1000, 1002, 1003, 1004, 1006, 1047, 1048, 1049, 2004, 2026))
 _ON_AT_FIRST: frozenset[int] = frozenset((7, 25))
-_MOUSE = frozenset((9, 1000, 1002, 1003))
+_SHAPES: dict[str, CursorShape] = {"3": "underline", "4": "underline", "5": "bar", "6": "bar"}
 _ALTERNATE = frozenset((47, 1047, 1049))
 
 _CSI = rb"\x1b\[(?P<private>[?>=<]?)(?P<numbers>[0-9;]*)(?P<last>\$?[cnpqtuhl])"
+_SHAPE = rb"\x1b\[(?P<shape>[0-9]?) q"
+_RESET = rb"(?P<reset>\x1bc|\x1b\[!p)"
 _OSC = rb"\x1b\](?P<color>1[01]);\?(?P<end>\x07|\x1b\\)"
 _TITLE = rb"\x1b\][02];(?P<title>[^\x07\x1b]{0,200})(?:\x07|\x1b\\)"
-_EVERYTHING = re.compile(rb"%s|%s|%s|(?P<reset>\x1bc|\x1b\[!p)" % (_CSI, _OSC, _TITLE))
-_FOR_WINDOWS = re.compile(
-    rb"\x1b\[(?P<private>\??)(?P<numbers>14|16|18|996)(?P<last>[tn])(?P<color>)?(?P<end>)?"
-)
+_SIZE = rb"\x1b\[(?P<private>\??)(?P<numbers>14|16|18|996)(?P<last>[tn])"
+_EVERYTHING = re.compile(rb"|".join((_CSI, _OSC, _TITLE, _SHAPE, _RESET)))
+_FOR_WINDOWS = re.compile(rb"|".join((_SIZE, _SHAPE, _RESET)))
 _WHOLE = re.compile(
     rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[PX^_][^\x1b]*\x1b\\|[^\[\]PX^_])"
 )
@@ -48,7 +49,8 @@ class Listener:
     """Finds queries in what a program writes, wherever it is cut, and knows the answers.
 
     It also keeps the modes and the title, for an emulator that does not tell them. With
-    ``windowed`` it only looks for what needs a window: sizes in pixels and the colour scheme.
+    ``windowed`` it only looks for what needs a window: sizes in pixels, the colour scheme, and the
+    cursor's shape.
     """
 
     def __init__(self, *, windowed: bool = False) -> None:
@@ -57,6 +59,7 @@ class Listener:
         self._on: set[int] = set(_ON_AT_FIRST)
         self._keyboard = [0]
         self.title = ""
+        self._shape = ""
 
     @property
     def modes(self) -> Modes:
@@ -65,11 +68,22 @@ class Listener:
             alternate_screen=bool(self._on & _ALTERNATE),
             bracketed_paste=2004 in self._on,
             application_cursor=1 in self._on,
-            mouse=bool(self._on & _MOUSE),
+            mouse=mouse_of(self._on),
+            mouse_sgr=1006 in self._on,
             focus=1004 in self._on,
             synchronized=2026 in self._on,
             kitty_keyboard=self._keyboard[-1],
         )
+
+    @property
+    def shape(self) -> CursorShape:
+        """The cursor's."""
+        return _SHAPES.get(self._shape, "block")
+
+    @property
+    def shaped(self) -> str:
+        """What gives the cursor its shape; empty if the program never did."""
+        return f"\x1b[{self._shape} q" if self._shape else ""
 
     @property
     def on(self) -> frozenset[int]:
@@ -93,20 +107,25 @@ class Listener:
     def answer(self, found: "re.Match[bytes]", size: tuple[int, int], cursor: Cursor) -> bytes:
         """What to write back, if anything: many sequences are orders, which are kept in mind."""
         groups = found.groupdict()
-        if groups["color"]:
+        if groups.get("color"):
             color, end = groups["color"], groups["end"]
             return b"\x1b]" + color + b";rgb:" + _COLORS[color] + end
-        if groups.get("title") is not None:
-            self.title = groups["title"].decode("utf-8", "replace")
-            return b""
-        if groups.get("reset"):
-            self._on, self._keyboard = set[int](_ON_AT_FIRST), [0]
+        if groups["last"] is None:
+            self._keep_in_mind(groups)
             return b""
         private = groups["private"].decode()
         numbers, last = groups["numbers"].decode(), groups["last"].decode()
         if fixed := _FIXED.get((private, numbers, last)):
             return fixed
         return self._changing(private, numbers, last, size, cursor)
+
+    def _keep_in_mind(self, groups: "dict[str, bytes | None]") -> None:
+        if (title := groups.get("title")) is not None:
+            self.title = title.decode("utf-8", "replace")
+        elif (shape := groups["shape"]) is not None:
+            self._shape = shape.decode()
+        else:
+            self._on, self._keyboard, self._shape = set[int](_ON_AT_FIRST), [0], ""
 
     def _changing(
         self, private: str, numbers: str, last: str, size: tuple[int, int], cursor: Cursor
