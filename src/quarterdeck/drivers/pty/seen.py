@@ -4,7 +4,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-__all__ = ["Drawn", "Left", "Resized", "Seen", "Written"]
+__all__ = ["Drawn", "Left", "Resized", "Seen", "Shown", "Written"]
 
 
 class Drawn(Struct, frozen=True, tag="drawn"):
@@ -35,4 +35,6 @@ class Left(Struct, frozen=True, tag="left"):
     """In words, such as ``exit code 1``."""
 
 
-Seen: TypeAlias = Drawn | Written | Resized | Left
+Shown: TypeAlias = Drawn | Written | Resized
+"""What a terminal shows while there is something to show."""
+Seen: TypeAlias = Shown | Left

@@ -8,8 +8,9 @@ instead of holding anybody up.
 import asyncio
 import logging
 import secrets
+import time
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 
 from quarterdeck.system.guard import Guard
@@ -20,7 +21,7 @@ from quarterdeck.wire.errors import LinkError
 
 from ..screen import Backend, Screen, open_screen
 from .keys import paste_of, press_of
-from .seen import Drawn, Resized, Seen, Written
+from .seen import Drawn, Resized, Shown, Written
 
 __all__ = ["Terminal"]
 
@@ -39,8 +40,12 @@ _ENDING = Ending(ask=0.5, terminate=1.0, kill=5.0)
 class Terminal:
     """A program on a pseudo-terminal with its screen. Made by ``start``; ``close`` it."""
 
-    def __init__(self, process: PseudoProcess, screen: Screen) -> None:
+    def __init__(self, process: PseudoProcess, screen: Screen, command: Command) -> None:
         self.id = f"pty-{secrets.token_hex(8)}"
+        self.command = command
+        """What was started."""
+        self.opened = time.time_ns() // 1_000
+        """Microseconds since the epoch."""
         self.screen = screen
         self.written = 0
         """Bytes that the program has written so far."""
@@ -80,7 +85,7 @@ class Terminal:
         except BaseException:
             screen.close()
             raise
-        return cls(process, screen)
+        return cls(process, screen, command)
 
     def __repr__(self) -> str:
         return f"<Terminal {self.id} {self._process!r}>"
@@ -133,7 +138,7 @@ class Terminal:
         """The screen as it is now."""
         return Drawn(*self.screen.size, self.screen.snapshot())
 
-    async def follow(self) -> AsyncIterator[Seen]:
+    async def follow(self) -> AsyncGenerator[Shown]:
         """The screen as it is, then everything that follows, until the program has left."""
         viewer = _Viewer()
         self._viewers.add(viewer)
@@ -209,7 +214,7 @@ class Terminal:
                 self._has_answers.clear()
                 await self.write(data)
 
-    def _tell(self, seen: Seen) -> None:
+    def _tell(self, seen: Shown) -> None:
         for viewer in self._viewers:
             viewer.give(seen)
         self._announce()
@@ -230,12 +235,12 @@ class _Viewer:
     """What waits for one viewer."""
 
     def __init__(self) -> None:
-        self.waiting: deque[Seen] = deque()
+        self.waiting: deque[Shown] = deque()
         self.is_behind = True
         self.ready = asyncio.Event()
         self._held = 0
 
-    def give(self, seen: Seen) -> None:
+    def give(self, seen: Shown) -> None:
         if self.is_behind:
             return  # the screen that it gets next shows this
         self._held += len(seen.data) if isinstance(seen, Written) else 0
@@ -245,7 +250,7 @@ class _Viewer:
         else:
             self.waiting.append(seen)
 
-    def take(self) -> Seen:
+    def take(self) -> Shown:
         seen = self.waiting.popleft()
         self._held -= len(seen.data) if isinstance(seen, Written) else 0
         return seen
