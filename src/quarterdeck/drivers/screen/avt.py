@@ -97,6 +97,12 @@ class AvtScreen:
         self._refresh()
         return tuple(self._rows.rows)
 
+    def above(self, first: int, count: int) -> tuple[Row, ...]:
+        """Rows that are kept above the screen."""
+        first = max(first, 0)
+        last = min(first + max(count, 0), self.scrolled)
+        return tuple(_row(line) for line in self._vt.lines()[first:last])
+
     def changes(self, since: int = 0) -> Change:
         """What is new since a revision."""
         self._refresh()

@@ -15,9 +15,9 @@ import pyghostty
 from pyghostty.core import init_sized
 
 from .ghostty_text import Writer, copy_of, ffi, lib, place, track
-from .port import Change, Cursor, Mark, Modes, Row, mouse_of
+from .port import BLANK, Change, Cursor, Mark, Modes, Row, mouse_of
 from .queries import Listener
-from .styled import Rows
+from .styled import Rows, styled_row
 
 __all__ = ["GhosttyScreen"]
 
@@ -133,6 +133,17 @@ class GhosttyScreen:
         """Every row, from the top."""
         self._refresh()
         return tuple(self._rows.rows)
+
+    def above(self, first: int, count: int) -> tuple[Row, ...]:
+        """Rows that are kept above the screen."""
+        first = max(first, 0)
+        count = min(count, self.scrolled - first)
+        if count <= 0:
+            return ()
+        text = self._writer.rows(self._handle, "HISTORY", first, (self._size[0], count))
+        lines = text.split("\r\n")  # blank ones at the end are left out
+        rows = [styled_row(line) for line in lines[:count]]
+        return (*rows, *[BLANK] * (count - len(rows)))
 
     def changes(self, since: int = 0) -> Change:
         """What is new since a revision."""

@@ -157,6 +157,13 @@ class Screen(Protocol):
         """Every row, from the top."""
         ...
 
+    def above(self, first: int, count: int) -> tuple[Row, ...]:
+        """Rows that are kept above the screen, from the ``first``; 0 is the oldest.
+
+        As many as there are, where ``count`` is more.
+        """
+        ...
+
     def changes(self, since: int = 0) -> Change:
         """What is new since a revision; 0: everything. Each viewer keeps its own."""
         ...

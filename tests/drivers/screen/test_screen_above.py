@@ -1,0 +1,24 @@
+"""What a screen keeps above itself, row by row with its looks."""
+
+import pytest
+
+from quarterdeck.drivers.screen import Backend, Span, Style, open_screen
+
+
+@pytest.mark.parametrize("backend", ["ghostty", "avt"])
+def test_rows_above_the_screen_are_read_with_their_styles(backend: Backend):
+    screen = open_screen(20, 4, backend=backend)
+    for number in range(20):
+        screen.feed(b"\x1b[3%dmrow %d\x1b[m\r\n" % (number % 8, number))
+    assert screen.scrolled == 17
+    assert [row.text for row in screen.above(0, 3)] == ["row 0", "row 1", "row 2"]
+    assert screen.above(9, 1)[0].spans == (Span("row 9", Style(foreground=1)),)
+    assert [row.text for row in screen.above(15, 50)] == ["row 15", "row 16"]
+    assert screen.above(17, 5) == () == screen.above(-3, 0)
+
+
+@pytest.mark.parametrize("backend", ["ghostty", "avt"])
+def test_blank_rows_above_the_screen_count(backend: Backend):
+    screen = open_screen(20, 2, backend=backend)
+    screen.feed(b"\r\n\r\nmiddle\r\n\r\n\r\n\r\n")
+    assert [row.text for row in screen.above(0, 9)] == ["", "", "middle", "", ""]
