@@ -15,8 +15,10 @@ Connect = Callable[[], AbstractAsyncContextManager[HostClient]]
 
 
 @pytest.fixture
-async def fleet() -> FakeFleet:
-    return FakeFleet()
+async def fleet() -> AsyncIterator[FakeFleet]:
+    fleet = FakeFleet()
+    yield fleet
+    await fleet.stop()
 
 
 @pytest.fixture

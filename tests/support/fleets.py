@@ -2,7 +2,7 @@
 
 ``say WORDS`` answers, ``ask`` asks for permission, ``question`` asks the person, ``form`` asks
 for more, ``work`` runs until interrupted, ``big N`` answers with N characters. Without a prompt an
-agent is idle.
+agent is idle. Its terminals run real programs; ``give_screen`` makes one an agent's screen.
 """
 
 import asyncio
@@ -15,7 +15,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from quarterdeck.fleet.errors import NameTaken, NoSuchAgent, NoSuchRequest, NotNow
+from quarterdeck.drivers.pty.terminal import Terminal
+from quarterdeck.fleet.errors import (
+    NameTaken,
+    NoSuchAgent,
+    NoSuchRequest,
+    NoSuchTerminal,
+    NotNow,
+)
 from quarterdeck.fleet.port import (
     AgentInfo,
     AttachedScreen,
@@ -28,8 +35,11 @@ from quarterdeck.fleet.port import (
 )
 from quarterdeck.fleet.screens import Screens
 from quarterdeck.fleet.states import NEW, Standing, advance
+from quarterdeck.fleet.terminal_calls import TerminalCalls
+from quarterdeck.fleet.terminals import Kept, OwnTerminals
 from quarterdeck.journal.search import Hit
 from quarterdeck.policy.grants import Grant
+from quarterdeck.system.port import Command
 from quarterdeck.wire.content import ContentBlock, TextContent, text
 from quarterdeck.wire.events import (
     Event,
@@ -74,8 +84,8 @@ OPTIONS = (
 )
 
 
-class FakeFleet:
-    """A ``Fleet`` that keeps all in memory."""
+class FakeFleet(TerminalCalls):
+    """A ``Fleet`` that keeps all in memory. ``stop`` ends the programs in its terminals."""
 
     def __init__(self) -> None:
         self.records: list[Record] = []
@@ -90,8 +100,22 @@ class FakeFleet:
         self.spawn_gate.set()
         self.closed = False
         self.screens = Screens()
+        self.shown: dict[SessionId, Terminal] = {}
+        """Screens of agents."""
+        self._terminals = OwnTerminals({}, _Shown(self))
         self.clock: Callable[[], int] = lambda: time.time_ns() // 1000
         """Microseconds since the epoch; a test that looks at times has one of its own."""
+
+    async def stop(self) -> None:
+        await self._terminals.stop()
+        for terminal in self.shown.values():
+            await terminal.close()
+
+    async def give_screen(self, agent: str, *argv: str, size: tuple[int, int] = (120, 40)) -> None:
+        """Let an agent run in a terminal."""
+        session = self.find(agent)
+        command = Command(argv=argv, cwd=self.infos[session].cwd)
+        self.shown[session] = await Terminal.start(command, size=size)
 
     async def append(self, session: SessionId, event: Event) -> Record:
         record = Record(
@@ -475,7 +499,28 @@ class FakeFleet:
             last_seq=len(self.records),
             agents=counts,
             needs_person=sum(info.needs_person for info in self.infos.values()),
+            terminals=self._terminals.running,
         )
+
+
+class _Shown:
+    """The screens of a fleet's agents."""
+
+    def __init__(self, fleet: FakeFleet) -> None:
+        self._fleet = fleet
+
+    def all(self) -> list[Kept]:
+        return [self._kept(session) for session in self._fleet.shown]
+
+    async def find(self, agent: str) -> Kept:
+        try:
+            return self._kept(self._fleet.find(agent))
+        except (NoSuchAgent, KeyError):
+            raise NoSuchTerminal(agent) from None
+
+    def _kept(self, session: SessionId) -> Kept:
+        terminal, info = self._fleet.shown[session], self._fleet.infos[session]
+        return Kept(id=session, name=info.name, terminal=terminal, session=session)
 
 
 def _shown(wish: Spawn) -> str | None:
@@ -485,11 +530,12 @@ def _shown(wish: Spawn) -> str | None:
 
 @asynccontextmanager
 async def open_fake(*_: object) -> AsyncGenerator[FakeFleet]:
-    """What ``run_host`` takes to open a fleet; agents are closed at its end."""
+    """What ``run_host`` takes to open a fleet; agents and terminals are closed at its end."""
     fleet = FakeFleet()
     try:
         yield fleet
     finally:
+        await fleet.stop()
         for info in await fleet.agents(archived=True):
             await fleet.close(info.session)
         fleet.closed = True

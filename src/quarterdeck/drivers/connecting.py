@@ -3,6 +3,7 @@
 import asyncio
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from quarterdeck.config.places import Places
 from quarterdeck.config.workspace import find_workspace
@@ -16,6 +17,11 @@ from .driver import Opening, Sink
 from .links import links_of
 from .opening import begin
 from .session import DrivenSession
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .pty.terminal import Terminal
 
 __all__ = ["open_session"]
 
@@ -31,12 +37,14 @@ async def open_session(
     transport: str | None = None,
     around: Surroundings | None = None,
     places: Places | None = None,
+    on_terminal: "Callable[[Terminal], None] | None" = None,
 ) -> DrivenSession:
     """Open a session over the first transport of the agent that starts; ``close`` it.
 
     Over another transport than the first, the session says so in a ``Notice`` with the reason.
     ``transport`` allows one alone. ``gate``: by default one with the opening's mode and no rules.
     ``is_known``: our log has this session; it goes on. ``places``: where the user's own agents are.
+    ``on_terminal``: told where the agent runs, if it does in a terminal, as soon as it does.
 
     Raises:
         UnknownAgent, BadAgentFile: and no event was written.
@@ -48,7 +56,9 @@ async def open_session(
     links = links_of(agent, transport)
     id_ = session_id or new_session_id()
     around = around or await asyncio.to_thread(_surroundings, agent.name, opening, id_)
-    session = DrivenSession(id_, agent.name, opening, sink, gate or Gate(mode=opening.mode), around)
+    session = DrivenSession(
+        id_, agent.name, opening, sink, gate or Gate(mode=opening.mode), around, on_terminal
+    )
     await begin(session, links, is_known=is_known)
     return session
 

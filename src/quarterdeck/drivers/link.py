@@ -7,7 +7,7 @@ permission may wait in a task of its own.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from quarterdeck.wire.content import ContentBlock
 from quarterdeck.wire.errors import LinkError
@@ -17,6 +17,9 @@ from quarterdeck.wire.toolcalls import ToolKind
 from quarterdeck.wire.usage import Cost, TokenUsage
 
 from .driver import Capabilities, Opening
+
+if TYPE_CHECKING:
+    from .pty.terminal import Terminal
 
 __all__ = ["Departure", "Host", "Link", "Outcome", "Started", "Verdict"]
 
@@ -96,6 +99,10 @@ class Host(Protocol):
 
     async def ask(self, question: QuestionAsked) -> QuestionAnswered:
         """Put a question to the person."""
+        ...
+
+    def runs_in(self, terminal: "Terminal") -> None:
+        """The agent runs in this terminal, where a person may look at it and type."""
         ...
 
     def lost(self, error: LinkError) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +44,9 @@ from .link import Departure, Link, Verdict
 from .turn import Turn
 from .verdicts import call_of, verdict_of
 
+if TYPE_CHECKING:
+    from .pty.terminal import Terminal
+
 __all__ = ["DrivenSession"]
 
 _log = logging.getLogger(__name__)
@@ -63,6 +66,7 @@ class DrivenSession:
         sink: Sink,
         gate: Gate,
         around: Surroundings,
+        on_terminal: "Callable[[Terminal], None] | None" = None,
     ) -> None:
         self.id = id_
         self.agent = agent
@@ -71,6 +75,7 @@ class DrivenSession:
         self.agent_session: str | None = opening.resume if not opening.fork else None
         self._sink = sink
         self._around = around
+        self._on_terminal = on_terminal
         self._link: Link | None = None
         self._ledger = Ledger(agent)
         self._turns = asyncio.Lock()
@@ -198,6 +203,11 @@ class DrivenSession:
     @property
     def _is_interrupted(self) -> bool:
         return self._turn is not None and self._turn.is_interrupted
+
+    def runs_in(self, terminal: "Terminal") -> None:
+        """The agent runs in this terminal."""
+        if self._on_terminal is not None:
+            self._on_terminal(terminal)
 
     def lost(self, error: LinkError) -> None:
         """The agent is gone; the session ends."""

@@ -16,13 +16,14 @@ from quarterdeck.wire.record import Record, decode_record
 
 from .errors import NoHost
 from .host import methods
-from .linked import Dial, Linked
+from .linked import Dial
+from .linked_terminals import LinkedTerminals
 from .port import AgentInfo, FleetStatus, Imported, InboxItem, Spawn, WaitFor
 
 __all__ = ["Dial", "HostClient"]
 
 
-class HostClient(Linked):
+class HostClient(LinkedTerminals):
     """The fleet of a host; a ``Fleet``.
 
     When the host goes away, calls that wait raise ``Broken``: whether they were carried out is
@@ -214,10 +215,11 @@ class HostClient(Linked):
         while True:
             try:
                 link = await self._linked()
-                feed = await self._reached(
-                    link.follow(methods.Follow(after=after, agent=agent)), methods.FOLLOW
+                wanted = methods.Follow(after=after, agent=agent)
+                followed, feed = await self._reached(
+                    link.follow(methods.FOLLOW, wanted, decode_record), methods.FOLLOW
                 )
-                after, agent = feed.followed.after, feed.followed.session
+                after, agent = followed.after, followed.session
                 try:
                     while True:
                         record = await self._reached(feed.take(), methods.FOLLOW)

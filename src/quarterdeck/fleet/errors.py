@@ -5,8 +5,9 @@
     FleetError
     ├── NoSuchAgent          no agent has this name or id
     ├── NoSuchRequest        nothing of this id is in the inbox
+    ├── NoSuchTerminal       no terminal has this id, and no agent a screen
     ├── BadName              a name that cannot be one
-    ├── BadWish              an agent that cannot be as it is wished for
+    ├── BadWish              an agent or terminal that cannot be as it is wished for
     ├── NameTaken            another agent has it
     ├── NotNow               the agent is not in a state for this
     ├── NotYours             an agent may act on its own children only
@@ -38,6 +39,7 @@ __all__ = [
     "NoScreen",
     "NoSuchAgent",
     "NoSuchRequest",
+    "NoSuchTerminal",
     "NotNow",
     "NotYours",
     "ScreenError",
@@ -73,6 +75,17 @@ class NoSuchRequest(FleetError):
         self.request = request
 
 
+class NoSuchTerminal(FleetError):
+    """No terminal has this id, and no agent of this name has a screen; ``why`` says more."""
+
+    def __init__(self, terminal: str, why: str = "") -> None:
+        super().__init__(
+            f"there is no terminal {terminal!r}{f': {why}' if why else ''}; "
+            "`quarterdeck terminal list` shows those that are"
+        )
+        self.terminal = terminal
+
+
 class BadName(FleetError):
     """A name that cannot be one; the message says what can."""
 
@@ -84,7 +97,7 @@ class BadName(FleetError):
 
 
 class BadWish(FleetError):
-    """An agent cannot be as it is wished for; the message names the field."""
+    """An agent or a terminal cannot be as it is wished for; the message names the field."""
 
 
 class NameTaken(FleetError):
@@ -95,7 +108,7 @@ class NameTaken(FleetError):
 
 
 class NotNow(FleetError):
-    """The agent is not in a state for this; the message says what can be done."""
+    """The agent or terminal is not in a state for this; the message says what can be done."""
 
 
 class NotYours(FleetError):
@@ -110,7 +123,7 @@ class TooWide(FleetError):
 
 
 class TooMany(FleetError):
-    """A limit on agents or on depth; the message names it."""
+    """A limit on agents, depth or terminals; the message names it."""
 
 
 class ScreenError(FleetError):

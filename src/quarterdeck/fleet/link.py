@@ -1,24 +1,23 @@
-"""A client's link to a host, and the records that come over it."""
+"""A client's link to a host, and what is followed over it."""
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, cast
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from quarterdeck import __version__
 from quarterdeck.wire.errors import LinkError, QuarterdeckError, RpcError
-from quarterdeck.wire.record import Record, decode_record
 from quarterdeck.wire.rpc import ByteStream, MethodNotFound, Peer, RequestContext
 
 from .errors import HostError, HostTooNew, ScreenGone
 from .host.faults import carry, restore
 from .host.methods import (
     ENDED,
-    FOLLOW,
     HELLO,
     PROTOCOL,
     RECORDS,
@@ -26,9 +25,8 @@ from .host.methods import (
     TAKEN,
     UNFOLLOW,
     Ended,
-    Follow,
-    Followed,
     Hello,
+    Method,
     Records,
     ScreenCall,
     Taken,
@@ -46,19 +44,35 @@ HELLO_SECONDS = 15.0
 """How long a host may take to say hello; one that hangs takes connections all the same."""
 
 
-class Feed:
-    """The records of one subscription, in order."""
+T = TypeVar("T")
 
-    def __init__(self, link: "Link", followed: Followed) -> None:
-        self.followed = followed
+
+class Subscribed(Protocol):
+    """The answer to the wish for a subscription."""
+
+    @property
+    def subscription(self) -> int:
+        """Its id."""
+        ...
+
+
+S = TypeVar("S", bound=Subscribed)
+
+
+class Feed(Generic[T]):
+    """What comes in one subscription, in order."""
+
+    def __init__(self, link: "Link", subscription: int, decode: Callable[[bytes], T]) -> None:
+        self.subscription = subscription
         self._link = link
+        self._decode = decode
         self._batches: deque[tuple[Raw, ...]] = deque()
         self._current: deque[Raw] = deque()
         self._changed = asyncio.Event()
         self._end: Exception | None = None
 
-    async def take(self) -> Record:
-        """The next record.
+    async def take(self) -> T:
+        """What is next.
 
         Raises:
             QuarterdeckError: there will be no more; a link error if the host is gone.
@@ -68,15 +82,13 @@ class Feed:
                 self._current.extend(self._batches.popleft())
                 # Only now: the host sends no more than we have room for.
                 with suppress(LinkError):
-                    await self._link.peer.notify(
-                        TAKEN, Taken(subscription=self.followed.subscription)
-                    )
+                    await self._link.peer.notify(TAKEN, Taken(subscription=self.subscription))
             elif self._end is not None:
                 raise self._end
             else:
                 self._changed.clear()
                 await self._changed.wait()
-        return decode_record(bytes(self._current.popleft()))
+        return self._decode(bytes(self._current.popleft()))
 
     def put(self, batch: tuple[Raw, ...]) -> None:
         """Take in what the host sent; it sends few batches before we take them."""
@@ -100,7 +112,7 @@ class Link:
         self._hello_seconds = hello_seconds
         self.screens: dict[int, ScreenHandler] = {}
         """Those of ours that the host knows, or is being told of, by our own numbers."""
-        self._feeds: dict[int, Feed] = {}
+        self._feeds: dict[int, Feed[Any]] = {}
         self._watching: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -136,27 +148,28 @@ class Link:
         """Whether it cannot be used any more."""
         return self.peer.ending is not None
 
-    async def follow(self, wanted: Follow) -> Feed:
-        """Ask for records.
+    async def follow(
+        self, method: Method[S], wanted: Struct, decode: Callable[[bytes], T]
+    ) -> tuple[S, Feed[T]]:
+        """Ask for what ``method`` tells of.
 
         Raises:
             RpcError: the host refuses; see ``restore``.
             LinkError: it went away.
         """
-        raw = await self.peer.request(FOLLOW.name, wanted)
-        # No wait from here on: the first records are the next that is read.
-        followed = msgspec.json.decode(raw, type=Followed)
-        feed = self._feeds[followed.subscription] = Feed(self, followed)
+        raw = await self.peer.request(method.name, wanted)
+        # No wait from here on: the first batch is the next that is read.
+        followed = cast("S", msgspec.json.decode(raw, type=method.result))
+        feed = self._feeds[followed.subscription] = Feed(self, followed.subscription, decode)
         if self.peer.ending is not None:
             feed.end(self.peer.ending)
-        return feed
+        return followed, feed
 
-    async def unfollow(self, feed: Feed) -> None:
+    async def unfollow(self, feed: Feed[Any]) -> None:
         """End a subscription; nothing happens if the link is over."""
-        id_ = feed.followed.subscription
-        self._feeds.pop(id_, None)
+        self._feeds.pop(feed.subscription, None)
         with suppress(LinkError, RpcError):
-            await self.peer.request(UNFOLLOW.name, Unfollow(subscription=id_))
+            await self.peer.request(UNFOLLOW.name, Unfollow(subscription=feed.subscription))
 
     async def on_request(self, method: str, params: Raw | None, context: RequestContext) -> Any:
         """The host asks screens of ours."""
@@ -172,7 +185,7 @@ class Link:
             raise carry(error) from error
 
     def on_notification(self, method: str, params: Raw | None) -> None:
-        """Hand records to whom they belong."""
+        """Hand what comes to whom it belongs."""
         data = b"{}" if params is None else params
         if method == RECORDS:
             sent = msgspec.json.decode(data, type=Records)

@@ -12,9 +12,9 @@ import msgspec
 from msgspec import Struct
 
 from quarterdeck.wire.errors import Broken, Closed, LinkError, QuarterdeckError, RpcError
-from quarterdeck.wire.rpc import ByteStream
+from quarterdeck.wire.rpc import METHOD_NOT_FOUND, ByteStream
 
-from .errors import NoHost
+from .errors import HostError, NoHost
 from .host import methods
 from .host.faults import restore
 from .host.methods import Method
@@ -74,7 +74,7 @@ class Linked:
 
         Raises:
             NoHost: none is running.
-            MethodNotFound: the host is older than screens.
+            HostError: the host is older than screens.
         """
         screen = _Screen(self, next(self._numbers), handler, cwd, monotonic() - idle)
         link = await self._linked()
@@ -108,6 +108,11 @@ class Linked:
         try:
             return await asking
         except RpcError as error:
+            if error.code == METHOD_NOT_FOUND:
+                raise HostError(
+                    f"the host is older than this program and knows no {method.name!r}; restart "
+                    "it with `quarterdeck host stop` when its agents may end"
+                ) from None
             raise restore(error) from None
         except Closed:
             raise

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,6 +18,7 @@ from quarterdeck.wire.events import Origin, SessionChanged
 from quarterdeck.wire.ids import MessageId, RequestId, SessionId, new_message_id, new_session_id
 from quarterdeck.wire.permissions import QuestionAction
 
+from .agent_screens import CrewScreens
 from .answering import Inbox
 from .crew import Bounds, Crew
 from .current import Current
@@ -28,16 +29,18 @@ from .ground import open_grants
 from .importing import Importing
 from .mcp.orchestration import Orchestration
 from .member import Member, Opener
-from .names import looks_like_id
 from .notes import Notes
 from .openers import AgentOpener
-from .port import AgentInfo, AttachedScreen, Imported, InboxItem, Queued, ScreenHandler, Spawn
+from .port import AgentInfo, FleetStatus, Imported, InboxItem, Queued, Spawn
 from .queues import Queues
 from .reading import ReadableFleet
 from .recovery import recover
 from .roster import InboxProjection, RosterProjection
+from .screen_calls import ScreenCalls
 from .screens import Screens
 from .starting import Starting
+from .terminal_calls import TerminalCalls
+from .terminals import OwnTerminals
 
 __all__ = ["LocalFleet"]
 
@@ -46,7 +49,7 @@ _STOPPED = "the host was stopped"
 _DEFAULTS = Bounds()
 
 
-class LocalFleet(ReadableFleet):
+class LocalFleet(ReadableFleet, ScreenCalls, TerminalCalls):
     """A fleet whose agents this process owns; see ``port.Fleet``. Made by ``open``.
 
     What was begun for a caller that goes away meanwhile is finished all the same.
@@ -74,6 +77,7 @@ class LocalFleet(ReadableFleet):
         self._inbox = Inbox(journal, current, self._crew.gate)
         self._granted = Granted(journal, self._notes, starting.grants, self._crew.gate)
         self._screens = Screens()
+        self._terminals = OwnTerminals(starting.environment, CrewScreens(current, self._crew))
         self._working: set[asyncio.Task[Any]] = set()
 
     @classmethod
@@ -133,7 +137,11 @@ class LocalFleet(ReadableFleet):
                 await asyncio.wait([following])
 
     async def _stop(self) -> None:
-        await self._crew.stop(_STOPPED)
+        closing = asyncio.ensure_future(self._terminals.stop())
+        try:
+            await self._crew.stop(_STOPPED)
+        finally:
+            await closing
         if self._working:
             await asyncio.wait(self._working)
         await self._tools.close()
@@ -142,6 +150,10 @@ class LocalFleet(ReadableFleet):
         for session in sessions:
             if self._current.get(session).can_resume:
                 await self.resume(session)
+
+    async def status(self) -> FleetStatus:
+        """The fleet as a whole."""
+        return replace(await super().status(), terminals=self._terminals.running)
 
     # Beginning and ending
 
@@ -314,19 +326,6 @@ class LocalFleet(ReadableFleet):
     async def revoke(self, grant: str, *, by: str = "person") -> bool:
         """Take a standing answer back."""
         return await self._finish(self._granted.revoke(grant, by))
-
-    # Screens
-
-    def attach_screen(
-        self, handler: ScreenHandler, *, cwd: str, idle: float = 0.0
-    ) -> AbstractAsyncContextManager[AttachedScreen]:
-        """Offer a screen to agents, until the end of the block."""
-        return self._screens.attach(handler, cwd=cwd, idle=idle)
-
-    async def call_screen(self, name: str, arguments: dict[str, Any], *, by: str = "person") -> Any:
-        """Let one screen do something, and return what it answers."""
-        cwd = (await self._current.find(by)).wish.cwd if looks_like_id(by) else None
-        return await self._screens.call(name, arguments, by=by, cwd=cwd)
 
     # Within
 

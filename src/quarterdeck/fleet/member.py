@@ -7,7 +7,7 @@ nobody else cancels anything, so that the end is always written and no process i
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from quarterdeck.drivers.driver import ClosedAs, Opening, Session, Sink
@@ -24,6 +24,7 @@ from .queues import Queues
 
 if TYPE_CHECKING:
     from quarterdeck.agent.tools.tool import Tool
+    from quarterdeck.drivers.pty.terminal import Terminal
     from quarterdeck.policy.rules import Rule
 
 __all__ = ["Member", "Opener", "Start"]
@@ -49,6 +50,8 @@ class Start:
     """Tools of the fleet for our own agent; others get theirs with the opening."""
     rules: "tuple[Rule, ...]" = ()
     """Rules for our own agent, besides those of the wish."""
+    on_terminal: "Callable[[Terminal], None] | None" = None
+    """Told where the agent runs, if it does in a terminal, as soon as its process is there."""
 
 
 class Opener(Protocol):
@@ -78,7 +81,9 @@ class Member:
         self.id = start.session
         self.session: Session | None = None
         """Once it is open."""
-        self._start = start
+        self.terminal: Terminal | None = None
+        """Where it runs, if it does in one; also while it is starting."""
+        self._start = replace(start, on_terminal=self._runs_in)
         self._opener = opener
         self._current = current
         self._notes = notes
@@ -100,6 +105,9 @@ class Member:
     def is_ending(self) -> bool:
         """Whether somebody ends it."""
         return self._fate is not None
+
+    def _runs_in(self, terminal: "Terminal") -> None:
+        self.terminal = terminal
 
     def begin(self, left: Callable[[], object]) -> None:
         """Start the agent, and then work on its queue; ``left`` is called when it is over."""

@@ -47,6 +47,7 @@ class AgentOpener:
             is_known=start.is_known,
             transport=wish.transport,
             around=start.around,
+            on_terminal=start.on_terminal,
             places=self._places,
         )
 

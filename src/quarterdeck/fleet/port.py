@@ -27,6 +27,7 @@ from quarterdeck.wire.record import Record
 from quarterdeck.wire.usage import ContextUsage, Cost, TokenUsage
 
 from .states import State
+from .terminal_port import Terminals
 
 __all__ = [
     "AgentInfo",
@@ -147,6 +148,8 @@ class FleetStatus(Struct, frozen=True, kw_only=True):
     """How many in each state, archived ones left out."""
     needs_person: int
     clients: int = 0
+    terminals: int = 0
+    """How many run a program that a person has started."""
     problem: str | None = None
     """Why nothing can be written at the moment."""
 
@@ -169,8 +172,8 @@ class AttachedScreen(Protocol):
         ...
 
 
-class Fleet(Protocol):
-    """Many agents."""
+class Fleet(Terminals, Protocol):
+    """Many agents, and terminals beside them."""
 
     async def spawn(self, wish: Spawn) -> AgentInfo:
         """Start an agent; returns once it is noted, in state ``starting``.

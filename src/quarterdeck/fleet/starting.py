@@ -38,7 +38,8 @@ class Starting:
         grants: GrantBook,
     ) -> None:
         self._places = places
-        self._environment = environment
+        self.environment = environment
+        """The host's own."""
         self._journal = journal
         self.grants = grants
         """Lasting grants, and those of the sessions that run or ran."""
@@ -123,7 +124,7 @@ class Starting:
     ) -> Start:
         gate, around = await make_gate(
             self._places,
-            self._environment,
+            self.environment,
             wish.cwd,
             mode=parse_mode(wish.mode) if wish.mode is not None else None,
             allow=wish.allow,

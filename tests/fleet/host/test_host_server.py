@@ -29,8 +29,10 @@ from quarterdeck.fleet.host.methods import (
 )
 from quarterdeck.fleet.host.server import FleetServer
 from quarterdeck.fleet.host.subscription import WINDOW
+from quarterdeck.fleet.host.terminal_methods import TERMINAL_METHODS, WATCH_TERMINAL
 from quarterdeck.fleet.link import Link
 from quarterdeck.fleet.port import Fleet, Spawn
+from quarterdeck.fleet.terminal_port import Terminals
 from quarterdeck.wire.content import text
 from quarterdeck.wire.errors import Broken, Closed
 from quarterdeck.wire.events import MessageChunk
@@ -38,8 +40,12 @@ from quarterdeck.wire.rpc import ByteStream, connect_unix
 from tests.support.fleets import FakeFleet
 from tests.support.patience import SOON
 
-OWN = (READ.name, FOLLOW.name, ATTACH_SCREEN.name)
-ABOUT_A_CLIENT = (HELLO, STOP, FOLLOW, UNFOLLOW, READ, ATTACH_SCREEN, DETACH_SCREEN, SCREEN_ACTIVE)
+OWN = (READ.name, FOLLOW.name, ATTACH_SCREEN.name, WATCH_TERMINAL.name)
+ABOUT_A_CLIENT = (
+    *(HELLO, STOP, FOLLOW, UNFOLLOW, READ),
+    *(ATTACH_SCREEN, DETACH_SCREEN, SCREEN_ACTIVE, WATCH_TERMINAL),
+)
+CALLS = {**METHODS, **TERMINAL_METHODS}
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "fleet"
 
 
@@ -83,8 +89,8 @@ async def until(condition: Any) -> None:
 
 
 def test_every_method_of_a_fleet_can_be_called():
-    wanted = {name for name in vars(Fleet) if not name.startswith("_")}
-    assert {name.partition("/")[2] for name in (*METHODS, *OWN)} == wanted
+    wanted = {name for name in (*vars(Fleet), *vars(Terminals)) if not name.startswith("_")}
+    assert {name.partition("/")[2] for name in (*CALLS, *OWN)} == wanted
 
 
 def test_the_methods_are_those_of_their_version():
@@ -94,7 +100,7 @@ def test_the_methods_are_those_of_their_version():
             "required": [f.name for f in fields(method.params) if f.required],
             "optional": [f.name for f in fields(method.params) if not f.required],
         }
-        for method in (*ABOUT_A_CLIENT, *METHODS.values())
+        for method in (*ABOUT_A_CLIENT, *CALLS.values())
     }
     golden = FIXTURES / f"methods-v{PROTOCOL}.json"
     assert told == json.loads(golden.read_text())
@@ -102,7 +108,7 @@ def test_the_methods_are_those_of_their_version():
 
 def test_the_page_names_every_method():
     page = (FIXTURES.parents[2] / "docs/fleet.md").read_text()
-    told = (*(method.name for method in ABOUT_A_CLIENT), *METHODS)
+    told = (*(method.name for method in ABOUT_A_CLIENT), *CALLS)
     assert [name for name in told if f"`{name}`" not in page] == []
 
 

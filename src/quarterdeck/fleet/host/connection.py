@@ -10,8 +10,9 @@ import msgspec
 from msgspec import Raw, Struct
 
 from quarterdeck import __version__
+from quarterdeck.drivers.pty.seen import Seen
 from quarterdeck.wire.errors import QuarterdeckError, RpcError
-from quarterdeck.wire.record import Record, encode_record
+from quarterdeck.wire.record import encode_record
 from quarterdeck.wire.rpc import INVALID_REQUEST, MethodNotFound, Peer, RequestContext
 
 from ..errors import HostTooNew, TooMany
@@ -46,6 +47,7 @@ from .methods import (
 )
 from .screens import ClientScreens
 from .subscription import Subscription
+from .terminal_methods import TERMINAL_METHODS, WATCH_TERMINAL, TerminalParams, Watched
 from .work import Work
 
 __all__ = ["MOST_SUBSCRIPTIONS", "PAGE_BYTES", "Connection", "Desk"]
@@ -57,7 +59,12 @@ MOST_SUBSCRIPTIONS = 256
 PAGE_BYTES = 1024 * 1024
 """Records in the answer to one ``fleet/read``; a single record may be longer."""
 
+TERMINAL_WINDOW, TERMINAL_BATCH = 4, 64 * 1024
+"""Less than for records: who is behind rather gets the screen as it is."""
+
 P = TypeVar("P", bound=Struct)
+T = TypeVar("T")
+_METHODS = {**METHODS, **TERMINAL_METHODS}
 
 
 class Desk(Struct, kw_only=True):
@@ -79,7 +86,7 @@ class Connection:
         self._name = ""
         self.greeted = asyncio.Event()
         """Set once the client has said hello in our version."""
-        self._subscriptions: dict[int, tuple[Subscription, asyncio.Task[None]]] = {}
+        self._subscriptions: dict[int, tuple[Subscription[Any], asyncio.Task[None]]] = {}
         self._last_subscription = 0
         self._screens = ClientScreens(desk.fleet)
 
@@ -119,7 +126,7 @@ class Connection:
             return self._desk.stop()
         if not self.greeted.is_set():
             raise RpcError(INVALID_REQUEST, f"say {HELLO.name!r} first")
-        method = METHODS.get(name)
+        method = _METHODS.get(name)
         if method is not None:
             return await self._call(method, _read(method.params, params))
         return await self._answer_client(name, params, peer)
@@ -129,6 +136,8 @@ class Connection:
         match name:
             case FOLLOW.name:
                 return await self._follow(_read(Follow, params), peer)
+            case WATCH_TERMINAL.name:
+                return self._watch_terminal(_read(TerminalParams, params), peer)
             case UNFOLLOW.name:
                 return await self._unfollow(_read(Unfollow, params))
             case READ.name:
@@ -180,30 +189,42 @@ class Connection:
         return Page(records=tuple(reversed(kept) if is_backward else kept), is_cut=is_cut)
 
     async def _follow(self, wanted: Follow, peer: Peer) -> Followed:
-        if len(self._subscriptions) >= MOST_SUBSCRIPTIONS:
-            raise TooMany(
-                f"a client may follow {MOST_SUBSCRIPTIONS} things at a time; follow all agents "
-                "at once instead, or end some"
-            )
+        id_ = self._new_subscription()
         fleet = self._desk.fleet
         # The id, not the name: the agent may get another one while it is followed.
         session = None if wanted.agent is None else (await fleet.agent(wanted.agent)).session
         after = wanted.after
         if after is None:
             after = (await fleet.status()).last_seq
-        self._last_subscription += 1
-        id_ = self._last_subscription
-        subscription = Subscription(id_, peer)
-        records = fleet.follow(after, agent=session)
-        task = asyncio.create_task(
-            self._run(subscription, records), name=f"{self._shown}: subscription {id_}"
-        )
-        self._subscriptions[id_] = subscription, task
+        self._begin(Subscription(id_, peer, encode_record), fleet.follow(after, agent=session))
         return Followed(subscription=id_, after=after, session=session)
 
-    async def _run(self, subscription: Subscription, records: AsyncGenerator[Record]) -> None:
+    def _watch_terminal(self, wanted: TerminalParams, peer: Peer) -> Watched:
+        id_ = self._new_subscription()
+        subscription = Subscription[Seen](
+            id_, peer, msgspec.json.encode, window=TERMINAL_WINDOW, batch_bytes=TERMINAL_BATCH
+        )
+        self._begin(subscription, self._desk.fleet.watch_terminal(wanted.terminal))
+        return Watched(subscription=id_)
+
+    def _new_subscription(self) -> int:
+        if len(self._subscriptions) >= MOST_SUBSCRIPTIONS:
+            raise TooMany(
+                f"a client may follow {MOST_SUBSCRIPTIONS} things at a time; follow all agents "
+                "at once instead, or end some"
+            )
+        self._last_subscription += 1
+        return self._last_subscription
+
+    def _begin(self, subscription: Subscription[T], items: AsyncGenerator[T]) -> None:
+        task = asyncio.create_task(
+            self._run(subscription, items), name=f"{self._shown}: subscription {subscription.id}"
+        )
+        self._subscriptions[subscription.id] = subscription, task
+
+    async def _run(self, subscription: Subscription[T], items: AsyncGenerator[T]) -> None:
         try:
-            await subscription.run(records)
+            await subscription.run(items)
         except Exception:
             log.exception("%s: subscription %d failed", self._shown, subscription.id)
         finally:

@@ -327,10 +327,11 @@ class Unfollow(Value, frozen=True, kw_only=True):
 
 
 class Records(Struct, frozen=True, kw_only=True):
-    """To the client: the next records of a subscription, in order."""
+    """To the client: what is next in a subscription, in order."""
 
     subscription: int
     records: tuple[Raw, ...]
+    """Records, or what is seen of a terminal."""
 
 
 class Taken(Value, frozen=True, kw_only=True):

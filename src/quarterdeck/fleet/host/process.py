@@ -24,7 +24,7 @@ __all__ = ["IDLE_SECONDS", "OpenFleet", "open_local", "run_host"]
 log = logging.getLogger(__name__)
 
 IDLE_SECONDS = 900.0
-"""A host without clients and agents leaves after this time."""
+"""A host without clients, agents and terminals leaves after this time."""
 _LOCK_SECONDS = 2.0
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -51,12 +51,12 @@ async def run_host(
 ) -> str:
     """Be the host of these places until told to stop; returns why it left.
 
-    Agents are closed on the way out, so that they can be resumed.
+    Agents are closed on the way out, so that they can be resumed; terminals end.
 
     Args:
         places: whose host.
         environment: in which agents run.
-        idle_seconds: leave after so long without clients and agents; None: stay.
+        idle_seconds: leave after so long without clients, agents and terminals; None: stay.
         notifications: how a person is told; None: not at all.
         open_fleet: makes the fleet.
         ready: called when clients can connect.
@@ -156,10 +156,10 @@ async def _watch_idle(
     since = loop.time()
     while True:
         await asyncio.sleep(min(seconds / 4, 10.0))
-        if server.clients or await _has_agents(fleet):
+        if server.clients or await _has_agents(fleet) or await _has_terminals(fleet):
             since = loop.time()
         elif loop.time() - since >= seconds:
-            stopping.ask(f"no client and no agent for {seconds:.0f} s")
+            stopping.ask(f"no client, no agent and no terminal for {seconds:.0f} s")
             return
 
 
@@ -169,6 +169,10 @@ async def _watch_lock(lock: HostLock, path: Path, stopping: _Stopping) -> None:
         if not await asyncio.to_thread(lock.is_current, path):
             stopping.ask(f"{str(path)!r} was removed, and another host may run by now")
             return
+
+
+async def _has_terminals(fleet: Fleet) -> bool:
+    return any(one.ended is None for one in await fleet.terminals())
 
 
 async def _has_agents(fleet: Fleet) -> bool:

@@ -1,0 +1,261 @@
+"""The terminals that a fleet owns: programs of a person, beside the screens of agents.
+
+What runs here ends with the fleet, with everything that it started; nothing of it is in the log.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections import Counter
+from collections.abc import AsyncGenerator, Coroutine, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any, Protocol, TypeVar
+
+from quarterdeck.drivers.pty.seen import Left, Seen
+from quarterdeck.drivers.pty.terminal import Terminal
+from quarterdeck.system.errors import PathFault, SpawnFault
+from quarterdeck.system.guard import shared_guard
+from quarterdeck.system.port import Command
+from quarterdeck.wire.errors import LinkError, QuarterdeckError
+from quarterdeck.wire.ids import SessionId
+
+from .errors import BadWish, NotNow, TooMany
+from .terminal_port import TerminalInfo, TerminalWish
+
+__all__ = ["MOST_ENDED", "MOST_PENDING", "MOST_TERMINALS", "MOST_TYPED", "AgentScreens", "Kept"]
+__all__ += ["OwnTerminals"]
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+MOST_TERMINALS = 64
+"""Programs that may run at one time."""
+MOST_ENDED = 32
+"""Terminals that are kept after their program has left; the oldest are forgotten."""
+MOST_TYPED = 1 << 20
+"""Bytes in one piece."""
+MOST_PENDING = 16
+"""Pieces that wait for a program which does not read."""
+_SHELL = "/bin/sh"
+_LONGEST_NAME = 80
+_STOPPING = "the host is stopping; start it again first"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """A terminal that can be looked at and typed into."""
+
+    id: str
+    name: str
+    terminal: Terminal
+    session: SessionId | None = None
+    """The agent whose screen it is."""
+
+    @property
+    def ended(self) -> str | None:
+        """How its program ended, in words; None while it runs."""
+        left = self.terminal.exit
+        return str(left) if left is not None else None
+
+    def info(self) -> TerminalInfo:
+        """As the fleet tells it."""
+        terminal = self.terminal
+        columns, rows = terminal.screen.size
+        return TerminalInfo(
+            id=self.id,
+            name=self.name,
+            command=tuple(terminal.command.argv),
+            cwd=str(terminal.command.cwd or "/"),
+            pid=terminal.pid,
+            columns=columns,
+            rows=rows,
+            opened=terminal.opened,
+            title=terminal.screen.title,
+            ended=self.ended,
+            session=self.session,
+        )
+
+
+class AgentScreens(Protocol):
+    """Where screens of agents are found."""
+
+    def all(self) -> list[Kept]:
+        """Those that there are now."""
+        ...
+
+    async def find(self, agent: str) -> Kept:
+        """That of one agent, by name or id. Raises NoSuchTerminal."""
+        ...
+
+
+class OwnTerminals:
+    """Every terminal of a fleet; see ``terminal_port.Terminals``. ``stop`` it at the end.
+
+    A change that was begun for a caller who goes away meanwhile is finished all the same.
+    """
+
+    def __init__(self, environment: Mapping[str, str], screens: AgentScreens) -> None:
+        """Args:
+        environment: tells which shell the person has.
+        screens: where screens of agents are found.
+        """
+        self._environment = environment
+        self._screens = screens
+        self._kept: dict[str, Kept] = {}
+        self._opening = 0
+        self._pending: Counter[str] = Counter()
+        """Pieces that are being typed, by the terminal."""
+        self._attending: set[asyncio.Task[None]] = set()
+        self._working: set[asyncio.Task[Any]] = set()
+        self._is_stopped = False
+
+    @property
+    def running(self) -> int:
+        """How many programs run that a person has started."""
+        return sum(one.ended is None for one in self._kept.values())
+
+    async def open(self, wish: TerminalWish) -> TerminalInfo:
+        """Start a program. Raises BadWish, TooMany, NotNow (the fleet is being stopped)."""
+        if self._is_stopped:
+            raise NotNow(_STOPPING)
+        if self.running + self._opening >= MOST_TERMINALS:
+            raise TooMany(f"{MOST_TERMINALS} terminals are open; close some first")
+        return (await self._finish(self._open(wish))).info()
+
+    def all(self) -> list[TerminalInfo]:
+        """All that run, and those that ended and are not closed yet; oldest first."""
+        infos = [one.info() for one in (*self._kept.values(), *self._screens.all())]
+        return sorted(infos, key=lambda info: info.opened)
+
+    async def watch(self, terminal: str) -> AsyncGenerator[Seen]:
+        """The screen, then everything that follows; ends after ``Left``."""
+        found = await self._find(terminal)
+        async with aclosing(found.terminal.follow()) as shown:
+            async for one in shown:
+                yield one
+        yield Left(reason=found.ended or "it could not be ended")
+
+    async def write(self, terminal: str, data: bytes) -> None:
+        """Type bytes as they are. Raises NoSuchTerminal, NotNow, BadWish (too much at once)."""
+        found = await self._find(terminal)
+        self._check_typing(found, len(data))
+        await self._finish(self._type(found, found.terminal.write(data)))
+
+    async def paste(self, terminal: str, text: str) -> None:
+        """Paste text: nothing in it can press a key. Raises like ``write``."""
+        found = await self._find(terminal)
+        self._check_typing(found, len(text))
+        await self._finish(self._type(found, found.terminal.paste(text)))
+
+    async def resize(self, terminal: str, columns: int, rows: int) -> None:
+        """Change the size, to between 1 and 1000 each way. Raises NoSuchTerminal, NotNow."""
+        found = await self._find(terminal)
+        if found.session is not None:
+            raise NotNow(f"{found.name!r} is an agent whose screen is read, so it keeps its size")
+        if found.ended is None:
+            found.terminal.resize(columns, rows)
+
+    async def close(self, terminal: str) -> None:
+        """End the program with all that it started, and forget it.
+
+        Raises:
+            NoSuchTerminal: there is none.
+            NotNow: it is an agent's.
+            StillRunning: something of it could not be ended; it stays in the list.
+        """
+        found = await self._find(terminal)
+        if found.session is not None:
+            raise NotNow(f"{found.name!r} is an agent; `quarterdeck close {found.name}` ends it")
+        await self._finish(self._close(found))
+
+    async def stop(self) -> None:
+        """End every program, and start none any more; what cannot be ended is logged."""
+        self._is_stopped = True
+        closing = [self._close(one) for one in tuple(self._kept.values())]
+        for failed in await asyncio.gather(*closing, return_exceptions=True):
+            if failed is not None:
+                _log.warning("a terminal could not be ended: %s", failed)
+        for task in self._attending:
+            task.cancel()
+        if waiting := self._attending | self._working:
+            await asyncio.wait(waiting)
+
+    # Within
+
+    async def _open(self, wish: TerminalWish) -> Kept:
+        argv = wish.command or (self._environment.get("SHELL") or _SHELL,)
+        if not PurePath(wish.cwd).is_absolute():
+            raise BadWish(f"cwd {wish.cwd!r} is not absolute; name the whole path")
+        self._opening += 1
+        try:
+            terminal = await Terminal.start(
+                Command(argv=argv, cwd=wish.cwd),
+                size=(wish.columns, wish.rows),
+                guard=shared_guard(),
+            )
+        except (SpawnFault, PathFault) as error:
+            raise BadWish(f"the terminal cannot be opened: {error}") from error
+        finally:
+            self._opening -= 1
+        if self._is_stopped:
+            await terminal.close()
+            raise NotNow(_STOPPING)
+        id_ = f"term-{secrets.token_hex(4)}"
+        name = (wish.name or PurePath(argv[0]).name)[:_LONGEST_NAME]
+        kept = self._kept[id_] = Kept(id=id_, name=name, terminal=terminal)
+        attending = asyncio.create_task(self._attend(kept))
+        self._attending.add(attending)
+        attending.add_done_callback(self._attending.discard)
+        return kept
+
+    async def _attend(self, kept: Kept) -> None:
+        """Notice the end of a program, and forget those that ended long ago."""
+        left = await kept.terminal.wait()
+        _log.info("terminal %s (%s) ended: %s", kept.id, kept.name, left)
+        ended = [one for one in self._kept.values() if one.ended is not None]
+        for one in ended[:-MOST_ENDED]:
+            try:
+                await self._close(one)
+            except QuarterdeckError as error:
+                _log.warning("terminal %s cannot be forgotten: %s", one.id, error)
+
+    async def _close(self, kept: Kept) -> None:
+        await kept.terminal.close()
+        self._kept.pop(kept.id, None)
+
+    async def _find(self, terminal: str) -> Kept:
+        return self._kept.get(terminal) or await self._screens.find(terminal)
+
+    def _check_typing(self, kept: Kept, size: int) -> None:
+        if kept.ended is not None:
+            raise NotNow(f"the program in {kept.id!r} has left ({kept.ended}); open another")
+        if size > MOST_TYPED:
+            raise BadWish(f"{size} are too many at once; {MOST_TYPED} are the most")
+        if self._pending[kept.terminal.id] >= MOST_PENDING:
+            raise NotNow(f"the program in {kept.id!r} does not read what is typed; close it")
+        self._pending[kept.terminal.id] += 1
+
+    async def _type(self, kept: Kept, typing: Coroutine[Any, Any, None]) -> None:
+        try:
+            await typing
+        except LinkError as error:
+            raise NotNow(f"the program in {kept.id!r} has left: {error}") from error
+        finally:
+            self._pending[kept.terminal.id] -= 1
+            self._pending += Counter()  # drops what is zero
+
+    async def _finish(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do something to its end, also when the caller goes away."""
+        task = asyncio.create_task(work)
+        self._working.add(task)
+        task.add_done_callback(self._done)
+        return await asyncio.shield(task)
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._working.discard(task)
+        # Looked at here, because its caller may be gone: it would be reported as lost otherwise.
+        if not task.cancelled():
+            task.exception()
