@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, cast
 import pyghostty
 from pyghostty.core import init_sized
 
-from .ghostty_text import Writer, copy_of, ffi, lib, place, track
+from .ghostty_drawing import unfinished, written
+from .ghostty_grid import Grid, painted
+from .ghostty_text import Writer, ffi, lib, place, track
 from .port import BLANK, Change, Cursor, Mark, Modes, Row, mouse_of
 from .queries import Listener
 from .styled import Rows, styled_row
@@ -23,11 +25,12 @@ __all__ = ["GhosttyScreen"]
 
 _BYTES = 64 * 1024 * 1024
 """Most memory for what is above the screen; without this the library keeps some hundred rows."""
+_UNFINISHED = 64 * 1024
+"""Most bytes of a sequence that are kept for a viewer who comes before its end."""
 _FOREGROUND, _BACKGROUND = (0xD0, 0xD0, 0xD0), (0x10, 0x10, 0x10)
 """What programs are told that ask for the terminal's colours: a dark one."""
 _CELL = (8, 16)
 _MOUSE = (9, 1000, 1002, 1003)
-_LEAVE_ALTERNATE = b"\x1b\\\x1b[?1049l"
 
 
 class _GhosttyMark:
@@ -55,6 +58,7 @@ class GhosttyScreen:
         self._handle: Any = self._terminal._t[0]
         self._set("SCROLLBACK_MAX_BYTES", "size_t*", _BYTES)
         self._set("KITTY_IMAGE_STORAGE_LIMIT", "uint64_t*", 0)
+        self._set("CONTINUATION_MAX_BYTES", "size_t*", _UNFINISHED)
         self._replies: list[bytes] = []
         self._terminal.on_reply(self._replies.append)
         self._listener = Listener(windowed=True)
@@ -62,7 +66,9 @@ class GhosttyScreen:
         self._size = columns, rows
         self._is_stale = True
         self._writer = Writer()
+        self._grid = Grid()
         self._marks: list[_GhosttyMark] = []
+        self._held = b""
 
     @property
     def size(self) -> tuple[int, int]:
@@ -110,11 +116,14 @@ class GhosttyScreen:
     def feed(self, data: bytes) -> bytes:
         """Take what the program has written; returns what has to be written back to it."""
         self._is_stale = True
+        data, self._held = _characters(self._held + data)
         for piece, query in self._listener.split(data):
             if piece:
                 self._terminal.feed(piece)
             if query is not None:
                 self._replies.append(self._listener.answer(query, self.size, self.cursor))
+        if self._terminal.get("cols") != self._size[0]:  # programs may ask for 80 or 132 columns
+            self._terminal.resize(*self._size, *_CELL)
         answer = b"".join(self._replies)
         self._replies.clear()
         return answer
@@ -168,20 +177,13 @@ class GhosttyScreen:
         lines = self._writer.plain(self._handle, start, end).split("\n")
         return [line.rstrip(" ") for line in lines]
 
-    def snapshot(self, history: int = 1000) -> bytes:
+    def snapshot(self, history: int = 2000) -> bytes:
         """Bytes that draw the same on an empty terminal of the same size."""
-        parts: list[str] = []
-        if self._is_alternate:
-            parts += [self._behind(history), "\x1b[0m\x1b[?1049h\x1b[2J"]
-        parts.append(self._drawn(self._handle, 0 if self._is_alternate else history))
-        if not self.cursor.is_visible:
-            parts.append("\x1b[?25l")
-        parts.append(self._listener.shaped)
-        if flags := self.modes.kitty_keyboard:
-            parts.append(f"\x1b[={flags}u")
+        parts = [written(self._handle, self._size, history), self._listener.shaped]
         if title := self.title:
             parts.append(f"\x1b]2;{title}\x07")
-        return "".join(parts).encode("utf-8", "replace")
+        drawn = "".join(parts).encode("utf-8", "replace")
+        return drawn + unfinished(self._handle) + self._held
 
     def close(self) -> None:
         """Free it."""
@@ -195,8 +197,13 @@ class GhosttyScreen:
         if not self._is_stale:
             return
         self._is_stale = False
-        text = self._writer.rows(self._handle, "ACTIVE", 0, self._size)
-        self._rows.update(text.split("\r\n"), self._size[1])
+        lines = self._writer.rows(self._handle, "ACTIVE", 0, self._size).split("\r\n")
+        lines += [""] * (self._size[1] - len(lines))
+        if "" in lines:
+            for index, row in enumerate(self._grid.rows(self._handle)):
+                if not lines[index]:
+                    lines[index] = painted(row.cells())
+        self._rows.update(lines)
 
     def _marked(self, mark: _GhosttyMark) -> Any | None:
         """The marked cell; None when it is gone, or on the other screen."""
@@ -210,38 +217,19 @@ class GhosttyScreen:
             return None
         return start
 
-    def _drawn(self, terminal: Any, history: int) -> str:
-        """A screen with what is above it, as text that draws it."""
-        columns, rows = self._size
-        out = ffi.new("size_t*")
-        lib.ghostty_terminal_get(terminal, lib.GHOSTTY_TERMINAL_DATA_SCROLLBACK_ROWS, out)
-        above = min(int(out[0]), history)
-        parts: list[str] = []
-        if above > 0:
-            region = (terminal, "HISTORY", int(out[0]) - above, (columns, above))
-            seen = self._writer.rows(*region).count("\r\n") + 1  # blank ones at the end are not
-            parts += [self._writer.rows(*region, unwrap=True), "\r\n" * (above - seen + rows)]
-        parts.append("\x1b[0m\x1b[H")
-        parts.append(self._writer.rows(terminal, "ACTIVE", 0, self._size, unwrap=True, state=True))
-        return "".join(parts)
-
-    def _behind(self, history: int) -> str:
-        """The screen behind the alternate one: asked of a copy that leaves that."""
-        copy = copy_of(self._handle)
-        if copy is None:
-            return ""
-        try:
-            lib.ghostty_terminal_vt_write(copy, _LEAVE_ALTERNATE, len(_LEAVE_ALTERNATE))
-            flags = ffi.new("uint8_t*")
-            lib.ghostty_terminal_get(copy, lib.GHOSTTY_TERMINAL_DATA_KITTY_KEYBOARD_FLAGS, flags)
-            keyboard = f"\x1b[={flags[0]}u" if flags[0] else ""
-            return self._drawn(copy, history) + keyboard
-        finally:
-            lib.ghostty_terminal_free(copy)
-
     def _set(self, option: str, kind: str, value: int) -> None:
         name = getattr(lib, f"GHOSTTY_TERMINAL_OPT_{option}")
         lib.ghostty_terminal_set(self._handle, name, ffi.new(kind, value))
+
+
+def _characters(data: bytes) -> tuple[bytes, bytes]:
+    """Bytes up to the last whole character, and the beginning of the next."""
+    for back in range(1, min(len(data), 3) + 1):
+        byte = data[-back]
+        if byte & 0xC0 != 0x80:  # not one that goes on
+            length = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
+            return (data[:-back], data[-back:]) if length > back else (data, b"")
+    return data, b""
 
 
 if TYPE_CHECKING:

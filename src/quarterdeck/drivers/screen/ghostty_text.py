@@ -12,13 +12,39 @@ from pyghostty.core import init_sized, union_fn
 ffi: Any = pyghostty.ffi
 lib: Any = pyghostty.lib
 
-__all__ = ["Region", "Writer", "copy_of", "ffi", "lib", "place", "track"]
+__all__ = ["Extra", "Region", "Writer", "ffi", "is_on", "lib", "place", "read", "track", "write"]
 
 Region: TypeAlias = Literal["ACTIVE", "HISTORY", "SCREEN"]
 """The screen, what is above it, or both."""
+Extra: TypeAlias = Literal[
+    "modes", "tabstops", "scrolling_region", "keyboard",
+    "cursor", "style", "hyperlink", "protection", "charsets",
+]  # fmt: skip
+"""What a terminal has besides characters, and can write as the sequences that set it."""
 
+_OF_A_SCREEN = frozenset(("cursor", "style", "hyperlink", "protection", "charsets"))
 _FIRST_BUFFER = 1 << 16
 _KEPT_BUFFER = 1 << 20
+
+
+def read(terminal: Any, name: str, kind: str = "uint16_t") -> Any:
+    """One value of a terminal, by the library's name for it."""
+    out = ffi.new(f"{kind}*")
+    lib.ghostty_terminal_get(terminal, getattr(lib, f"GHOSTTY_TERMINAL_DATA_{name}"), out)
+    return out[0]
+
+
+def is_on(terminal: Any, mode: int) -> bool:
+    """Whether a private mode is set."""
+    asked = ffi.new("GhosttyTerminalModeConfig*")
+    asked.mode = mode
+    lib.ghostty_terminal_get(terminal, lib.GHOSTTY_TERMINAL_DATA_MODE, asked)
+    return bool(asked.value)
+
+
+def write(terminal: Any, data: bytes) -> None:
+    """Have a terminal take what a program could have written."""
+    lib.ghostty_terminal_vt_write(terminal, data, len(data))
 
 
 def place(terminal: Any, region: Region, column: int, row: int) -> Any | None:
@@ -41,23 +67,6 @@ def track(terminal: Any) -> Any | None:
     return None if follow(terminal, _point("ACTIVE", 0, 0)[0], found) else found[0]
 
 
-def copy_of(terminal: Any) -> Any | None:
-    """Another terminal in the same state, to be freed; None if there can be none."""
-    needed = ffi.new("size_t*")
-    lib.ghostty_snapshot_encode_buf(terminal, ffi.NULL, 0, needed)
-    data = ffi.new("uint8_t[]", max(int(needed[0]), 1))
-    if lib.ghostty_snapshot_encode_buf(terminal, data, len(data), needed):
-        return None
-    decoder = ffi.new("GhosttySnapshotDecoder*")
-    if lib.ghostty_snapshot_decoder_new_buf(ffi.NULL, decoder, data, needed[0]):
-        return None
-    copy = ffi.new("GhosttyTerminal*")
-    try:
-        return None if lib.ghostty_snapshot_decoder_decode(decoder[0], copy) else copy[0]
-    finally:
-        lib.ghostty_snapshot_decoder_free(decoder[0])
-
-
 def _point(region: Region, column: int, row: int) -> Any:
     point = ffi.new("GhosttyPointS*")
     point.tag = getattr(lib, f"GHOSTTY_POINT_TAG_{region}")
@@ -72,47 +81,51 @@ class Writer:
         self._data: Any = ffi.new("uint8_t[]", _FIRST_BUFFER)
         self._written: Any = ffi.new("size_t*")
 
-    def rows(
-        self,
-        terminal: Any,
-        region: Region,
-        first: int,
-        size: tuple[int, int],
-        *,
-        unwrap: bool = False,
-        state: bool = False,
-    ) -> str:
-        """Rows of a region with their styles, ``size`` from ``first`` on.
+    def rows(self, terminal: Any, region: Region, first: int, size: tuple[int, int]) -> str:
+        """Rows of a region with their styles, ``size`` from ``first`` on, each on a line.
 
-        ``state`` adds what else a terminal needs to go on from there: modes, cursor, margins.
+        Each row begins plain and ends so. Rows without text are empty, also where they are
+        coloured, and left out at the end.
         """
         columns, count = size
         start = place(terminal, region, 0, first)
         end = place(terminal, region, columns - 1, first + count - 1)
-        if start is None or end is None:
-            return ""
-        options = self._options(lib.GHOSTTY_FORMATTER_FORMAT_VT, start, end, unwrap=unwrap)
-        if state:
-            for name in ("modes", "scrolling_region", "tabstops", "keyboard"):
-                setattr(options.extra, name, True)
-            for name in ("cursor", "style", "hyperlink", "protection", "charsets"):
-                setattr(options.extra.screen, name, True)
-        return self._write(terminal, options)
+        return self._write(terminal, lib.GHOSTTY_FORMATTER_FORMAT_VT, start, end)
+
+    def cell(self, terminal: Any, column: int, row: int) -> str:
+        """One character of the screen with its style."""
+        at = place(terminal, "ACTIVE", column, row)
+        return self._write(terminal, lib.GHOSTTY_FORMATTER_FORMAT_VT, at, at)
+
+    def extra(self, terminal: Any, name: Extra) -> str:
+        """The sequences that set something besides characters; the first cell has to be blank."""
+        at = place(terminal, "ACTIVE", 0, 0)
+        return self._write(terminal, lib.GHOSTTY_FORMATTER_FORMAT_VT, at, at, extra=name)
 
     def plain(self, terminal: Any, start: Any, end: Any) -> str:
         """Characters alone, wrapped lines whole, between two cells."""
-        kind = lib.GHOSTTY_FORMATTER_FORMAT_PLAIN
-        return self._write(terminal, self._options(kind, start, end, unwrap=True))
+        return self._write(terminal, lib.GHOSTTY_FORMATTER_FORMAT_PLAIN, start, end, unwrap=True)
 
-    def _options(self, kind: int, start: Any, end: Any, *, unwrap: bool) -> Any:
+    def _write(
+        self,
+        terminal: Any,
+        kind: int,
+        start: Any,
+        end: Any,
+        *,
+        unwrap: bool = False,
+        extra: Extra | None = None,
+    ) -> str:
+        if start is None or end is None:
+            return ""
+        # C holds a pointer to the selection, which Python does not know: it has to stay.
         selection: Any = init_sized("GhosttySelection")
         selection.start, selection.end = start[0], end[0]
         options: Any = init_sized("GhosttyFormatterTerminalOptions")
         options.emit, options.unwrap, options.selection = kind, unwrap, selection
-        self._held = selection  # C holds a pointer to it, which Python does not know
-        return options
-
-    def _write(self, terminal: Any, options: Any) -> str:
+        if extra is not None:
+            within = options.extra.screen if extra in _OF_A_SCREEN else options.extra
+            setattr(within, extra, True)
         formatter = ffi.new("GhosttyFormatter*")
         if lib.ghostty_formatter_terminal_new(ffi.NULL, formatter, terminal, options[0]):
             return ""

@@ -179,11 +179,13 @@ class Screen(Protocol):
         """
         ...
 
-    def snapshot(self, history: int = 1000) -> bytes:
+    def snapshot(self, history: int = 2000) -> bytes:
         """Bytes that draw the same on an empty terminal of the same size.
 
-        What the program writes afterwards has the same effect there as here: both screens, up to
-        ``history`` rows above them, the cursor and the modes are in it.
+        What the program writes afterwards has the same effect there as here, also in the middle of
+        a character or a sequence: both screens, up to ``history`` rows above them but no more than
+        512 KiB of these, the cursor, also one that was saved, the modes, the title, and the
+        beginning of what is not complete are in it.
         """
         ...
 

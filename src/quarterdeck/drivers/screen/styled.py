@@ -55,12 +55,11 @@ class Rows:
         self.resized = 0
         self._known: dict[str, Row] = {}
 
-    def update(self, lines: Sequence[str], count: int) -> None:
-        """Take the lines as they are now; those that are left out at the end are blank."""
+    def update(self, lines: Sequence[str]) -> None:
+        """Take the lines as they are now."""
         self.revision += 1
         known: dict[str, Row] = {}
-        for index in range(count):
-            line = lines[index] if index < len(lines) else ""
+        for index, line in enumerate(lines):
             row = known.get(line)
             if row is None:
                 row = self._known.get(line)
