@@ -16,6 +16,7 @@ __all__ = [
     "GEMINI",
     "LAB",
     "OPENCODE",
+    "RECORDED",
     "claude_lines",
     "events_of",
     "history_in",

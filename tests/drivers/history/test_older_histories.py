@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from quarterdeck.drivers.history.databases import open_database
 from quarterdeck.drivers.history.errors import HistoryLocked, HistoryUnreadable
-from quarterdeck.drivers.history.opencode_stores import Database
 from quarterdeck.drivers.history.past import Tally
 from quarterdeck.wire.content import TextContent
 from quarterdeck.wire.events import (
@@ -350,7 +350,7 @@ def test_a_locked_database_that_is_too_large_to_copy_says_so(tmp_path: Path):
     owner = sqlite3.connect(path, isolation_level=None)
     try:
         owner.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(HistoryLocked, match="try again"), Database.open(path, most_copied=10):
+        with pytest.raises(HistoryLocked, match="try again"), open_database(path, most_copied=10):
             pass
     finally:
         owner.close()

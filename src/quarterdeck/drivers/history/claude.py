@@ -115,7 +115,7 @@ class ClaudeHistory:
 
     def has_words(self, past: PastSession, words: tuple[str, ...], budget: Budget) -> bool:
         """See ``HistoryReader``."""
-        return may_have(Path(past.path), words, budget)
+        return may_have((Path(past.path),), words, budget)
 
     def _files(self, directory: Path | None) -> Iterator[Found]:
         for project in self._directories(directory):

@@ -1,8 +1,8 @@
 """Codex: ``sessions/YYYY/MM/DD/rollout-<time>-<id>.jsonl``, and ``archived_sessions``.
 
 Three forms: since 0.32 each line is ``{timestamp, type, payload}``; before, the first line was the
-session itself and each other an item; the oldest were one object in ``rollout-….json``. Files that
-Codex has compressed need a Python that can read Zstandard.
+session itself and each other an item; the oldest were one object in ``rollout-….json``. Which files
+make up a session is told in ``codex_rollouts``.
 """
 
 import re
@@ -12,38 +12,42 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..pipe.told import as_list, as_map, as_text
+from quarterdeck.wire.events import Notice
+
+from ..pipe.told import as_list, as_map, as_number, as_text
+from . import codex_index
+from .codex_index import Indexed
 from .codex_items import ItemReading, said_by_person
+from .codex_rollouts import Rollout, current, lineage, open_rollout, rollouts
+from .errors import HistoryUnreadable
 from .files import (
     Budget,
-    Found,
     decode,
-    found_files,
     head_lines,
     is_same_place,
     json_lines,
-    microseconds,
     one_title,
     open_plain,
     read_json,
 )
 from .past import PastEvent, PastSession, Tally
 from .scanning import may_have
-from .zstandard import open_zstd
+from .zstandard import can_unpack
 
 __all__ = ["CodexHistory"]
 
-_NAME = re.compile(
-    r"rollout-(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d)-([0-9a-fA-F-]{36})\.(jsonl|json|jsonl\.zst)"
-)
-_OLDEST_NAME = re.compile(r"rollout-(\d{4}-\d\d-\d\d)-([0-9a-fA-F-]{36})\.json")
 _CWD = re.compile(rb'"cwd":\s*("(?:[^"\\]|\\.)*")')
 _VERSION = re.compile(rb'"cli_version":\s*("(?:[^"\\]|\\.)*")')
 _SUB_AGENT = re.compile(rb'"source":\s*\{\s*"subagent"')
+_FORK = b'"forked_from_id"'
 _TOLD_CWD = re.compile(r"<cwd>([^<]+)</cwd>|Current working directory: ([^\n]+)")
 _WRAPPED = re.compile(rb'"payload":')
 _META = 1_024
 """Bytes of a file that tell where it worked; what follows is mostly instructions."""
+_HEAD = 131_072
+"""Bytes in which the first prompt is looked for; what comes before it is long."""
+_MOST_UNPACKED = 200
+"""Compressed files that one listing looks into; what the index tells takes none."""
 
 
 class CodexHistory:
@@ -56,80 +60,126 @@ class CodexHistory:
 
     def list(self, directory: Path | None, limit: int | None, budget: Budget) -> list[PastSession]:
         """See ``HistoryReader``."""
-        found = sorted(self._files(), key=lambda one: one.changed, reverse=True)
+        found = list(rollouts(self._home))
+        firsts = {one.session: one for one in found if one.is_first}
+        listing = _Listing(self._home, directory, budget)
         sessions: list[PastSession] = []
-        for file in found:
+        for rollout in current(found):
             if limit is not None and len(sessions) >= limit:
                 break
-            past = _past(file, directory, budget)
+            past = listing.past(rollout)
             if past is not None:
                 sessions.append(past)
-        return [_titled(past, budget) for past in sessions]
+        named = codex_index.names(self._home, budget)
+        return [
+            replace(past, title=named[past.id])
+            if past.id in named
+            else listing.titled(past, firsts.get(past.id))
+            for past in sessions
+        ]
 
     def read(self, past: PastSession, tally: Tally) -> Iterator[PastEvent]:
         """See ``HistoryReader``."""
-        reading = ItemReading(past.id, tally)
-        for entry in _entries(Path(past.path), tally):
-            yield from reading.entry(entry)
+        reading, path = ItemReading(past.id, tally), Path(past.path)
+        pieces, missing = lineage(self._home, path)
+        if missing is not None:
+            told = f"What came before is in {missing!r}, which is gone or cannot be read"
+            yield PastEvent(event=Notice(title=told, severity="warning"), time=past.started)
+        for piece in pieces:
+            for entry in _entries(piece.path, tally):
+                if piece.end is not None and as_number(entry.get("ordinal")) >= piece.end:
+                    break
+                yield from reading.entry(entry)
         yield from reading.finish()
 
     def has_words(self, past: PastSession, words: tuple[str, ...], budget: Budget) -> bool:
         """See ``HistoryReader``."""
-        return past.path.endswith(".zst") or may_have(Path(past.path), words, budget)
-
-    def _files(self) -> Iterator[Found]:
-        yield from found_files(self._home / "archived_sessions", _is_rollout)
-        sessions = self._home / "sessions"
-        yield from found_files(sessions, _is_rollout)
-        for pattern in ("*", "*/*", "*/*/*"):
-            for folder in sessions.glob(pattern):
-                if folder.is_dir():
-                    yield from found_files(folder, _is_rollout)
-
-
-def _is_rollout(name: str) -> bool:
-    return bool(_NAME.fullmatch(name) or _OLDEST_NAME.fullmatch(name))
+        path = Path(past.path)
+        if path.suffix == ".zst":
+            return can_unpack()
+        rollout = Rollout.named(path)
+        head = b"".join(head_lines(path, budget, most=_META))
+        if _FORK not in head and (rollout is None or rollout.is_first):
+            return may_have((path,), words, budget)
+        pieces, _ = lineage(self._home, path)
+        if any(piece.path.suffix == ".zst" for piece in pieces):
+            return True
+        return may_have([piece.path for piece in pieces], words, budget)
 
 
-def _past(file: Found, directory: Path | None, budget: Budget) -> PastSession | None:
-    """The facts of a session but the title; None if it is of another directory or no person's."""
-    named = _NAME.fullmatch(file.path.name) or _OLDEST_NAME.fullmatch(file.path.name)
-    assert named is not None
-    is_packed = file.path.name.endswith(".zst")
-    head = b"" if is_packed else b"\n".join(head_lines(file.path, budget, most=_META))
-    if _SUB_AGENT.search(head):
-        return None
-    cwd = _quoted(_CWD, head)
-    if cwd is None and not is_packed and not _WRAPPED.search(head):
-        # Only forms that are out of use for long do not tell it at the beginning.
-        cwd, _ = _look(head_lines(file.path, budget, first=8_192), None)
-    if directory is not None and not is_same_place(cwd, directory):
-        return None
-    day, _, clock = named[1].partition("T")
-    return PastSession(
-        agent="codex",
-        id=named[2],
-        path=str(file.path),
-        cwd=cwd,
-        started=microseconds(f"{day}T{clock.replace('-', ':')}" if clock else day),
-        updated=file.changed,
-        size=file.size,
-        version=_quoted(_VERSION, head),
-        archived=file.path.parent.name == "archived_sessions",
-    )
+class _Listing:
+    """One look at the heads of files."""
 
+    def __init__(self, home: Path, directory: Path | None, budget: Budget) -> None:
+        self._home = home
+        self._directory = directory
+        self._budget = budget
+        self._index: Mapping[str, Indexed] | None = None
+        self._unpacked = 0
+        self._titles: dict[str, str | None] = {}
 
-def _titled(past: PastSession, budget: Budget) -> PastSession:
-    """The same with a title; what comes before the first prompt is long."""
-    path = Path(past.path)
-    if path.suffix == ".zst":
-        return past
-    if path.suffix == ".json":
-        items = as_list(as_map(read_json(path, budget, most=1 << 20)).get("items"))
-        said = next((one for item in items if (one := said_by_person(as_map(item)))), None)
-    else:
-        _, said = _look(head_lines(path, budget, first=40_960, most=131_072), past.cwd)
-    return replace(past, title=one_title(said)) if said else past
+    def past(self, rollout: Rollout) -> PastSession | None:
+        """The facts of a session but the title; None: of another directory, or no person's."""
+        path, indexed = rollout.file.path, self._indexed(rollout)
+        if indexed is not None:
+            if indexed.is_sub_agent:
+                return None
+            cwd, version = indexed.cwd, None
+            self._titles[rollout.session] = indexed.title
+        else:
+            head = b"\n".join(self._head(path, most=_META))
+            if _SUB_AGENT.search(head):
+                return None
+            cwd, version = _quoted(_CWD, head), _quoted(_VERSION, head)
+            if cwd is None and head and not _WRAPPED.search(head):
+                # Only forms that are out of use for long do not tell it at the beginning.
+                cwd, _ = _look(self._head(path, first=8_192), None)
+        if self._directory is not None and not is_same_place(cwd, self._directory):
+            return None
+        return PastSession(
+            agent="codex",
+            id=rollout.session,
+            path=str(path),
+            cwd=cwd,
+            started=rollout.started,
+            updated=rollout.file.changed,
+            size=rollout.file.size,
+            version=version,
+            archived=path.parent.name == "archived_sessions",
+        )
+
+    def titled(self, past: PastSession, first: Rollout | None) -> PastSession:
+        """The same with a title: the beginning of what was said in its first file."""
+        if past.id in self._titles:
+            return replace(past, title=self._titles[past.id])
+        path = first.file.path if first is not None else Path(past.path)
+        if path.suffix == ".json":
+            items = as_list(as_map(read_json(path, self._budget, most=1 << 20)).get("items"))
+            said = next((one for item in items if (one := said_by_person(as_map(item)))), None)
+        else:
+            _, said = _look(self._head(path, first=40_960, most=_HEAD), past.cwd)
+        return replace(past, title=one_title(said)) if said else past
+
+    def _indexed(self, rollout: Rollout) -> Indexed | None:
+        """What Codex's own index tells of a compressed session."""
+        if not rollout.is_packed:
+            return None
+        if self._index is None:
+            self._index = codex_index.sessions(self._home)
+        return self._index.get(rollout.session)
+
+    def _head(self, path: Path, *, most: int = 65_536, first: int = 2_048) -> Iterator[bytes]:
+        if path.suffix != ".zst":
+            yield from head_lines(path, self._budget, most=most, first=first)
+            return
+        self._unpacked += 1
+        if self._unpacked > _MOST_UNPACKED:
+            return
+        try:
+            with open_rollout(path) as file:
+                yield from file.read(self._budget.take(most)).split(b"\n")
+        except (HistoryUnreadable, OSError):
+            return
 
 
 def _look(lines: Iterable[bytes], cwd: str | None) -> tuple[str | None, str | None]:
@@ -155,10 +205,11 @@ def _quoted(pattern: re.Pattern[bytes], head: bytes) -> str | None:
 
 def _entries(path: Path, tally: Tally) -> Iterator[Mapping[str, Any]]:
     if path.suffix == ".json":
+        with open_plain(path):
+            pass  # to say why it cannot be opened
         whole = as_map(read_json(path))
         tally.corrupt += not whole
         yield from map(as_map, as_list(whole.get("items")))
         return
-    opened = open_zstd(path) if path.suffix == ".zst" else open_plain(path)
-    with opened as file:
+    with open_rollout(path) as file:
         yield from json_lines(file, tally)

@@ -23,6 +23,7 @@ __all__ = [
     "Found",
     "decode",
     "found_files",
+    "found_folders",
     "head_lines",
     "is_same_place",
     "json_lines",
@@ -96,6 +97,22 @@ def found_files(directory: Path, is_wanted: Callable[[str], bool]) -> Iterator[F
             if stat.S_ISREG(status.st_mode):
                 path = Path(entry.path)
                 yield Found(path, status.st_size, status.st_mtime_ns // 1_000)
+
+
+def found_folders(directory: Path) -> Iterator[Path]:
+    """Directories in a directory, also behind links; nothing where there is none."""
+    try:
+        entries = os.scandir(directory)
+    except OSError:
+        return
+    with entries:
+        for entry in entries:
+            try:
+                is_folder = entry.is_dir()
+            except OSError:
+                continue
+            if is_folder:
+                yield Path(entry.path)
 
 
 @contextlib.contextmanager

@@ -70,7 +70,7 @@ class GeminiHistory:
 
     def has_words(self, past: PastSession, words: tuple[str, ...], budget: Budget) -> bool:
         """See ``HistoryReader``."""
-        return may_have(Path(past.path), words, budget)
+        return may_have((Path(past.path),), words, budget)
 
     def _files(self, directory: Path | None, budget: Budget) -> Iterator[tuple[Found, str | None]]:
         try:

@@ -17,9 +17,10 @@ from quarterdeck.wire.events import CompactionChanged, Notice, SessionChanged
 from quarterdeck.wire.ids import CompactionId
 
 from ..pipe.opencode import call_events, tokens_of
-from ..pipe.told import as_map, as_text, message, thought
+from ..pipe.told import as_list, as_map, as_text, message, thought
 from .files import Budget, is_same_place, microseconds, one_title
-from .opencode_stores import Database, Entry, Files, Store, databases
+from .opencode_files import Files
+from .opencode_stores import Database, Entry, Store, databases
 from .past import PastEvent, PastSession, Tally
 from .turns import Turns
 
@@ -106,7 +107,8 @@ class _Reading:
         """What a session tells, in order; with a parent: a sub-agent's."""
         for one in self._store.messages(session, self._tally):
             time = microseconds(as_map(one.data.get("time")).get("created")) or None
-            parts = list(self._store.parts(session, one.id, self._tally))
+            parts = [Entry("", as_map(part)) for part in as_list(one.data.get("parts"))]
+            parts = parts or list(self._store.parts(session, one.id, self._tally))
             if one.data.get("role") == "user":
                 content = list(_content(parts))
                 if content and parent is None:
