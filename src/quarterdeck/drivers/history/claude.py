@@ -9,8 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from msgspec.structs import replace
-
 from quarterdeck.wire.content import ContentBlock, ImageContent, text
 from quarterdeck.wire.events import (
     CompactionChanged,
@@ -24,33 +22,24 @@ from quarterdeck.wire.ids import CompactionId
 
 from ..pipe.claude_events import Translator
 from ..pipe.claude_result import tokens_of
-from ..pipe.told import as_list, as_map, as_text
+from ..pipe.told import as_map, as_text
+from .claude_listing import INTERRUPTED, TITLES, blocks_of, is_slug_of, past_of, said, titled
 from .files import (
     Budget,
     Found,
-    decode,
     found_files,
-    head_lines,
-    is_same_place,
+    found_folders,
     json_lines,
     microseconds,
     one_title,
     open_plain,
-    tail_lines,
 )
 from .past import PastEvent, PastSession, Tally
 from .scanning import may_have
 from .turns import Turns
 
-__all__ = ["ClaudeHistory", "slug_of"]
+__all__ = ["ClaudeHistory"]
 
-_NOT_PLAIN = re.compile(r"[^A-Za-z0-9]")
-_SLUG = 200
-"""Characters; of a longer path the slug is cut and has a hash behind."""
-_COMMAND = re.compile(r"<command-name>\s*(/?[^<]*?)\s*</command-name>")
-_ARGUMENTS = re.compile(r"<command-args>(.*?)</command-args>", re.S)
-_OUTPUT = ("<local-command-", "<task-notification>", "<bash-stdout>", "<system-reminder>")
-_INTERRUPTED = "[Request interrupted by user"
 _QUIET = frozenset(
     (
         "agent-name",
@@ -73,12 +62,6 @@ _QUIET = frozenset(
     )
 )
 """Kinds of entries that tell nothing of the conversation."""
-_TITLES = {"custom-title": "customTitle", "ai-title": "aiTitle", "summary": "summary"}
-
-
-def slug_of(directory: str) -> str:
-    """The name of the directory in which Claude Code keeps what worked in a directory."""
-    return _NOT_PLAIN.sub("-", directory)
 
 
 class ClaudeHistory:
@@ -94,15 +77,12 @@ class ClaudeHistory:
         found = sorted(self._files(directory), key=lambda one: one.changed, reverse=True)
         sessions: list[PastSession] = []
         for file in found:
-            past = _past(file, budget)
-            if directory is not None and not is_same_place(past.cwd, directory):
-                continue  # two directories can have one slug
-            if past.cwd is None and past.title is None and not budget.is_spent:
-                continue  # it holds no conversation
-            sessions.append(past)
+            past = past_of(file, directory, budget)
+            if past is not None:
+                sessions.append(past)
             if limit is not None and len(sessions) >= limit:
                 break
-        return [_titled(past, budget) for past in sessions]
+        return [titled(past, budget) for past in sessions]
 
     def read(self, past: PastSession, tally: Tally) -> Iterator[PastEvent]:
         """See ``HistoryReader``."""
@@ -124,67 +104,9 @@ class ClaudeHistory:
             )
 
     def _directories(self, directory: Path | None) -> Iterator[Path]:
-        try:
-            names = [one for one in self._projects.iterdir() if one.is_dir()]
-        except OSError:
-            return
-        slug = slug_of(str(directory)) if directory is not None else ""
-        for one in names:
-            cut = len(slug) > _SLUG and one.name.startswith(slug[:_SLUG])
-            if directory is None or one.name == slug or cut:
+        for one in found_folders(self._projects):
+            if directory is None or is_slug_of(one.name, str(directory)):
                 yield one
-
-
-def _past(file: Found, budget: Budget) -> PastSession:
-    cwd = first = version = None
-    started = 0
-    for line in head_lines(file.path, budget):
-        entry = as_map(decode(line))
-        kind = as_text(entry.get("type"))
-        started = started or microseconds(entry.get("timestamp"))
-        cwd = cwd or as_text(entry.get("cwd")) or None
-        version = version or as_text(entry.get("version")) or None
-        if kind == "user" and not entry.get("isMeta") and not entry.get("isSidechain"):
-            first = first or _said(entry)
-        if cwd and first:
-            break
-    return PastSession(
-        agent="claude",
-        id=file.path.stem,
-        path=str(file.path),
-        cwd=cwd,
-        title=one_title(first),
-        started=started or file.changed,
-        updated=file.changed,
-        size=file.size,
-        version=version,
-    )
-
-
-def _titled(past: PastSession, budget: Budget) -> PastSession:
-    """The same with the title that it was given, if the end of the file tells one."""
-    for line in tail_lines(Path(past.path), past.size or 0, budget):
-        entry = as_map(decode(line))
-        if told := as_text(entry.get(_TITLES.get(as_text(entry.get("type")), ""))):
-            return replace(past, title=one_title(told))
-    return past
-
-
-def _said(entry: Mapping[str, Any]) -> str:
-    """What a person said, as text; empty if the entry is none of that."""
-    blocks = _blocks(as_map(entry.get("message")).get("content"))
-    said = "\n".join(as_text(one.get("text")) for one in blocks if one.get("type") == "text")
-    command = _COMMAND.search(said)
-    if command is not None:
-        arguments = _ARGUMENTS.search(said)
-        return f"{command[1]} {arguments[1] if arguments else ''}".strip()
-    return "" if said.startswith((*_OUTPUT, _INTERRUPTED)) else said
-
-
-def _blocks(content: object) -> "list[Mapping[str, Any]]":
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}]
-    return [as_map(one) for one in as_list(content)]
 
 
 class _Reading:
@@ -203,21 +125,25 @@ class _Reading:
         """The call that each entry of a sub-agent belongs to."""
         self._compactions = 0
         self._boundary = False
+        self._tip = ""
+        """The last entry of the conversation itself."""
 
     def entry(self, entry: Mapping[str, Any]) -> Iterator[PastEvent]:
         kind, time = as_text(entry.get("type")), microseconds(entry.get("timestamp")) or None
+        before, is_side = self._tip, bool(entry.get("isSidechain"))
+        self._tip = (not is_side and as_text(entry.get("uuid"))) or before
         if self._boundary and kind not in _QUIET:
-            summary = _said(entry) if entry.get("isCompactSummary") else None
+            summary = said(entry) if entry.get("isCompactSummary") else None
             yield from self._compacted(summary, time)
         match kind:
             case "user" if not entry.get("isCompactSummary"):
-                yield from self._user(entry, time)
+                yield from self._user(entry, time, before)
             case "assistant":
                 yield from self._assistant(entry, time)
             case "system":
                 yield from self._system(entry, time)
             case "custom-title" | "ai-title":
-                if title := one_title(as_text(entry.get(_TITLES[kind]))):
+                if title := one_title(as_text(entry.get(TITLES[kind]))):
                     yield from self._turns.outside(SessionChanged(title=title), time)
             case "user" | "summary":
                 pass
@@ -239,20 +165,23 @@ class _Reading:
 
     # What people say, and what tools answer
 
-    def _user(self, entry: Mapping[str, Any], time: int | None) -> Iterator[PastEvent]:
-        blocks = _blocks(as_map(entry.get("message")).get("content"))
+    def _user(self, entry: Mapping[str, Any], time: int | None, before: str) -> Iterator[PastEvent]:
+        blocks = blocks_of(as_map(entry.get("message")).get("content"))
         parent = self._parent(entry)
         if any(block.get("type") == "tool_result" for block in blocks):
             results = [one for one in blocks if one.get("type") == "tool_result"]
             yield from self._results(entry, results, time, parent)
             return
-        said = _said(entry)
-        if as_text(as_map(blocks[0] if blocks else {}).get("text")).startswith(_INTERRUPTED):
+        words = said(entry)
+        if as_text(as_map(blocks[0] if blocks else {}).get("text")).startswith(INTERRUPTED):
             self._turns.stop("cancelled")
-        content = list(_content(blocks, said))
+        content = list(_content(blocks, words))
         if content and parent is None and not entry.get("isMeta"):
             yield from self._end()
-            yield from self._turns.prompt(content, time)
+            if before and as_text(entry.get("parentUuid")) not in ("", before):
+                went = Notice(title="The person went back to an earlier message")
+                yield from self._turns.outside(went, time)
+            yield from self._turns.prompt(content, time, as_text(entry.get("uuid")))
 
     def _results(
         self,
@@ -277,7 +206,7 @@ class _Reading:
     def _assistant(self, entry: Mapping[str, Any], time: int | None) -> Iterator[PastEvent]:
         message, parent = as_map(entry.get("message")), self._parent(entry)
         if entry.get("isApiErrorMessage"):
-            told = "\n".join(as_text(one.get("text")) for one in _blocks(message.get("content")))
+            told = "\n".join(as_text(one.get("text")) for one in blocks_of(message.get("content")))
             self._turns.stop("failed", told or None)
             yield from self._turns.tell(Notice(title=told or "failed", severity="error"), time)
             return
@@ -309,8 +238,8 @@ class _Reading:
             return None
         call = self._chains.get(as_text(entry.get("parentUuid")))
         if call is None:
-            said = _said(entry)
-            asked = [one for one, prompt in self._tasks.items() if prompt == said]
+            words = said(entry)
+            asked = [one for one, prompt in self._tasks.items() if prompt == words]
             call = (asked or [*self._tasks, ""])[-1] if asked else next(iter(self._tasks), "")
         self._chains[as_text(entry.get("uuid"))] = call
         return call or "sub-agent"
@@ -325,7 +254,7 @@ class _Reading:
         with open_plain(path) as file:
             for entry in json_lines(file, self._tally):
                 kind, time = entry.get("type"), microseconds(entry.get("timestamp")) or None
-                blocks = _blocks(as_map(entry.get("message")).get("content"))
+                blocks = blocks_of(as_map(entry.get("message")).get("content"))
                 is_result = any(one.get("type") == "tool_result" for one in blocks)
                 if kind == "assistant" or (kind == "user" and is_result):
                     line = {"type": kind, "message": entry.get("message")}
@@ -356,9 +285,9 @@ class _Reading:
             yield from self._turns.outside(event, time)
 
 
-def _content(blocks: Iterable[Mapping[str, Any]], said: str) -> Iterator[ContentBlock]:
-    if said:
-        yield text(said)
+def _content(blocks: Iterable[Mapping[str, Any]], words: str) -> Iterator[ContentBlock]:
+    if words:
+        yield text(words)
     for block in blocks:
         source = as_map(block.get("source"))
         if block.get("type") == "image" and as_text(source.get("data")):

@@ -52,12 +52,9 @@ _TOLD_TWICE = frozenset(
         "patch_apply_end",
         "plan_update",
         "task_complete",
-        "task_started",
         "thread_name_updated",
-        "thread_rolled_back",
         "thread_settings_applied",
         "turn_complete",
-        "turn_started",
         "undo_completed",
         "user_message",
         "view_image_tool_call",
@@ -84,6 +81,8 @@ class ItemReading:
         self._tally = tally
         self._total = TokenUsage()
         self._model = ""
+        self._turn = ""
+        """What Codex calls the turn, if it does."""
         self._compactions = 0
 
     def entry(self, entry: Mapping[str, Any]) -> Iterator[PastEvent]:
@@ -132,7 +131,7 @@ class ItemReading:
             case "user":
                 content = list(_content(item))
                 if content:
-                    yield from self._turns.prompt(content, time)
+                    yield from self._turns.prompt(content, time, self._turn)
             case "assistant":
                 texts = (as_text(as_map(one).get("text")) for one in as_list(item.get("content")))
                 if said := "".join(texts):
@@ -163,6 +162,11 @@ class ItemReading:
         match as_text(event.get("type")):
             case "token_count":
                 yield from self._count(as_map(event.get("info")), time)
+            case "task_started" | "turn_started":
+                self._turn = as_text(event.get("turn_id"))
+            case "thread_rolled_back":
+                went = Notice(title="The person went back to an earlier message")
+                yield from self._turns.outside(went, time)
             case "turn_aborted":
                 reason = as_text(event.get("reason")) or None
                 self._turns.stop("cancelled", reason)

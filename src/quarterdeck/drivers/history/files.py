@@ -248,8 +248,15 @@ def is_same_place(told: str | None, directory: Path) -> bool:
     if told == str(directory):
         return True
     try:
+        # Also where the file system takes several spellings of a name for one.
+        return os.path.samestat(Path(told).stat(), directory.stat())
+    except FileNotFoundError:
+        pass  # it is gone; a link on the way to it may be there
+    except (OSError, ValueError):
+        return False
+    try:
         return Path(os.path.realpath(told)) == directory
-    except OSError:
+    except (OSError, ValueError):
         return False
 
 

@@ -118,7 +118,7 @@ class MessageReading:
         if first.startswith(_SNAPSHOT):
             yield from self._compacted(first, time)
         elif (content := list(_content(parts))) and not first.startswith(_CONTEXT):
-            yield from self._turns.prompt(content, time)
+            yield from self._turns.prompt(content, time, as_text(one.get("id")))
 
     def _answer(self, one: Mapping[str, Any], time: int | None) -> Iterator[PastEvent]:
         model = as_text(one.get("model"))

@@ -112,7 +112,7 @@ class _Reading:
             if one.data.get("role") == "user":
                 content = list(_content(parts))
                 if content and parent is None:
-                    yield from self._turns.prompt(content, time)
+                    yield from self._turns.prompt(content, time, one.id)
             else:
                 yield from self._answer(session, one.data, parts, time, parent, depth)
 

@@ -1,6 +1,7 @@
 """Turns made of what a session tells: every prompt begins one, every call in it ends once."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
@@ -40,7 +41,9 @@ def _digest(*parts: str) -> str:
 class Turns:
     """Keeps the rules of a session's events for a reader: see ``quarterdeck.wire.events``.
 
-    Ids are made of the agent's id and of the order, so that they are the same at each reading.
+    Ids are the same at each reading: a turn's is made of what the agent calls its prompt, or of the
+    order where it has no name for it. So a branch of a session that is read later has turns of its
+    own.
     """
 
     def __init__(self, agent: str, id_: str) -> None:
@@ -49,6 +52,9 @@ class Turns:
         self._number = 0
         self._messages = 0
         self._turn: TurnId | None = None
+        self._last: TurnId | None = None
+        self._named: Counter[str] = Counter()
+        """How many turns have begun under a name of the agent's."""
         self._calls: dict[str, ToolCallId] = {}
         """Calls that are open, under the agent's ids."""
         self._seen: set[str] = set()
@@ -60,16 +66,23 @@ class Turns:
     def message(self) -> MessageId:
         """An id for a further message."""
         self._messages += 1
-        return MessageId(f"msg_{_digest(self._agent, self._id, 'message', str(self._messages))}")
+        place = (self._last or "", str(self._messages))
+        return MessageId(f"msg_{_digest(self._agent, self._id, 'message', *place)}")
 
-    def prompt(self, content: Iterable[ContentBlock], time: int | None) -> Iterator[PastEvent]:
-        """A person speaks: the turn before is over, and one begins."""
+    def prompt(
+        self, content: Iterable[ContentBlock], time: int | None, name: str = ""
+    ) -> Iterator[PastEvent]:
+        """A person speaks: the turn before is over, and one begins.
+
+        ``name`` is what the agent calls the prompt or its turn, if it does.
+        """
         yield from self.end()
         self._time = time or self._time
         blocks = tuple(content) or (text(""),)
+        begun = self._next(name)
         message = self.message()
         yield PastEvent(event=Prompted(content=blocks, message=message), time=self._time)
-        yield from self._begin(message)
+        yield from self._begin(begun, message)
 
     def tell(
         self, event: Event, time: int | None, parent: str | None = None
@@ -77,7 +90,7 @@ class Turns:
         """Something happens within the turn; one begins if there is none."""
         self._time = time or self._time
         if self._turn is None:
-            yield from self._begin(None)
+            yield from self._begin(self._next(""), None)
         call = self._calls.get(parent, ToolCallId(parent)) if parent else None
         for one in self._kept(event):
             yield PastEvent(event=one, time=self._time, turn=self._turn, parent=call)
@@ -111,9 +124,16 @@ class Turns:
         self._usage, self._cost = None, 0.0
         self._stop = "end_turn", None
 
-    def _begin(self, prompt: MessageId | None) -> Iterator[PastEvent]:
+    def _next(self, name: str) -> TurnId:
+        """The id of the turn that begins."""
         self._number += 1
-        self._turn = TurnId(f"trn_{_digest(self._agent, self._id, 'turn', str(self._number))}")
+        self._named[name] += 1
+        key = (name, str(self._named[name])) if name else (str(self._number),)
+        self._last = TurnId(f"trn_{_digest(self._agent, self._id, 'turn', *key)}")
+        return self._last
+
+    def _begin(self, turn: TurnId, prompt: MessageId | None) -> Iterator[PastEvent]:
+        self._turn = turn
         yield PastEvent(event=TurnStarted(prompt=prompt), time=self._time, turn=self._turn)
 
     def _kept(self, event: Event) -> Iterator[Event]:
