@@ -199,7 +199,7 @@ async def test_a_killed_server_is_told(lab: Lab):
     async with lab.open() as driven:
         assert (await say(driven, "scene:text")).stop == "end_turn"
         link: Any = driven.session._link
-        child = link._child if lab.agent == "codex" else link._server._child
+        child = link._server._child
         turn = asyncio.create_task(say(driven, "scene:slow"))
         await driven.seen(MessageChunk, lambda one: "tick" in str(one.content), within=LONG)
         os.kill(child.process.pid, signal.SIGKILL)

@@ -4,38 +4,45 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-import quarterdeck
-from quarterdeck.system.errors import PathFault
-from quarterdeck.system.guard import shared_guard
-from quarterdeck.system.local import LocalSystem
 from quarterdeck.wire.content import ContentBlock
-from quarterdeck.wire.errors import LinkError, QuarterdeckError, RpcError
-from quarterdeck.wire.events import MessageChunk, ModeChanged, Notice, SessionChanged
-from quarterdeck.wire.rpc.handler import Limits, RequestContext
-from quarterdeck.wire.rpc.peer import Peer
+from quarterdeck.wire.errors import Closed, LinkError, QuarterdeckError, RpcError
+from quarterdeck.wire.events import ModeChanged, Notice, SessionChanged
+from quarterdeck.wire.rpc.handler import RequestContext
 from quarterdeck.wire.rpc.stream import ByteStream
 
-from ..acp.departing import Outlet
-from ..child import Child, Launch
+from ..child import Launch
 from ..driver import Capabilities, Opening
-from ..errors import LoginMethod, LoginNeeded, OpenFailed, Unsupported, WrongProtocol
+from ..errors import Unsupported, WrongProtocol
 from ..link import Departure, Host, Outcome, Started
-from ..pipe.told import as_list, as_map, as_text, message
+from ..pipe.told import as_list, as_map, as_text
 from .codex_desk import CodexDesk
+from .codex_ear import CodexEar, CodexTurn, said_by_person
 from .codex_events import CodexReader
+from .codex_line import Ask, CodexLine, CutOff
 from .codex_opening import input_of, manner_of, thread_params
+from .codex_server import CodexServer
 
 __all__ = ["CodexLink"]
 
 _log = logging.getLogger(__name__)
-_LIMITS = Limits(grace_seconds=0.5)
 _AGAIN = 0.1
 """Seconds until a turn that was not yet there to be interrupted is interrupted again."""
+_AWAY = 30.0
+"""Seconds for which a shared server may be away before the session counts as lost."""
+_PAUSE = 0.2
+"""Seconds until a connection is tried again."""
+_TAKING = 5.0
+"""Seconds after a cut within which a server must tell of a prompt that it has taken."""
+_STOPPING = 1.0
+"""Seconds that a shared server may take to stop a turn when the session is closed."""
 _PAGE = 100
+_TURNS = 5
+"""Turns that are looked at after a cut, to find ours among those of others."""
 
 _decode = msgspec.json.Decoder().decode
 
@@ -44,8 +51,10 @@ class CodexLink:
     """One thread of codex; see ``drivers.link.Link``.
 
     Args:
-        launch: how the server is started.
+        launch: how the server is started, or where it is.
         stream: talk over this, and start no program.
+        away: seconds for which a shared server may be away before the session counts as lost.
+        again: seconds until a connection is tried again.
     """
 
     transport = "daemon"
@@ -62,25 +71,30 @@ class CodexLink:
         mcp=True,
     )
 
-    def __init__(self, launch: Launch, *, stream: ByteStream | None = None) -> None:
+    def __init__(
+        self,
+        launch: Launch,
+        *,
+        stream: ByteStream | None = None,
+        away: float = _AWAY,
+        again: float = _PAUSE,
+    ) -> None:
         self._launch = launch
-        self._stream = stream
         self._reader = CodexReader(launch.agent)
-        self._child: Child | None = None
-        self._outlet: Outlet | None = None
-        self._system: LocalSystem | None = None
-        self._watching: asyncio.Task[None] | None = None
-        self._over: asyncio.Future[LinkError] | None = None
+        self._server = CodexServer(launch, stream)
+        self._line = CodexLine(
+            launch.agent, self._server, self, self._resume, self._lose, away=away, pause=again
+        )
+        self._hearing: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[Departure | None] | None = None
-        self._turn: asyncio.Future[Outcome] | None = None
-        self._turn_id: asyncio.Future[str] | None = None
+        self._stopping: asyncio.Task[None] | None = None
         self._changes: dict[str, Any] = {}
         """What the next turn shall do otherwise."""
-        self._told_malformed = 0
 
     _host: Host
-    _peer: Peer
     _desk: CodexDesk
+    _ear: CodexEar
+    _params: dict[str, Any]
     _thread: str = ""
 
     # Beginning
@@ -93,60 +107,15 @@ class CodexLink:
         """
         self._host = host
         self._desk = CodexDesk(host)
+        self._ear = CodexEar(host, self._reader, self._desk, is_shared=self._server.is_shared)
         opening = host.opening
         manner = manner_of(self._launch, opening.agent_mode)
-        params = thread_params(self._launch, opening, manner)
-        stream = self._stream or await self._run(opening)
-        self._peer = Peer(
-            stream, self, limits=_LIMITS, answer_malformed=False, name=self._launch.agent
-        )
-        await self._peer.__aenter__()
-        self._over = asyncio.get_running_loop().create_future()
-        self._watching = asyncio.create_task(self._watch())
-        version = await self._greet()
-        return await self._open(opening, params, version)
-
-    async def _run(self, opening: Opening) -> ByteStream:
-        self._system = LocalSystem([opening.cwd, *opening.roots], guard=shared_guard())
-        try:
-            self._child = await Child.start(self._launch, opening, self._system)
-        except PathFault as error:
-            raise OpenFailed(f"{self._launch.agent} could not be started: {error}") from error
-        self._outlet = Outlet(self._launch.agent, self._child)
-        return self._outlet
-
-    async def _greet(self) -> str | None:
-        client = {
-            "name": "quarterdeck",
-            "title": "Quarterdeck",
-            "version": quarterdeck.__version__,
-        }
-        told = {"clientInfo": client, "capabilities": {"experimentalApi": True}}
-        hello = await self._ask("initialize", told)
-        agent = as_text(hello.get("userAgent"))
-        if not agent:
-            raise WrongProtocol(f"{self._launch.agent} does not greet as `codex app-server` does")
-        await self._peer.notify("initialized")
-        with suppress(RpcError):  # an older one cannot say
-            account = await self._ask("account/read", {"refreshToken": False})
-            if account.get("requiresOpenaiAuth") is True and not account.get("account"):
-                raise LoginNeeded(f"{self._launch.agent} is not logged in.", [_LOGIN])
-        return agent.partition("/")[2].partition(" ")[0] or None
-
-    async def _open(self, opening: Opening, params: dict[str, Any], version: str | None) -> Started:
-        if opening.resume is None:
-            opened = await self._ask("thread/start", params)
-        else:
-            way = "thread/fork" if opening.fork else "thread/resume"
-            past = {"threadId": opening.resume, "excludeTurns": True}
-            opened = await self._ask(way, {**params, **past})
-        self._thread = as_text(as_map(opened.get("thread")).get("id"))
-        if not self._thread:
-            raise WrongProtocol(f"{self._launch.agent} opened a thread without an id")
-        if opening.title is not None:
-            await self._ask("thread/name/set", {"threadId": self._thread, "name": opening.title})
-        if opening.resume is not None and opening.replay:
-            await self._replay()
+        self._params = thread_params(self._launch, opening, manner)
+        self._hearing = asyncio.create_task(self._ear.run())
+        version = await self._line.open(opening)
+        opened = await self._open(opening)
+        self._changes = manner.differences(opened, opening.roots)
+        self._line.keep()
         return Started(
             agent_session=self._thread,
             agent_version=version,
@@ -154,38 +123,53 @@ class CodexLink:
             mode=opening.agent_mode,
         )
 
+    async def _open(self, opening: Opening) -> Mapping[str, Any]:
+        if opening.resume is None:
+            opened = await self._line.ask("thread/start", self._params)
+        else:
+            way = "thread/fork" if opening.fork else "thread/resume"
+            past = {"threadId": opening.resume, "excludeTurns": True}
+            opened = await self._line.ask(way, {**self._params, **past})
+        self._thread = self._ear.thread = as_text(as_map(opened.get("thread")).get("id"))
+        if not self._thread:
+            raise WrongProtocol(f"{self._launch.agent} opened a thread without an id")
+        if opening.title is not None:
+            name = {"threadId": self._thread, "name": opening.title}
+            await self._line.ask("thread/name/set", name)
+        if opening.resume is None:
+            self._reader.begin_thread()
+        elif opening.replay:
+            await self._replay()
+        return opened
+
     async def _replay(self) -> None:
-        """Tell the thread's past, page by page."""
+        """Tell the thread's past."""
+        for item in await self._items({}):
+            if item.get("type") == "userMessage":
+                await self._host.emit(said_by_person(item))
+                continue
+            for event in self._reader.past(item):
+                await self._host.emit(event)
+
+    async def _items(self, which: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        """The complete items of the thread, oldest first, page by page."""
+        found: list[Mapping[str, Any]] = []
         cursor: str | None = None
         while True:
-            page = {"threadId": self._thread, "limit": _PAGE, "cursor": cursor}
-            listed = await self._ask("thread/items/list", page)
-            for entry in map(as_map, as_list(listed.get("data"))):
-                await self._tell_past(as_map(entry.get("item")) or entry)
+            page = {"threadId": self._thread, "limit": _PAGE, "cursor": cursor, **which}
+            listed = await self._line.ask("thread/items/list", page)
+            entries = map(as_map, as_list(listed.get("data")))
+            found += [as_map(entry.get("item")) or entry for entry in entries]
             cursor = as_text(listed.get("nextCursor")) or None
             if cursor is None:
-                return
+                return found
 
-    async def _tell_past(self, item: Mapping[str, Any]) -> None:
-        if item.get("type") == "userMessage":
-            blocks = map(as_map, as_list(item.get("content")))
-            said = "\n".join(as_text(block.get("text")) for block in blocks)
-            chunk = message(said, as_text(item.get("id")))
-            await self._host.emit(
-                MessageChunk(content=chunk.content, message=chunk.message, role="user")
-            )
-            return
-        for event in self._reader.past(item):
-            await self._host.emit(event)
-
-    async def _ask(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        try:
-            return as_map(_decode(await self._peer.request(method, params)))
-        except msgspec.DecodeError as error:
-            told = f"{self._launch.agent} answered {method!r} with what is no JSON: {error}"
-            raise WrongProtocol(told) from error
-        except LinkError:
-            raise await self._verdict() from None
+    async def _resume(self, ask: Ask) -> None:
+        """Go on with the thread over a new connection; what it tells from now on comes after."""
+        page = {"limit": _TURNS, "itemsView": "full"}
+        past = {"threadId": self._thread, "excludeTurns": True, "initialTurnsPage": page}
+        opened = await ask("thread/resume", {**self._params, **past})
+        self._ear.add(partial(self._ear.catch_up, opened))
 
     # Turns
 
@@ -198,47 +182,79 @@ class CodexLink:
         """
         params = {"threadId": self._thread, "input": input_of(self._launch, content)}
         changes, self._changes = self._changes, {}
-        loop = asyncio.get_running_loop()
-        self._turn, self._turn_id = loop.create_future(), loop.create_future()
+        turn = self._ear.turn = CodexTurn()
         self._reader.begin_turn()
         try:
-            begun = await self._ask("turn/start", {**params, **changes})
-            self._turn_id.set_result(as_text(as_map(begun.get("turn")).get("id")))
-            return await self._turn
+            begun = {**params, **changes, "clientUserMessageId": turn.client}
+            if not await self._begin(turn, begun):
+                return Outcome(stop="failed", reason="the prompt did not get through")
+            outcome = await turn.outcome
+            await self._complete(turn)
         except QuarterdeckError:
             self._changes = {**changes, **self._changes}
             raise
         finally:
-            for waiting in (self._turn, self._turn_id):
-                waiting.cancel()
-            self._turn = self._turn_id = None
+            turn.close()
+            self._ear.turn = None
+            if self._stopping is not None:
+                await asyncio.wait([self._stopping])
             self._desk.forget()
             await self._tell_malformed()
+        return outcome
+
+    async def _begin(self, turn: CodexTurn, params: Mapping[str, Any]) -> bool:
+        """Send the prompt, once; False: it cannot be known to have arrived."""
+        try:
+            begun = await self._line.ask("turn/start", params)
+            turn.know(as_text(as_map(begun.get("turn")).get("id")))
+            return True
+        except CutOff as error:
+            _log.debug("%s: %s", self._launch.agent, error)
+        await self._line.ready()
+        await asyncio.wait([turn.id, turn.outcome], timeout=_TAKING)
+        return turn.id.done() or turn.outcome.done()
+
+    async def _complete(self, turn: CodexTurn) -> None:
+        """Tell what is still missing of a turn during which the connection was cut."""
+        while self._reader.has_gap:
+            with suppress(CutOff):
+                items = await self._items({"turnId": turn.id.result()})
+                self._ear.add(partial(self._ear.tell_missed, items))
+                await self._ear.reached()
+                return
 
     async def interrupt(self) -> None:
-        """Stop the turn, and what it left running in the background."""
-        turn, id_ = self._turn, self._turn_id
-        if turn is None or id_ is None:
+        """Stop the turn, and what it left running."""
+        turn = self._ear.turn
+        if turn is None:
             return
-        await asyncio.wait([id_])
-        if id_.cancelled():
+        if self._stopping is None or self._stopping.done():
+            self._stopping = asyncio.create_task(self._stop(turn))
+            # Who interrupts may have given up waiting.
+            self._stopping.add_done_callback(lambda task: task.cancelled() or task.exception())
+        await asyncio.shield(self._stopping)
+
+    async def _stop(self, turn: CodexTurn) -> None:
+        await asyncio.wait([turn.id, turn.outcome], return_when=asyncio.FIRST_COMPLETED)
+        if not turn.id.done() or turn.id.cancelled():
             return
-        params = {"threadId": self._thread, "turnId": id_.result()}
-        while not turn.done():
+        await self._server.remember_strays()
+        params = {"threadId": self._thread, "turnId": turn.id.result()}
+        while not turn.outcome.done():
             try:
-                await self._ask("turn/interrupt", params)
+                await self._line.ask("turn/interrupt", params)
                 break
-            except RpcError as error:
+            except (RpcError, CutOff) as error:
                 _log.debug("%s: %s", self._launch.agent, error)
-                await asyncio.wait([turn], timeout=_AGAIN)
-        with suppress(RpcError):  # one that does not know this leaves them to our ending
-            await self._ask("thread/backgroundTerminals/clean", {"threadId": self._thread})
+                await asyncio.wait([turn.outcome], timeout=_AGAIN)
+        with suppress(RpcError, CutOff):  # one that does not know this leaves them to our ending
+            await self._line.ask("thread/backgroundTerminals/clean", {"threadId": self._thread})
+        if count := await self._server.end_strays():
+            _log.info("%s left %d processes behind, which were ended", self._launch.agent, count)
 
     async def _tell_malformed(self) -> None:
         """Say so, once a turn, when the server printed what is no message."""
-        seen = self._peer.counters.malformed
-        count, self._told_malformed = seen - self._told_malformed, seen
-        if count:
+        if count := self._line.take_malformed():
             title = f"{count} lines on its output were no messages and were ignored."
             await self._host.emit(Notice(title=title, severity="warning"))
 
@@ -246,7 +262,7 @@ class CodexLink:
 
     async def set_mode(self, mode: str) -> None:
         """Use another of its modes from the next turn on."""
-        self._changes |= manner_of(self._launch, mode).turn()
+        self._changes |= manner_of(self._launch, mode).turn(self._host.opening.roots)
         await self._host.emit(ModeChanged(mode=mode))
 
     async def set_model(self, model: str) -> None:
@@ -262,7 +278,9 @@ class CodexLink:
 
     async def list_sessions(self) -> tuple[Mapping[str, Any], ...]:
         """The threads of this directory, newest first."""
-        listed = await self._ask("thread/list", {"cwd": self._host.opening.cwd, "limit": _PAGE})
+        listed = await self._line.ask(
+            "thread/list", {"cwd": self._host.opening.cwd, "limit": _PAGE}
+        )
         return tuple(as_map(one) for one in as_list(listed.get("data")))
 
     # Listening (wire.rpc.Handler)
@@ -270,71 +288,53 @@ class CodexLink:
     async def on_request(
         self, method: str, params: msgspec.Raw | None, context: RequestContext
     ) -> Mapping[str, Any]:
-        """Answer what the server asks."""
-        return await self._desk.answer(method, as_map(_decode(params or b"{}")))
+        """Answer what the server asks, after what it told before."""
+        asked = as_map(_decode(params or b"{}"))
+        await self._ear.reached()
+        return await self._desk.answer(context.id, method, asked)
 
-    def on_notification(self, method: str, params: msgspec.Raw | None) -> Awaitable[None] | None:
+    def on_notification(self, method: str, params: msgspec.Raw | None) -> Awaitable[Any] | None:
         """Take what the server tells."""
-        told = as_map(_decode(params or b"{}"))
-        if as_text(told.get("threadId")) not in ("", self._thread):
-            return None  # of an agent that ours has started, or of somebody else
-        self._desk.saw(method, told)
-        return self._tell(method, told)
-
-    async def _tell(self, method: str, told: Mapping[str, Any]) -> None:
-        if method == "turn/completed":
-            self._finish(as_map(told.get("turn")))
-            return
-        for event in self._reader.read(method, told):
-            await self._host.emit(event)
-
-    def _finish(self, turn: Mapping[str, Any]) -> None:
-        if self._turn is None or self._turn.done() or self._turn_id is None:
-            return
-        if not self._turn_id.done() or self._turn_id.result() == as_text(turn.get("id")):
-            self._turn.set_result(self._reader.outcome(turn))
+        return self._ear.hear(method, as_map(_decode(params or b"{}")))
 
     # The end
 
+    def _lose(self, error: LinkError) -> None:
+        self._ear.add(partial(self._leave, error))
+
+    async def _leave(self, error: LinkError) -> None:
+        """Everything that the server said was told; now everybody hears that it is gone."""
+        if self._ear.turn is not None:
+            self._ear.turn.fail(error)
+        self._host.lost(error)
+
     async def end(self) -> Departure | None:
-        """End the server and everything it started; may be called again."""
+        """End a server of our own and everything it started; may be called again."""
         if self._ending is None:
             self._ending = asyncio.create_task(self._end())
         return await asyncio.shield(self._ending)
 
     async def _end(self) -> Departure | None:
-        departure: Departure | None = None
         try:
-            if self._watching is not None:
-                await self._peer.close()
-            elif self._stream is not None:
-                await self._stream.close()
-            if self._child is not None:
-                departure = await self._child.end()
+            await self._leave_shared()
+            await self._line.close()
+            return await self._server.end()
         finally:
-            if self._system is not None:
-                await self._system.close()
-            if self._watching is not None:
-                await asyncio.wait([self._watching])
-        return departure
+            if self._hearing is not None:
+                self._hearing.cancel()
+                await asyncio.wait([self._hearing])
+                await self._desk.close()
+                if self._ear.turn is not None:
+                    self._ear.turn.fail(Closed(f"the session of {self._launch.agent} is closed"))
 
-    async def _watch(self) -> None:
-        """Wait for the end of the connection and tell everybody what it means."""
-        ending = await self._peer.wait_closed()
-        verdict = await self._outlet.explain(ending) if self._outlet is not None else ending
-        assert self._over is not None
-        self._over.set_result(verdict)
-        if self._turn is not None and not self._turn.done():
-            self._turn.set_exception(verdict)
-        self._host.lost(verdict)
+    async def _leave_shared(self) -> None:
+        """Stop what we began at a server that goes on without us."""
+        turn = self._ear.turn if self._hearing is not None else None
+        if self._server.is_shared and turn is not None and not turn.outcome.done():
+            with suppress(TimeoutError, QuarterdeckError):
+                async with asyncio.timeout(_STOPPING):
+                    await self.interrupt()
 
-    async def _verdict(self) -> LinkError:
-        """What the end of the connection means; the process may have more to say than it."""
-        assert self._over is not None
-        return await asyncio.shield(self._over)
-
-
-_LOGIN = LoginMethod(id="terminal", name="log in in a terminal", command=("codex", "login"))
 
 if TYPE_CHECKING:
     from quarterdeck.wire.rpc.handler import Handler

@@ -1,7 +1,9 @@
 """What ``codex app-server`` asks us: leave for a call, answers from a person."""
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, cast
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, TypeAlias, cast
 
 from quarterdeck.wire.events import PermissionAsked, QuestionAsked
 from quarterdeck.wire.ids import ToolCallId, new_request_id, new_tool_call_id
@@ -14,15 +16,26 @@ from .codex_items import describe
 
 __all__ = ["CodexDesk"]
 
+_log = logging.getLogger(__name__)
+
+_Answer: TypeAlias = Callable[[Mapping[str, Any]], Coroutine[Any, Any, Mapping[str, Any]]]
+_Key: TypeAlias = tuple[str, str, str]
+
 
 class CodexDesk:
-    """Answers the requests of a server; each waits in a task of its own."""
+    """Answers the requests of a server, each once and in a task of its own.
+
+    A server that several clients use asks all of them, and says when one has answered; one whose
+    connection was cut is asked again, and goes on with what was being decided.
+    """
 
     def __init__(self, host: Host) -> None:
         self._host = host
+        self._deciding: dict[_Key, asyncio.Task[Mapping[str, Any]]] = {}
+        """Also what is decided, until the server says that it has heard."""
         self._items: dict[str, Mapping[str, Any]] = {}
         """The calls that run, as codex described them: what it asks about one says less."""
-        self._answers: dict[str, Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]] = {
+        self._answers: dict[str, _Answer] = {
             "item/commandExecution/requestApproval": self._command,
             "item/fileChange/requestApproval": self._change,
             "item/permissions/requestApproval": self._permissions,
@@ -37,21 +50,55 @@ class CodexDesk:
             self._items[as_text(item.get("id"))] = item
         elif method == "item/completed":
             self._items.pop(as_text(item.get("id")), None)
+        elif method == "serverRequest/resolved":
+            self._withdraw(lambda key: key[0] == str(params.get("requestId")))
 
     def forget(self) -> None:
         """A turn is over, and with it its calls."""
         self._items.clear()
+        self._deciding = {key: task for key, task in self._deciding.items() if not task.done()}
 
-    async def answer(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Answer a request.
+    async def answer(
+        self, request: object, method: str, params: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        """Answer a request; ``request`` is its id.
 
         Raises:
             MethodNotFound: we serve no such thing, and say so.
+            CancelledError: somebody else has answered.
         """
         answer = self._answers.get(method)
         if answer is None:
             raise MethodNotFound(method)
-        return await answer(params)
+        key = (str(request), method, as_text(params.get("itemId")))
+        deciding = self._deciding.get(key)
+        if deciding is None:
+            deciding = self._deciding[key] = asyncio.create_task(answer(params))
+            deciding.add_done_callback(lambda task: self._done(key, task))
+        # The connection that asked may end before there is an answer.
+        return await asyncio.shield(deciding)
+
+    def _done(self, key: _Key, task: "asyncio.Task[Mapping[str, Any]]") -> None:
+        if task.cancelled():
+            self._deciding.pop(key, None)
+        elif (error := task.exception()) is not None:
+            self._deciding.pop(key, None)
+            _log.debug("a request of codex was not decided: %s", error)
+
+    def withdraw_all(self) -> None:
+        """Nothing is asked any more."""
+        self._withdraw(lambda _: True)
+
+    def _withdraw(self, is_meant: Callable[[_Key], bool]) -> None:
+        for key in [key for key in self._deciding if is_meant(key)]:
+            self._deciding.pop(key).cancel()
+
+    async def close(self) -> None:
+        """Leave everything unanswered."""
+        tasks = list(self._deciding.values())
+        self.withdraw_all()
+        if tasks:
+            await asyncio.wait(tasks)
 
     async def _command(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
         item = self._items.get(as_text(params.get("itemId")), {})

@@ -95,6 +95,25 @@ class CodexReader:
         self._before = self._total
         self._is_limited = False
         self._outputs.clear()
+        self._items.begin_turn()
+
+    def begin_thread(self) -> None:
+        """The thread is new: it has used no tokens."""
+        self._total = TokenUsage()
+
+    def gap(self) -> None:
+        """The connection was cut: something may have been missed."""
+        self._items.gap()
+        self._outputs.clear()
+
+    @property
+    def has_gap(self) -> bool:
+        """Whether something of this turn may have been missed."""
+        return self._items.has_gap
+
+    def is_new(self, item: Mapping[str, Any]) -> bool:
+        """Whether this complete item is still to be told; from now on it is not."""
+        return self._items.is_new(item)
 
     def read(self, method: str, params: Mapping[str, Any]) -> Iterator[Event]:
         """The events of one notification; one of ``Unknown`` for what is not known."""
@@ -125,6 +144,10 @@ class CodexReader:
     def past(self, item: Mapping[str, Any]) -> Iterator[Event]:
         """The events of an item of an earlier turn."""
         yield from self._items.end(item)
+
+    def catch_up(self, item: Mapping[str, Any]) -> Iterator[Event]:
+        """The events of a complete item of this turn, as far as they were not told yet."""
+        yield from self._completed({"item": item})
 
     # Items
 

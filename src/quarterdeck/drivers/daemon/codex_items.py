@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from quarterdeck.wire.events import Event, Notice, ToolCallEnded, ToolCallStarted, Unknown
@@ -22,15 +23,54 @@ _SILENT = frozenset(("userMessage", "hookPrompt", "subAgentActivity", "functionC
 """Items that tell nothing that is not told otherwise."""
 
 
+@dataclass(slots=True)
+class _Growing:
+    """A text or a thought that grows: our message, and its pieces so far."""
+
+    name: MessageId = field(default_factory=new_message_id)
+    pieces: list[str] = field(default_factory=list[str])
+    has_gap: bool = False
+    """Some of its pieces were missed; what comes is held back until the whole of it is there."""
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+
 class Items:
-    """The items of one thread. Text grows in pieces; what pieces left out the whole adds."""
+    """The items of one thread. Text grows in pieces; what pieces left out the whole adds.
+
+    After a cut (``gap``) what is complete may be heard of twice, and is told once.
+    """
 
     def __init__(self, origin: str) -> None:
         self._origin = origin
-        self._said: dict[str, tuple[MessageId, list[str]]] = {}
-        """Our message and the pieces so far of each item that is growing."""
+        self._said: dict[str, _Growing] = {}
         self._open: set[str] = set()
         """The calls that run."""
+        self._ended: dict[str, int] = {}
+        """What was told whole in this turn, and a hash of it: names may come again for another."""
+        self.has_gap = False
+        """Whether something of this turn may have been missed."""
+
+    def begin_turn(self) -> None:
+        """What comes now belongs to a new turn."""
+        self._ended.clear()
+        self.has_gap = False
+
+    def gap(self) -> None:
+        """The connection was cut: pieces of what was growing may be missing."""
+        self.has_gap = True
+        for growing in self._said.values():
+            growing.has_gap = True
+
+    def is_new(self, item: Mapping[str, Any]) -> bool:
+        """Whether this complete item is still to be told; from now on it is not."""
+        id_, mark = as_text(item.get("id")), hash(_text_of(item))
+        if self.has_gap and self._ended.get(id_) == mark:
+            return False
+        self._ended[id_] = mark
+        return True
 
     def begin(self, item: Mapping[str, Any]) -> Iterator[Event]:
         """An item has begun; ids of messages are the model's and may come again."""
@@ -39,21 +79,22 @@ class Items:
             self._open.add(id_)
             yield _started(ToolCallId(id_), item)
         elif kind in ("agentMessage", "plan", "reasoning"):
-            self._said[id_] = (new_message_id(), [])
+            self._said[id_] = _Growing()
 
     def grow(self, id_: str, delta: str, *, is_thought: bool = False) -> Iterator[Event]:
         """A piece of an item's text."""
         known = self._said.get(id_)
         if known is None:
-            known = self._said[id_] = (new_message_id(), [])
-        name, pieces = known
-        pieces.append(delta)
-        if delta:
-            yield thought(delta, name) if is_thought else message(delta, name)
+            known = self._said[id_] = _Growing(has_gap=self.has_gap)
+        if delta and not known.has_gap:
+            known.pieces.append(delta)
+            yield thought(delta, known.name) if is_thought else message(delta, known.name)
 
     def end(self, item: Mapping[str, Any]) -> Iterator[Event]:
         """An item is complete."""
         kind, id_ = item.get("type"), as_text(item.get("id"))
+        if not self.is_new(item):
+            return
         if kind in _CALLS:
             if id_ not in self._open:
                 yield _started(ToolCallId(id_), item)
@@ -69,8 +110,8 @@ class Items:
             yield Unknown(origin=self._origin, raw=dict(item))
 
     def _rest(self, id_: str, whole: str) -> Iterator[Event]:
-        name, pieces = self._said.pop(id_, None) or (new_message_id(), [])
-        before = "".join(pieces)
+        known = self._said.pop(id_, None) or _Growing()
+        before, name = known.text, known.name
         if whole.startswith(before):
             whole = whole[len(before) :]
         elif before.startswith(whole):
@@ -81,12 +122,31 @@ class Items:
             yield message(whole, name)
 
     def _thoughts(self, id_: str, item: Mapping[str, Any]) -> Iterator[Event]:
-        """What it thought, if no piece of it came before: summaries, or else all of it."""
-        name, pieces = self._said.pop(id_, None) or (new_message_id(), [])
+        """What it thought, if no piece of it came before, or some were missed."""
+        known = self._said.pop(id_, None) or _Growing()
         told = as_list(item.get("summary")) or as_list(item.get("content"))
         texts = "\n\n".join(filter(None, map(as_text, told)))
-        if texts and not pieces:
-            yield thought(texts, name)
+        if known.pieces and not known.has_gap:
+            return
+        if rest := _after(known.text, texts):
+            yield thought(rest, known.name)
+
+
+def _after(before: str, whole: str) -> str:
+    """What of a thought follows its beginning, whose parts had nothing between them."""
+    index = 0
+    for character in before:
+        while index < len(whole) and whole[index] != character and whole[index].isspace():
+            index += 1
+        if index == len(whole) or whole[index] != character:
+            return ""
+        index += 1
+    return whole[index:]
+
+
+def _text_of(item: Mapping[str, Any]) -> str:
+    texts = [*as_list(item.get("summary")), *as_list(item.get("content"))]
+    return as_text(item.get("text")) or "\n".join(filter(None, map(as_text, texts)))
 
 
 def script_of(command: str) -> str:

@@ -2,9 +2,9 @@
 
 import base64
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from quarterdeck.wire.content import (
     ContentBlock,
@@ -45,10 +45,33 @@ class Manner:
             "sandbox": self.sandbox,
         }
 
-    def turn(self) -> dict[str, Any]:
+    def turn(self, roots: Sequence[str] = ()) -> dict[str, Any]:
         """For the next turn and those after it."""
-        policy = _POLICIES.get(self.sandbox, {"type": self.sandbox})
-        return {"approvalPolicy": self.approval, "sandboxPolicy": policy}
+        return {"approvalPolicy": self.approval, "sandboxPolicy": self._policy(roots)}
+
+    def differences(self, opened: Mapping[str, Any], roots: Sequence[str]) -> dict[str, Any]:
+        """What a turn must say because the thread was opened otherwise.
+
+        A thread that another client has open already keeps its own ways.
+        """
+        changes: dict[str, Any] = {}
+        if opened.get("approvalPolicy", self.approval) != self.approval:
+            changes["approvalPolicy"] = self.approval
+        if opened.get("approvalsReviewer", "user") != "user":
+            changes["approvalsReviewer"] = "user"
+        policy, theirs = self._policy(roots), opened.get("sandbox")
+        if (
+            isinstance(theirs, dict)
+            and cast("dict[str, Any]", theirs).get("type") != policy["type"]
+        ):
+            changes["sandboxPolicy"] = policy
+        return changes
+
+    def _policy(self, roots: Sequence[str]) -> dict[str, Any]:
+        policy: dict[str, Any] = _POLICIES.get(self.sandbox, {"type": self.sandbox})
+        if roots and self.sandbox == "workspace-write":
+            return {**policy, "writableRoots": list(roots)}
+        return policy
 
 
 def manner_of(launch: Launch, mode: str | None) -> Manner:

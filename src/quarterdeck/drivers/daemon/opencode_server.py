@@ -1,7 +1,6 @@
 """The server that a session talks with: one of its own, or one that runs already."""
 
 import asyncio
-import os
 import re
 import secrets
 from dataclasses import replace
@@ -16,16 +15,19 @@ from quarterdeck.wire.http1 import HttpFault
 from ..acp.departing import Outlet
 from ..child import Child, Launch
 from ..driver import Opening
-from ..errors import OpenFailed, Unsupported, WrongProtocol
+from ..errors import OpenFailed, WrongProtocol
 from ..link import Departure
 from ..pipe.told import as_map, as_text
 from .api import Api, Garbled, Refused
+from .attached import check_attached, password_of
 
 __all__ = ["OpencodeServer"]
 
 _USER = "opencode"
 _PASSWORD = "OPENCODE_SERVER_PASSWORD"
 _USERNAME = "OPENCODE_SERVER_USERNAME"
+_FIXED = ("arguments", "environment", "mcp_servers")
+"""Options that a server which runs already cannot be told."""
 _LISTENING = re.compile(rb"listening on (http://\S+)")
 _LONGEST = 64 * 1024
 """Bytes of output in which the address must come."""
@@ -62,8 +64,8 @@ class OpencodeServer:
             password = secrets.token_urlsafe(32)
             url = await self._run(opening, password)
         else:
-            self._check(opening)
-            url, password = self._launch.url, self._password(opening)
+            check_attached(self._launch, opening, _FIXED)
+            url, password = self._launch.url, password_of(self._launch, opening)
         try:
             self.api = Api(url, user=_USER, password=password, query={"directory": opening.cwd})
             health = as_map(await self.api.get("/global/health"))
@@ -117,27 +119,6 @@ class OpencodeServer:
         raise await outlet.explain(Broken(f"{self._launch.agent} did not say where it listens"))
 
     # One that runs already
-
-    def _check(self, opening: Opening) -> None:
-        own = set(opening.environment) - {self._launch.password}
-        for option, is_set in (
-            ("arguments", bool(opening.arguments)),
-            ("environment", bool(own)),
-            ("mcp_servers", bool(opening.mcp_servers)),
-        ):
-            if is_set:
-                what = f"take the option {option!r} for a server that runs already"
-                raise Unsupported(self._launch.agent, "daemon", what)
-
-    def _password(self, opening: Opening) -> str:
-        name = self._launch.password
-        if not name:
-            return ""
-        found = {**os.environ, **self._launch.environment, **opening.environment}.get(name)
-        if not found:
-            told = f"{self._launch.agent}: the variable {name!r}, which holds the password of "
-            raise OpenFailed(f"{told}{self._launch.url!r}, is not set.")
-        return found
 
     def _refused(self, error: Refused) -> OpenFailed:
         url = self._launch.url or "its own server"
