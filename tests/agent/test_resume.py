@@ -3,10 +3,10 @@
 import asyncio
 import datetime
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from quarterdeck.agent.native import NativeAgent
 from quarterdeck.agent.past import recall

@@ -1,10 +1,10 @@
 """Sessions of one agent: side by side, with real tools, with settings that change."""
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from quarterdeck.agent.tools.tool import Live, Outcome, said
 from quarterdeck.models.errors import ModelSetupError

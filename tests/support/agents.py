@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
@@ -142,7 +142,7 @@ async def deck(
         make_model=lambda _: model,
         pace=Pace(sleep=sleep or no_wait, random=Random(1)),
     )
-    wanted = replace(wanted, **wishes)
+    wanted = structs.replace(wanted, **wishes)
     places = Places.find({"QUARTERDECK_HOME": str(tmp_path / "home")})
     async with NativeAgent(places, {"HOME": str(tmp_path)}) as agent:
         session = await agent.new(str(cwd), wishes=wanted)

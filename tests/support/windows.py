@@ -4,11 +4,11 @@ import asyncio
 import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from quarterdeck.agent.native import NativeAgent
 from quarterdeck.agent.tools.tool import Live, Outcome, Tool, said

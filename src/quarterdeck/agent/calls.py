@@ -9,11 +9,10 @@ the conversation sorts them, not because of when they end.
 
 import asyncio
 import logging
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Struct, field
 
 from quarterdeck.policy.call import Call
 from quarterdeck.policy.gate import Refused, Urge
@@ -47,8 +46,7 @@ _CUT_SHORT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Understood:
+class _Understood(Struct, frozen=True):
     """A call of a tool that there is, with arguments that fit."""
 
     use: ToolUsePart
@@ -58,8 +56,7 @@ class _Understood:
     """The arguments as people see them."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Ready:
+class _Ready(Struct, frozen=True):
     """A call that has been announced and may ask for leave."""
 
     use: ToolUsePart
@@ -74,8 +71,7 @@ class _Ready:
     """What hooks tell the model with the result."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
+class _Place(Struct, frozen=True, kw_only=True):
     """A call's place in its step."""
 
     call: _Understood
@@ -259,7 +255,7 @@ async def _oversee(turn: Turn, ready: _Ready) -> _Ready:
     refused = None
     if seen.refused is not None:
         refused = Refused(seen.refused, f"This was not run: {seen.refused}")
-    return replace(
+    return msgspec.structs.replace(
         ready,
         prepared=seen.prepared,
         arguments=seen.raw,

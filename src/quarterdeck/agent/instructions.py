@@ -8,9 +8,10 @@ file below them.
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from quarterdeck.wire.events import ContextAdded, Event, Notice
 
@@ -33,8 +34,7 @@ _IMPORT = re.compile(r"(?<![\w`@])@([\w.~/-]*[\w-])")
 _FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 
 
-@dataclass(slots=True)
-class Gathered:
+class Gathered(Struct, eq=False):
     """The files that are told at the start."""
 
     found: list[Instructions] = field(default_factory=list[Instructions])
@@ -114,8 +114,7 @@ def _text_of(path: Path, most: int) -> str:
         return file.read(most)
 
 
-@dataclass(slots=True, kw_only=True)
-class Nested:
+class Nested(Struct, kw_only=True, eq=False):
     """Tells instructions of directories when the agent first touches a file below them.
 
     What was told is known from the conversation, so that a session that goes on does not tell it

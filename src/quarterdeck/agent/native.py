@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+
+from msgspec import Struct, field
 
 from quarterdeck.config.places import Places
 from quarterdeck.journal import Journal, SessionSummary
@@ -54,8 +55,7 @@ MakeCage: TypeAlias = Callable[[tuple[str, ...], Ground], Cage]
 """Makes the system a session works on, from its directories."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
+class Wishes(Struct, frozen=True, kw_only=True):
     """How a session shall be; what is left out comes from the configuration."""
 
     model: str | None = None

@@ -6,10 +6,9 @@ anything else happens; what had been acknowledged stays as it is.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from quarterdeck.wire.content import TextContent, text
 from quarterdeck.wire.conversation import Message, TextPart, ToolResultPart, ToolUsePart
@@ -73,8 +72,7 @@ FORKED = Cut(
 )
 
 
-@dataclass(slots=True)
-class _Open:
+class _Open(Struct, eq=False):
     """What has begun and not ended."""
 
     running: bool = False
@@ -141,8 +139,7 @@ class _Open:
                 pass
 
 
-@dataclass(slots=True)
-class _Children:
+class _Children(Struct, eq=False):
     """The agents that the session has started, as far as something is left to say of them."""
 
     running: dict[SessionId, ChildStarted] = field(default_factory=dict[SessionId, ChildStarted])

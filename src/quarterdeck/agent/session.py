@@ -6,12 +6,12 @@ in ``conversation``. Here turns are queued, steered, cancelled and written to th
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
+from msgspec import Struct, field
 
 from quarterdeck.config.schema import ContextSettings
 from quarterdeck.journal import Journal, Unrecordable
@@ -67,8 +67,7 @@ __all__ = ["Session", "Setup"]
 _TITLE_LENGTH = 60
 
 
-@dataclass(slots=True, kw_only=True)
-class Setup:
+class Setup(Struct, kw_only=True, eq=False):
     """What a session works with; model, effort and mode may be changed while it lives."""
 
     model: Model

@@ -1,7 +1,8 @@
 """Everything one turn works with, as one value."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from quarterdeck.models.model import Effort, Model
 from quarterdeck.policy.gate import Gate
@@ -21,8 +22,7 @@ from .tools.workspace import Workspace
 __all__ = ["Turn"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class Turn(Struct, frozen=True, kw_only=True):
     """What the loop needs for one turn; every seam is a field."""
 
     model: Model

@@ -183,7 +183,9 @@ def call_of(words: tuple[str, ...], around: Surroundings) -> Call:
 def tool_call(name: str, raw_input: Any, around: Surroundings, kind: ToolKind = "other") -> Call:
     """Read a call as an agent makes it: a tool's name and its input. Looks up symbolic links."""
     call = call_from_tool(name, kind, raw_input, around=around)
-    paths = tuple(replace(use, resolved=os.path.realpath(use.path)) for use in call.paths)
+    paths = tuple(
+        msgspec.structs.replace(use, resolved=os.path.realpath(use.path)) for use in call.paths
+    )
     named = mentioned_paths(call)
     if len(named) > _MOST_LINKS:
         return replace(call, doubts=(*call.doubts, f"it names more than {_MOST_LINKS} paths"))

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
+from msgspec import Struct
+
 from quarterdeck.wire.toolcalls import ToolKind
 
 from .paths import absolute
@@ -23,8 +25,7 @@ def _no_links() -> Mapping[str, str]:
     return MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PathUse:
+class PathUse(Struct, frozen=True, kw_only=True):
     """A path that a call works on; absolute and without ``..``."""
 
     path: str
@@ -34,8 +35,7 @@ class PathUse:
     access: Access
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class McpTool:
+class McpTool(Struct, frozen=True, kw_only=True):
     """A tool of an MCP server."""
 
     server: str

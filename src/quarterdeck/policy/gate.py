@@ -8,10 +8,11 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import msgspec
+from msgspec import Struct, field
 
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import (
@@ -53,16 +54,14 @@ _LATE = Decider(kind="timeout", name="nobody answered in time")
 _NOBODY = Decider(kind="mode", name="nobody is there to ask")
 
 
-@dataclass(frozen=True, slots=True)
-class Permitted:
+class Permitted(Struct, frozen=True):
     """A call that may run."""
 
     option: str | None = None
     """The option that a person chose; None when policy decided."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Struct, frozen=True):
     """A call that may not run."""
 
     reason: str
@@ -75,8 +74,7 @@ class Refused:
     """Nobody chose: the request was cancelled, or nobody was there."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Urge:
+class Urge(Struct, frozen=True, kw_only=True):
     """What somebody other than policy and people wishes for a call: a hook."""
 
     effect: Literal["allow", "ask"]
@@ -84,8 +82,7 @@ class Urge:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(Struct, frozen=True, kw_only=True):
     """A person's answer to a permission request."""
 
     outcome: PermissionOutcome
@@ -93,8 +90,7 @@ class Answer:
     feedback: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuestionReply:
+class QuestionReply(Struct, frozen=True, kw_only=True):
     """A person's answer to a question."""
 
     action: QuestionAction
@@ -117,8 +113,7 @@ class Above(Protocol):
         ...
 
 
-@dataclass(slots=True, kw_only=True)
-class Gate:
+class Gate(Struct, kw_only=True, eq=False):
     """Decides about the calls of one session and holds its open requests.
 
     Changing ``mode`` applies at once to every later call.

@@ -1,11 +1,11 @@
 """Goals: turn after turn until the model says that it is done, or the budget is spent."""
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from quarterdeck.agent.goals.budget import Budget
 from quarterdeck.agent.goals.pursuit import MOST_IDLE, NoGoal

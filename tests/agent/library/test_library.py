@@ -2,11 +2,11 @@
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from quarterdeck.config.places import Places
 from quarterdeck.config.trust import TrustStore

@@ -1,6 +1,5 @@
 """Where what files were is kept, and how it goes. Blocks."""
 
-import shutil
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,6 +19,8 @@ def forget_checkpoints(state: Path, session: str) -> None:
     top = state / "checkpoints"
     if not session.startswith("ses_") or "/" in session or not top.is_dir():
         return
+    import shutil  # costs milliseconds, and a session that begins has nothing to forget
+
     shutil.rmtree(top / session, ignore_errors=True)
     used: set[str] = set()
     for one in top.glob(f"ses_*/{TREES}"):

@@ -2,7 +2,9 @@
 
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from quarterdeck.policy.call import Call
 from quarterdeck.policy.gate import Emit

@@ -1,8 +1,10 @@
 """A child's session, made from its parent's: the same place, never more than the parent may."""
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
+
+from msgspec.structs import replace
 
 from quarterdeck.config.schema import ChildSettings
 from quarterdeck.models.errors import ModelSetupError

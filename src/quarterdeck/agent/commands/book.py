@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from quarterdeck.wire.content import TextContent
 from quarterdeck.wire.events import CommandsChanged, Event, Prompted
@@ -18,16 +19,14 @@ _SPEAKERS = ("person", "schedule")
 """Whose prompts can be commands."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """A prompt that is a command, and what was typed after its name."""
 
     command: Command
     words: str
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """The commands of a library as they are now, and what a person should know about them."""
 
     commands: tuple[Command, ...]

@@ -1,8 +1,9 @@
 """What a slash command is: one that is answered here, or one that stands for a longer prompt."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct
 
 from quarterdeck.wire.content import ContentBlock
 
@@ -14,8 +15,7 @@ __all__ = ["BUILT_IN", "Answered", "Command", "Expanded"]
 BUILT_IN = "built in"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Named:
+class _Named(Struct, frozen=True, kw_only=True):
     """What people see of a command."""
 
     name: str
@@ -27,8 +27,7 @@ class _Named:
     """Where it comes from: ``built in``, or its file."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answered(_Named):
+class Answered(_Named, frozen=True, kw_only=True):
     """A command that we answer; the model is neither asked nor ever told of it."""
 
     answer: Callable[["Session", str], Awaitable[str]]
@@ -38,8 +37,7 @@ class Answered(_Named):
     """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expanded(_Named):
+class Expanded(_Named, frozen=True, kw_only=True):
     """A command that stands for a prompt: the model is told that, people see what was typed."""
 
     expand: Callable[["Session", str], Awaitable[tuple[ContentBlock, ...]]]

@@ -1,9 +1,9 @@
 """What the session and the loop know of hooks."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from quarterdeck.policy.call import Call
@@ -44,8 +44,7 @@ Point: TypeAlias = Literal[
 Emit: TypeAlias = Callable[[Event], Awaitable[None]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(Struct, frozen=True, kw_only=True):
     """What the hooks of one point came to, all together."""
 
     refused: str | None = None

@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct, field
 
 from quarterdeck.wire.events import Notice
 
@@ -25,8 +26,7 @@ _DEEPEST = 4
 _Stamp = tuple[str, int, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shelf:
+class Shelf(Struct, frozen=True, kw_only=True):
     """A directory with commands or with skills."""
 
     path: Path
@@ -53,8 +53,7 @@ def shelves_of(config: Path, ground: "Ground") -> tuple[Shelf, ...]:
     return theirs + own
 
 
-@dataclass(slots=True)
-class Library:
+class Library(Struct, eq=False):
     """The commands and skills of one session; files are read again when they have changed."""
 
     shelves: tuple[Shelf, ...]
