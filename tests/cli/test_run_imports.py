@@ -54,6 +54,7 @@ NEVER = {
     "quarterdeck.system.sandbox",
     "quarterdeck.testing",
     "quarterdeck.workbench",
+    "shutil",
     "tempfile",
     "textual",
     "tomllib",
