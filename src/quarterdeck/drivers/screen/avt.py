@@ -16,9 +16,13 @@ from avt.util import TextUnwrapper
 
 from .port import BLANK, PLAIN, Change, Color, Cursor, Mark, Modes, Row, Span, Style
 from .queries import Listener
-from .styled import Rows
+from .styled import Rows, line_of
+from .unfinished import Unfinished
 
 __all__ = ["AvtScreen"]
+
+_MOST_BYTES = 512 * 1024
+"""Of what is above the screen, in a snapshot."""
 
 
 class _AvtMark:
@@ -41,6 +45,7 @@ class AvtScreen:
         self._size = columns, rows
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._listener = Listener()
+        self._unfinished = Unfinished()
         self._rows = Rows(rows)
         self._stale: set[int] = set(range(rows))
         self._dropped = 0
@@ -77,6 +82,7 @@ class AvtScreen:
         answers: list[bytes] = []
         for piece, query in self._listener.split(data):
             if text := self._decoder.decode(piece):
+                self._unfinished.take(text)
                 self._take(self._vt.feed_str(text))
             if query is not None:
                 answers.append(self._listener.answer(query, self._size, self.cursor))
@@ -125,23 +131,21 @@ class AvtScreen:
             unwrapped.pop()
         return unwrapped
 
-    def snapshot(self, history: int = 1000) -> bytes:
-        """Bytes that draw the same on an empty terminal of the same size."""
-        parts: list[str] = []
-        if history and not self.modes.alternate_screen and (scrolled := self.scrolled):
-            above = self._vt.lines()[max(scrolled - history, 0) : scrolled]
-            parts += ["\r\n".join(line.text.rstrip() for line in above), "\r\n" * self._size[1]]
-            parts.append("\x1b[H")
+    def snapshot(self, history: int = 2000) -> bytes:
+        """Bytes that draw the same on an empty terminal of the same size.
+
+        On the alternate screen without what is above: avt does not tell it then.
+        """
+        parts = [] if self.modes.alternate_screen else self._drawn_above(history)
         # It writes some orders in one byte, which means something else to others.
         parts.append(self._vt.dump().replace("\x9b", "\x1b["))
         modes = self._listener.on - {1, 6, 7, 25, 47, 1047, 1048, 1049}
         parts += [f"\x1b[?{number}h" for number in sorted(modes)]
-        if flags := self.modes.kitty_keyboard:
-            parts.append(f"\x1b[={flags}u")
-        parts.append(self._listener.shaped)
+        parts += [self._listener.keyboard, self._listener.shaped]
         if self.title:
             parts.append(f"\x1b]2;{self.title}\x07")
-        return "".join(parts).encode("utf-8", "replace")
+        parts.append(self._unfinished.text)
+        return "".join(parts).encode("utf-8", "replace") + self._decoder.getstate()[0]
 
     def close(self) -> None:
         """Nothing is held."""
@@ -149,6 +153,20 @@ class AvtScreen:
     def _take(self, changed: tuple[list[int], list[Line]]) -> None:
         self._stale.update(changed[0])
         self._dropped += len(changed[1])
+
+    def _drawn_above(self, history: int) -> list[str]:
+        """Rows above the screen, drawn and moved there."""
+        drawn: list[str] = []
+        room = _MOST_BYTES
+        for line in reversed(self._vt.lines()[: self.scrolled][-history:] if history > 0 else []):
+            text = line_of(_row(line))
+            room -= len(text) + 2
+            if room < 0:
+                break
+            drawn.append(f"{text}\r\n")
+        if not drawn:
+            return []
+        return [*reversed(drawn), "\r\n" * (self._size[1] - 1), "\x1b[H"]
 
     def _refresh(self) -> None:
         if not self._stale:

@@ -15,9 +15,9 @@ import pyghostty
 from pyghostty.core import init_sized
 
 from .ghostty_drawing import unfinished, written
-from .ghostty_grid import Grid, painted
+from .ghostty_grid import Grid, shown
 from .ghostty_text import Writer, ffi, lib, place, track
-from .port import BLANK, Change, Cursor, Mark, Modes, Row, mouse_of
+from .port import Change, Cursor, Mark, Modes, Row, mouse_of
 from .queries import Listener
 from .styled import Rows, styled_row
 
@@ -150,9 +150,10 @@ class GhosttyScreen:
         if count <= 0:
             return ()
         text = self._writer.rows(self._handle, "HISTORY", first, (self._size[0], count))
-        lines = text.split("\r\n")  # blank ones at the end are left out
-        rows = [styled_row(line) for line in lines[:count]]
-        return (*rows, *[BLANK] * (count - len(rows)))
+        lines = text.split("\r\n")
+        lines += [""] * (count - len(lines))
+        rows = zip(lines, self._grid.rows_from(self._handle, first, count), strict=False)
+        return tuple([styled_row(shown(line, row)) for line, row in rows])
 
     def changes(self, since: int = 0) -> Change:
         """What is new since a revision."""
@@ -175,7 +176,10 @@ class GhosttyScreen:
         start = start or place(self._handle, "SCREEN", 0, 0)
         end = place(self._handle, "ACTIVE", columns - 1, rows - 1)
         lines = self._writer.plain(self._handle, start, end).split("\n")
-        return [line.rstrip(" ") for line in lines]
+        lines = [line.rstrip(" ") for line in lines]
+        while lines and not lines[-1]:
+            lines.pop()
+        return lines
 
     def snapshot(self, history: int = 2000) -> bytes:
         """Bytes that draw the same on an empty terminal of the same size."""
@@ -199,10 +203,8 @@ class GhosttyScreen:
         self._is_stale = False
         lines = self._writer.rows(self._handle, "ACTIVE", 0, self._size).split("\r\n")
         lines += [""] * (self._size[1] - len(lines))
-        if "" in lines:
-            for index, row in enumerate(self._grid.rows(self._handle)):
-                if not lines[index]:
-                    lines[index] = painted(row.cells())
+        for index, row in enumerate(self._grid.rows(self._handle)):
+            lines[index] = shown(lines[index], row)
         self._rows.update(lines)
 
     def _marked(self, mark: _GhosttyMark) -> Any | None:

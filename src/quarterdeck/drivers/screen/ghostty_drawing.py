@@ -15,8 +15,9 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
-from .ghostty_grid import Grid, has_end, painted
-from .ghostty_text import Writer, ffi, is_on, lib, read, write
+from .ghostty_grid import Grid, has_end, is_second_half, shown
+from .ghostty_text import Writer, cell_at, ffi, is_on, lib, read, write
+from .styled import ESCAPES
 
 __all__ = ["unfinished", "written"]
 
@@ -30,9 +31,15 @@ _NOTHING_SAVED = re.compile(r"\x1b\[1;1H(?:\x1b\[0m)*")
 _MODE = re.compile(r"\x1b\[\??(\d+)[hl]")
 _ELSEWHERE = frozenset(("3", "6", "47", "1047", "1048", "1049"))
 """Modes that do something at once, or are set where they belong."""
+_STYLED = re.compile(r"\A((?:\x1b\[[0-9;:]*m)+)(.)", re.DOTALL)
+_WITHOUT_COLOR = "\\1\\2\x1b[0m\x1b[K\\1"
+"""A row that is begun by the end of the one before it is filled with the colour of that moment."""
 _REGION = re.compile(r"\x1b\[(\d+);\d+r")
 _MARGIN = re.compile(r"\x1b\[(\d+);\d+s")
 _AS_AT_FIRST = "\x1b[0m\x1b(B\x1b)B\x0f"
+
+_LINES = dict(zip("◆▒␉␌␍␊°±␤␋┘┐┌└┼⎺⎻─⎼⎽├┤┴┬│≤≥π≠£·", map(chr, range(0x60, 0x7F)), strict=True))
+"""Characters of the set for lines and what they are written as."""
 
 
 def written(terminal: Any, size: tuple[int, int], history: int) -> str:
@@ -83,14 +90,14 @@ class _Drawing:
         lines = self._writer.rows(self._terminal, "SCREEN", *region).split("\r\n")
         lines += [""] * (above + rows - len(lines))
         first = _first_that_fits(lines, rows)
-        grid = Grid()
-        grid.reach(above)
         drawn: list[str] = []
-        for index, row in enumerate(grid.rows(self._terminal)):
+        goes_on = False
+        for index, row in enumerate(Grid().rows(self._terminal, above=above)):
             if index >= first:
-                drawn.append(lines[index] or painted(row.cells()))
+                line = shown(lines[index], row)
+                drawn.append(_STYLED.sub(_WITHOUT_COLOR, line) if goes_on else line)
                 follows = lines[index + 1] if index + 1 < len(lines) else ""
-                goes_on = follows and row.is_wrapped() and has_end(row.cells())
+                goes_on = bool(follows) and row.is_wrapped() and has_end(row.cells())
                 drawn.append("" if goes_on else "\r\n")
         return "".join(drawn[:-1]) + self._repeated()
 
@@ -99,8 +106,13 @@ class _Drawing:
         with _copied(self._terminal) as copy:
             if copy is None:
                 return ""
-            write(copy, b"\x1b8\x1b[2J")
-            was = self._writer.extra(copy, "cursor") + self._of_screen(copy)
+            write(copy, b"\x1b8")
+            column, row = read(copy, "CURSOR_X"), read(copy, "CURSOR_Y")
+            waits = ""
+            if read(copy, "CURSOR_PENDING_WRAP", "bool"):
+                column, waits = self._character(column, row)
+            write(copy, b"\x1b[2J")
+            was = f"\x1b[{row + 1};{column + 1}H{waits}{self._of_screen(copy)}"
             origin = is_on(copy, 6)
         if not origin and _NOTHING_SAVED.fullmatch(was):
             return ""
@@ -157,15 +169,24 @@ class _Drawing:
         if column == 0:
             return ""
         column, text = self._character(column - 1, row)
+        if (character := ESCAPES.sub("", text)) in _LINES and (charset := self._charset()):
+            text = charset + text.replace(character, _LINES[character]) + _AS_AT_FIRST
         return f"\x1b[{row + 1};{column + 1}H{text}" if text else ""
+
+    def _charset(self) -> str:
+        """What has letters drawn as lines; empty if they are not."""
+        with _copied(self._terminal) as copy:
+            if copy is None:
+                return ""
+            write(copy, b"\x1b[2J")
+            charset = self._writer.extra(copy, "charsets")
+        return charset if ("\x1b)0" if "\x0e" in charset else "\x1b(0") in charset else ""
 
     def _character(self, column: int, row: int) -> tuple[int, str]:
         """What is in a column, and the column where it begins: a wide one has two."""
-        text = self._writer.cell(self._terminal, column, row)
-        if text or not column:
-            return column, text
-        wide = self._writer.cell(self._terminal, column - 1, row)
-        return (column - 1, wide) if wide else (column, "")
+        if column and is_second_half(cell_at(self._terminal, column, row)):
+            column -= 1
+        return column, self._writer.cell(self._terminal, column, row)
 
     def _of_screen(self, copy: Any) -> str:
         pens = ("style", "hyperlink", "protection", "charsets")

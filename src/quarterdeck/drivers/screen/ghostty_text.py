@@ -12,7 +12,8 @@ from pyghostty.core import init_sized, union_fn
 ffi: Any = pyghostty.ffi
 lib: Any = pyghostty.lib
 
-__all__ = ["Extra", "Region", "Writer", "ffi", "is_on", "lib", "place", "read", "track", "write"]
+__all__ = ["Extra", "Region", "Writer", "cell_at", "ffi", "is_on", "lib", "place"]
+__all__ += ["read", "track", "write"]
 
 Region: TypeAlias = Literal["ACTIVE", "HISTORY", "SCREEN"]
 """The screen, what is above it, or both."""
@@ -55,6 +56,14 @@ def place(terminal: Any, region: Region, column: int, row: int) -> Any | None:
     )
     found = init_sized("GhosttyGridRef")
     return None if find(terminal, _point(region, column, row)[0], found) else found
+
+
+def cell_at(terminal: Any, column: int, row: int) -> int:
+    """A cell of the screen as the library packs it."""
+    at, cell = place(terminal, "ACTIVE", column, row), ffi.new("GhosttyCell*")
+    if at is None or lib.ghostty_grid_ref_cell(at, cell):
+        return 0
+    return int(cell[0])
 
 
 def track(terminal: Any) -> Any | None:

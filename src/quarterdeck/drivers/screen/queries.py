@@ -30,6 +30,7 @@ _WHOLE = re.compile(
     rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[PX^_][^\x1b]*\x1b\\|[^\[\]PX^_])"
 )
 
+_STRINGS = (b"]", b"P", b"X", b"^", b"_")
 _COLORS = {b"10": b"d0d0/d0d0/d0d0", b"11": b"1010/1010/1010"}
 _FIXED = {
     ("", "5", "n"): b"\x1b[0n",
@@ -84,6 +85,14 @@ class Listener:
     def shaped(self) -> str:
         """What gives the cursor its shape; empty if the program never did."""
         return f"\x1b[{self._shape} q" if self._shape else ""
+
+    @property
+    def keyboard(self) -> str:
+        """What sets the flags of the keyboard protocol, with those below them."""
+        bottom, *above = self._keyboard
+        if not above and not bottom:
+            return ""
+        return f"\x1b[={bottom}u" + "".join(f"\x1b[>{flags}u" for flags in above)
 
     @property
     def on(self) -> frozenset[int]:
@@ -181,8 +190,10 @@ class Listener:
 def _unfinished(data: bytes) -> bytes:
     """A sequence at the end that may go on in the next bytes."""
     begun = data.rfind(b"\x1b")
-    if begun > 0 and data[begun : begun + 2] in (b"\x1b", b"\x1b\\"):
-        begun = data.rfind(b"\x1b", 0, begun) if data[begun:] == b"\x1b" else begun
+    if begun > 0 and data[begun:] == b"\x1b":  # it may be the first half of the end of a string
+        before = data.rfind(b"\x1b", 0, begun)
+        if before >= 0 and data[before + 1 : before + 2] in _STRINGS:
+            begun = begun if _WHOLE.match(data, before) else before
     if begun < 0 or len(data) - begun > _LONGEST or _WHOLE.match(data, begun):
         return b""
     return data[begun:]

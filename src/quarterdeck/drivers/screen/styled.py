@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 
 from .port import BLANK, PLAIN, Color, Row, Span, Style
 
-__all__ = ["Rows", "styled_row"]
+__all__ = ["ESCAPES", "Rows", "line_of", "styled_row"]
 
-_ESCAPES = re.compile(r"((?:\x1b\[[0-9;:]*m)+)")
+ESCAPES = re.compile(r"((?:\x1b\[[0-9;:]*m)+)")
+"""Styles, as they stand in lines."""
 _MOST_KEPT = 16_384
 
 T = TypeVar("T")
@@ -98,13 +99,15 @@ def styled_row(line: str) -> Row:
     """The row that a line is, each style of which begins with a reset."""
     if not line:
         return BLANK
-    pieces = _ESCAPES.split(line)
+    pieces = ESCAPES.split(line)
     spans: list[Span] = []
     style = PLAIN
     for index, piece in enumerate(pieces):
         if index % 2:
             style = _styles.get(piece) or _style(piece)
         elif piece:
+            if spans and spans[-1].style == style:
+                piece = spans.pop().text + piece
             spans.append(Span(piece, style))
     while spans and spans[-1].style is PLAIN:
         last = spans.pop()
@@ -112,6 +115,30 @@ def styled_row(line: str) -> Row:
             spans.append(Span(text, PLAIN))
             break
     return Row(tuple(spans), "".join([span.text for span in spans]).rstrip(" "))
+
+
+def line_of(row: Row) -> str:
+    """A line that is this row; ``styled_row`` reads it."""
+    return "".join(
+        [
+            span.text if span.style == PLAIN else f"{_written(span.style)}{span.text}\x1b[0m"
+            for span in row.spans
+        ]
+    )
+
+
+def _written(style: Style) -> str:
+    numbers = [
+        str(number)
+        for number, name in _FLAGS.items()
+        if number not in (6, 21) and getattr(style, name)
+    ]
+    for first, color in ((38, style.foreground), (48, style.background)):
+        if isinstance(color, int):
+            numbers.append(f"{first};5;{color}")
+        elif color is not None:
+            numbers.append(f"{first};2;{color[0]};{color[1]};{color[2]}")
+    return f"\x1b[0m\x1b[{';'.join(numbers)}m"
 
 
 def _style(run: str) -> Style:
