@@ -1,6 +1,7 @@
 """Sessions of other agents become agents of the fleet: once, and resumable by their own id."""
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,9 @@ from tests.support.pasts import (
     CLAUDE,
     CODEX,
     GEMINI,
+    LAB,
     OPENCODE,
+    RECORDED,
     claude_lines,
     recorded_home,
     write_lines,
@@ -144,6 +147,40 @@ async def test_a_turn_that_has_grown_goes_on(fleet: LocalFleet, homes: dict[str,
     assert await prompts_in(fleet, "mine") == ["one", "two"]
     begun = [e for e in events if isinstance(e, TurnStarted)]
     assert len(begun) == len([e for e in events if isinstance(e, TurnEnded)]) == 3
+
+
+async def test_a_branch_that_was_taken_later_is_added(
+    fleet: LocalFleet, homes: dict[str, str], lab: Path
+):
+    went_back = "01a1e3da-a77f-7151-8352-6a25a54b8c2d"
+    folder = Path(homes["HOME"]) / ".codex/sessions/2026/11/16"
+    recorded = sorted((RECORDED / "codex-0.166.0-branches/sessions").rglob(f"*{went_back}*"))
+    files = [folder / one.name for one in recorded]
+    texts = [one.read_text().replace(LAB, str(lab)) for one in recorded]
+    files[0].write_text(texts[0])
+    first = await fleet.import_session("codex", went_back, homes)
+    before = ["scene:text go back", "scene:text this is taken back"]
+    assert await prompts_in(fleet, first.agent.session) == before
+    for file, text_ in zip(files, texts, strict=True):
+        file.write_text(text_)
+    again = await fleet.import_session("codex", went_back, homes)
+    assert 0 < again.added < first.added * 2
+    assert await prompts_in(fleet, first.agent.session) == [
+        *before,
+        "scene:text something else",
+        "scene:text a third way",
+    ]
+    assert (await fleet.import_session("codex", went_back, homes)).added == 0
+
+
+async def test_prompts_alone_are_taken_but_not_resumed(fleet: LocalFleet, homes: dict[str, str]):
+    logged = "c1f5a1c2-6a55-4d0c-9a8f-0d5b6b8f2b10"
+    project = Path(homes["HOME"]) / ".gemini/tmp/0000"
+    project.mkdir()
+    shutil.copy(RECORDED / "gemini-logs/logs.json", project)
+    done = await fleet.import_session("gemini", logged, homes, cwd="/")
+    assert done.added and not done.agent.can_resume
+    assert (await fleet.import_session("gemini", logged, homes, cwd="/")).added == 0
 
 
 async def test_it_goes_on_under_its_own_id(

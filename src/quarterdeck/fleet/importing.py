@@ -120,20 +120,22 @@ class Importing:
         try:
             entry = await self._current.find(session)
         except NoSuchAgent:
-            wish = SessionSpawned(name="", agent=past.agent, cwd=cwd, resume=past.id)
+            theirs = past.id if past.can_resume else None
+            wish = SessionSpawned(name="", agent=past.agent, cwd=cwd, resume=theirs)
             began = past.started or past.updated
             await self._crew.adopt(session, wish, name, began)
             opened: Event = SessionOpened(
                 agent=past.agent,
                 cwd=cwd,
                 title=past.title,
-                agent_session=past.id,
+                agent_session=theirs,
                 agent_version=past.version,
             )
             await self._notes.keep(session, opened, time=began)
             return
         await self._notes.keep(session, replace(entry.wish, name=entry.name))
-        await self._notes.keep(session, SessionResumed(agent_session=past.id))
+        theirs = past.id if past.can_resume else None
+        await self._notes.keep(session, SessionResumed(agent_session=theirs))
 
     async def _known(self, session: SessionId) -> Counter[str]:
         """How many events of each turn the log has."""

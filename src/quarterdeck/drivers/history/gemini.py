@@ -2,7 +2,8 @@
 
 ``<project>`` is a short name that ``.project_root`` explains, earlier the SHA-256 of the
 directory. In the newer form a message may be written again as it grows, and going on with a
-session writes all of its messages anew in a poorer form: the first telling counts.
+session writes all of its messages anew in a poorer form: the first telling counts. Of sessions
+before all that, ``logs.json`` has the prompts.
 """
 
 import hashlib
@@ -16,6 +17,7 @@ from .files import (
     Found,
     decode,
     found_files,
+    found_folders,
     head_lines,
     is_same_place,
     json_lines,
@@ -24,6 +26,7 @@ from .files import (
     open_plain,
     read_json,
 )
+from .gemini_logs import LOGS, logged_sessions, read_logged
 from .gemini_messages import MessageReading, said_by_person
 from .past import PastEvent, PastSession, Tally
 from .scanning import may_have
@@ -41,19 +44,32 @@ class GeminiHistory:
 
     def list(self, directory: Path | None, limit: int | None, budget: Budget) -> list[PastSession]:
         """See ``HistoryReader``."""
-        found = sorted(self._files(directory, budget), key=lambda one: one[0].changed, reverse=True)
+        projects = list(self._projects(directory, budget))
+        found = [
+            (file, cwd)
+            for project, cwd in projects
+            for file in found_files(project / "chats", _is_session)
+        ]
         sessions: dict[str, PastSession] = {}
-        for file, cwd in found:
+        for file, cwd in sorted(found, key=lambda one: one[0].changed, reverse=True):
             if limit is not None and len(sessions) >= limit:
                 break
             past = _past(file, cwd, budget)
             if past is not None:
                 sessions.setdefault(past.id, past)
-        return list(sessions.values())
+        if limit is None or len(sessions) < limit:
+            for project, cwd in projects:
+                for past in logged_sessions(project, cwd, set(sessions), budget):
+                    sessions[past.id] = past
+        newest = sorted(sessions.values(), key=lambda past: past.updated, reverse=True)
+        return newest[:limit]
 
     def read(self, past: PastSession, tally: Tally) -> Iterator[PastEvent]:
         """See ``HistoryReader``."""
         reading, path = MessageReading(past.id, tally), Path(past.path)
+        if path.name == LOGS:
+            yield from read_logged(past, tally)
+            return
         if path.suffix == ".json":
             with open_plain(path):
                 pass  # to say why it cannot be opened
@@ -72,21 +88,19 @@ class GeminiHistory:
         """See ``HistoryReader``."""
         return may_have((Path(past.path),), words, budget)
 
-    def _files(self, directory: Path | None, budget: Budget) -> Iterator[tuple[Found, str | None]]:
-        try:
-            projects = [one for one in (self._home / "tmp").iterdir() if one.is_dir()]
-        except OSError:
-            return
+    def _projects(
+        self, directory: Path | None, budget: Budget
+    ) -> Iterator[tuple[Path, str | None]]:
+        """The directories of projects, and where each works, as far as it can be told."""
         digest = _digest(directory) if directory is not None else ""
-        for project in projects:
+        for project in found_folders(self._home / "tmp"):
             cwd = _root(project, budget)
             if directory is not None:
                 if project.name == digest:
                     cwd = cwd or str(directory)
                 if not is_same_place(cwd, directory):
                     continue
-            for file in found_files(project / "chats", _is_session):
-                yield file, cwd
+            yield project, cwd
 
 
 def _is_session(name: str) -> bool:

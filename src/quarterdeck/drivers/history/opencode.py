@@ -49,9 +49,6 @@ class OpencodeHistory:
         for path in databases(self._home):
             with Database.open(path) as database:
                 for past in _here(database, directory, limit, budget):
-                    if past.title is None or _MADE_UP.match(past.title):
-                        title = one_title(database.first_words(past.id)) or past.title
-                        past = replace(past, title=title)
                     found.setdefault(past.id, past)
         for past in _here(Files(self._home), directory, limit, budget):
             found.setdefault(past.id, past)
@@ -86,9 +83,12 @@ def _here(
     for past in store.sessions(budget):
         if limit is not None and count >= limit:
             return
-        if directory is None or is_same_place(past.cwd, directory):
-            count += 1
-            yield past
+        if directory is not None and not is_same_place(past.cwd, directory):
+            continue
+        count += 1
+        is_made_up = past.title is None or _MADE_UP.match(past.title)
+        said = store.first_words(past.id, budget) if is_made_up else past.title
+        yield replace(past, title=one_title(said) or past.title)
 
 
 class _Reading:

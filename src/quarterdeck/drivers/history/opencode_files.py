@@ -51,6 +51,15 @@ class Files:
             older = (one / "part" / session / message for one in self._older)
             yield from _read(_first(self._storage / "part" / message, *older), tally)
 
+    def first_words(self, session: str, budget: Budget) -> str:
+        """See ``Store``."""
+        for file in self._messages(session)[:1]:
+            first = modern(as_map(read_json(file.path, budget, most=_SESSION_FILE)))
+            parts = [as_map(part) for part in as_list(first.get("parts"))]
+            parts = parts or [one.data for one in self.parts(session, file.path.stem, Tally())]
+            return next((said for part in parts if (said := as_text(part.get("text")))), "")
+        return ""
+
     def _past(self, file: Found, budget: Budget) -> PastSession | None:
         told = as_map(read_json(file.path, budget, most=_SESSION_FILE))
         id_, time = as_text(told.get("id")), as_map(told.get("time"))

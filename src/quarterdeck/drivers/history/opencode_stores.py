@@ -41,6 +41,10 @@ class Store(Protocol):
         """A message's parts in order."""
         ...
 
+    def first_words(self, session: str, budget: Budget) -> str:
+        """What the person said first, as far as it is cheap to tell."""
+        ...
+
 
 def databases(home: Path) -> list[Path]:
     """The databases of OpenCode's channels."""
@@ -113,8 +117,8 @@ class Database:
         query = "SELECT id, data FROM part WHERE message_id = ? ORDER BY id"
         yield from self._entries(query, message, tally)
 
-    def first_words(self, session: str) -> str:
-        """What the person said first, as far as it is cheap to tell."""
+    def first_words(self, session: str, budget: Budget) -> str:
+        """See ``Store``."""
         row = self._connection.execute(
             "SELECT substr(data, 1, 4000) FROM part WHERE session_id = ? ORDER BY id LIMIT 1",
             (session,),

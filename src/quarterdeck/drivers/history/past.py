@@ -39,6 +39,8 @@ class PastSession(Struct, frozen=True, kw_only=True):
     """Of the program that began it."""
     archived: bool = False
     """The agent has put it away."""
+    can_resume: bool = True
+    """Whether the agent can go on with it; False where it kept nothing but prompts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
