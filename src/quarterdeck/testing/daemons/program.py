@@ -17,7 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if name == "codex" and words[:1] == ["app-server"]:
         from .codex import serve_codex
 
-        asyncio.run(serve_codex())
+        asyncio.run(serve_codex(words[1:]))
     elif name == "opencode" and words[:1] == ["serve"]:
         from .opencode import serve_opencode
 
