@@ -265,7 +265,7 @@ class Workbench(Commanded):
 
     def _offer(self) -> None:
         """Show what the agent in view asks, unless the person is in the middle of something."""
-        self.deciding.offer(is_typing=bool(self.main.chat.text))
+        self.deciding.offer(is_typing=bool(self.main.chat.text) or self.is_typed_through)
 
     def _begin(self) -> None:
         if self._begun is not None:

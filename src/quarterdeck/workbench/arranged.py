@@ -96,6 +96,7 @@ class Arranged(Dressed):
 
     # What is open
 
+    @on(Panel.Altered)
     @on(LayoutView.Changed)
     def _layout_changed(self) -> None:
         self.keeping.changed(self)

@@ -116,7 +116,8 @@ async def focus(app: "Workbench", words: str) -> None:
 async def close_panel(app: "Workbench", words: str) -> None:
     """Close the panel with the focus, or the one that is named. Raises QuarterdeckError."""
     panel = words.strip() or app.main.view.current
-    if panel is not None:
+    shown = app.main.view.panels.get(panel or "")
+    if panel is not None and (shown is None or await shown.leave()):
         await _unless_lost(app, "close_panel", {"panel": panel})
 
 

@@ -7,6 +7,7 @@ from .command import Command, Deed
 from .commands_chat import CHAT_COMMANDS
 from .commands_first import FIRST_COMMANDS
 from .commands_layout import LAYOUT_COMMANDS
+from .commands_terminal import TERMINAL_COMMANDS
 
 if TYPE_CHECKING:
     from quarterdeck.fleet.port import AgentInfo, Fleet
@@ -83,6 +84,7 @@ COMMANDS = (
     *CHAT_COMMANDS,
     *FIRST_COMMANDS,
     *LAYOUT_COMMANDS,
+    *TERMINAL_COMMANDS,
     Command(name="help", help="every key and every command", action="help"),
     Command(name="quit", help="leave; the agents go on", action="quit"),
     *(Command(name=n, help=h, target=t, asks=a) for n, h, t, a in commands_looks.ROWS),

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from textual.dom import DOMNode
     from textual.widget import Widget
 
+    from .keymap import Bound
+    from .widgets.terminal import TerminalView
+
 __all__ = ["Dressed"]
 
 _DEEDS = (events.Key, events.Paste, events.MouseDown, events.MouseScrollUp, events.MouseScrollDown)
@@ -47,9 +50,11 @@ class Dressed(App[None]):
         """Look for a person's own keys first."""
         if self.on_use is not None and isinstance(event, _DEEDS):
             self.on_use()
-        is_fresh = isinstance(event, events.Key) and not event.is_forwarded
-        if isinstance(event, events.Key) and is_fresh and self._take(event):
-            return
+        if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
+            if self._type_through(event):
+                return
+            if isinstance(event, events.Key) and self._take(event):
+                return
         await super().on_event(event)
 
     def forgives(self, error: Exception) -> bool:
@@ -65,19 +70,46 @@ class Dressed(App[None]):
         if not self.forgives(error):
             super()._handle_exception(error)
 
+    @property
+    def is_typed_through(self) -> bool:
+        """Whether somebody types into a terminal: every key is for what runs in it."""
+        focused = self.focused if len(self.screen_stack) == 1 else None
+        return bool(getattr(focused, "takes_every_key", False)) and hasattr(focused, "take_key")
+
+    def _type_through(self, event: events.Key | events.Paste) -> bool:
+        """Give a key to the terminal that has the focus; at once, so that none overtakes another.
+
+        Of a person's own keys only those count that are bound for terminals.
+        """
+        if not self.is_typed_through:
+            return False
+        focused = cast("TerminalView", self.focused)
+        if isinstance(event, events.Paste):
+            focused.take_paste(event.text)
+        elif (bound := self.looks.keymap.find(event.key, ("terminal",))) is not None:
+            self._do_bound(bound)
+        else:
+            focused.take_key(event)
+        self.app_focus = True
+        return True
+
+    def _do_bound(self, bound: "Bound") -> None:
+        if bound.command:
+            # After what was typed before it: those keys may still be on their way to the focus.
+            target = self.focused or self.screen
+            target.call_later(self.action_command, bound.command, bound.words)
+
     def _take(self, event: events.Key) -> bool:
         """Do what the person has bound a key to; False: they have not."""
         focused, key = self.focused, event.key
-        if len(self.screen_stack) != 1 or getattr(focused, "takes_every_key", False):
+        if len(self.screen_stack) != 1:
             return False
         bound = self.looks.keymap.find(key, places_of(focused))
         if bound is None:
             return False
         if focused is not None and focused.check_consume_key(key, event.character):
             return False  # it is typed
-        if bound.command:
-            # After what was typed before it: those keys may still be on their way to the focus.
-            (focused or self.screen).call_later(self.action_command, bound.command, bound.words)
+        self._do_bound(bound)
         return True
 
     def _start_theme(self) -> None:

@@ -235,6 +235,8 @@ async def _open_panel(desk: ScreenDesk, wish: _OpenPanel) -> Any:
     panel = await open_panel(
         desk, wish.widget, wish.options, where=wish.where, beside=wish.beside, is_new=True
     )
+    if desk.is_person:
+        desk.app.main.view.panels[panel].opened()
     return {"panel": panel}
 
 

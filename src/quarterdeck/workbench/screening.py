@@ -89,4 +89,5 @@ class ScreenDesk:
     @property
     def may_focus(self) -> bool:
         """Whether the focus may move: a person's sentence goes on where it was begun."""
-        return self.is_person or not self.app.main.chat.text
+        app = self.app
+        return self.is_person or not (app.main.chat.text or app.is_typed_through)

@@ -86,6 +86,11 @@ _ALL: tuple[PanelKind, ...] = (
         target="tail:TailPanel",
     ),
     PanelKind(
+        name="terminal",
+        help='a terminal; options: {"command": [..], "cwd": DIR}, {"terminal": ID} or {"agent"}',
+        target="terminal:TerminalPanel",
+    ),
+    PanelKind(
         name="transcript",
         help='what an agent did, to read only; options: {"agent": NAME} as for a chat',
         target="transcript:TranscriptPanel",

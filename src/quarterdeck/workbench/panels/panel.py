@@ -62,6 +62,9 @@ class Panel(Widget):
 
         panel: "Panel"
 
+    class Altered(Message):
+        """What it remembers is another now: kept over a restart from here on."""
+
     def __init__(self, desk: "Desk", options: Any, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.desk = desk
@@ -95,6 +98,13 @@ class Panel(Widget):
             if widget.focusable:
                 self.screen.set_focus(widget)
                 return
+
+    def opened(self) -> None:
+        """A person has opened it by name, with these options; no layout has."""
+
+    async def leave(self) -> bool:
+        """A person wants to close it; False: it stays. May ask them, and end what it runs."""
+        return True
 
     def change(self, options: Any) -> bool:
         """Take other options and stay; False: it cannot, and is made anew."""

@@ -89,8 +89,43 @@ class TranscriptPanel(Panel):
             self._changed()
         return True
 
+    def toggle_screen(self) -> None:
+        """Show the live screen of an agent that runs in a terminal, or the transcript again.
+
+        Raises:
+            RefusedCall: it has no screen.
+        """
+        from .agent_screen import AgentScreen, check_screen
+
+        if self.query(AgentScreen):
+            self.close_screen()
+            return
+        screen = AgentScreen(self.desk, check_screen(self.desk.roster.find(self.session)))
+        has_focus = self.transcript.has_focus
+        self.transcript.display = False
+        self.mount(screen, after=self.transcript)
+        if has_focus:
+            self.call_after_refresh(screen.view.focus)
+
+    def close_screen(self) -> None:
+        """Show the transcript, if a live screen is in its place."""
+        if self.transcript.display:
+            return
+        screens = self.query(".agent-screen")
+        has_focus = any(screen.has_focus_within for screen in screens)
+        self.transcript.display = True
+        if has_focus:
+            self.transcript.focus()
+        screens.remove()
+
+    def on_agent_screen_ended(self) -> None:
+        """There is nothing to see but the transcript."""
+        self.close_screen()
+
     def show(self, session: "SessionId | None") -> None:
         """Show an agent from its last page on."""
+        if session != self._shown:
+            self.close_screen()
         self._shown = session
         store = self.desk.pages.store(session) if session is not None else None
         self.transcript.show(store)

@@ -1,0 +1,98 @@
+"""The live screen of an agent that runs in a terminal, where its transcript is otherwise.
+
+Its size is the driver's, who reads it: it is clipped, never resized. What is typed there reaches
+the agent as typed, past the driver, so one types only after ``enter``.
+"""
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.widget import Widget
+
+from ..literal import literal, one_line
+from ..screening import RefusedCall
+from ..widgets.terminal import TerminalView
+from .parts import HeadLine
+
+if TYPE_CHECKING:
+    from quarterdeck.fleet.port import AgentInfo
+
+    from ..desk import Desk
+    from ..rendering.lines import Span
+
+__all__ = ["AgentScreen", "check_screen"]
+
+
+def check_screen(agent: "AgentInfo | None") -> "AgentInfo":
+    """An agent whose screen can be seen. Raises RefusedCall: it has none."""
+    if agent is None:
+        raise RefusedCall("there is no agent here, and so no screen")
+    if agent.transport != "pty":
+        raise RefusedCall(f"{agent.name!r} does not run in a terminal, so it has no screen")
+    if not agent.is_live:
+        raise RefusedCall(f"{agent.name!r} is not at work; /resume starts it again")
+    return agent
+
+
+class AgentScreen(Widget):
+    """What an agent's program shows at the moment."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "app.command('screen')", "the transcript again"),
+    ]
+
+    class Ended(Message):
+        """There is nothing more to see."""
+
+    def __init__(self, desk: "Desk", agent: "AgentInfo") -> None:
+        super().__init__(classes="agent-screen")
+        self.agent = agent
+        self._head = HeadLine()
+        self.view = TerminalView(desk, guarded=True, tell=self._tell, id="screen")
+
+    def compose(self) -> ComposeResult:
+        """The parts."""
+        yield from (self._head, self.view)
+
+    def on_mount(self) -> None:
+        """Look at it."""
+        self.view.attach(self.agent.session)
+        self._say()
+
+    def on_descendant_focus(self) -> None:
+        """Say what keys do."""
+        self._say()
+
+    def on_descendant_blur(self) -> None:
+        """Say less."""
+        self._say()
+
+    @on(TerminalView.Told)
+    def _told(self, event: TerminalView.Told) -> None:
+        event.stop()
+        self._say()
+        if self.view.standing in ("ended", "gone"):
+            self.post_message(self.Ended())
+
+    def _say(self) -> None:
+        view = self.view
+        spans: list[Span] = []
+        if view.back:
+            spans.append((f"  ↑ {view.back:,} lines up", "warning"))
+        if view.standing == "lost":
+            spans.append((f"  out of reach: {one_line(view.reason, 200)}", "warning"))
+        elif view.takes_every_key:
+            spans += [("  you type into the agent; ", "warning"), ("ctrl+]", "key")]
+            spans.append((" leaves", "faint"))
+        elif view.has_focus:
+            spans += [("  enter", "key"), (" types · ", "faint"), ("esc", "key")]
+            spans.append((" shows the transcript", "faint"))
+        else:
+            spans += [("  /screen", "key"), (" shows the transcript", "faint")]
+        self._head.show("live screen", *spans)
+
+    def _tell(self, words: str) -> None:
+        self.notify(literal(words), severity="error", timeout=8, markup=False)

@@ -1,0 +1,333 @@
+"""A terminal in a panel: a program of the host's that goes on when the panel is gone.
+
+A panel starts a program only when a person says so: by opening it, or by a key in it. One that a
+layout asks for, whoever wrote that, waits for the key; and so does one whose terminal is gone.
+"""
+
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+
+from quarterdeck.wire.errors import QuarterdeckError
+
+from ..literal import literal, one_line
+from ..rendering.lines import Line, Span, plain, wrap
+from ..screens.guard import Guard
+from ..terminals.wishes import argv_of, spoken
+from ..widgets.terminal import TerminalView
+from .panel import Panel, PanelOptions
+from .parts import AskBar, HeadLine, Page
+from .paths import absolute, spelled
+
+if TYPE_CHECKING:
+    from textual.app import App
+
+    from quarterdeck.wire.ids import SessionId
+
+    from ..desk import Desk
+
+__all__ = ["TerminalOptions", "TerminalPanel"]
+
+_LEAST = 2
+"""Cells that a program gets each way when it starts."""
+
+
+class TerminalOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a terminal can be told."""
+
+    command: str | tuple[str, ...] = ()
+    """The program and its words; empty: the person's shell."""
+    cwd: str | None = None
+    """Where it runs; None: in the directory that the person is in."""
+    terminal: str | None = None
+    """One that runs already, by its id."""
+    agent: str | None = None
+    """An agent whose screen is shown instead."""
+
+
+class TerminalPanel(Panel):
+    """Shows a terminal of the host, or offers to start one."""
+
+    has_head: ClassVar[bool] = False
+    options_type: ClassVar[type[PanelOptions]] = TerminalOptions
+    options: TerminalOptions
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "start", "start it, where nothing runs"),
+        Binding("r", "again", "start it again, after it ended"),
+        Binding("slash", "search", "search what is above"),
+        Binding("n", "next(-1)", "the next place above", show=False),
+        Binding("N", "next(1)", "the next place below", show=False),
+        Binding("escape", "forget", "mark no places", show=False),
+    ]
+
+    def __init__(self, desk: "Desk", options: TerminalOptions, *, id: str | None = None) -> None:
+        super().__init__(desk, options, id=id)
+        self.terminal: str | None = options.terminal
+        """The id of the terminal that it shows."""
+        self.argv = argv_of(options.command)
+        self.cwd = absolute(desk.cwd, options.cwd or desk.cwd)
+        self.head = HeadLine()
+        self.view = TerminalView(desk, guarded=self.is_agents, tell=self._tell_bad, id="terminal")
+        self.offer = Page(self._offer_lines, id="offer")
+        self.bar = AskBar()
+        self.foot = HeadLine()
+        self._guard = Guard(time.monotonic)
+        self._is_starting = False
+
+    def compose(self) -> ComposeResult:
+        """The parts."""
+        self.foot.add_class("terminal-foot")
+        yield from (self.head, self.view, self.offer, self.foot, self.bar)
+
+    def on_mount(self) -> None:
+        """Show what there is."""
+        self._show(self.options.agent or self.terminal)
+
+    @property
+    def is_agents(self) -> bool:
+        """Whether it shows the screen of an agent."""
+        return self.options.agent is not None
+
+    @property
+    def title(self) -> str:
+        """See ``Panel``: what the program calls its window, else its name."""
+        if self.options.agent is not None:
+            return one_line(f"{self.options.agent}: screen", 60)
+        return one_line(self.view.program_title, 60) or one_line(spoken(self.argv), 60)
+
+    @property
+    def session(self) -> "SessionId | None":
+        """See ``Panel``."""
+        return self.desk.find_session(self.options.agent) if self.options.agent else None
+
+    @property
+    def has_program(self) -> bool:
+        """Whether there is a program of the person's that has not ended, as far as is known."""
+        is_over = self.view.standing in ("ended", "gone")
+        return self.terminal is not None and not is_over
+
+    def enter(self) -> None:
+        """See ``Panel``."""
+        self.screen.set_focus(self.offer if self.offer.display else self.view)
+
+    def change(self, options: TerminalOptions) -> bool:
+        """See ``Panel``: another terminal of the host can be shown in its place."""
+        if options == self.options:
+            return True
+        if self.is_agents or options.agent or not options.terminal or not self.is_mounted:
+            return False
+        self.options = options
+        self._show(options.terminal)
+        return True
+
+    def remember(self) -> dict[str, Any]:
+        """See ``Panel``: the terminal, which goes on without this workbench."""
+        return {"terminal": self.terminal} if self.terminal is not None else {}
+
+    def recall(self, state: dict[str, Any]) -> None:
+        """See ``Panel``."""
+        if isinstance(state.get("terminal"), str) and not self.is_agents:
+            self.terminal = state["terminal"]
+
+    # Starting and ending
+
+    def opened(self) -> None:
+        """See ``Panel``: who opens a terminal wants something to run in it."""
+        if self.terminal is None and not self.is_agents:
+            self._start()
+
+    async def leave(self) -> bool:
+        """See ``Panel``: asks what shall become of a program that runs."""
+        if self.terminal is None:
+            return True
+        if self.has_program:
+            from ..screens.leave_terminal import LeaveTerminal
+
+            asked = LeaveTerminal(self.title, spelled(self.desk.cwd, self.cwd))
+            choice = await self._app.push_screen_wait(asked)
+            if choice is None:
+                return False
+            if choice == "leave":
+                self._tell(f"{self.title} goes on; /terminals shows it again")
+                return True
+        with suppress(QuarterdeckError):  # it may be gone already
+            await self.desk.fleet.close_terminal(self.terminal)
+        return True
+
+    def action_start(self) -> None:
+        """Start what is offered."""
+        if self.offer.display and not self._guard.holds:
+            self._start()
+
+    def action_again(self) -> None:
+        """Start the same once more, after it ended."""
+        if not self._guard.holds:
+            self._start()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Nothing is started beside something that runs."""
+        if action == "start":
+            return self.offer.display
+        if action == "again":
+            return self.view.standing in ("ended", "gone") and not self.is_agents
+        return True
+
+    def _start(self) -> None:
+        if not self._is_starting:
+            self._is_starting = True
+            self.run_worker(self._starting(), group="start")
+
+    async def _starting(self) -> None:
+        from quarterdeck.fleet.terminal_port import TerminalWish
+
+        before = self.terminal
+        wish = TerminalWish(
+            cwd=self.cwd,
+            command=self.argv,
+            columns=max(_LEAST, self.size.width),
+            rows=max(_LEAST, self.size.height - 1),
+        )
+        try:
+            info = await self.desk.fleet.open_terminal(wish)
+        except QuarterdeckError as error:
+            self._tell_bad(str(error))
+            return
+        finally:
+            self._is_starting = False
+        if before is not None:
+            with suppress(QuarterdeckError):
+                await self.desk.fleet.close_terminal(before)
+        self._show(info.id)
+
+    def _show(self, terminal: str | None) -> None:
+        """Show a terminal, or offer one."""
+        has_focus = self.has_focus_within
+        if not self.is_agents:
+            self.terminal = terminal
+        self.offer.display = terminal is None
+        self.view.display = terminal is not None
+        if terminal is not None:
+            self.view.attach(terminal)
+        if has_focus:
+            self.enter()
+        self._guard.close()
+        self._say()
+        self.post_message(self.Altered())
+
+    # Searching
+
+    def action_search(self) -> None:
+        """Search what is above."""
+        self.bar.ask("search", "words", self.view.found, back=self.view)
+
+    def action_next(self, step: int) -> None:
+        """Go to another place with what was searched for."""
+        if self.view.found and not self.view.find(self.view.found, step):
+            self._tell(f"{one_line(self.view.found, 40)!r} is not there")
+
+    def action_forget(self) -> None:
+        """Mark no places any more."""
+        self.view.find("")
+
+    @on(AskBar.Typed)
+    def _typed(self, event: AskBar.Typed) -> None:
+        event.stop()
+
+    @on(AskBar.Given)
+    def _given(self, event: AskBar.Given) -> None:
+        event.stop()
+        self.view.end_typing()
+        if event.text and not self.view.find(event.text):
+            self._tell(f"{one_line(event.text, 40)!r} is not there")
+
+    # What is said about it
+
+    @on(TerminalView.Told)
+    def _told(self, event: TerminalView.Told) -> None:
+        event.stop()
+        if self.view.standing in ("ended", "gone") and not self.foot.display:
+            self._guard.close()
+        self._say()
+        self.post_message(self.Renamed(self))
+
+    def on_descendant_focus(self) -> None:
+        """What was typed elsewhere starts nothing here."""
+        self._guard.close()
+        self._say()
+
+    def on_descendant_blur(self) -> None:
+        """Say what is to be said to who is elsewhere."""
+        self._say()
+
+    def _say(self) -> None:
+        foot = self._foot()
+        self.foot.display = bool(foot)
+        if foot:
+            self.foot.show("", *foot)
+        self.head.show(self.title, *self._head())
+
+    def _head(self) -> list[Span]:
+        view = self.view
+        spans: list[Span] = []
+        if view.back:
+            spans.append((f"  ↑ {view.back:,} lines up", "warning"))
+        if self.offer.display or view.standing != "live":
+            return spans
+        if view.takes_every_key:
+            whom = "; you type into the agent" if self.is_agents else ""
+            return [*spans, ("  ctrl+]", "key"), (f" leaves{whom}", "faint")]
+        if not view.has_focus:
+            return [*spans, (f"  {literal(spelled(self.desk.cwd, self.cwd))}", "faint")]
+        return [*spans, *_keys(("enter", "types"), ("/", "searches"), ("ctrl+]", "sends it"))]
+
+    def _foot(self) -> list[Span]:
+        view = self.view
+        reason = one_line(view.reason, 200)
+        again = () if self.is_agents else (("r", "starts it again"),)
+        match view.standing if not self.offer.display else "coming":
+            case "ended":
+                told = f" ended: {reason}" if reason else " ended"
+                return [(told, "warning"), *_keys(*again, ("ctrl+w", "closes"))]
+            case "gone":
+                what = "there is nothing to see" if self.is_agents else "this terminal is gone"
+                return [(f" {what}: {reason}", "warning"), *_keys(*again, ("ctrl+w", "closes"))]
+            case "lost":
+                return [(f" out of reach, waited for: {reason}", "warning")]
+            case _:
+                return []
+
+    def _offer_lines(self, width: int) -> list[Line]:
+        room = max(1, width - 2)
+        where = literal(spelled(self.desk.cwd, self.cwd)) or "."
+        what = "your shell" if not self.argv else literal(spoken(self.argv))
+        lines = [
+            (),
+            *wrap([("Nothing runs here.", "text")], room),
+            (),
+            *wrap([("enter", "key"), (" starts ", "text"), (what, "strong")], room),
+            *wrap([("in ", "text"), (where, "text")], room),
+        ]
+        if self.argv:
+            lines += [(), *wrap(plain("No layout starts a program by itself.", "faint"), room)]
+        return [((" ", "text"), *line) for line in lines]
+
+    def _tell(self, words: str) -> None:
+        self.notify(literal(words), markup=False)
+
+    def _tell_bad(self, words: str) -> None:
+        self.notify(literal(words), severity="error", timeout=8, markup=False)
+
+    @property
+    def _app(self) -> "App[Any]":
+        return self.app  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+
+
+def _keys(*keys: tuple[str, str]) -> list[Span]:
+    spans: list[Span] = []
+    for at, (key, does) in enumerate(keys):
+        spans += [("  " if not at else " · ", "faint"), (key, "key"), (f" {does}", "faint")]
+    return spans

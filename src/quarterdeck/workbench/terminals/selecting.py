@@ -1,0 +1,73 @@
+"""What is selected in a terminal with the mouse: cells, from one place to another."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from .drawing import cells_of
+
+__all__ = ["Place", "Selected", "cut", "word_at"]
+
+Place: TypeAlias = tuple[int, int]
+"""A row, from the oldest that is kept, and a column."""
+
+_WORD = re.compile(r"[\w./~:@%+#=?&-]+")
+"""What a double click takes: also paths and addresses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """All cells from one place to another, both included, in the order of reading."""
+
+    anchor: Place
+    head: Place
+
+    def span(self, row: int) -> tuple[int, int | None] | None:
+        """The columns of a row that are selected; None as the end: to the end of the row."""
+        (first, begin), (last, end) = sorted((self.anchor, self.head))
+        if not first <= row <= last:
+            return None
+        return (begin if row == first else 0), (end + 1 if row == last else None)
+
+    @property
+    def rows(self) -> range:
+        """The rows that are selected."""
+        first, last = sorted((self.anchor[0], self.head[0]))
+        return range(first, last + 1)
+
+
+def cut(text: str, begin: int, end: int | None) -> str:
+    """The characters of a row that stand in these columns, without what is blank at the end."""
+    parts = [
+        characters
+        for column, width, characters in _placed(text)
+        if column + width > begin and (end is None or column < end)
+    ]
+    return "".join(parts).rstrip()
+
+
+def word_at(text: str, column: int) -> tuple[int, int] | None:
+    """The first and the last column of the word at a column."""
+    placed = list(_placed(text))
+    plain = "".join(characters[0] for _, _, characters in placed)
+    for found in _WORD.finditer(plain):
+        first, last = placed[found.start()], placed[found.end() - 1]
+        if first[0] <= column < last[0] + last[1]:
+            return first[0], last[0] + last[1] - 1
+    return None
+
+
+def _placed(text: str) -> Iterator[tuple[int, int, str]]:
+    """Each character with what stands over it: its column, its width."""
+    column, width, characters = 0, 0, ""
+    for character in text:
+        own = cells_of(character)
+        if own == 0 and characters:
+            characters += character
+            continue
+        if characters:
+            yield column, width, characters
+        column, width, characters = column + width, own, character
+    if characters:
+        yield column, width, characters

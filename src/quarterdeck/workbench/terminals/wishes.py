@@ -1,0 +1,34 @@
+"""What shall run in a terminal, as people say it."""
+
+import re
+import shlex
+from collections.abc import Sequence
+
+__all__ = ["argv_of", "spoken"]
+
+_SHELLS = re.compile(r"[|&;<>()$`*?~\n]")
+"""What only a shell understands."""
+
+
+def argv_of(command: str | Sequence[str]) -> tuple[str, ...]:
+    """A program and its words; a line that needs a shell for itself gets one."""
+    if not isinstance(command, str):
+        return tuple(command)
+    words = command.strip()
+    if not words:
+        return ()
+    if _SHELLS.search(words):
+        return "/bin/sh", "-c", words
+    try:
+        return tuple(shlex.split(words))
+    except ValueError:  # a quote without its other half: a shell can tell that better
+        return "/bin/sh", "-c", words
+
+
+def spoken(argv: Sequence[str]) -> str:
+    """The same as a person would type it; ``shell`` for none."""
+    if not argv:
+        return "shell"
+    if len(argv) == 3 and tuple(argv[:2]) == ("/bin/sh", "-c"):
+        return argv[2]
+    return shlex.join(argv)

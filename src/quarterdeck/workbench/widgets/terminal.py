@@ -1,0 +1,326 @@
+"""A terminal on the screen: what a program draws there, and every key that is typed into it.
+
+While one types, every key goes to the program but one: ``ctrl+]`` ends the typing. After that
+keys are the workbench's again, and some move in what is above the screen; the same key once more
+sends it to the program.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.message import Message
+
+from ..terminals.display import load_emulator
+from ..terminals.following import Following, Standing
+from ..terminals.keys import bytes_of
+from ..terminals.typing import Typing
+from .terminal_mouse import TerminalMouse
+
+if TYPE_CHECKING:
+    from textual.timer import Timer
+    from textual.worker import Worker
+
+    from ..desk import Desk
+
+__all__ = ["LEAVE", "TerminalView"]
+
+LEAVE = "ctrl+right_square_bracket"
+"""The one key that does not go to the program while one types."""
+_SETTLED = 0.08
+"""Seconds after which a size is told."""
+_UNSEEN = 5.0
+"""Seconds after which a terminal that nobody sees is not followed any more."""
+_PAUSE = 0.5
+"""Seconds between two tries to reach a terminal that was lost."""
+_SCROLLED = {"shift+pageup": -1, "shift+pagedown": 1}
+
+
+class TerminalView(TerminalMouse, can_focus=True):
+    """Shows a terminal of the host and types into it.
+
+    Args:
+        desk: the fleet, and how the way to it is.
+        guarded: it is an agent's: keeps its size, and one types into it only after ``enter``.
+        tell: shows what went wrong.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(LEAVE, "leave", "end typing; once more: send it to the program"),
+        Binding("enter", "type", "type into it"),
+        Binding("shift+pageup", "scroll_page(-1)", "a page up, also while you type"),
+        Binding("shift+pagedown", "scroll_page(1)", "a page down, also while you type"),
+        Binding("pageup", "scroll_page(-1)", "a page up", show=False),
+        Binding("pagedown", "scroll_page(1)", "a page down", show=False),
+        Binding("up,k", "scroll_rows(-1)", "a line up", show=False),
+        Binding("down,j", "scroll_rows(1)", "a line down", show=False),
+        Binding("home", "scroll_far(-1)", "to the oldest line that is kept", show=False),
+        Binding("end", "scroll_far(1)", "to the end", show=False),
+        Binding("left", "shift(-8)", "what is left of it", show=False),
+        Binding("right", "shift(8)", "what is right of it", show=False),
+    ]
+
+    @dataclass
+    class Told(Message):
+        """Its title, how it stands or how far up it is, is another now."""
+
+        view: "TerminalView"
+
+    def __init__(
+        self,
+        desk: "Desk",
+        *,
+        guarded: bool = False,
+        tell: Callable[[str], None],
+        id: str | None = None,
+    ) -> None:
+        super().__init__(id=id)
+        self._desk = desk
+        self.guarded = guarded
+        self._tell = tell
+        self._following: Following | None = None
+        self._typing: Typing | None = None
+        self._workers: list[Worker[None]] = []
+        self.is_typing = False
+        """Whether keys go to the program."""
+        self._reach = asyncio.Event()
+        self._asked: tuple[int, int] | None = None
+        self._sizing: Timer | None = None
+        self._hiding: Timer | None = None
+        self._facts: object = None
+
+    # Which terminal
+
+    @property
+    def terminal(self) -> str | None:
+        """The id of the terminal, or the name of the agent."""
+        return self._following.terminal if self._following is not None else None
+
+    @property
+    def standing(self) -> Standing:
+        """How the terminal stands."""
+        return self._following.standing if self._following is not None else "coming"
+
+    @property
+    def reason(self) -> str:
+        """How its program ended, or why it cannot be seen; foreign text."""
+        return self._following.reason if self._following is not None else ""
+
+    @property
+    def program_title(self) -> str:
+        """What the program calls its window; foreign text, may be empty."""
+        return self.shown.screen.title if self.shown.screen is not None else ""
+
+    @property
+    def has_cursor(self) -> bool:
+        """See ``TerminalPage``."""
+        return self.standing == "live"
+
+    @property
+    def can_type(self) -> bool:
+        """See ``TerminalMouse``: into an agent's only what is meant for it."""
+        return self.standing == "live" and (self.is_typing or not self.guarded)
+
+    def attach(self, terminal: str) -> None:
+        """Show a terminal from now on."""
+        self.detach()
+        self.shown.close()
+        self.back = self.left = 0
+        self._asked = None
+        self._following = self._follower(terminal)
+        self._typing = Typing(self._desk.fleet, terminal, self._tell)
+        self._run()
+        if self.has_focus:
+            self.begin_typing()
+        self.redraw()
+
+    def detach(self) -> None:
+        """Stop looking; what was seen last stays."""
+        self.end_typing()
+        for worker in self._workers:
+            worker.cancel()
+        self._workers.clear()
+        self.stop_frames()
+
+    def on_mount(self) -> None:
+        """Follow how the way to the host is."""
+        self._unwatch = self._desk.watch(self._reach.set)
+
+    def on_unmount(self) -> None:
+        """Let go."""
+        self._unwatch()
+        self.detach()
+        self.shown.close()
+
+    def on_show(self) -> None:
+        """Look again."""
+        if self._hiding is not None:
+            self._hiding.stop()
+            self._hiding = None
+        if self._following is not None and not self._workers and self.standing != "ended":
+            self._following = self._follower(self._following.terminal)
+            self._run()
+        self._ask_size_soon()
+
+    def on_hide(self) -> None:
+        """Follow no more if nobody looks for some time; the terminal goes on."""
+        if self._hiding is None:
+            self._hiding = self.set_timer(_UNSEEN, self._rest)
+
+    def _rest(self) -> None:
+        self._hiding = None
+        self.detach()
+
+    def _follower(self, terminal: str) -> Following:
+        return Following(self._desk.fleet, terminal, self.take, self._stood, self._reached)
+
+    def _run(self) -> None:
+        following, typing = self._following, self._typing
+        assert following is not None and typing is not None
+        self._workers = [
+            self.run_worker(partial(self._follow, following), name="terminal"),
+            self.run_worker(typing.run, name="typing"),
+        ]
+
+    async def _follow(self, following: Following) -> None:
+        await asyncio.to_thread(load_emulator)
+        await following.run()
+
+    async def _reached(self) -> None:
+        if self.standing == "lost":
+            await asyncio.sleep(_PAUSE)
+        while self._desk.host != "connected":
+            self._reach.clear()
+            await self._reach.wait()
+
+    def _stood(self) -> None:
+        if self.standing in ("ended", "gone", "lost"):
+            self.end_typing()
+        elif self.standing == "live":
+            if self.has_focus and not self.guarded:
+                self.begin_typing()
+            self._ask_size_soon()
+        self.tell_facts()
+        self.refresh()
+
+    # How large it is
+
+    def on_resize(self) -> None:
+        """Show as much as there is room for, and tell the terminal."""
+        self.redraw()
+        self._ask_size_soon()
+
+    def _ask_size_soon(self) -> None:
+        if self._sizing is not None:
+            self._sizing.stop()
+        if not self.guarded:
+            self._sizing = self.set_timer(_SETTLED, self._ask_size)
+
+    def _ask_size(self) -> None:
+        self._sizing = None
+        size = self.size.width, self.size.height
+        screen, terminal = self.shown.screen, self.terminal
+        if terminal is None or screen is None or self.standing != "live" or min(size) < 1:
+            return
+        if size != screen.size and (size != self._asked or self.has_focus):
+            self._asked = size
+            self.run_worker(self._tell_size(terminal, size), group="size")
+
+    async def _tell_size(self, terminal: str, size: tuple[int, int]) -> None:
+        from quarterdeck.wire.errors import QuarterdeckError
+
+        try:
+            await self._desk.fleet.resize_terminal(terminal, *size)
+        except QuarterdeckError:
+            self._asked = None  # it has left or is out of reach, which is told elsewhere
+
+    # Typing
+
+    @property
+    def takes_every_key(self) -> bool:
+        """Whether no key is for anybody else."""
+        return self.is_typing and self.has_focus
+
+    def begin_typing(self) -> None:
+        """Let keys go to the program."""
+        if self.is_typing or self._typing is None or self.standing not in ("coming", "live"):
+            return
+        self.is_typing = True
+        self._report_focus("I")
+        self._ask_size_soon()
+        self.redraw()
+
+    def end_typing(self) -> None:
+        """Let keys be the workbench's."""
+        if self.is_typing:
+            self._report_focus("O")
+            self.is_typing = False
+            self.redraw()
+
+    def take_key(self, event: events.Key) -> bool:
+        """Take a key while one types; the application asks before it looks at any binding."""
+        if event.key == LEAVE:
+            self.end_typing()
+            return True
+        if event.key in _SCROLLED and not self.modes.alternate_screen:
+            self.action_scroll_page(_SCROLLED[event.key])
+            return True
+        self.send(bytes_of(event.key, event.character, self.modes))
+        return True
+
+    def take_paste(self, text: str) -> None:
+        """Paste a text while one types."""
+        self.go_to_end()
+        if self._typing is not None:
+            self._typing.paste(text)
+
+    def send(self, data: bytes) -> None:
+        """Type bytes; what is seen goes to the end."""
+        if data and self._typing is not None and self.standing in ("coming", "live"):
+            self.go_to_end()
+            self._typing.type(data)
+
+    def on_paste(self, event: events.Paste) -> None:
+        """A paste without typing is nothing; see ``take_paste``."""
+        event.stop()
+        event.prevent_default()
+
+    def on_focus(self) -> None:
+        """Who comes here types, unless it is an agent's."""
+        if not self.guarded:
+            self.begin_typing()
+        self.refresh()
+
+    def on_blur(self) -> None:
+        """Who goes does not."""
+        self.end_typing()
+        self.refresh()
+
+    def action_leave(self) -> None:
+        """Send the key that ends typing, and go on typing."""
+        self.begin_typing()
+        if self.is_typing:
+            self.send(bytes_of(LEAVE, "\x1d", self.modes))
+
+    def action_type(self) -> None:
+        """Type."""
+        self.begin_typing()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Where nothing runs, enter is for others."""
+        return action != "type" or self.standing in ("coming", "live")
+
+    def _report_focus(self, way: str) -> None:
+        if self._typing is not None and self.standing == "live" and self.modes.focus:
+            self._typing.type(f"\x1b[{way}".encode())
+
+    def tell_facts(self) -> None:
+        """See ``TerminalPage``."""
+        facts = (self.program_title, self.standing, self.reason, self.back, self.is_typing)
+        if facts != self._facts:
+            self._facts = facts
+            self.post_message(self.Told(self))
