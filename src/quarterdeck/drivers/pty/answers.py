@@ -63,6 +63,8 @@ class Lines:
         ]
         self._more = re.compile(rule.more) if rule.more else None
         self._skip = re.compile(rule.skip) if rule.skip else None
+        self._over = re.compile(rule.over) if rule.over else None
+        self._again = re.compile(rule.again) if rule.again else None
 
     def echoes(self, lines: Sequence[str]) -> int:
         """How many prompts are among the lines."""
@@ -75,21 +77,30 @@ class Lines:
         start = found[before] if began else (found[-1] if found else -1)
         if not began and found:
             return Said(items=(), began=False)
-        end = found[before + 1] if len(found) > before + 1 else len(lines)
+        if self._rule.one_echo:
+            while start + 1 in found:
+                start += 1
+            end = len(lines)
+        else:
+            end = found[before + 1] if len(found) > before + 1 else len(lines)
         return Said(items=tuple(self._items(lines[start + 1 : end])), began=began)
 
     def _items(self, lines: Sequence[str]) -> list[Item]:
         items: list[Item] = []
         current: Item | None = None
         last = ""
+        is_own = False
         for line, after in zip_longest(lines, lines[1:], fillvalue=""):
             is_inner = self._rule.tool_after_blank and bool(last) and line.startswith(" ")
             last = line
+            is_own = self._is_own(line, is_own)
             if self._skip is not None and self._skip.match(line):
                 current = None
                 continue
             started = self._started(line, after, no_tool=is_inner)
-            if started is not None:
+            if started is not None and is_own and started.kind in ("text", "thought"):
+                current = None
+            elif started is not None:
                 current = started
                 items.append(current)
             elif current is not None:
@@ -98,6 +109,12 @@ class Lines:
             if item.kind in ("text", "thought") and self._rule.wraps:
                 item.lines = _unfolded(item.lines, self._width)
         return items
+
+    def _is_own(self, line: str, before: bool) -> bool:
+        """Whether what follows is the agent's own, not the model's."""
+        if before:
+            return self._again is None or not self._again.match(line)
+        return self._over is not None and self._over.match(line) is not None
 
     def _started(self, line: str, after: str, *, no_tool: bool) -> Item | None:
         for kind, pattern in self._starts:

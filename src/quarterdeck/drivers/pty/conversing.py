@@ -1,98 +1,131 @@
 """One agent's turns through its screen: a prompt goes in, events come out."""
 
 import asyncio
-import logging
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from uuid import uuid4
 
 from quarterdeck.wire.errors import LinkError
-from quarterdeck.wire.events import Event, Notice, PermissionAsked
-from quarterdeck.wire.ids import RequestId, ToolCallId
+from quarterdeck.wire.events import Event
 
-from ..link import Host, Outcome, Verdict
+from ..link import Host, Outcome
 from ..screen import Mark
 from .answers import Lines, Said
 from .knowledge import Knowledge
-from .reading import Choice, Reading, Request
+from .questions import Questions
+from .reading import Reading
 from .telling import Teller
 from .watching import Watch
 
 __all__ = ["Conversation"]
-
-_log = logging.getLogger(__name__)
 
 _PASTED = 0.08
 """Seconds that the screen must not change before a paste counts as taken."""
 _PASTE_LIMIT = 20.0
 _TAKEN_LIMIT = 3.0
 """Seconds after which a prompt that was not taken is sent once more."""
-_CONFIRM_LIMIT = 2.0
-"""Seconds within which a dialog must be gone after it was answered."""
-_DIALOG_CALM = 0.4
-_ATTEMPTS = 3
-_STOP_PAUSE = 1.2
-"""Seconds after which what stops a turn is pressed again."""
 _TELL_PAUSE = 0.05
-_LONGEST_TITLE = 300
 _CALM_LINE = 0.25
 """Seconds without a change after which a line counts as written."""
+_DIALOG_CALM = 1.0
+"""Seconds that a dialog which is no request must be there before it is dealt with."""
+_DIALOGS = ("trust", "update", "login", "notice")
 
 
 class Conversation:
-    """Turns, one after another."""
+    """Turns, one after another.
 
-    def __init__(self, host: Host, knowledge: Knowledge, watch: Watch, lines: Lines) -> None:
+    Args:
+        pass_dialog: answers a dialog that is no request for leave as policy says, or raises.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        knowledge: Knowledge,
+        watch: Watch,
+        lines: Lines,
+        pass_dialog: Callable[[Reading], Awaitable[None]],
+    ) -> None:
         self._host = host
         self._knowledge = knowledge
         self._watch = watch
         self._lines = lines
+        self._pass_dialog = pass_dialog
         self._interrupted = False
         self._is_running = False
+        self._is_sent = False
         self._telling = asyncio.Lock()
-        self._asked: Request | None = None
-        self._asking: asyncio.Task[None] | None = None
+        self._questions = Questions(host, knowledge.asking, watch, self._tell)
 
     async def turn(self, prompt: str) -> Outcome:
-        """Run a turn to its end. Raises LinkError when the agent is gone."""
-        self._interrupted, self._is_running = False, True
+        """Run a turn to its end, once what somebody does there by hand has come to its own.
+
+        Raises:
+            LinkError: the agent is gone.
+            OpenFailed, LoginNeeded: it shows a dialog into which nothing is typed unasked.
+        """
+        self._interrupted, self._is_running, self._is_sent = False, True, False
+        teller = Teller(uuid4().hex[:12])
+        try:
+            if not await self._is_ready(teller):
+                return Outcome(stop="cancelled")
+            return await self._run(teller, prompt)
+        finally:
+            self._is_running = False
+            await self._questions.drop()
+
+    async def interrupt(self) -> None:
+        """Press what stops a turn, until it has stopped; one that waits for its start just ends."""
+        self._interrupted = True
+        knowledge = self._knowledge
+        while self._is_running:
+            if self._is_sent:
+                if self._watch.now.state == "asking":
+                    await self._press(knowledge.asking.cancel if knowledge.asking else ())
+                elif self._watch.now.state != "ready":
+                    await self._press(knowledge.interrupt)
+                with suppress(LinkError):
+                    within = knowledge.patience
+                    await self._watch.until(lambda one: one.state == "ready", within=within)
+            await asyncio.sleep(0.05)
+
+    # Sending
+
+    async def _is_ready(self, teller: Teller) -> bool:
+        """Wait until the agent takes a prompt; False: interrupted before."""
+        while not self._interrupted:
+            reading = self._watch.now
+            if self._is_over(reading, self._watch.calm):
+                return True
+            await self._deal(teller, reading)
+            await self._watch.step(_TELL_PAUSE)
+        return False
+
+    async def _run(self, teller: Teller, prompt: str) -> Outcome:
         screen = self._watch.terminal.screen
         mark = None if screen.modes.alternate_screen else screen.mark()
-        teller = Teller(uuid4().hex[:12])
         try:
             before = self._lines.echoes(self._text(mark))
             if not await self._send(prompt, mark, before):
                 return Outcome(stop="failed", reason="the agent did not take the prompt")
             return await self._listen(teller, mark, before)
         finally:
-            self._is_running = False
-            await self._drop_question()
             if mark is not None:
                 mark.release()
 
-    async def interrupt(self) -> None:
-        """Press what stops a turn, until it has stopped."""
-        self._interrupted = True
-        while self._is_running:
-            if self._watch.now.state == "asking":
-                asking = self._knowledge.asking
-                await self._press(asking.cancel if asking else self._knowledge.interrupt)
-            elif self._watch.now.state != "ready":
-                await self._press(self._knowledge.interrupt)
-            with suppress(LinkError):
-                await self._watch.until(lambda one: one.state == "ready", within=_STOP_PAUSE)
-            await asyncio.sleep(0.05)
-
-    # Sending
-
     async def _send(self, prompt: str, mark: Mark | None, before: int) -> bool:
-        """Paste and submit; whether the agent has begun."""
+        """Paste and submit; whether the agent has begun.
+
+        What was pasted is submitted although the turn was interrupted meanwhile, and then stopped:
+        else it would stand before the next prompt.
+        """
         terminal = self._watch.terminal
         await terminal.paste(prompt)
         await self._watch.settled(_PASTED, within=_PASTE_LIMIT)
         for _ in range(2):
-            if self._interrupted:
-                return True
+            self._is_sent = True
             await self._press(self._knowledge.submit)
             if await self._has_begun(mark, before):
                 return True
@@ -122,12 +155,12 @@ class Conversation:
                 await self._tell(teller.news(said, is_last=is_over, is_calm=seen[1]))
                 if is_over:
                     return await self._end(teller, said)
-            self._consider(teller, reading)
+            await self._deal(teller, reading)
             await asyncio.sleep(_TELL_PAUSE)
             await self._watch.step(_TELL_PAUSE)
 
     def _is_over(self, reading: Reading, calm: float) -> bool:
-        if reading.state != "ready" or self._asking is not None:
+        if reading.state != "ready" or self._questions.is_open:
             return False
         return calm >= self._knowledge.calm
 
@@ -155,70 +188,12 @@ class Conversation:
             for event in events:
                 await self._host.emit(event)
 
-    # Asking
-
-    def _consider(self, teller: Teller, reading: Reading) -> None:
-        """Have a request decided, once for each time that it is shown."""
-        if self._asking is not None and self._asking.done():
-            self._asking.result()
-            self._asking = None
-        if reading.state != "asking" or reading.request is None:
-            if self._asking is None:
-                self._asked = None
-            return
-        if self._asking is None and reading.request != self._asked:
-            self._asked = reading.request
-            self._asking = asyncio.create_task(self._ask(teller, reading.request))
-
-    async def _ask(self, teller: Teller, request: Request) -> None:
-        call, events = teller.asked(request)
-        await self._tell(events)
-        verdict = await self._host.permit(_question(request, call))
-        await self._tell(teller.decided(call, verdict.allowed))
-        choice = _chosen(request, verdict)
-        asking = self._knowledge.asking
-        keys = choice.keys if choice else asking.cancel if asking else ()
-        if not await self._confirmed(request, keys):
-            self._asked = None
-            title = "The agent's screen still shows what was answered; it is asked again."
-            await self._tell([Notice(title=title, severity="warning", description=request.title)])
-
-    async def _confirmed(self, request: Request, keys: tuple[str, ...]) -> bool:
-        """Press what answers a request until the screen shows that it was taken.
-
-        Dialogs do not take keys that come as they appear, so that nobody answers by accident.
-        """
-        for _ in range(_ATTEMPTS):
-            await self._watch.settled(_DIALOG_CALM, within=_CONFIRM_LIMIT)
-            if self._watch.now.request != request:
-                return True  # somebody else has answered it, or the turn was stopped
-            above = self._above()
-            await self._press(keys)
-            await self._watch.until(
-                lambda one, above=above: one.request != request or self._above() != above,
-                within=_CONFIRM_LIMIT,
-            )
-            if self._watch.now.request != request:
-                return True
-            if self._above() != above:
-                self._asked = None  # the same is asked again: nobody has answered that yet
-                return True
-        return False
-
-    def _above(self) -> list[str]:
-        """What is on the screen above the dialog."""
-        rows = [row.text for row in self._watch.terminal.screen.rows()]
-        while rows and not rows[-1]:
-            rows.pop()
-        return [row for row in rows[: len(rows) - self._watch.now.chrome] if row]
-
-    async def _drop_question(self) -> None:
-        asking, self._asking, self._asked = self._asking, None, None
-        if asking is not None:
-            asking.cancel()
-            await asyncio.wait([asking])
-            if not asking.cancelled() and (error := asking.exception()) is not None:
-                _log.debug("a request for leave came to nothing: %s", error)
+    async def _deal(self, teller: Teller, reading: Reading) -> None:
+        """Have what the screen asks decided, whatever it is."""
+        self._questions.consider(teller, reading)
+        if reading.state in _DIALOGS and self._watch.calm >= _DIALOG_CALM:
+            await self._pass_dialog(reading)
+            await self._watch.until(lambda one: one.shown != reading.shown, within=_DIALOG_CALM)
 
     async def _press(self, keys: tuple[str, ...]) -> None:
         """Press keys one after another; programs take what comes at once for a paste."""
@@ -226,38 +201,3 @@ class Conversation:
             if number:
                 await asyncio.sleep(0.12)
             await self._watch.terminal.press(key)
-
-
-def _question(request: Request, call: ToolCallId) -> PermissionAsked:
-    match request.kind:
-        case "execute":
-            raw = {"command": request.detail.removeprefix("$ ")}
-        case "edit":
-            raw = {"file_path": request.subject, "content": request.detail}
-        case _:
-            raw = {"detail": request.detail}
-    shown = " ".join(f"{request.title} {request.subject} {request.detail}".split())
-    return PermissionAsked(
-        request=RequestId(uuid4().hex),
-        call=call,
-        title=shown[:_LONGEST_TITLE],
-        options=tuple(choice.option for choice in request.choices),
-        kind=request.kind,
-        name="bash" if request.kind == "execute" else None,
-        raw_input=raw,
-    )
-
-
-def _chosen(request: Request, verdict: Verdict) -> Choice | None:
-    """The option that says what was decided; None: cancel, as also when nothing fits."""
-    if verdict.cancelled:
-        return None
-    kinds = ("allow_once", "allow_always") if verdict.allowed else ("reject_once", "reject_always")
-    for choice in request.choices:
-        if choice.option.option_id == verdict.option:
-            return choice
-    for kind in kinds[:1] if verdict.allowed else kinds:
-        for choice in request.choices:
-            if choice.option.kind == kind:
-                return choice
-    return None

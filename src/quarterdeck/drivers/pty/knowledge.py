@@ -35,6 +35,11 @@ class Dialog(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A pattern that reaches to the end of the screen; blank rows there do not count."""
     title: str = ""
     """A pattern for the window's title."""
+    pastes: bool | None = None
+    """Whether the program takes pastes in brackets then: some do only while they read a line."""
+    cursor: bool | None = None
+    """Whether the cursor is on the rows that ``screen`` is found on: not while another part of a
+    program that draws the whole screen has the keyboard."""
     unless: str = ""
     """A pattern that must not be found where ``screen`` was."""
     accept: tuple[str, ...] = ()
@@ -56,10 +61,12 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """What the names of options of a kind look like."""
     choose: Literal["key", "arrows"] = "key"
     """By its key, or by moving there and pressing enter."""
+    confirm: tuple[str, ...] = ()
+    """Keys that have to follow the key of an option."""
     arrows: tuple[str, str] = ("up", "down")
     """Keys to the option before and after."""
     first: int = 0
-    """The option that is chosen at first, where the screen shows none."""
+    """The option that is chosen at first, where neither a mark nor a background shows it."""
     cancel: tuple[str, ...] = ("escape",)
     """Keys that answer nothing and stop the turn."""
     tools: dict[ToolKind, str] = {}
@@ -71,6 +78,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     echo: str
     """The line that shows a prompt that was sent."""
+    one_echo: bool = False
+    """A turn has one prompt, of one or more lines; what looks like another is the model's text."""
     text: str
     """The first line of something that the model said, with the group ``text``."""
     more: str = ""
@@ -85,6 +94,10 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The turn has failed, with the group ``reason``."""
     skip: str = ""
     """A line that belongs to the agent's own drawing."""
+    over: str = ""
+    """The line after which the model has said all; what follows is the agent's own."""
+    again: str = ""
+    """The line after that from which on the model speaks again."""
     margin: int = 0
     """Columns that are left free at the right; text is wrapped before them."""
     wraps: bool = True
@@ -103,6 +116,8 @@ class Knowledge(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     submit: tuple[str, ...] = ("enter",)
     interrupt: tuple[str, ...] = ("escape",)
     """Keys that stop a turn."""
+    patience: float = 1.2
+    """Seconds after which what stops a turn is pressed again, if it has not."""
     leave: tuple[str, ...] = ()
     """Keys that end the program, if hanging up is not enough."""
     states: tuple[Dialog, ...]
@@ -151,4 +166,4 @@ def _patterns(found: Knowledge) -> list[str]:
         patterns += list(found.asking.tools.values())
     answer = found.answer
     patterns += [answer.echo, answer.text, answer.more, answer.tool, answer.thought]
-    return [*patterns, answer.failed, answer.skip]
+    return [*patterns, answer.failed, answer.skip, answer.over, answer.again]

@@ -59,6 +59,8 @@ class PtyLink:
         self._leaving: asyncio.Task[None] | None = None
         self._session: str | None = None
         self._is_ended = False
+        self._answered: set[str] = set()
+        """The dialogs of this turn that were answered."""
         self.capabilities = Capabilities(
             asks=True,
             streams=True,
@@ -110,9 +112,11 @@ class PtyLink:
 
         Raises:
             LinkError: the agent is gone.
+            OpenFailed, LoginNeeded: it shows a dialog into which nothing is typed unasked.
         """
         if self._is_ended:
             raise Closed("the session is closed")
+        self._answered.clear()
         return await self._conversation.turn(plain_text(content))
 
     async def interrupt(self) -> None:
@@ -162,7 +166,6 @@ class PtyLink:
 
     async def _until_ready(self) -> None:
         """Wait for the prompt; dialogs on the way are answered as the agent's file says."""
-        answered: set[str] = set()
         while True:
             reading = await self._watch.until(lambda one: one.state != "unknown", within=600)
             if reading is None or not await self._watch.settled(_DRAWN, within=10):
@@ -173,15 +176,15 @@ class PtyLink:
             if reading.state in ("unknown", "busy"):
                 await self._watch.step(_DRAWN)
                 continue
-            if reading.shown in answered:
-                raise OpenFailed(f"{self._launch.agent} does not take the answer to its dialog")
             await self._pass(reading)
-            answered.add(reading.shown)
             await self._watch.until(lambda one, old=reading: one.shown != old.shown, within=10)
 
     async def _pass(self, reading: Reading) -> None:
-        """Answer a dialog at the start, if policy says how."""
+        """Answer a dialog that is no request for leave, if policy says how."""
         agent = self._launch.agent
+        if reading.shown in self._answered:
+            raise OpenFailed(f"{agent} does not take the answer to its dialog")
+        self._answered.add(reading.shown)
         if reading.state == "login":
             raise LoginNeeded(f"{agent} wants to be logged in first. Run it in a terminal once.")
         for (state, quirk), answer in _POLICY.items():

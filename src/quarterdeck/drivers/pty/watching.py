@@ -25,7 +25,8 @@ class Watch:
         self._reader = reader
         self._revision = 0
         self._since = time.monotonic()
-        self._title: str = ""
+        self._sign: tuple[str, bool] = "", False
+        """What tells states apart besides rows: the title, and whether it takes pastes."""
         self._whole_at = 0.0
         self.changes = 0
         """How often the screen was seen to change."""
@@ -106,11 +107,11 @@ class Watch:
             self._since = time.monotonic()  # what is seen now is the half of it
             return
         change = screen.changes(self._revision)
-        title: str = screen.title
-        if not change.rows and title == self._title:
+        sign = screen.title, screen.modes.bracketed_paste
+        if not change.rows and sign == self._sign:
             self._revision = change.revision
             return
-        self._revision, self._title = change.revision, title
+        self._revision, self._sign = change.revision, sign
         self._since = time.monotonic()
         self.changes += 1
         self._reading = self._reader.read(screen)
