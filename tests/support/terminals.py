@@ -150,6 +150,11 @@ class Pty:
     def kill(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
+    def resize(self, width: int, height: int) -> None:
+        """Change its size; who runs in it is told, as it has no terminal that controls it."""
+        fcntl.ioctl(self._slave, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+        self.process.send_signal(signal.SIGWINCH)
+
     def ends(self, seconds: float = SOON) -> int:
         """Wait for the end while reading: who nobody reads cannot write its last words."""
         soon(lambda: (self.read(), self.process.poll() is not None)[1], seconds, "the end")

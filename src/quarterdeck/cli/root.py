@@ -58,6 +58,10 @@ COMMANDS = {
         "quarterdeck.cli.history:history",
         "List the sessions that Claude Code, Codex, Gemini and OpenCode keep on disk.",
     ),
+    "terminal": Later(
+        "quarterdeck.cli.fleet.terminal:terminal",
+        "Run programs in terminals that outlive this one.",
+    ),
     "host": Later(
         "quarterdeck.cli.fleet.host:host", "Look after the process that owns the agents."
     ),

@@ -359,7 +359,7 @@ class HostSettings(Value, frozen=True, kw_only=True):
     """The process that owns the agents. It reads these when it starts, from your own file alone."""
 
     idle_minutes: Minutes = 15.0
-    """A host without clients and agents leaves after this time; 0: it stays."""
+    """A host without clients, agents and terminals leaves after this time; 0: it stays."""
     resume_agents: bool = False
     """Whether agents that ran when the host was killed are resumed by themselves."""
 

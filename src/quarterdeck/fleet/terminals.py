@@ -25,7 +25,7 @@ from .errors import BadWish, NotNow, TooMany
 from .terminal_port import TerminalInfo, TerminalWish
 
 __all__ = ["MOST_ENDED", "MOST_PENDING", "MOST_TERMINALS", "MOST_TYPED", "AgentScreens", "Kept"]
-__all__ += ["OwnTerminals"]
+__all__ += ["TERMINAL_VARIABLE", "OwnTerminals"]
 
 _log = logging.getLogger(__name__)
 
@@ -39,6 +39,8 @@ MOST_TYPED = 1 << 20
 """Bytes in one piece."""
 MOST_PENDING = 16
 """Pieces that wait for a program which does not read."""
+TERMINAL_VARIABLE = "QUARTERDECK_TERMINAL"
+"""Tells a program in which terminal it runs."""
 _SHELL = "/bin/sh"
 _LONGEST_NAME = 80
 _STOPPING = "the host is stopping; start it again first"
@@ -189,10 +191,11 @@ class OwnTerminals:
         argv = wish.command or (self._environment.get("SHELL") or _SHELL,)
         if not PurePath(wish.cwd).is_absolute():
             raise BadWish(f"cwd {wish.cwd!r} is not absolute; name the whole path")
+        id_ = f"term-{secrets.token_hex(4)}"
         self._opening += 1
         try:
             terminal = await Terminal.start(
-                Command(argv=argv, cwd=wish.cwd),
+                Command(argv=argv, cwd=wish.cwd, env={TERMINAL_VARIABLE: id_}),
                 size=(wish.columns, wish.rows),
                 guard=shared_guard(),
             )
@@ -203,7 +206,6 @@ class OwnTerminals:
         if self._is_stopped:
             await terminal.close()
             raise NotNow(_STOPPING)
-        id_ = f"term-{secrets.token_hex(4)}"
         name = (wish.name or PurePath(argv[0]).name)[:_LONGEST_NAME]
         kept = self._kept[id_] = Kept(id=id_, name=name, terminal=terminal)
         attending = asyncio.create_task(self._attend(kept))

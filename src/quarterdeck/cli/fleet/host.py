@@ -25,8 +25,8 @@ __all__ = ["host"]
 def host() -> None:
     """Look after the process that owns the agents.
 
-    It starts by itself with the first command that needs it, outlives every terminal, and leaves
-    when it has had no clients and no agents for a while.
+    It starts by itself with the first command that needs it, outlives the terminal that you sit
+    before, and leaves when it has had no clients, no agents and no terminals for a while.
     """
 
 
@@ -35,7 +35,7 @@ def host() -> None:
     "--idle",
     type=click.FloatRange(0),
     metavar="MINUTES",
-    help="Leave after so long without clients and agents; 0: stay.",
+    help="Leave after so long without clients, agents and terminals; 0: stay.",
 )
 @click.option("--detached", is_flag=True, hidden=True)
 def run(idle: float | None, detached: bool) -> None:
@@ -115,11 +115,13 @@ def status(context: click.Context, as_json: bool) -> None:
 
 @host.command(epilog="Exit codes: 0 it is gone, 1 it is not, 3 none ran.")
 @click.option("--timeout", type=click.FloatRange(0), metavar="S", default=30.0, show_default=True)
-@click.option("--force", is_flag=True, help="Kill it, and its agents, if it takes longer.")
+@click.option(
+    "--force", is_flag=True, help="Kill it, its agents and its terminals, if it takes longer."
+)
 @as_json_option
 @click.pass_context
 def stop(context: click.Context, timeout: float, force: bool, as_json: bool) -> None:
-    """End the host; its agents are closed and can be resumed."""
+    """End the host; its agents are closed and can be resumed, its terminals end."""
     from quarterdeck.fleet.errors import NoHost
     from quarterdeck.fleet.host.stopping import stop_host
 
@@ -163,6 +165,7 @@ def _told(status: "FleetStatus") -> Iterator[str]:
     yield f"log       {literal(status.log)}, {status.last_seq} events"
     yield f"agents    {agents or 'none'}"
     yield f"needs you {status.needs_person or 'nobody'}"
+    yield f"terminals {status.terminals or 'none'}"
     yield f"clients   {status.clients}"
     if status.problem:
         yield f"problem   {literal(status.problem)}"

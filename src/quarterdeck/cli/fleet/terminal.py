@@ -1,0 +1,188 @@
+"""``terminal``: programs in terminals that the host keeps, and the screens of agents."""
+
+import os
+import sys
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import click
+
+from .codes import ENDED_BADLY
+from .connecting import (
+    as_json_option,
+    directory,
+    echo_json,
+    echo_lines,
+    terminal_width,
+    with_fleet,
+)
+from .text import literal, since, table
+
+if TYPE_CHECKING:
+    from quarterdeck.fleet.client import HostClient
+    from quarterdeck.fleet.terminal_port import TerminalInfo
+
+__all__ = ["terminal"]
+
+_HEAD = ("ID", "NAME", "STATE", "AGE", "SIZE", "COMMAND")
+_WELL = "exit code 0"
+
+
+@click.group()
+def terminal() -> None:
+    """Run programs in terminals that outlive this one.
+
+    They belong to the host: you can leave one, come back from elsewhere, and look at it with
+    others. They end when you close them, and with the host. The screens of agents that are driven
+    through a terminal are among them.
+    """
+
+
+@terminal.command("open")
+@click.option("-n", "--name", help="What it is called; by default as its program.")
+@click.option(
+    "-C",
+    "--cwd",
+    type=click.Path(exists=True, file_okay=False),
+    help="The directory; by default this one.",
+)
+@click.option("--attach", "goes_there", is_flag=True, help="Go there at once.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@as_json_option
+def open_(
+    name: str | None, cwd: str | None, goes_there: bool, command: tuple[str, ...], as_json: bool
+) -> None:
+    """Start COMMAND, or your shell, in a new terminal; prints its id.
+
+    Options of the command come after --.
+    """
+    if goes_there:
+        _need_terminal()
+        _need_no_json(as_json)
+    columns, rows = _size()
+    here = directory(cwd)
+
+    async def work(fleet: "HostClient") -> int:
+        from quarterdeck.fleet.terminal_port import TerminalWish
+
+        wish = TerminalWish(cwd=here, command=command, name=name, columns=columns, rows=rows)
+        info = await fleet.open_terminal(wish)
+        if goes_there:
+            return await _attach(fleet, info, closes=True)
+        if as_json:
+            echo_json(info)
+        else:
+            click.echo(info.id)
+        return 0
+
+    raise SystemExit(with_fleet(work))
+
+
+@terminal.command("list")
+@as_json_option
+def list_(as_json: bool) -> None:
+    """List the terminals, oldest first; those of agents too."""
+    found = with_fleet(lambda fleet: fleet.terminals())
+    if as_json:
+        echo_json({"terminals": found})
+    elif not found:
+        click.echo("No terminals. `quarterdeck terminal open --attach` opens one.")
+    else:
+        now = time.time_ns() // 1_000
+        echo_lines(table(_HEAD, [_row(one, now) for one in found], terminal_width()))
+
+
+@terminal.command(epilog="Exit codes: 0 you left or its program did well, 5 it did not.")
+@click.argument("terminal")
+def attach(terminal: str) -> None:
+    r"""Be in TERMINAL, by its id or name, or in the one of an agent; ctrl+\ leaves.
+
+    Everything else that you press goes to its program. It gets the size of this terminal, an
+    agent's keeps its own. When you leave it runs on.
+    """
+    _need_terminal()
+
+    async def work(fleet: "HostClient") -> int:
+        return await _attach(fleet, _find(await fleet.terminals(), terminal))
+
+    raise SystemExit(with_fleet(work))
+
+
+@terminal.command()
+@click.argument("terminals", nargs=-1, required=True)
+@as_json_option
+def close(terminals: tuple[str, ...], as_json: bool) -> None:
+    """End the programs in TERMINALS with everything that they started."""
+
+    async def work(fleet: "HostClient") -> list[str]:
+        closed: list[str] = []
+        for given in terminals:
+            info = _find(await fleet.terminals(), given)
+            await fleet.close_terminal(info.id)
+            closed.append(info.id)
+        return closed
+
+    closed = with_fleet(work)
+    if as_json:
+        echo_json({"closed": closed})
+
+
+async def _attach(fleet: "HostClient", info: "TerminalInfo", *, closes: bool = False) -> int:
+    from quarterdeck.fleet.errors import NoSuchTerminal
+
+    from .terminal_attached import Attached
+
+    attached = Attached(fleet, info)
+    code = await attached.run()
+    if attached.left is None:
+        told = f"Left {literal(info.name)}, which runs on; quarterdeck terminal attach {info.id}"
+        click.echo(told, err=True)
+        return code
+    if closes:
+        with suppress(NoSuchTerminal):  # somebody else may be faster
+            await fleet.close_terminal(info.id)
+    click.echo(f"{literal(info.name)} has left: {attached.left}", err=True)
+    return 0 if attached.left == _WELL else ENDED_BADLY
+
+
+def _find(infos: "list[TerminalInfo]", given: str) -> "TerminalInfo":
+    """The terminal of an id, or else of a name that only one has."""
+    from quarterdeck.fleet.errors import NoSuchTerminal
+
+    found = [one for one in infos if one.id == given] or [one for one in infos if one.name == given]
+    if not found:
+        raise NoSuchTerminal(given)
+    if len(found) > 1:
+        ids = ", ".join(one.id for one in found)
+        raise click.UsageError(f"{len(found)} terminals are called {given!r}: {ids}; name one")
+    if os.environ.get("QUARTERDECK_TERMINAL") == found[0].id:
+        raise click.UsageError("this is that terminal; it cannot be shown within itself")
+    return found[0]
+
+
+def _row(info: "TerminalInfo", now: int) -> tuple[str, ...]:
+    state = "running" if info.ended is None else info.ended
+    age, size = since(info.opened, now), f"{info.columns}x{info.rows}"
+    return (info.id, info.name, state, age, size, info.title or " ".join(info.command))
+
+
+def _size() -> tuple[int, int]:
+    try:
+        size = os.get_terminal_size(1)
+    except OSError:
+        return 120, 40
+    return size.columns or 120, size.lines or 40
+
+
+def _need_terminal() -> None:
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise click.UsageError(
+            "this needs a terminal for input and output; in a script, `quarterdeck terminal list "
+            "--json` tells what there is"
+        )
+
+
+def _need_no_json(as_json: bool) -> None:
+    if as_json:
+        raise click.UsageError("--attach and --json cannot be used together")
