@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .fleet.connecting import as_json_option, directory, echo_json, echo_lines, terminal_width
-from .fleet.text import literal, one_line, since, table
+from .fleet.text import literal
 from .history_taking import hand_over, import_
 
 if TYPE_CHECKING:
-    from quarterdeck.drivers.history.history import History, Listed, PastHit
-    from quarterdeck.drivers.history.past import PastSession
+    from collections.abc import Mapping
+
+    from quarterdeck.drivers.history.history import History, Listed
 
 __all__ = ["history"]
 
-_HEAD = ("AGENT", "SESSION", "CHANGED", "SIZE", "TITLE")
 _MOST_SEARCHED = 2_000
 """Sessions that one search looks at, the newest."""
 
@@ -58,15 +58,14 @@ def history(
 
     With an ID, or the beginning of one, show that session. Nothing of theirs is changed.
     """
-    context.obj = {"agent": agent, "as_json": as_json}
+    where = None if everywhere else Path(directory(cwd))
+    context.obj = {"agent": agent, "as_json": as_json, "near": where}
     if context.invoked_subcommand is not None:
         return
-    where = None if everywhere else Path(directory(cwd))
     if words:
-        hits = asyncio.run(_search(words, where, agent, limit))
-        _show_hits(hits, as_json)
+        asyncio.run(_search(words, where, agent, limit, as_json))
     else:
-        _show_list(asyncio.run(_list(where, agent, limit)), where, as_json)
+        asyncio.run(_list(where, agent, limit, as_json))
 
 
 @history.command(hidden=True)
@@ -76,42 +75,11 @@ def history(
 def show(context: click.Context, id_: str, as_json: bool) -> None:
     """Show a session; with --json one event a line."""
     given: dict[str, Any] = context.obj
-    asyncio.run(_show(id_, given["agent"], as_json or given["as_json"]))
+    asyncio.run(_show(id_, given["agent"], given["near"], as_json or given["as_json"]))
 
 
 history.add_command(import_)
 history.add_command(hand_over)
-
-
-def _show_list(listed: "Listed", where: Path | None, as_json: bool) -> None:
-    if as_json:
-        echo_json({"sessions": listed.sessions, "failures": dict(listed.failures)})
-        return
-    for agent, reason in listed.failures.items():
-        click.echo(f"{agent}: {literal(reason)}", err=True)
-    if not listed.sessions:
-        there = "" if where is None else f" of {literal(str(where))}; --all lists the others"
-        click.echo(f"No sessions{there}.")
-        return
-    now = time.time_ns() // 1_000
-    head = _HEAD if where is not None else (*_HEAD[:-1], "DIRECTORY", _HEAD[-1])
-    rows = [_row(past, now, where is None) for past in listed.sessions]
-    echo_lines(table(head, rows, terminal_width()))
-
-
-def _row(past: "PastSession", now: int, is_anywhere: bool) -> tuple[str, ...]:
-    size = f"{past.size // 1024}k" if past.size is not None else "-"
-    there = (past.cwd or "-",) if is_anywhere else ()
-    return (past.agent, past.id, since(past.updated, now), size, *there, past.title or "")
-
-
-def _show_hits(hits: "list[PastHit]", as_json: bool) -> None:
-    if as_json:
-        found = [{"session": hit.past, "snippet": hit.snippet} for hit in hits]
-        echo_json({"hits": found})
-        return
-    for hit in hits:
-        click.echo(f"{hit.past.agent} {literal(hit.past.id)}: {one_line(hit.snippet)}")
 
 
 def _history() -> "History":
@@ -120,30 +88,68 @@ def _history() -> "History":
     return History.of(os.environ)
 
 
-async def _list(where: Path | None, agent: str | None, limit: int) -> "Listed":
-    return await _history().list(where, agent=agent, limit=limit)
+async def _list(where: Path | None, agent: str | None, limit: int, as_json: bool) -> None:
+    from .history_text import nothing, rows
 
-
-async def _search(words: str, where: Path | None, agent: str | None, limit: int) -> "list[PastHit]":
     past = _history()
+    listed = await past.list(where, agent=agent, limit=limit)
+    if as_json:
+        echo_json({"sessions": listed.sessions, "failures": dict(listed.failures)})
+        return
+    _complain(listed.failures)
+    if listed.sessions:
+        now = time.time_ns() // 1_000
+        width = terminal_width()
+        echo_lines(rows(listed.sessions, now, width, is_anywhere=where is None))
+        return
+    others: Listed = listed if where is None else await past.list(None, agent=agent, limit=None)
+    click.echo(nothing(where, others.sessions))
+
+
+async def _search(
+    words: str, where: Path | None, agent: str | None, limit: int, as_json: bool
+) -> None:
+    from .history_text import hit_line
+
+    past, width = _history(), terminal_width()
     listed = await past.list(where, agent=agent, limit=_MOST_SEARCHED)
-    return [hit async for hit in past.search(words, listed.sessions, limit=limit)]
+    hits: list[Any] = []
+    if not as_json:
+        _complain(listed.failures)
+    async for hit in past.search(words, listed.sessions, limit=limit):
+        hits.append({"session": hit.past, "snippet": hit.snippet})
+        if not as_json:
+            click.echo(hit_line(hit, width))
+    if as_json:
+        echo_json({"hits": hits, "failures": dict(listed.failures)})
+    elif not hits:
+        looked = len(listed.sessions)
+        click.echo(f"In none of {looked} session{'s' * (looked != 1)} do all these words occur.")
 
 
-async def _show(id_: str, agent: str | None, as_json: bool) -> None:
+def _complain(failures: "Mapping[str, str]") -> None:
+    for agent, reason in failures.items():
+        click.echo(f"{agent}: {literal(reason)}", err=True)
+
+
+async def _show(id_: str, agent: str | None, near: Path | None, as_json: bool) -> None:
     from quarterdeck.drivers.history.past import Tally
     from quarterdeck.drivers.history.turns import session_of
     from quarterdeck.wire.record import Record
 
     from .fleet.logs import write_flushed
     from .fleet.transcript import RecordLines, Transcript
+    from .history_text import Account, heading
 
-    past, tally = _history(), Tally()
-    found = await past.find(id_, agent=agent)
+    past, tally, account = _history(), Tally(), Account()
+    found = await past.find(id_, agent=agent, near=near)
     transcript = RecordLines(write_flushed) if as_json else Transcript(write_flushed)
+    if not as_json:
+        transcript.line(heading(found))
     session, number = session_of(found.agent, found.id), 0
     async for one in past.read(found, tally):
         number += 1
+        account.take(one.event)
         record = Record(
             seq=number,
             time=one.time or found.started,
@@ -155,5 +161,7 @@ async def _show(id_: str, agent: str | None, as_json: bool) -> None:
         if as_json or one.parent is None:
             transcript.record(record)
     transcript.end_line()
+    if not as_json:
+        transcript.line(account.text())
     if tally.skipped:
         click.echo(f"{tally.skipped} entries could not be read", err=True)

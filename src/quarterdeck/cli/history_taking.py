@@ -37,7 +37,7 @@ def import_(
     Taking it again adds what is new.
     """
     given: dict[str, Any] = context.obj
-    done = with_fleet(lambda fleet: _import(fleet, given["agent"], id_, name, cwd))
+    done = with_fleet(lambda fleet: _import(fleet, given, id_, name, cwd))
     if as_json or given["as_json"]:
         echo_json(done)
         return
@@ -76,7 +76,7 @@ def hand_over(
         from quarterdeck.config.places import Places
         from quarterdeck.fleet.inheriting import hand_past_over
 
-        done = await _import(fleet, given["agent"], id_, None, cwd)
+        done = await _import(fleet, given, id_, None, cwd)
         return await hand_past_over(
             fleet, Places.find(), done.agent, kind, name=name, model=model, prompt=words
         )
@@ -89,11 +89,11 @@ def hand_over(
 
 
 async def _import(
-    fleet: "HostClient", agent: str | None, id_: str, name: str | None, cwd: str | None
+    fleet: "HostClient", given: dict[str, Any], id_: str, name: str | None, cwd: str | None
 ) -> "Imported":
     from quarterdeck.drivers.history.history import History
     from quarterdeck.drivers.history.homes import VARIABLES
 
     homes = {key: os.environ[key] for key in VARIABLES if key in os.environ}
-    past = await History.of(homes).find(id_, agent=agent)
+    past = await History.of(homes).find(id_, agent=given["agent"], near=given["near"])
     return await fleet.import_session(past.agent, past.id, homes, name=name, cwd=cwd)

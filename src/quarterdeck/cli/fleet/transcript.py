@@ -6,6 +6,7 @@ from typing import Any
 
 from quarterdeck.wire.content import ContentBlock, ResourceLink, TextContent
 from quarterdeck.wire.events import (
+    CompactionChanged,
     MessageChunk,
     Notice,
     PermissionAnswered,
@@ -38,12 +39,16 @@ class Transcript:
         self._write = write
         self._only_requests = only_requests
         self._is_within = False  # a line of the agent's words is not ended yet
+        self._message: str | None = None
 
     def record(self, record: Record) -> None:
         """Write one record, or nothing if it is none for people."""
         event = record.event
         if isinstance(event, MessageChunk):
             if event.role == "agent" and not self._only_requests:
+                if event.message != self._message:
+                    self.end_line()
+                self._message = event.message
                 self._say(event.content)
             return
         line = _requests(event) or ("" if self._only_requests else _line(event))
@@ -118,6 +123,8 @@ def _about_session(event: Any) -> str:
             return "= resumed"
         case SessionEnded(how=how, reason=reason):
             return f"= {how}{_because(reason)}"
+        case CompactionChanged(status="completed"):
+            return "= compacted"
         case Notice(title=title, severity=severity):
             return f"! {severity}: {one_line(title)}"
         case RateLimited(reason=reason):

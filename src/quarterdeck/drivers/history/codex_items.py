@@ -34,6 +34,9 @@ _CONTEXT = re.compile(
 """How messages begin that Codex writes in a person's name."""
 _FILE = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.M)
 _EXIT = re.compile(r"^(?:Process exited with code|Exit code:) (-?\d+)", re.M)
+_OUTPUT = "\nOutput:\n"
+_ABOUT = 600
+"""Characters before the output of a command in which Codex tells about it."""
 _IMAGE = re.compile(r"data:([\w/+.-]+);base64,(.*)", re.S)
 _QUIET = frozenset(("session_meta", "world_state", "token_usage_record", "state", "ghost_snapshot"))
 _TOLD_TWICE = frozenset(
@@ -51,10 +54,8 @@ _TOLD_TWICE = frozenset(
         "mcp_tool_call_end",
         "patch_apply_end",
         "plan_update",
-        "task_complete",
         "thread_name_updated",
         "thread_settings_applied",
-        "turn_complete",
         "undo_completed",
         "user_message",
         "view_image_tool_call",
@@ -83,6 +84,9 @@ class ItemReading:
         self._model = ""
         self._turn = ""
         """What Codex calls the turn, if it does."""
+        self._is_asked = True
+        """Whether a person asked for this turn; the answer of another may be a summary."""
+        self._unasked: tuple[str, int | None] | None = None
         self._compactions = 0
 
     def entry(self, entry: Mapping[str, Any]) -> Iterator[PastEvent]:
@@ -105,12 +109,23 @@ class ItemReading:
 
     def finish(self) -> Iterator[PastEvent]:
         """What is left at the end of the file."""
+        yield from self._answered()
         yield from self._turns.end()
+
+    def _answered(self) -> Iterator[PastEvent]:
+        """Tell what the model said, if it was held back."""
+        if self._unasked is not None:
+            said, time = self._unasked
+            self._unasked = None
+            yield from self._turns.tell(message(said, self._turns.message()), time)
 
     # Items
 
     def _item(self, item: Mapping[str, Any], time: int | None) -> Iterator[PastEvent]:
-        match as_text(item.get("type")):
+        kind = as_text(item.get("type"))
+        if kind not in ("message", *_QUIET):
+            yield from self._answered()
+        match kind:
             case "message":
                 yield from self._message(item, time)
             case "reasoning":
@@ -121,9 +136,9 @@ class ItemReading:
                 yield from self._search(item, time)
             case "function_call_output" | "custom_tool_call_output" | "tool_search_output":
                 yield from self._turns.tell(_ended(item), time)
-            case kind if kind in _QUIET:
+            case _ if kind in _QUIET:
                 pass
-            case kind:
+            case _:
                 self._tally.note_unknown(kind)
 
     def _message(self, item: Mapping[str, Any], time: int | None) -> Iterator[PastEvent]:
@@ -131,11 +146,15 @@ class ItemReading:
             case "user":
                 content = list(_content(item))
                 if content:
+                    self._is_asked = True
                     yield from self._turns.prompt(content, time, self._turn)
             case "assistant":
                 texts = (as_text(as_map(one).get("text")) for one in as_list(item.get("content")))
                 if said := "".join(texts):
-                    yield from self._turns.tell(message(said, self._turns.message()), time)
+                    yield from self._answered()
+                    self._unasked = said, time
+                if self._is_asked:
+                    yield from self._answered()
             case _:
                 pass  # instructions of the program
 
@@ -163,7 +182,11 @@ class ItemReading:
             case "token_count":
                 yield from self._count(as_map(event.get("info")), time)
             case "task_started" | "turn_started":
-                self._turn = as_text(event.get("turn_id"))
+                self._turn, self._is_asked = as_text(event.get("turn_id")), False
+            case "task_complete" | "turn_complete":
+                yield from self._answered()
+                yield from self._turns.end()
+                self._is_asked = True
             case "thread_rolled_back":
                 went = Notice(title="The person went back to an earlier message")
                 yield from self._turns.outside(went, time)
@@ -201,6 +224,9 @@ class ItemReading:
             yield from self._turns.outside(SessionChanged(model=model), time)
 
     def _compacted(self, summary: str, time: int | None) -> Iterator[PastEvent]:
+        if self._unasked is not None and self._unasked[0] in summary:
+            self._unasked = None
+        yield from self._answered()
         self._compactions += 1
         name = CompactionId(f"cmp_{self._compactions}")
         begun = CompactionChanged(compaction=name, status="in_progress")
@@ -249,6 +275,9 @@ def _ended(item: Mapping[str, Any]) -> ToolCallEnded:
     code = as_map(whole.get("metadata")).get("exit_code", int(found[1]) if found else 0)
     failed = code not in (0, None) or whole.get("success") is False
     failed = failed or output.startswith(("patch rejected", "apply_patch verification failed"))
+    begins = output.find(_OUTPUT, 0, _ABOUT)
+    if found is not None and found.start() < begins:
+        output = output[begins + len(_OUTPUT) :]
     return ToolCallEnded(
         call=ToolCallId(as_text(item.get("call_id")) or as_text(item.get("id")) or "unnamed"),
         status="failed" if failed else "completed",

@@ -10,7 +10,7 @@
         └── HistoryUnreadable    the file is there, and cannot be read
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ..errors import DriverError
@@ -31,10 +31,13 @@ class HistoryError(DriverError):
 class NoSuchPast(HistoryError):
     """No session of this id is on disk."""
 
-    def __init__(self, id_: str, agent: str | None = None) -> None:
+    def __init__(
+        self, id_: str, agent: str | None = None, failures: Mapping[str, str] | None = None
+    ) -> None:
         of = f" of {agent}" if agent else ""
+        also = "".join(f"; of {name}: {reason}" for name, reason in (failures or {}).items())
         super().__init__(
-            f"no session{of} {id_!r} is on disk; `quarterdeck history --all` lists them"
+            f"no session{of} {id_!r} is on disk; `quarterdeck history --all` lists them{also}"
         )
         self.id = id_
 

@@ -38,6 +38,8 @@ LONGEST_LINE = 8 * 1024 * 1024
 """Bytes; a longer line is left out, so that no file decides how much memory we take."""
 _CHUNK = 256 * 1024
 _TITLE = 120
+_LATEST = 253_402_300_800_000
+"""Milliseconds since the epoch at which years get five digits."""
 _decoder = msgspec.json.Decoder()
 
 
@@ -263,7 +265,7 @@ def is_same_place(told: str | None, directory: Path) -> bool:
 def microseconds(told: object) -> int:
     """Microseconds since the epoch, of a text as in ISO 8601 or of milliseconds; 0: neither."""
     if isinstance(told, int | float) and not isinstance(told, bool):
-        return int(told * 1_000) if 0 < told < 1 << 53 else 0
+        return int(told * 1_000) if 0 < told < _LATEST else 0
     if not isinstance(told, str):
         return 0
     try:

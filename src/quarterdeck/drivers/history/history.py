@@ -101,20 +101,26 @@ class History:
         sessions = tuple(found if limit is None else found[:limit])
         return Listed(sessions=sessions, failures=failures, read=budget.spent)
 
-    async def find(self, id_: str, *, agent: str | None = None) -> PastSession:
+    async def find(
+        self, id_: str, *, agent: str | None = None, near: Path | None = None
+    ) -> PastSession:
         """The session of an id, or of the beginning of one, in any directory.
+
+        Where several begin so, one that worked in ``near`` is meant.
 
         Raises:
             NoSuchPast, AmbiguousPast: there is none, or several.
         """
-        listed = await self.list(None, agent=agent, limit=None)
-        exact = [past for past in listed.sessions if past.id == id_]
-        found = exact or [past for past in listed.sessions if id_ and past.id.startswith(id_)]
+        found: list[PastSession] = []
+        failures: Mapping[str, str] = {}
+        for place in (near, None) if near is not None else (None,):
+            listed = await self.list(place, agent=agent, limit=None)
+            found, failures = _beginning(id_, listed.sessions), listed.failures
+            if len(found) == 1:
+                return found[0]
         if not found:
-            raise NoSuchPast(id_, agent)
-        if len(found) > 1:
-            raise AmbiguousPast(id_, [f"{past.agent} {past.id}" for past in found])
-        return found[0]
+            raise NoSuchPast(id_, agent, failures)
+        raise AmbiguousPast(id_, [f"{past.agent} {past.id}" for past in found])
 
     async def read(self, past: PastSession, tally: Tally) -> AsyncGenerator[PastEvent]:
         """What happened in a session, in order, a few at a time.
@@ -188,6 +194,12 @@ async def collect(reading: AsyncGenerator[PastEvent]) -> list[PastEvent]:
     """All that a reading tells."""
     async with aclosing(reading):
         return [event async for event in reading]
+
+
+def _beginning(id_: str, sessions: Iterable[PastSession]) -> list[PastSession]:
+    """The session of an id, else those whose ids begin so."""
+    some = [past for past in sessions if id_ and past.id.startswith(id_)]
+    return [past for past in some if past.id == id_] or some
 
 
 def _taken(events: Iterator[PastEvent]) -> list[PastEvent]:
