@@ -28,8 +28,11 @@ __all__ = ["Terminal"]
 _log = logging.getLogger(__name__)
 
 _SCROLLBACK = 20_000
-_MOST_HELD = 1 << 20
-"""Bytes that wait for one viewer; one that is slower than that gets the screen anew."""
+_MOST_HELD = 1 << 18
+"""Bytes that wait for one viewer; one that is slower than that gets the screen anew.
+
+More would be what a person waits for after they have stopped a program that floods.
+"""
 _MOST_ANSWERS = 1 << 16
 """Bytes of answers to queries that wait for a program which does not read."""
 _LAST_WORDS = 0.3
