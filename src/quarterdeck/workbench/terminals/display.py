@@ -17,7 +17,7 @@ __all__ = ["SCROLLBACK", "Display", "load_emulator"]
 
 SCROLLBACK = 5_000
 """Rows that a viewer keeps above the screen."""
-_ROOM = 256 * 1024
+_ROOM = 64 * 1024
 """Bytes that may wait."""
 _PIECE = 4 * 1024
 """Bytes between two looks at the clock."""

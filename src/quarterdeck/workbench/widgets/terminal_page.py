@@ -26,7 +26,7 @@ __all__ = ["TerminalPage"]
 
 _PACE = 1 / 30
 """Seconds between two frames at the least."""
-_FEEDING = 0.005
+_FEEDING = 0.008
 """Seconds of a frame for reading what the program wrote."""
 _HALF_DRAWN = 0.15
 """Seconds for which a program may keep the screen as it was while it draws."""
