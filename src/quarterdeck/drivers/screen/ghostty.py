@@ -19,7 +19,7 @@ from .ghostty_grid import Grid, shown
 from .ghostty_text import Writer, ffi, lib, place, track
 from .port import Change, Cursor, Mark, Modes, Row, mouse_of
 from .queries import Listener
-from .styled import Rows, styled_row
+from .styled import Rows, styled_rows
 
 __all__ = ["GhosttyScreen"]
 
@@ -153,7 +153,7 @@ class GhosttyScreen:
         lines = text.split("\r\n")
         lines += [""] * (count - len(lines))
         rows = zip(lines, self._grid.rows_from(self._handle, first, count), strict=False)
-        return tuple([styled_row(shown(line, row)) for line, row in rows])
+        return tuple(styled_rows([shown(line, row) for line, row in rows]))
 
     def changes(self, since: int = 0) -> Change:
         """What is new since a revision."""

@@ -107,10 +107,7 @@ class _Drawing:
             if copy is None:
                 return ""
             write(copy, b"\x1b8")
-            column, row = read(copy, "CURSOR_X"), read(copy, "CURSOR_Y")
-            waits = ""
-            if read(copy, "CURSOR_PENDING_WRAP", "bool"):
-                column, waits = self._character(column, row)
+            column, row, waits = self._waiting(copy)
             write(copy, b"\x1b[2J")
             was = f"\x1b[{row + 1};{column + 1}H{waits}{self._of_screen(copy)}"
             origin = is_on(copy, 6)
@@ -137,10 +134,7 @@ class _Drawing:
 
     def of_screen(self, origin: tuple[int, int] = (0, 0)) -> str:
         """The cursor, with the end of a line that it waits at, and what it writes with."""
-        column, row = read(self._terminal, "CURSOR_X"), read(self._terminal, "CURSOR_Y")
-        waits = ""
-        if read(self._terminal, "CURSOR_PENDING_WRAP", "bool"):
-            column, waits = self._character(column, row)
+        column, row, waits = self._waiting(self._terminal)
         with _copied(self._terminal) as copy:
             if copy is None:
                 return ""
@@ -187,6 +181,14 @@ class _Drawing:
         if column and is_second_half(cell_at(self._terminal, column, row)):
             column -= 1
         return column, self._writer.cell(self._terminal, column, row)
+
+    def _waiting(self, terminal: Any) -> tuple[int, int, str]:
+        """Where the cursor has to go, and what has to be written there to wait at a line's end."""
+        column, row = read(terminal, "CURSOR_X"), read(terminal, "CURSOR_Y")
+        if not read(terminal, "CURSOR_PENDING_WRAP", "bool"):
+            return column, row, ""
+        column, text = self._character(column, row)
+        return column, row, text or " "
 
     def _of_screen(self, copy: Any) -> str:
         pens = ("style", "hyperlink", "protection", "charsets")

@@ -19,7 +19,7 @@ Mouse: TypeAlias = Literal["", "press", "drag", "any"]
 """What of the mouse a program wants to hear: nothing, buttons, moves while one is held too, all."""
 
 
-class Style(Struct, frozen=True):
+class Style(Struct, frozen=True, gc=False):
     """How characters look."""
 
     foreground: Color = None
@@ -37,14 +37,14 @@ class Style(Struct, frozen=True):
 PLAIN = Style()
 
 
-class Span(Struct, frozen=True):
+class Span(Struct, frozen=True, gc=False):
     """Characters next to each other that look the same."""
 
     text: str
     style: Style
 
 
-class Row(Struct, frozen=True):
+class Row(Struct, frozen=True, gc=False):
     """One row of the screen, without what is blank at its end."""
 
     spans: tuple[Span, ...]

@@ -15,6 +15,7 @@ _LONGEST = 256
 _CELL_WIDTH, _CELL_HEIGHT = 8, 16
 _KNOWN = frozenset((1, 6, 7, 9, 25, 47, 1000, 1002, 1003, 1004, 1006, 1047, 1048, 1049, 2004, 2026))
 _ON_AT_FIRST: frozenset[int] = frozenset((7, 25))
+_RESET_SOFTLY = frozenset((1, 6))
 _SHAPES: dict[str, CursorShape] = {"3": "underline", "4": "underline", "5": "bar", "6": "bar"}
 _ALTERNATE = frozenset((47, 1047, 1049))
 
@@ -30,6 +31,7 @@ _WHOLE = re.compile(
     rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[PX^_][^\x1b]*\x1b\\|[^\[\]PX^_])"
 )
 
+_SOFTLY = b"\x1b[!p"
 _STRINGS = (b"]", b"P", b"X", b"^", b"_")
 _COLORS = {b"10": b"d0d0/d0d0/d0d0", b"11": b"1010/1010/1010"}
 _FIXED = {
@@ -133,6 +135,8 @@ class Listener:
             self.title = title.decode("utf-8", "replace")
         elif (shape := groups["shape"]) is not None:
             self._shape = shape.decode()
+        elif groups["reset"] == _SOFTLY:
+            self._on = self._on - _RESET_SOFTLY | _ON_AT_FIRST
         else:
             self._on, self._keyboard, self._shape = set[int](_ON_AT_FIRST), [0], ""
 

@@ -6,17 +6,18 @@ their line: what did not change, or only moved, is not read again.
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from functools import lru_cache
+from typing import Any
+
+from msgspec.json import Decoder
 
 from .port import BLANK, PLAIN, Color, Row, Span, Style
 
-__all__ = ["ESCAPES", "Rows", "line_of", "styled_row"]
+__all__ = ["ESCAPES", "Rows", "line_of", "styled_row", "styled_rows"]
 
 ESCAPES = re.compile(r"((?:\x1b\[[0-9;:]*m)+)")
 """Styles, as they stand in lines."""
-_MOST_KEPT = 16_384
-
-T = TypeVar("T")
+_MOST_KEPT = 32_768
 
 _FLAGS = {
     1: "bold",
@@ -40,10 +41,12 @@ _SIMPLE = {
     )
     for color in range(8)
 }
-_styles: dict[str, Style] = {}
-"""What a run of sequences that begins with a reset means; the same for every screen."""
-_orders: dict[str, dict[str, Any]] = {}
-"""What one sequence sets."""
+_STYLES = re.compile(r"\x1b\[0m((?:\x1b\[[^m]*m)*)")
+_MANY = 64
+"""Styles from which on reading them all at once pays; a picture has thousands, each of its own."""
+_DECODER = Decoder(list[Style])
+_styles: dict[str, Style] = {"": PLAIN}
+"""What a run of sequences that follows a reset means; the same for every screen."""
 
 
 class Rows:
@@ -59,12 +62,12 @@ class Rows:
     def update(self, lines: Sequence[str]) -> None:
         """Take the lines as they are now."""
         self.revision += 1
-        known: dict[str, Row] = {}
+        new = [line for line in dict.fromkeys(lines) if line not in self._known]
+        known = dict(zip(new, styled_rows(new), strict=True))
         for index, line in enumerate(lines):
             row = known.get(line)
             if row is None:
-                row = self._known.get(line)
-                known[line] = row = styled_row(line) if row is None else row
+                row = known[line] = self._known[line]
             if row is not self.rows[index] and row != self.rows[index]:
                 self.rows[index] = row
                 self.changed[index] = self.revision
@@ -97,24 +100,49 @@ class Rows:
 
 def styled_row(line: str) -> Row:
     """The row that a line is, each style of which begins with a reset."""
-    if not line:
-        return BLANK
-    pieces = ESCAPES.split(line)
-    spans: list[Span] = []
-    style = PLAIN
-    for index, piece in enumerate(pieces):
-        if index % 2:
-            style = _styles.get(piece) or _style(piece)
-        elif piece:
-            if spans and spans[-1].style == style:
-                piece = spans.pop().text + piece
-            spans.append(Span(piece, style))
+    return styled_rows((line,))[0]
+
+
+def styled_rows(lines: Sequence[str]) -> list[Row]:
+    """The rows that lines are; many at once cost less."""
+    split = [_STYLES.split(line) for line in lines]
+    try:
+        return [_row(pieces) for pieces in split]
+    except KeyError:
+        _learn({run for pieces in split for run in pieces[1::2]})
+        return [_row(pieces) for pieces in split]
+
+
+def _row(pieces: list[str]) -> Row:
+    """A row of its texts and, between them, what sets their styles.
+
+    Raises:
+        KeyError: one of the styles is not known yet.
+    """
+    texts = pieces[2::2]
+    # All of it by functions of C: a cell of its own style must not cost half a microsecond.
+    spans = [*map(Span, texts, map(_styles.__getitem__, pieces[1::2]))]
+    if pieces[0]:
+        spans.insert(0, Span(pieces[0], PLAIN))
+    if "" in texts:
+        spans = _merged(spans)
     while spans and spans[-1].style is PLAIN:
         last = spans.pop()
         if text := last.text.rstrip(" "):
             spans.append(Span(text, PLAIN))
             break
-    return Row(tuple(spans), "".join([span.text for span in spans]).rstrip(" "))
+    return Row(tuple(spans), "".join(pieces[::2]).rstrip(" ")) if spans else BLANK
+
+
+def _merged(spans: list[Span]) -> list[Span]:
+    """Without the empty ones, and those that look alike together."""
+    found: list[Span] = []
+    for span in spans:
+        if span.text and found and found[-1].style == span.style:
+            found[-1] = Span(found[-1].text + span.text, span.style)
+        elif span.text:
+            found.append(span)
+    return found
 
 
 def line_of(row: Row) -> str:
@@ -141,30 +169,35 @@ def _written(style: Style) -> str:
     return f"\x1b[0m\x1b[{';'.join(numbers)}m"
 
 
+def _learn(needed: set[str]) -> None:
+    """Know styles, these at least."""
+    if len(_styles) > _MOST_KEPT:
+        _styles.clear()
+        _styles[""] = PLAIN
+    runs = needed - _styles.keys()
+    many = [run for run in runs if _is_colors(run)] if len(runs) > _MANY else []
+    if many:
+        json = "},{".join(many).replace("\x1b[38;2;", '"foreground":[').replace(";", ",")
+        json = json.replace("\x1b[48,2,", '"background":[').replace("m", "],").replace(",}", "}")
+        _styles.update(zip(many, _DECODER.decode(f"[{{{json[:-1]}}}]"), strict=True))
+    for run in runs.difference(many):
+        _styles[run] = _style(run)
+
+
+def _is_colors(run: str) -> bool:
+    """It is nothing but red, green and blue; in doubt not."""
+    return run.count("\x1b") == run.count("8;2;") and "\x1b[5" not in run
+
+
 def _style(run: str) -> Style:
     fields: dict[str, Any] = {}
     for numbers in run[2:-1].split("m\x1b["):
-        if numbers in ("", "0"):
-            fields.clear()
-            continue
-        order = _orders.get(numbers)
-        if order is None:
-            order = _order(numbers)
-            _keep(_orders, numbers, order)
-        fields.update(order)
-    style = Style(**fields) if fields else PLAIN
-    if style == PLAIN:
-        style = PLAIN
-    _keep(_styles, run, style)
-    return style
+        fields.update(_order(numbers))
+    style = Style(**fields)
+    return PLAIN if style == PLAIN else style
 
 
-def _keep(table: dict[str, T], key: str, value: T) -> None:
-    if len(table) >= _MOST_KEPT:
-        table.clear()
-    table[key] = value
-
-
+@lru_cache(_MOST_KEPT)
 def _order(numbers: str) -> dict[str, Any]:
     """What one sequence sets, as emulators write them; what it does not know sets nothing."""
     values = [int(one or 0) for one in numbers.replace("::", ":").replace(":", ";").split(";")]
