@@ -106,11 +106,14 @@ def styled_row(line: str) -> Row:
 def styled_rows(lines: Sequence[str]) -> list[Row]:
     """The rows that lines are; many at once cost less."""
     split = [_STYLES.split(line) for line in lines]
-    try:
-        return [_row(pieces) for pieces in split]
-    except KeyError:
-        _learn({run for pieces in split for run in pieces[1::2]})
-        return [_row(pieces) for pieces in split]
+    rows: list[Row] = []
+    for pieces in split:
+        try:
+            rows.append(_row(pieces))
+        except KeyError:
+            _learn({run for later in split[len(rows) :] for run in later[1::2]})
+            rows.append(_row(pieces))
+    return rows
 
 
 def _row(pieces: list[str]) -> Row:
@@ -119,6 +122,8 @@ def _row(pieces: list[str]) -> Row:
     Raises:
         KeyError: one of the styles is not known yet.
     """
+    if len(pieces) > 1 and not pieces[-1]:  # rows end with a reset
+        del pieces[-2:]
     texts = pieces[2::2]
     # All of it by functions of C: a cell of its own style must not cost half a microsecond.
     spans = [*map(Span, texts, map(_styles.__getitem__, pieces[1::2]))]
@@ -174,14 +179,22 @@ def _learn(needed: set[str]) -> None:
     if len(_styles) > _MOST_KEPT:
         _styles.clear()
         _styles[""] = PLAIN
-    runs = needed - _styles.keys()
-    many = [run for run in runs if _is_colors(run)] if len(runs) > _MANY else []
+    runs = {run for run in needed if run not in _styles}
+    many = list(runs) if len(runs) > _MANY else []
+    if "\x1b" in (json := _json(many)):
+        many = [run for run in many if _is_colors(run)]
+        json = _json(many)
     if many:
-        json = "},{".join(many).replace("\x1b[38;2;", '"foreground":[').replace(";", ",")
-        json = json.replace("\x1b[48,2,", '"background":[').replace("m", "],").replace(",}", "}")
-        _styles.update(zip(many, _DECODER.decode(f"[{{{json[:-1]}}}]"), strict=True))
+        _styles.update(zip(many, _DECODER.decode(json), strict=True))
     for run in runs.difference(many):
         _styles[run] = _style(run)
+
+
+def _json(runs: list[str]) -> str:
+    """Styles that are nothing but red, green and blue, to be decoded; with ``ESC`` where not."""
+    text = "},{".join(runs).replace("\x1b[38;2;", '"foreground":[').replace(";", ",")
+    text = text.replace("\x1b[48,2,", '"background":[').replace("m", "],").replace(",}", "}")
+    return f"[{{{text[:-1]}}}]"
 
 
 def _is_colors(run: str) -> bool:
