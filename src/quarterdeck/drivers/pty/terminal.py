@@ -33,6 +33,8 @@ _MOST_HELD = 1 << 18
 
 More would be what a person waits for after they have stopped a program that floods.
 """
+_REDRAWN = 0.25
+"""Seconds between two whole screens for one viewer: each takes tens of milliseconds."""
 _MOST_ANSWERS = 1 << 16
 """Bytes of answers to queries that wait for a program which does not read."""
 _LAST_WORDS = 0.3
@@ -149,6 +151,8 @@ class Terminal:
             while True:
                 ready = viewer.ready
                 if viewer.is_behind:
+                    if rest := viewer.rest:
+                        await asyncio.sleep(rest)
                     viewer.catch_up()
                     yield self.snapshot()
                 while viewer.waiting and not viewer.is_behind:
@@ -242,6 +246,7 @@ class _Viewer:
         self.is_behind = True
         self.ready = asyncio.Event()
         self._held = 0
+        self._drawn = float("-inf")
 
     def give(self, seen: Shown) -> None:
         if self.is_behind:
@@ -258,7 +263,13 @@ class _Viewer:
         self._held -= len(seen.data) if isinstance(seen, Written) else 0
         return seen
 
+    @property
+    def rest(self) -> float:
+        """Seconds until it may have the whole screen again."""
+        return max(0.0, self._drawn + _REDRAWN - time.monotonic())
+
     def catch_up(self) -> None:
+        self._drawn = time.monotonic()
         self.is_behind = False
         self._held = 0
 
