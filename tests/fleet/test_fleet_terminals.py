@@ -77,8 +77,9 @@ async def test_what_is_not_there_is_named(any_fleet: Fleet, tmp_path: Path):
         await any_fleet.open_terminal(TerminalWish(cwd=str(missing)))
     with pytest.raises(BadWish, match="no-such-program"):
         await any_fleet.open_terminal(TerminalWish(cwd="/", command=("no-such-program",)))
-    with pytest.raises(BadWish, match="absolute"):
-        await any_fleet.open_terminal(TerminalWish(cwd="here"))
+    for cwd in ("here", "/\0"):
+        with pytest.raises(BadWish, match="absolute"):
+            await any_fleet.open_terminal(TerminalWish(cwd=cwd))
     assert await any_fleet.terminals() == []
 
 

@@ -189,8 +189,8 @@ class OwnTerminals:
 
     async def _open(self, wish: TerminalWish) -> Kept:
         argv = wish.command or (self._environment.get("SHELL") or _SHELL,)
-        if not PurePath(wish.cwd).is_absolute():
-            raise BadWish(f"cwd {wish.cwd!r} is not absolute; name the whole path")
+        if not PurePath(wish.cwd).is_absolute() or "\0" in wish.cwd:
+            raise BadWish(f"cwd {wish.cwd!r} is no absolute path; name the whole of it")
         id_ = f"term-{secrets.token_hex(4)}"
         self._opening += 1
         try:
