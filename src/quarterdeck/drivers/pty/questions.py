@@ -8,6 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -67,7 +68,7 @@ class Questions:
             done, self._task = self._task, None
             done.result()
         if reading.state != "asking" or reading.request is None:
-            if self._task is None:
+            if self._task is None and reading.state != "unknown":
                 self._asked = None
             return
         if self._task is None and reading.request != self._asked:
@@ -90,8 +91,9 @@ class Questions:
             await self._tell([Notice(title=title, severity="info", description=request.title)])
             return
         await self._tell(teller.decided(call, verdict.allowed))
-        if not await self._confirmed(request, _chosen(request, verdict)):
-            self._asked = None
+        is_taken = await self._confirmed(request, _chosen(request, verdict))
+        self._asked = None  # what is shown from now on is another one, although it looks the same
+        if not is_taken:
             title = "The agent's screen has not taken the answer; what it shows is asked again."
             await self._tell([Notice(title=title, severity="warning", description=request.title)])
 
@@ -133,16 +135,15 @@ class Questions:
                 return self._watch.now.state != "unknown"
             above = self._above()
             await self._press(request, choice)
-            await self._watch.until(
-                lambda one, above=above: one.request != request or self._above() != above,
-                within=_CONFIRM_LIMIT,
-            )
-            if self._watch.now.request != request:
-                return True
-            if self._above() != above:
-                self._asked = None  # the same is asked again: nobody has answered that yet
+            if await self._watch.until(partial(self._is_taken, request, above), _CONFIRM_LIMIT):
                 return True
         return False
+
+    def _is_taken(self, request: Request, above: list[str], reading: Reading) -> bool:
+        """Something else is shown; or the same is asked again, below more than before."""
+        if reading.state == "unknown":
+            return False
+        return reading.request != request or self._above() != above
 
     async def _press(self, request: Request, choice: Choice | None) -> None:
         """Press the keys of a choice, as they are now, as long as the dialog is there."""

@@ -25,8 +25,8 @@ class Watch:
         self._reader = reader
         self._revision = 0
         self._since = time.monotonic()
-        self._sign: tuple[str, bool] = "", False
-        """What tells states apart besides rows: the title, and whether it takes pastes."""
+        self._sign: tuple[str, bool, int] = "", False, 0
+        """What tells states apart besides rows: title, whether it takes pastes, cursor."""
         self._whole_at = 0.0
         self.changes = 0
         """How often the screen was seen to change."""
@@ -107,7 +107,7 @@ class Watch:
             self._since = time.monotonic()  # what is seen now is the half of it
             return
         change = screen.changes(self._revision)
-        sign = screen.title, screen.modes.bracketed_paste
+        sign = screen.title, screen.modes.bracketed_paste, screen.cursor.row
         if not change.rows and sign == self._sign:
             self._revision = change.revision
             return

@@ -1,7 +1,6 @@
 """What the fake draws: what was said, and below it the prompt."""
 
 import os
-import sys
 import termios
 import tty
 from collections.abc import Sequence
@@ -17,7 +16,6 @@ class Drawing:
         self._before: list[Any] = termios.tcgetattr(0)
         self._drawn = 0
         self._chrome: tuple[str, ...] = ()
-        self._out = sys.stdout.buffer
 
     def __enter__(self) -> "Drawing":
         tty.setraw(0)
@@ -45,9 +43,15 @@ class Drawing:
         self._write(erased + self._below())
 
     def raw(self, data: bytes) -> None:
-        """Write bytes as they are."""
-        self._out.write(data)
-        self._out.flush()
+        """Write bytes as they are; may be interrupted by a signal that draws."""
+        while data:
+            data = data[os.write(1, data) :]
+
+    def anew(self) -> None:
+        """Draw on an empty terminal, as after its size has changed or what is on it is unknown."""
+        self._drawn = 0
+        self.raw(b"\x1b[?2004h\x1b[2J\x1b[H")
+        self._write(self._below())
 
     def lost(self) -> None:
         """Something else has written to the terminal: draw below it."""

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import random
 import signal
 import sys
 import time
@@ -102,6 +103,8 @@ class Tui:
             "wait": self._wait,
             "ask": self._ask,
             "garbage": self._garbage,
+            "noise": self._noise,
+            "dialog": self.dialog,
             "stderr": self._stderr,
             "children": self._children,
         }
@@ -141,6 +144,15 @@ class Tui:
             self._drawing.raw(b"\x1b]999;garbage %d\x07\x1b[?9999h\x1b[38;9;9m\x1b[m" % number)
         self.say("after the garbage")
 
+    def _noise(self, rest: str) -> None:
+        """Bytes that mean nothing, then a terminal that is set to its beginnings."""
+        self._drawing.raw(random.Random(7).randbytes(int(rest or 10_000)))
+        self._listen(0.3)
+        self._drawing.raw(b"\x18\x1bc")
+        self._drawing.anew()
+        self._is_saying = False
+        self.say("after the noise")
+
     def _stderr(self, rest: str) -> None:
         """On a terminal it is drawn like everything else."""
         left = int(rest or 1_000_000)
@@ -162,7 +174,7 @@ class Tui:
     # Before the first prompt
 
     def dialog(self, kind: str) -> bool:
-        """Ask something at the start; whether to go on."""
+        """Ask something at the start, or in a turn; whether to go on."""
         if kind == "login":
             self._drawing.show((" Log in first", "", " visit http://localhost/login"))
             self._keyboard.read(3600)
@@ -218,6 +230,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             signal.signal(number, _deaf)
     keyboard = Keyboard()
     with Drawing() as drawing:
+        signal.signal(signal.SIGWINCH, lambda *_: drawing.anew())
         tui = Tui(drawing, keyboard, memory)
         try:
             if all(tui.dialog(kind) for kind in chosen.dialog):
