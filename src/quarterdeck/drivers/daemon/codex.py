@@ -37,7 +37,6 @@ _AWAY = 30.0
 _PAUSE = 0.2
 """Seconds until a connection is tried again."""
 _TAKING = 5.0
-"""Seconds after a cut within which a server must tell of a prompt that it has taken."""
 _STOPPING = 1.0
 """Seconds that a shared server may take to stop a turn when the session is closed."""
 _PAGE = 100
@@ -55,6 +54,7 @@ class CodexLink:
         stream: talk over this, and start no program.
         away: seconds for which a shared server may be away before the session counts as lost.
         again: seconds until a connection is tried again.
+        taking: seconds after a cut within which the server must tell of a prompt that it has.
     """
 
     transport = "daemon"
@@ -78,8 +78,10 @@ class CodexLink:
         stream: ByteStream | None = None,
         away: float = _AWAY,
         again: float = _PAUSE,
+        taking: float = _TAKING,
     ) -> None:
         self._launch = launch
+        self._taking = taking
         self._reader = CodexReader(launch.agent)
         self._server = CodexServer(launch, stream)
         self._line = CodexLine(
@@ -211,7 +213,7 @@ class CodexLink:
         except CutOff as error:
             _log.debug("%s: %s", self._launch.agent, error)
         await self._line.ready()
-        await asyncio.wait([turn.id, turn.outcome], timeout=_TAKING)
+        await asyncio.wait([turn.id, turn.outcome], timeout=self._taking)
         return turn.id.done() or turn.outcome.done()
 
     async def _complete(self, turn: CodexTurn) -> None:

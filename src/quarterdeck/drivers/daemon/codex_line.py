@@ -152,12 +152,17 @@ class CodexLine:
         assert self._peer is not None and self._over is not None
         if self._over.done():
             raise self._over.result()
+        peer = self._peer
         try:
-            return await Ask(self._agent, self._peer)(method, params)
+            return await Ask(self._agent, peer)(method, params)
         except LinkError as error:
-            if self._may_return and not self._over.done():
-                raise CutOff(f"{self._agent} was cut off during {method!r}: {error}") from error
-            raise await asyncio.shield(self._over) from None
+            if peer.ending is None:
+                raise
+            if not self._may_return or self._over.done():
+                raise await asyncio.shield(self._over) from None
+            if peer is self._peer:  # who asks again has to wait for the next
+                self._ready.clear()
+            raise CutOff(f"{self._agent} was cut off during {method!r}: {error}") from error
 
     def take_malformed(self) -> int:
         """How many lines were no messages since this was last asked."""

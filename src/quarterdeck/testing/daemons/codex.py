@@ -199,6 +199,8 @@ class FakeCodex:
                 memory.id = f"{memory.id}-{len(self._threads) + 1}"
             thread = self._threads[memory.id] = CodexThread(self, memory)
         thread.clients.add(client)
+        if method == "thread/resume":
+            thread.tell_usage(client)
         told: dict[str, Any] = {"id": thread.id, "cwd": params.get("cwd"), "turns": []}
         opened = {"thread": {**told, "status": thread.status()}}
         if "initialTurnsPage" in params:

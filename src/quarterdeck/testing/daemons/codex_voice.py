@@ -27,6 +27,7 @@ class CodexThread:
         self._turn = ""
         self._client: str | None = None
         self._count = 0
+        self._usage: dict[str, Any] | None = None
         self._growing: tuple[str, str, str] | None = None
         """The kind, the id and the text so far of the item that grows."""
         self.id = memory.id
@@ -43,7 +44,7 @@ class CodexThread:
     def moved(self, server: "FakeCodex") -> "CodexThread":
         """The same thread on another server, at rest."""
         thread = CodexThread(server, self._memory)
-        thread.turns = self.turns
+        thread.turns, thread._usage = self.turns, self._usage
         return thread
 
     @property
@@ -132,8 +133,14 @@ class CodexThread:
 
     def _count_tokens(self) -> None:
         turns = self._memory.turns
-        usage = {"total": _tokens(turns), "last": _tokens(1), "modelContextWindow": 200_000}
-        self.tell("thread/tokenUsage/updated", tokenUsage=usage)
+        self._usage = {"total": _tokens(turns), "last": _tokens(1), "modelContextWindow": 200_000}
+        self.tell("thread/tokenUsage/updated", tokenUsage=self._usage)
+
+    def tell_usage(self, client: "Client") -> None:
+        """Tell a client that has just come how many tokens were used, if any were."""
+        if self._usage is not None:
+            where = {"threadId": self.id, "turnId": self._turn, "tokenUsage": self._usage}
+            client.put({"method": "thread/tokenUsage/updated", "params": where})
 
     def tell(self, method: str, **params: Any) -> None:
         """Tell everybody something."""
