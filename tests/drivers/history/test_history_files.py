@@ -24,7 +24,7 @@ from quarterdeck.drivers.history.files import (
 )
 from quarterdeck.drivers.history.history import AGENTS, History
 from quarterdeck.drivers.history.past import PastSession, Tally
-from quarterdeck.wire.events import Prompted, TurnEnded, TurnStarted
+from quarterdeck.wire.events import Prompted, TurnEnded
 from tests.support.pasts import (
     CODEX,
     LAB,
@@ -93,33 +93,7 @@ def test_times(told: object, moment: int):
     assert microseconds(told) == moment or not moment
 
 
-# Any damage to a session
-
-
-@pytest.fixture(scope="module")
-def intact(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return recorded_home(tmp_path_factory.mktemp("intact") / "home")
-
-
-@given(st.data())
-@settings(deadline=None, max_examples=30)
-def test_damage_never_raises(intact: Path, data: st.DataObject):
-    files = sorted(file for file in intact.rglob("*.jsonl") if "subagents" not in file.parts)
-    file = data.draw(st.sampled_from(files))
-    whole = file.read_bytes()
-    start = data.draw(st.integers(0, len(whole)))
-    stop = data.draw(st.integers(start, min(len(whole), start + 3_000)))
-    damaged = whole[:start] + data.draw(st.binary(max_size=20)) + whole[stop:]
-    try:
-        file.write_bytes(damaged)
-        history = history_in(intact)
-        for reader in history._readers.values():
-            for past in reader.list(None, None, Budget()):
-                events = [one.event for one in reader.read(past, Tally())]
-                begun = sum(isinstance(event, TurnStarted) for event in events)
-                assert begun == sum(isinstance(event, TurnEnded) for event in events)
-    finally:
-        file.write_bytes(whole)
+# Any objects
 
 
 JSON = st.recursive(

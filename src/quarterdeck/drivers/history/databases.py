@@ -30,6 +30,7 @@ def open_database(path: Path, *, most_copied: int = _MOST_COPIED) -> Generator[s
         HistoryLocked: it is locked and larger than ``most_copied`` bytes.
         HistoryUnreadable: it is none, damaged, or not to be opened; also while it is in use.
     """
+    _check(path)
     with contextlib.ExitStack() as stack:
         try:
             connection = stack.enter_context(_connected(path, _parameters(path)))
@@ -47,6 +48,16 @@ def open_database(path: Path, *, most_copied: int = _MOST_COPIED) -> Generator[s
             raise HistoryUnreadable(path, str(error)) from error
         except sqlite3.Error as error:
             raise HistoryUnreadable(path, str(error)) from error
+
+
+def _check(path: Path) -> None:
+    """See that nothing here is a pipe: SQLite would wait for somebody at its other end."""
+    with open_plain(path):
+        pass
+    for end in ("-wal", "-shm", "-journal"):
+        beside = Path(f"{path}{end}")
+        if beside.exists() and not beside.is_file():
+            raise HistoryUnreadable(beside, "it is no regular file")
 
 
 def _parameters(path: Path) -> str:

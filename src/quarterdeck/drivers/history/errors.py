@@ -7,18 +7,24 @@
         ├── NoSuchPast           no session of this id is on disk
         ├── AmbiguousPast        several are meant
         ├── HistoryLocked        its database is in use and cannot be copied
-        └── HistoryUnreadable    the file is there, and cannot be read
+        ├── HistoryUnreadable    the file is there, and cannot be read
+        └── HistoryPartly        some of an agent's sessions cannot be had, others can
 """
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..errors import DriverError
+
+if TYPE_CHECKING:
+    from .past import PastSession
 
 __all__ = [
     "AmbiguousPast",
     "HistoryError",
     "HistoryLocked",
+    "HistoryPartly",
     "HistoryUnreadable",
     "NoSuchPast",
 ]
@@ -62,3 +68,11 @@ class HistoryUnreadable(HistoryError):
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"cannot read {str(path)!r}: {reason}")
+
+
+class HistoryPartly(HistoryError):
+    """Some of an agent's sessions cannot be listed; it has the others."""
+
+    def __init__(self, why: HistoryError, sessions: "Sequence[PastSession]") -> None:
+        super().__init__(str(why))
+        self.sessions = tuple(sessions)

@@ -128,9 +128,10 @@ def open_plain(path: Path) -> Generator[IO[bytes]]:
         number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise HistoryUnreadable(path, error.strerror or str(error)) from error
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise HistoryUnreadable(path, "it is no regular file")
     with os.fdopen(number, "rb", buffering=0) as file:
-        if not stat.S_ISREG(os.fstat(number).st_mode):
-            raise HistoryUnreadable(path, "it is no regular file")
         yield cast("IO[bytes]", file)
 
 

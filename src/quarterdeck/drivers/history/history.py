@@ -12,7 +12,7 @@ from quarterdeck.wire.events import Event, MessageChunk, Prompted, ToolCallStart
 
 from .claude import ClaudeHistory
 from .codex import CodexHistory
-from .errors import AmbiguousPast, HistoryError, NoSuchPast
+from .errors import AmbiguousPast, HistoryError, HistoryPartly, NoSuchPast
 from .files import Budget
 from .gemini import GeminiHistory
 from .homes import Homes
@@ -96,6 +96,7 @@ class History:
                 found += await asyncio.to_thread(reader.list, resolved, limit, share)
             except HistoryError as error:
                 failures[reader.agent] = str(error)
+                found += error.sessions if isinstance(error, HistoryPartly) else ()
             budget.take(share.spent)
         found.sort(key=lambda past: past.updated, reverse=True)
         sessions = tuple(found if limit is None else found[:limit])

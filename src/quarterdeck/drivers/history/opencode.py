@@ -18,6 +18,7 @@ from quarterdeck.wire.ids import CompactionId
 
 from ..pipe.opencode import call_events, tokens_of
 from ..pipe.told import as_list, as_map, as_text, message, thought
+from .errors import HistoryError, HistoryPartly
 from .files import Budget, is_same_place, microseconds, one_title
 from .opencode_files import Files
 from .opencode_stores import Database, Entry, Store, databases
@@ -46,13 +47,19 @@ class OpencodeHistory:
     def list(self, directory: Path | None, limit: int | None, budget: Budget) -> list[PastSession]:
         """See ``HistoryReader``."""
         found: dict[str, PastSession] = {}
+        failure: HistoryError | None = None
         for path in databases(self._home):
-            with Database.open(path) as database:
-                for past in _here(database, directory, limit, budget):
-                    found.setdefault(past.id, past)
+            try:
+                with Database.open(path) as database:
+                    for past in _here(database, directory, limit, budget):
+                        found.setdefault(past.id, past)
+            except HistoryError as error:
+                failure = error
         for past in _here(Files(self._home), directory, limit, budget):
             found.setdefault(past.id, past)
         newest = sorted(found.values(), key=lambda past: past.updated, reverse=True)
+        if failure is not None:
+            raise HistoryPartly(failure, newest[:limit])
         return newest[:limit]
 
     def read(self, past: PastSession, tally: Tally) -> Iterator[PastEvent]:

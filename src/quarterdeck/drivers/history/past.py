@@ -97,7 +97,7 @@ class HistoryReader(Protocol):
         all are asked for. Damaged files are left out.
 
         Raises:
-            HistoryLocked, HistoryUnreadable: a database that holds all of them cannot be read.
+            HistoryPartly: a database that holds some of them cannot be read; it has the others.
         """
         ...
 
