@@ -59,6 +59,7 @@ class GhosttyScreen:
         self._set("SCROLLBACK_MAX_BYTES", "size_t*", _BYTES)
         self._set("KITTY_IMAGE_STORAGE_LIMIT", "uint64_t*", 0)
         self._set("CONTINUATION_MAX_BYTES", "size_t*", _UNFINISHED)
+        self._set_clustering()
         self._replies: list[bytes] = []
         self._terminal.on_reply(self._replies.append)
         self._listener = Listener(windowed=True)
@@ -218,6 +219,14 @@ class GhosttyScreen:
         if lib.ghostty_terminal_point_from_grid_ref(self._handle, start, tag, at):
             return None
         return start
+
+    def _set_clustering(self) -> None:
+        """Count what is one character to people as one, as programs of today do."""
+        mode = ffi.new("GhosttyTerminalModeConfig*")
+        mode.mode, mode.value = 2027, True
+        for option in ("MODE_DEFAULT", "MODE"):
+            name = getattr(lib, f"GHOSTTY_TERMINAL_OPT_{option}")
+            lib.ghostty_terminal_set(self._handle, name, mode)
 
     def _set(self, option: str, kind: str, value: int) -> None:
         name = getattr(lib, f"GHOSTTY_TERMINAL_OPT_{option}")

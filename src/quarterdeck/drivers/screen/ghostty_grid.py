@@ -157,7 +157,8 @@ def _mended(line: str, cells: bytes, row: Grid) -> str:
         if "b" in kinds[at:end] and style not in ("", "\x1b[0m"):
             for run in _RUNS.finditer(kinds, at, end):
                 text = piece[run.start() - at : run.end() - at]
-                parts.append(f"\x1b[0m{text}{style}" if run[0][0] == "b" else text)
+                again = style if run.end() < end else ""
+                parts.append(f"\x1b[0m{text}{again}" if run[0][0] == "b" else text)
         else:
             parts.append(piece)
         at = end

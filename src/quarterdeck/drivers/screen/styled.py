@@ -41,7 +41,7 @@ _SIMPLE = {
     )
     for color in range(8)
 }
-_STYLES = re.compile(r"\x1b\[0m((?:\x1b\[[^m]*m)*)")
+_STYLES = re.compile(r"\x1b\[0m((?:\x1b\[(?!0m)[^m]*m)*)")
 _MANY = 64
 """Styles from which on reading them all at once pays; a picture has thousands, each of its own."""
 _DECODER = Decoder(list[Style])
