@@ -12,7 +12,7 @@ from quarterdeck.drivers.history.history import History
 from tests.support.pasts import LAB, history_in, many_sessions
 
 SESSIONS = 5_000
-GOAL = 20 * 1024 * 1024
+GOAL = 20_000_000
 
 
 def run(quick: bool = False) -> None:

@@ -114,18 +114,17 @@ class _Listing:
         self._home = home
         self._directory = directory
         self._budget = budget
-        self._index: Mapping[str, Indexed] | None = None
+        self._read: Mapping[str, Indexed] | None = None
         self._unpacked = 0
-        self._titles: dict[str, str | None] = {}
 
     def past(self, rollout: Rollout) -> PastSession | None:
         """The facts of a session but the title; None: of another directory, or no person's."""
-        path, indexed = rollout.file.path, self._indexed(rollout)
+        path = rollout.file.path
+        indexed = self._index.get(rollout.session) if rollout.is_packed else None
         if indexed is not None:
             if indexed.is_sub_agent:
                 return None
             cwd, version = indexed.cwd, None
-            self._titles[rollout.session] = indexed.title
         else:
             head = b"\n".join(self._head(path, most=_META))
             if _SUB_AGENT.search(head):
@@ -150,8 +149,9 @@ class _Listing:
 
     def titled(self, past: PastSession, first: Rollout | None) -> PastSession:
         """The same with a title: the beginning of what was said in its first file."""
-        if past.id in self._titles:
-            return replace(past, title=self._titles[past.id])
+        indexed = self._index.get(past.id)
+        if indexed is not None and indexed.title is not None:
+            return replace(past, title=indexed.title)
         path = first.file.path if first is not None else Path(past.path)
         if path.suffix == ".json":
             items = as_list(as_map(read_json(path, self._budget, most=1 << 20)).get("items"))
@@ -160,13 +160,12 @@ class _Listing:
             _, said = _look(self._head(path, first=40_960, most=_HEAD), past.cwd)
         return replace(past, title=one_title(said)) if said else past
 
-    def _indexed(self, rollout: Rollout) -> Indexed | None:
-        """What Codex's own index tells of a compressed session."""
-        if not rollout.is_packed:
-            return None
-        if self._index is None:
-            self._index = codex_index.sessions(self._home)
-        return self._index.get(rollout.session)
+    @property
+    def _index(self) -> Mapping[str, Indexed]:
+        """What Codex's own index tells."""
+        if self._read is None:
+            self._read = codex_index.sessions(self._home)
+        return self._read
 
     def _head(self, path: Path, *, most: int = 65_536, first: int = 2_048) -> Iterator[bytes]:
         if path.suffix != ".zst":

@@ -1,7 +1,7 @@
 """What Codex notes about its sessions beside them: names that people gave, and an index.
 
-The index (``state_<n>.sqlite``) is asked for sessions whose files are compressed, so that they can
-be listed even where nothing can unpack them.
+The index (``state_<n>.sqlite``) is asked for titles, which stand far down in the files, and for all
+of a session whose file is compressed, so that it is listed even where nothing can unpack it.
 """
 
 import contextlib

@@ -46,7 +46,7 @@ _decoder = msgspec.json.Decoder()
 class Budget:
     """Bytes that may be read; shared by threads."""
 
-    def __init__(self, most: int = 20 * 1024 * 1024) -> None:
+    def __init__(self, most: int = 19_500_000) -> None:
         self.most = most
         self.spent = 0
         self._lock = Lock()
