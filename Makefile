@@ -57,6 +57,12 @@ build/patchfeld/.done:
 	$(@D)/bin/pip install -q --disable-pip-version-check patchfeld==0.3.1
 	@touch $@
 
+# An agent that comes from PyPI; the live tests talk with it where it is there.
+build/aider/.done:
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/pip install -q --disable-pip-version-check aider-chat==0.86.2
+	@touch $@
+
 run: $(VENV)/.run ## set up and open the workbench
 	@$(BIN)/quarterdeck
 

@@ -1,8 +1,8 @@
-"""Real agents from npm, pointed at a scripted model on loopback: where they are, what they need.
+"""Real agents, pointed at a scripted model on loopback: where they are, what they need.
 
 ``make test`` installs two of them, ``make interop`` and ``make bench`` more, and
-``make build/extra-peers/.done`` the rest. Each gets a home of its own, a dummy key and nothing
-else of this machine.
+``make build/extra-peers/.done build/aider/.done`` the rest. Each gets a home of its own, a dummy
+key and nothing else of this machine.
 """
 
 import json
@@ -127,6 +127,18 @@ _KIMI = {
     "KIMI_DISABLE_TELEMETRY": "1",
     "KIMI_CODE_NO_AUTO_UPDATE": "1",
 }
+# From PyPI, by `make build/aider/.done`. Its reminders stand beside the prompt, not in it.
+_AIDER_FILES = {
+    ".aider.model.settings.yml": "- name: openai/scripted-1\n  edit_format: diff\n  reminder: sys\n"
+}
+_AIDER = {
+    "OPENAI_API_KEY": "dummy",
+    "OPENAI_API_BASE": "{url}/v1",
+    "AIDER_MODEL": "openai/scripted-1",
+    "AIDER_ANALYTICS": "false",
+    "AIDER_GIT": "false",
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+}
 _GOOSE = {
     "GOOSE_PROVIDER": "openai",
     "GOOSE_MODEL": "scripted-1",
@@ -183,6 +195,13 @@ AGENTS = {
         ),
         RealAgent(name="qwen", program="qwen", model="scripted-1", variables=_QWEN),
         RealAgent(name="kimi", program="kimi", model="scripted-1", variables=_KIMI),
+        RealAgent(
+            name="aider",
+            program="aider",
+            model="openai/scripted-1",
+            variables=_AIDER,
+            files=_AIDER_FILES,
+        ),
         RealAgent(name="goose", program="goose", model="scripted-1", variables=_GOOSE),
     )
 }
@@ -190,11 +209,8 @@ AGENTS = {
 
 def find(name: str) -> Path | None:
     """The program of an agent, if it is installed."""
-    for folder in _FOLDERS:
-        program = folder / ".bin" / AGENTS[name].program
-        if program.exists():
-            return program
-    return None
+    places = [*(folder / ".bin" for folder in _FOLDERS), ROOT / "build" / name / "bin"]
+    return next((one for place in places if (one := place / AGENTS[name].program).exists()), None)
 
 
 def model_of(name: str) -> str:

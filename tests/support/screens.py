@@ -9,11 +9,14 @@ from typing import Any
 
 from quarterdeck.drivers.screen import Backend, Screen, open_screen
 
-__all__ = ["AGENTS", "Recorded", "played", "recorded"]
+__all__ = ["AGENTS", "RECORDINGS", "Recorded", "played", "recorded"]
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "screens"
 _DRAWN = b"\x1b[?2026l"
 AGENTS = sorted(file.parent.name for file in FOLDER.glob("*/session.json"))
+"""Those of which there is a whole session."""
+RECORDINGS = sorted(f"{file.parent.name}/{file.stem}" for file in FOLDER.glob("*/*.json"))
+"""All, by their names: sessions, dialogs, and what a model said that looks like one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,15 +44,17 @@ class Recorded:
                 yield rest
 
 
-def recorded(agent: str) -> Recorded:
-    folder = FOLDER / agent
-    meta = json.loads((folder / "session.json").read_text())
+def recorded(name: str) -> Recorded:
+    """A recording by its name; that of an agent alone is its session."""
+    agent, _, scene = name.partition("/")
+    file = FOLDER / agent / (scene or "session")
+    meta = json.loads(file.with_suffix(".json").read_text())
     return Recorded(
         agent=meta["agent"],
         version=meta["version"],
         size=tuple(meta["size"]),
         moments=meta["moments"],
-        raw=gzip.decompress((folder / "session.bin.gz").read_bytes()),
+        raw=gzip.decompress(file.with_suffix(".bin.gz").read_bytes()),
     )
 
 

@@ -7,7 +7,7 @@ from quarterdeck.drivers.pty.answers import Lines, Said
 from quarterdeck.drivers.pty.knowledge import screens_of
 from quarterdeck.drivers.pty.reading import Reader
 from quarterdeck.drivers.screen import Screen, open_screen
-from tests.support.screens import AGENTS, Recorded, played, recorded
+from tests.support.screens import AGENTS, RECORDINGS, Recorded, played, recorded
 
 COMMAND = "touch made-by-shell.txt && echo scripted-output"
 
@@ -17,17 +17,29 @@ def session(request: pytest.FixtureRequest) -> Recorded:
     return recorded(request.param)
 
 
-def test_four_agents_are_recorded():
-    assert {"claude", "codex", "gemini", "opencode"} <= set(AGENTS)
+@pytest.fixture(params=AGENTS)
+def agent(request: pytest.FixtureRequest) -> str:
+    return request.param
 
 
-def test_the_version_is_the_one_that_is_claimed(session: Recorded):
+@pytest.fixture(params=RECORDINGS)
+def any_of(request: pytest.FixtureRequest) -> Recorded:
+    return recorded(request.param)
+
+
+def test_five_agents_are_recorded():
+    assert AGENTS == ["aider", "claude", "codex", "gemini", "opencode"]
+
+
+def test_the_version_is_the_one_that_is_claimed(any_of: Recorded):
+    session = any_of
     program, version = screens_of(session.agent).proven.split()
     assert program == session.agent and version in session.version
     assert find_agent(session.agent).transports["pty"].verified == f"{program} {version}"
 
 
-def test_every_moment_shows_its_state(session: Recorded):
+def test_every_moment_shows_its_state(any_of: Recorded):
+    session = any_of
     reader = Reader(screens_of(session.agent))
     screen = open_screen(*session.size)
     done = 0
@@ -41,22 +53,8 @@ def test_every_moment_shows_its_state(session: Recorded):
         if asked is not None:
             kinds = [choice.option.kind for choice in asked.choices]
             assert kinds == moment["request"]["kinds"] and "other" not in kinds
-            assert COMMAND in asked.detail and asked.kind == "execute"
-
-
-def test_asking_fires_once_for_each_dialog_and_never_on_prose(session: Recorded):
-    reader = Reader(screens_of(session.agent))
-    screen = open_screen(*session.size)
-    seen: list[str] = []
-    for piece in session.pieces():
-        screen.feed(piece)
-        state = reader.read(screen).state
-        if state != "unknown" and (not seen or seen[-1] != state):
-            seen.append(state)
-    dialogs = [moment["state"] for moment in session.moments]
-    for state in ("asking", "trust", "update", "login"):
-        assert seen.count(state) == dialogs.count(state), seen
-    assert "busy" in seen and seen[-1] == "ready"
+            if moment["name"].endswith("-asked"):
+                assert COMMAND in asked.detail and asked.kind == "execute"
 
 
 def test_what_the_model_said_is_found(session: Recorded):
@@ -67,10 +65,44 @@ def test_what_the_model_said_is_found(session: Recorded):
     assert ticks[:4] == ["tick", "1", "tick", "2"]
 
 
-def test_the_same_on_the_other_emulator(session: Recorded):
+def test_the_words_of_a_dialog_are_said_by_a_model_that_says_them(agent: str):
+    for name in ("plain", "fenced"):
+        heard = said(recorded(f"{agent}/copy"), name)
+        assert {item.kind for item in heard.items} == {"text"}
+        assert heard.joined("text").startswith("Look:")
+        # Aider's own line between a model's words and what it does is a line of that dialog.
+        assert agent == "aider" or "made-by-shell.txt" in heard.joined("text")
+
+
+def test_the_option_that_is_lit_is_known():
+    session = recorded("opencode")
+    screen = played(session.until("allow-asked"), session.size)
+    reader = Reader(screens_of("opencode"))
+    request = reader.read(screen).request
+    assert request is not None
+    assert [one.keys for one in request.choices] == [
+        ("enter",),
+        ("right", "enter"),
+        ("right", "right", "enter"),
+    ]
+    # Somebody has moved on to the last one.
+    at = next(n for n, row in enumerate(screen.rows(), 1) if "Allow once   Allow" in row.text)
+    lit, dark = "\x1b[48;2;245;167;66m", "\x1b[48;2;30;30;30m"
+    names = f"{dark}Allow once{dark}   Allow always   {lit}Reject{dark}"
+    screen.feed(f"\x1b[{at};7H{names}".encode())
+    moved = reader.read(screen).request
+    assert moved == request and [one.keys for one in moved.choices] == [
+        ("left", "left", "enter"),
+        ("left", "enter"),
+        ("enter",),
+    ]
+
+
+def test_the_same_on_the_other_emulator(any_of: Recorded):
+    session = any_of
     reader = Reader(screens_of(session.agent))
     for moment in session.moments:
-        if moment["state"] in ("asking", "ready"):
+        if moment["state"] != "busy":
             screen = played(session.raw[: moment["at"]], session.size, "avt")
             assert reader.read(screen).state == moment["state"], moment["name"]
 

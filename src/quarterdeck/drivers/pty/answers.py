@@ -97,7 +97,8 @@ class Lines:
             if self._skip is not None and self._skip.match(line):
                 current = None
                 continue
-            started = self._started(line, after, no_tool=is_inner)
+            no_tool = is_inner or (self._over is not None and not is_own)
+            started = self._started(line, after, no_tool=no_tool)
             if started is not None and is_own and started.kind in ("text", "thought"):
                 current = None
             elif started is not None:

@@ -95,7 +95,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     skip: str = ""
     """A line that belongs to the agent's own drawing."""
     over: str = ""
-    """The line after which the model has said all; what follows is the agent's own."""
+    """The line after which the model has said all. What follows is the agent's own, its tool calls
+    among it."""
     again: str = ""
     """The line after that from which on the model speaks again."""
     margin: int = 0
