@@ -10,6 +10,7 @@ from textual._xterm_parser import XTermParser
 from textual.events import Key
 
 from quarterdeck.drivers.screen.port import Modes
+from quarterdeck.workbench.terminals.alt_keys import know_alt_keys
 from quarterdeck.workbench.terminals.keys import bytes_of
 from quarterdeck.workbench.terminals.mouse import MouseDeed, MouseKind, mouse_bytes
 
@@ -128,6 +129,17 @@ def test_any_key_becomes_one_whole_sequence_or_nothing(key: str, character, mode
     text = sent.decode("utf-8", "strict")
     whole = r"|.|\x1b.|\x1b?[\x00-\x1f\x7f]|\x1bO[A-S]|\x1b\[[0-9;:]*[A-HP-SZu~]"
     assert re.fullmatch(whole, text, re.DOTALL), (key, text)
+
+
+def test_keys_with_alt_are_known_at_once_also_two_in_a_row(monkeypatch: pytest.MonkeyPatch):
+    table = dict(ANSI_SEQUENCES_KEYS)
+    monkeypatch.setattr("textual._ansi_sequences.ANSI_SEQUENCES_KEYS", table)
+    monkeypatch.setattr("textual._xterm_parser.ANSI_SEQUENCES_KEYS", table)
+    know_alt_keys()
+    written = "\x1bd\x1bd\x1b.\x1bX\x1b[A"
+    keys = [one for one in XTermParser().feed(written) if isinstance(one, Key)]
+    assert [key.key for key in keys] == ["alt+d", "alt+d", "alt+full_stop", "alt+shift+x", "up"]
+    assert b"".join(bytes_of(k.key, k.character, PLAIN) for k in keys) == written.encode()
 
 
 def mouse(kind: MouseKind, column=4, row=2, **more) -> MouseDeed:

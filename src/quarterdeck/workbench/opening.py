@@ -36,6 +36,7 @@ def open_workbench(
     from .first import clear_demo
     from .late import LateFleet
     from .looks import load_looks
+    from .terminals.alt_keys import know_alt_keys
 
     found = places or Places.find()
     environment = dict(os.environ if environ is None else environ)
@@ -52,6 +53,7 @@ def open_workbench(
         await clear_demo(desk.ground, desk.fleet)
         await client.disconnect()
 
+    know_alt_keys()
     app = Workbench(desk, client.reach, leave=leave, begun=_collect_again)
     app.run()
     if app.crash is not None:

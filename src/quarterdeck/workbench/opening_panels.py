@@ -74,6 +74,8 @@ async def open_panel(
     checked = parse(dump(layout), desk.app.kinds)
     if desk.may_focus:
         checked = edit.activate(checked, node.id)
+    elif view.current is not None:  # where the person types stays in front
+        checked = edit.activate(checked, view.current)
     await view.apply(checked)
     if desk.may_focus:
         await view.show_panel(node.id)

@@ -12,16 +12,15 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widget import Widget
 
-from ..literal import literal, one_line
+from ..literal import literal
 from ..screening import RefusedCall
 from ..widgets.terminal import TerminalView
-from .parts import HeadLine
+from .terminal_lines import TitleLine, foot_spans, head_spans
 
 if TYPE_CHECKING:
     from quarterdeck.fleet.port import AgentInfo
 
     from ..desk import Desk
-    from ..rendering.lines import Span
 
 __all__ = ["AgentScreen", "check_screen"]
 
@@ -50,7 +49,7 @@ class AgentScreen(Widget):
     def __init__(self, desk: "Desk", agent: "AgentInfo") -> None:
         super().__init__(classes="agent-screen")
         self.agent = agent
-        self._head = HeadLine()
+        self._head = TitleLine()
         self.view = TerminalView(desk, guarded=True, tell=self._tell, id="screen")
 
     def compose(self) -> ComposeResult:
@@ -79,19 +78,11 @@ class AgentScreen(Widget):
 
     def _say(self) -> None:
         view = self.view
-        spans: list[Span] = []
-        if view.back:
-            spans.append((f"  ↑ {view.back:,} lines up", "warning"))
-        if view.standing == "lost":
-            spans.append((f"  out of reach: {one_line(view.reason, 200)}", "warning"))
-        elif view.takes_every_key:
-            spans += [("  you type into the agent; ", "warning"), ("ctrl+]", "key")]
-            spans.append((" leaves", "faint"))
-        elif view.has_focus:
-            spans += [("  enter", "key"), (" types · ", "faint"), ("esc", "key")]
-            spans.append((" shows the transcript", "faint"))
-        else:
-            spans += [("  /screen", "key"), (" shows the transcript", "faint")]
+        spans = [*foot_spans(view, ()), *head_spans(view, "")]
+        if not view.takes_every_key:
+            key = "esc" if view.has_focus else "/screen"
+            between = " · " if view.has_focus and view.standing == "live" else "  "
+            spans += [(between, "faint"), (key, "key"), (" shows the transcript", "faint")]
         self._head.show("live screen", *spans)
 
     def _tell(self, words: str) -> None:

@@ -15,13 +15,14 @@ from textual.binding import Binding, BindingType
 from quarterdeck.wire.errors import QuarterdeckError
 
 from ..literal import literal, one_line
-from ..rendering.lines import Line, Span, plain, wrap
+from ..rendering.lines import Line
 from ..screens.guard import Guard
 from ..terminals.wishes import argv_of, spoken
 from ..widgets.terminal import TerminalView
 from .panel import Panel, PanelOptions
-from .parts import AskBar, HeadLine, Page
+from .parts import AskBar, Page
 from .paths import absolute, spelled
+from .terminal_lines import TitleLine, foot_spans, head_spans, offer_lines
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -70,11 +71,11 @@ class TerminalPanel(Panel):
         """The id of the terminal that it shows."""
         self.argv = argv_of(options.command)
         self.cwd = absolute(desk.cwd, options.cwd or desk.cwd)
-        self.head = HeadLine()
+        self.head = TitleLine()
         self.view = TerminalView(desk, guarded=self.is_agents, tell=self._tell_bad, id="terminal")
         self.offer = Page(self._offer_lines, id="offer")
         self.bar = AskBar()
-        self.foot = HeadLine()
+        self.foot = TitleLine()
         self._guard = Guard(time.monotonic)
         self._is_starting = False
 
@@ -165,7 +166,7 @@ class TerminalPanel(Panel):
 
     def action_again(self) -> None:
         """Start the same once more, after it ended."""
-        if not self._guard.holds:
+        if not self.view.guard.holds:
             self._start()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -222,6 +223,7 @@ class TerminalPanel(Panel):
 
     def action_search(self) -> None:
         """Search what is above."""
+        self.view.keep_looking()
         self.bar.ask("search", "words", self.view.found, back=self.view)
 
     def action_next(self, step: int) -> None:
@@ -240,7 +242,6 @@ class TerminalPanel(Panel):
     @on(AskBar.Given)
     def _given(self, event: AskBar.Given) -> None:
         event.stop()
-        self.view.end_typing()
         if event.text and not self.view.find(event.text):
             self._tell(f"{one_line(event.text, 40)!r} is not there")
 
@@ -249,8 +250,6 @@ class TerminalPanel(Panel):
     @on(TerminalView.Told)
     def _told(self, event: TerminalView.Told) -> None:
         event.stop()
-        if self.view.standing in ("ended", "gone") and not self.foot.display:
-            self._guard.close()
         self._say()
         self.post_message(self.Renamed(self))
 
@@ -264,56 +263,17 @@ class TerminalPanel(Panel):
         self._say()
 
     def _say(self) -> None:
-        foot = self._foot()
+        keys = (("ctrl+w", "closes"),)
+        if not self.is_agents:
+            keys = (("r", "restarts"), *keys)
+        foot = foot_spans(self.view, keys) if not self.offer.display else []
         self.foot.display = bool(foot)
-        if foot:
-            self.foot.show("", *foot)
-        self.head.show(self.title, *self._head())
-
-    def _head(self) -> list[Span]:
-        view = self.view
-        spans: list[Span] = []
-        if view.back:
-            spans.append((f"  ↑ {view.back:,} lines up", "warning"))
-        if self.offer.display or view.standing != "live":
-            return spans
-        if view.takes_every_key:
-            whom = "; you type into the agent" if self.is_agents else ""
-            return [*spans, ("  ctrl+]", "key"), (f" leaves{whom}", "faint")]
-        if not view.has_focus:
-            return [*spans, (f"  {literal(spelled(self.desk.cwd, self.cwd))}", "faint")]
-        return [*spans, *_keys(("enter", "types"), ("/", "searches"), ("ctrl+]", "sends it"))]
-
-    def _foot(self) -> list[Span]:
-        view = self.view
-        reason = one_line(view.reason, 200)
-        again = () if self.is_agents else (("r", "starts it again"),)
-        match view.standing if not self.offer.display else "coming":
-            case "ended":
-                told = f" ended: {reason}" if reason else " ended"
-                return [(told, "warning"), *_keys(*again, ("ctrl+w", "closes"))]
-            case "gone":
-                what = "there is nothing to see" if self.is_agents else "this terminal is gone"
-                return [(f" {what}: {reason}", "warning"), *_keys(*again, ("ctrl+w", "closes"))]
-            case "lost":
-                return [(f" out of reach, waited for: {reason}", "warning")]
-            case _:
-                return []
+        self.foot.show("", *foot)
+        place = "" if self.offer.display else spelled(self.desk.cwd, self.cwd)
+        self.head.show(self.title, *head_spans(self.view, place))
 
     def _offer_lines(self, width: int) -> list[Line]:
-        room = max(1, width - 2)
-        where = literal(spelled(self.desk.cwd, self.cwd)) or "."
-        what = "your shell" if not self.argv else literal(spoken(self.argv))
-        lines = [
-            (),
-            *wrap([("Nothing runs here.", "text")], room),
-            (),
-            *wrap([("enter", "key"), (" starts ", "text"), (what, "strong")], room),
-            *wrap([("in ", "text"), (where, "text")], room),
-        ]
-        if self.argv:
-            lines += [(), *wrap(plain("No layout starts a program by itself.", "faint"), room)]
-        return [((" ", "text"), *line) for line in lines]
+        return offer_lines(self.argv, spelled(self.desk.cwd, self.cwd) or ".", width)
 
     def _tell(self, words: str) -> None:
         self.notify(literal(words), markup=False)
@@ -324,10 +284,3 @@ class TerminalPanel(Panel):
     @property
     def _app(self) -> "App[Any]":
         return self.app  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-
-
-def _keys(*keys: tuple[str, str]) -> list[Span]:
-    spans: list[Span] = []
-    for at, (key, does) in enumerate(keys):
-        spans += [("  " if not at else " · ", "faint"), (key, "key"), (f" {does}", "faint")]
-    return spans

@@ -6,6 +6,7 @@ sends it to the program.
 """
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +16,7 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
+from ..screens.guard import Guard
 from ..terminals.display import load_emulator
 from ..terminals.following import Following, Standing
 from ..terminals.keys import bytes_of
@@ -92,6 +94,9 @@ class TerminalView(TerminalMouse, can_focus=True):
         self._sizing: Timer | None = None
         self._hiding: Timer | None = None
         self._facts: object = None
+        self.guard = Guard(time.monotonic)
+        """Holds keys that were typed before it was known that the program has left."""
+        self._stays = False
 
     # Which terminal
 
@@ -199,6 +204,7 @@ class TerminalView(TerminalMouse, can_focus=True):
 
     def _stood(self) -> None:
         if self.standing in ("ended", "gone", "lost"):
+            self.guard.close()
             self.end_typing()
         elif self.standing == "live":
             if self.has_focus and not self.guarded:
@@ -289,9 +295,14 @@ class TerminalView(TerminalMouse, can_focus=True):
         event.stop()
         event.prevent_default()
 
+    def keep_looking(self) -> None:
+        """Do not type when the focus comes back."""
+        self._stays = True
+
     def on_focus(self) -> None:
         """Who comes here types, unless it is an agent's."""
-        if not self.guarded:
+        stays, self._stays = self._stays, False
+        if not self.guarded and not stays:
             self.begin_typing()
         self.refresh()
 

@@ -55,6 +55,8 @@ class TerminalPage(Widget):
         self.selected: Selected | None = None
         self._first = 0
         """The place of the first row that is seen."""
+        self._total = 0
+        """Rows that there are to be seen."""
         self._rows: list[Row] = []
         self._seen = (0, 0)
         """How often the whole screen had come, and the revision that was drawn."""
@@ -159,10 +161,20 @@ class TerminalPage(Widget):
     def _settle(self) -> None:
         """Know which rows are seen."""
         height = self.size.height
-        total = self.shown.above + self.shown.height
+        total = self.shown.above + self.shown.height - self._blank_rows(height)
         self.back = max(0, min(self.back, total - height))
         self._first = max(0, total - height - self.back)
+        self._total = total
         self._rows = self.shown.rows(self._first, height)
+
+    def _blank_rows(self, height: int) -> int:
+        """Rows at the end that need not be seen, where there is no room for all of the screen."""
+        screen = self.shown.screen
+        if screen is None or (missing := screen.size[1] - height) <= 0:
+            return 0
+        below = screen.rows()[screen.cursor.row + 1 :]
+        used = max((n for n, row in enumerate(below, 1) if row.spans), default=0)
+        return max(0, min(missing, len(below) - used))
 
     def redraw(self) -> None:
         """Draw all of it anew."""
@@ -286,7 +298,7 @@ class TerminalPage(Widget):
         self.refresh()
         if not words:
             return True
-        total = self.shown.above + self.shown.height
+        total = self._total
         edge = self._first if step < 0 else self._first + 1
         spots = range(edge - 1, -1, -1) if step < 0 else range(edge, total)
         sought = words.casefold()

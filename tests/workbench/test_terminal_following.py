@@ -1,0 +1,111 @@
+"""Staying with a terminal over what befalls the host, and what is typed meanwhile."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from quarterdeck.drivers.pty.seen import Drawn, Left, Seen, Written
+from quarterdeck.fleet.errors import HostError, NoSuchTerminal, NotNow
+from quarterdeck.workbench.terminals.following import Following
+from quarterdeck.workbench.terminals.typing import Typing
+from tests.support.patience import SOON
+
+
+class Scripted:
+    """Terminals that show what a script says; an error in it is raised."""
+
+    def __init__(self, *turns: list[Seen | Exception]) -> None:
+        self.turns = list(turns)
+        self.asked: list[str] = []
+        self.written: list[bytes | str] = []
+        self.fails: Exception | None = None
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def watch_terminal(self, terminal: str) -> AsyncGenerator[Seen]:
+        self.asked.append(terminal)
+        for seen in self.turns.pop(0):
+            if isinstance(seen, Exception):
+                raise seen
+            yield seen
+
+    async def write_terminal(self, terminal: str, data: bytes) -> None:
+        await self.gate.wait()
+        if self.fails is not None:
+            raise self.fails
+        self.written.append(data)
+
+    async def paste_terminal(self, terminal: str, text: str) -> None:
+        self.written.append(text)
+
+
+async def followed(fleet: Any) -> tuple[Following, list[str], list[Seen]]:
+    seen: list[Seen] = []
+    stood: list[str] = []
+
+    async def take(one: Seen) -> None:
+        seen.append(one)
+
+    async def there() -> None:
+        await asyncio.sleep(0)
+
+    following = Following(fleet, "t1", take, lambda: stood.append(following.standing), there)
+    async with asyncio.timeout(SOON):
+        await following.run()
+    return following, stood, seen
+
+
+async def test_a_host_that_comes_back_is_asked_for_the_same_terminal():
+    fleet = Scripted(
+        [Drawn(8, 2, b"a"), HostError("cut")],
+        [HostError("still away")],
+        [Drawn(8, 2, b"b"), Written(b"c"), Left("exit code 0")],
+    )
+    following, stood, seen = await followed(fleet)
+    assert fleet.asked == ["t1", "t1", "t1"]
+    assert stood == ["live", "lost", "lost", "live", "ended"]
+    assert following.reason == "exit code 0"
+    assert seen[-1] == Left("exit code 0")
+
+
+async def test_a_terminal_that_nobody_knows_is_not_asked_for_again():
+    fleet = Scripted([HostError("cut")], [NoSuchTerminal("t1")])
+    following, stood, _ = await followed(fleet)
+    assert stood == ["lost", "gone"] and "t1" in following.reason
+
+
+async def test_an_agent_without_a_screen_is_gone():
+    _, stood, _ = await followed(Scripted([NotNow("it has no screen")]))
+    assert stood == ["gone"]
+
+
+async def test_what_is_typed_arrives_in_order_and_together():
+    fleet: Any = Scripted()
+    told: list[str] = []
+    typing = Typing(fleet, "t1", told.append)
+    fleet.gate.clear()
+    running = asyncio.create_task(typing.run())
+    typing.type(b"a")
+    await asyncio.sleep(0.01)
+    for data in (b"b", b"c"):
+        typing.type(data)
+    typing.paste("text")
+    typing.type(b"d")
+    fleet.gate.set()
+    await asyncio.sleep(0.01)
+    assert fleet.written == [b"a", b"bc", "text", b"d"]
+    fleet.fails = NotNow("it has left")
+    typing.type(b"e")
+    typing.type(b"f")
+    await asyncio.sleep(0.01)
+    assert len(told) == 1 and "it has left" in told[0]
+    fleet.fails = None
+    typing.type(b"g")
+    await asyncio.sleep(0.01)
+    assert fleet.written[-1] == b"g"
+    fleet.gate.clear()
+    for _ in range(40):
+        typing.type(b"x" * 60_000)
+    assert "does not read" in told[-1] and len(told) > 1
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
