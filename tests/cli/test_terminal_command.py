@@ -11,7 +11,8 @@ import pytest
 
 from quarterdeck.cli.fleet.raw_keys import LeaveKey
 from quarterdeck.cli.fleet.terminal_drawing import Drawing
-from quarterdeck.drivers.screen import open_screen
+from quarterdeck.drivers.screen import Screen, Style, open_screen
+from tests.support.screens import AGENTS, recorded
 from tests.support.terminals import PROGRAM, Pty, clean_environment, pty_of, soon
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -65,9 +66,6 @@ def test_it_is_opened_listed_and_closed(hosted: Run, work: Path):
     gone = hosted("terminal", "close", id_)
     assert (gone.returncode, id_ in gone.stderr) == (1, True)
     assert json.loads(hosted("terminal", "list", "--json").stdout) == {"terminals": []}
-
-
-def test_wishes_that_cannot_be_are_refused(hosted: Run):
     absent = hosted("terminal", "open", "no-such-program")
     assert absent.returncode == 1 and "no-such-program" in absent.stderr
     assert hosted("terminal", "open", "-C", "/no/where").returncode == 2
@@ -78,7 +76,9 @@ def test_wishes_that_cannot_be_are_refused(hosted: Run):
 
 def test_a_person_attaches_leaves_and_comes_back(hosted: Run, environ: dict[str, str]):
     with attached(environ, "open", "--attach", "-n", "mine", size=(70, 20)) as first:
-        first.write("stty size; echo $((6*7)) $QUARTERDECK_TERMINAL; cat -v\r")
+        first.write("quarterdeck terminal attach mine\r")
+        shows(first, "within itself", (70, 20))
+        first.write("clear; stty size; echo $((6*7)) $QUARTERDECK_TERMINAL; cat -v\r")
         shows(first, "20 70\n42 term-", (70, 20))
         id_ = screen_of(first, (70, 20)).split("42 ")[1].split()[0]
         first.write("\x1b[A")
@@ -111,9 +111,11 @@ def test_a_new_size_is_passed_on_and_a_program_that_ends_well_is_closed(
     assert json.loads(hosted("terminal", "list", "--json").stdout)["terminals"] == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.stress)]
+)
 def test_whoever_is_ended_leaves_the_terminal_as_it_was(
-    hosted: Run, environ: dict[str, str], number: signal.Signals
+    environ: dict[str, str], number: signal.Signals
 ):
     modes = r"printf '\033[?1049h\033[?1002h\033[?1006h\033[?2004h\033[?1h\033[?25l\033[>5uup'"
     with attached(environ, "open", "--attach", "--", "sh", "-c", f"{modes}; sleep 600") as program:
@@ -137,11 +139,11 @@ def test_a_host_that_goes_away_is_told(hosted: Run, environ: dict[str, str]):
         assert program.is_restored
 
 
-def test_queries_of_a_program_are_answered_once(hosted: Run, environ: dict[str, str]):
+def test_queries_of_a_program_are_answered_once(environ: dict[str, str]):
     code = (
         "import os, sys, tty, select, time\n"
         "tty.setraw(0); os.write(1, b'\\x1b[c\\x1b[6nasked')\n"
-        "seen, end = b'', time.time() + 1.5\n"
+        "seen, end = b'', time.time() + 1\n"
         "while time.time() < end:\n"
         "    if select.select([0], [], [], 0.1)[0]: seen += os.read(0, 100)\n"
         "print('R' * 0 + str(seen.count(b'R')), 'answers', flush=True); time.sleep(60)\n"
@@ -175,6 +177,27 @@ def test_what_fills_a_terminal_is_drawn_to_its_last_column():
     shown = open_screen(8, 2)
     shown.feed(b"\x1b[?7l" + Drawing("x").frame(screen, (8, 2)))
     assert shown.rows() == screen.rows()
+
+
+def cells(screen: Screen) -> list[list[tuple[str, Style]]]:
+    return [[(c, span.style) for span in row.spans for c in span.text] for row in screen.rows()]
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_what_agents_draw_is_seen_as_they_drew_it(agent: str):
+    session = recorded(agent)
+    screen, shown = open_screen(*session.size), open_screen(*session.size)
+    drawing = Drawing(agent)
+    shown.feed(b"\x1b[?7l")
+    for number, piece in enumerate(session.pieces()):
+        screen.feed(piece)
+        if number % 7 == 0:
+            shown.feed(drawing.frame(screen, session.size))
+            assert cells(shown) == cells(screen)
+            assert shown.cursor == screen.cursor
+            assert shown.modes.bracketed_paste == screen.modes.bracketed_paste
+    shown.feed(drawing.leave())
+    assert not shown.modes.bracketed_paste and shown.cursor.is_visible
 
 
 @pytest.mark.parametrize("cut", range(8, 40))

@@ -12,7 +12,10 @@ from msgspec import Struct
 from quarterdeck.drivers.pty.seen import Seen
 from quarterdeck.wire.ids import SessionId
 
-__all__ = ["TerminalInfo", "TerminalWish", "Terminals"]
+__all__ = ["TERMINAL_VARIABLE", "TerminalInfo", "TerminalWish", "Terminals"]
+
+TERMINAL_VARIABLE = "QUARTERDECK_TERMINAL"
+"""Tells a program the id of the terminal that it runs in."""
 
 
 class TerminalWish(Struct, frozen=True, kw_only=True):
@@ -53,10 +56,11 @@ class Terminals(Protocol):
     """Terminals, by their id. An agent's screen is named like the agent, by name or id."""
 
     async def open_terminal(self, wish: TerminalWish) -> TerminalInfo:
-        """Start a program in a terminal.
+        """Start a program in a terminal; sizes are held to between 1 and 1000.
 
         Raises:
             BadWish: there is no such directory or program.
+            NotNow: the fleet is being stopped.
             TooMany: too many run already.
         """
         ...
@@ -73,7 +77,13 @@ class Terminals(Protocol):
         ...
 
     async def write_terminal(self, terminal: str, data: bytes) -> None:
-        """Type bytes as they are. Raises NoSuchTerminal, NotNow (its program has left)."""
+        """Type bytes as they are; returns when the program's terminal has them.
+
+        Raises:
+            NoSuchTerminal: there is none.
+            NotNow: its program has left, or does not read what is typed.
+            BadWish: it is too much at once.
+        """
         ...
 
     async def paste_terminal(self, terminal: str, text: str) -> None:

@@ -22,10 +22,10 @@ from quarterdeck.wire.errors import LinkError, QuarterdeckError
 from quarterdeck.wire.ids import SessionId
 
 from .errors import BadWish, NotNow, TooMany
-from .terminal_port import TerminalInfo, TerminalWish
+from .terminal_port import TERMINAL_VARIABLE, TerminalInfo, TerminalWish
 
 __all__ = ["MOST_ENDED", "MOST_PENDING", "MOST_TERMINALS", "MOST_TYPED", "AgentScreens", "Kept"]
-__all__ += ["TERMINAL_VARIABLE", "OwnTerminals"]
+__all__ += ["OwnTerminals"]
 
 _log = logging.getLogger(__name__)
 
@@ -39,8 +39,6 @@ MOST_TYPED = 1 << 20
 """Bytes in one piece."""
 MOST_PENDING = 16
 """Pieces that wait for a program which does not read."""
-TERMINAL_VARIABLE = "QUARTERDECK_TERMINAL"
-"""Tells a program in which terminal it runs."""
 _SHELL = "/bin/sh"
 _LONGEST_NAME = 80
 _STOPPING = "the host is stopping; start it again first"

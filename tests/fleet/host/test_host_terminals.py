@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ async def places() -> AsyncIterator[Places]:
 
 
 @asynccontextmanager
-async def connected(places: Places, home: Path) -> AsyncIterator[HostClient]:
+async def connected(places: Places, home: Path) -> AsyncGenerator[HostClient]:
     environ = {
         "PATH": os.environ.get("PATH", os.defpath),
         "HOME": str(home),

@@ -104,7 +104,12 @@ def attach(terminal: str) -> None:
     _need_terminal()
 
     async def work(fleet: "HostClient") -> int:
-        return await _attach(fleet, _find(await fleet.terminals(), terminal))
+        from quarterdeck.fleet.terminal_port import TERMINAL_VARIABLE
+
+        info = _find(await fleet.terminals(), terminal)
+        if os.environ.get(TERMINAL_VARIABLE) == info.id:
+            raise click.UsageError("this is that terminal; it cannot be shown within itself")
+        return await _attach(fleet, info)
 
     raise SystemExit(with_fleet(work))
 
@@ -156,8 +161,6 @@ def _find(infos: "list[TerminalInfo]", given: str) -> "TerminalInfo":
     if len(found) > 1:
         ids = ", ".join(one.id for one in found)
         raise click.UsageError(f"{len(found)} terminals are called {given!r}: {ids}; name one")
-    if os.environ.get("QUARTERDECK_TERMINAL") == found[0].id:
-        raise click.UsageError("this is that terminal; it cannot be shown within itself")
     return found[0]
 
 
