@@ -21,10 +21,46 @@ from tests.support import real_agents
 from tests.support.driving import Rig, drive
 from tests.support.fleeting import fleet_of
 
-pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 LONG = 60.0
 
 
+@pytest.mark.parametrize("name", ["codex", "opencode"])
+async def test_one_prompt_is_listed_shown_taken_over_and_gone_on_with(name: str, tmp_path: Path):
+    if real_agents.find(name) is None:
+        pytest.skip(f"{name} is not installed")
+    project = tmp_path / "a project ü"
+    project.mkdir()
+    async with ModelServer() as server:
+        environment = real_agents.environment(name, tmp_path / "home", server.url)
+        agent = await asyncio.to_thread(find_agent, name)
+        rig = Rig(name=name, make=links_of(agent, "pipe")[0], environment=environment)
+        model = real_agents.model_of(name)
+        async with drive(rig, project, model=model) as driven:
+            first = await driven.say("remember the word grapefruit", within=LONG)
+        history = History.of(environment)
+        (past,) = (await history.list(project)).sessions
+        assert past.id == driven.session.agent_session
+        tally = Tally()
+        events = [one.event async for one in history.read(past, tally)]
+        assert tally.skipped == 0
+        (ended,) = [e for e in events if isinstance(e, TurnEnded)]
+        assert plain(ended.usage) == plain(first.usage)
+        assert [hit.past.id async for hit in history.search("grapefruit", [past])] == [past.id]
+        homes = {"HOME": environment["HOME"]}
+        async with fleet_of(tmp_path / "fleet") as fleet:
+            done = await fleet.import_session(name, past.id, homes)
+            assert (done.agent.agent_session, done.agent.can_resume) == (past.id, True)
+            async with drive(rig, project, model=model, resume=past.id) as driven:
+                await driven.say("what was it?", within=LONG)
+            asked = json.dumps([one.json for one in server.requests][-3:])
+            assert "grapefruit" in asked and "what was it?" in asked
+            again = await fleet.import_session(name, past.id, homes)
+            assert 0 < again.added <= done.added and again.agent.session == done.agent.session
+            assert (await fleet.import_session(name, past.id, homes)).added == 0
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("name", AGENTS)
 async def test_a_session_that_was_just_written(name: str, tmp_path: Path):
     if real_agents.find(name) is None:
@@ -80,6 +116,7 @@ def plain(usage: TokenUsage | None) -> tuple[int, int] | None:
     return None if usage is None else (usage.input, usage.output)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["opencode", "claude"])
 async def test_an_imported_session_is_resumed_by_the_fleet(name: str, tmp_path: Path):
     if real_agents.find(name) is None:
