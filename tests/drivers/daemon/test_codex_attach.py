@@ -133,7 +133,10 @@ async def talk(cuts: list[int], cwd: Path, prompt: str = PROMPT) -> Driven:
         gate = Gate(mode="ask", rules=(RULE,))
         async with drive(rig(fake.url), cwd, gate=gate) as driven:
             assert (await driven.say(prompt)).stop == "end_turn"
-            assert (await driven.say("echo again")).stop == "end_turn"
+            ended = await driven.say("echo again")
+            if ended.stop == "failed":  # it was sent into the cut
+                assert ended.reason == "the prompt did not get through"
+                assert (await driven.say("echo again")).stop == "end_turn"
         judge(driven.heard)
     return driven
 
@@ -243,7 +246,8 @@ def told_once(driven: Driven, text: str = SAID + "again") -> None:
     assert list(calls.values()) == [1, 1]
     assert [end.status for end in driven.all(ToolCallEnded)] == ["completed"] * 2
     for turn in driven.all(TurnEnded):
-        assert turn.usage is not None and (turn.usage.input, turn.usage.output) == (11, 7)
+        if turn.stop == "end_turn":
+            assert turn.usage is not None and (turn.usage.input, turn.usage.output) == (11, 7)
 
 
 class TestAway:

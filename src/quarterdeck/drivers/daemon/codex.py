@@ -39,6 +39,8 @@ _PAUSE = 0.2
 _TAKING = 5.0
 _STOPPING = 1.0
 """Seconds that a shared server may take to stop a turn when the session is closed."""
+_LOOKS = 20
+"""How often it is looked, with ``_AGAIN`` between, for the end of a turn that was cut."""
 _PAGE = 100
 _TURNS = 5
 """Turns that are looked at after a cut, to find ours among those of others."""
@@ -146,19 +148,19 @@ class CodexLink:
 
     async def _replay(self) -> None:
         """Tell the thread's past."""
-        for item in await self._items({}):
+        for item in await self._items():
             if item.get("type") == "userMessage":
                 await self._host.emit(said_by_person(item))
                 continue
             for event in self._reader.past(item):
                 await self._host.emit(event)
 
-    async def _items(self, which: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    async def _items(self) -> list[Mapping[str, Any]]:
         """The complete items of the thread, oldest first, page by page."""
         found: list[Mapping[str, Any]] = []
         cursor: str | None = None
         while True:
-            page = {"threadId": self._thread, "limit": _PAGE, "cursor": cursor, **which}
+            page = {"threadId": self._thread, "limit": _PAGE, "cursor": cursor}
             listed = await self._line.ask("thread/items/list", page)
             entries = map(as_map, as_list(listed.get("data")))
             found += [as_map(entry.get("item")) or entry for entry in entries]
@@ -185,13 +187,13 @@ class CodexLink:
         params = {"threadId": self._thread, "input": input_of(self._launch, content)}
         changes, self._changes = self._changes, {}
         turn = self._ear.turn = CodexTurn()
+        self._stopping = None
         self._reader.begin_turn()
         try:
             begun = {**params, **changes, "clientUserMessageId": turn.client}
             if not await self._begin(turn, begun):
                 return Outcome(stop="failed", reason="the prompt did not get through")
-            outcome = await turn.outcome
-            await self._complete(turn)
+            outcome = await self._complete(turn, await turn.outcome)
         except QuarterdeckError:
             self._changes = {**changes, **self._changes}
             raise
@@ -216,14 +218,37 @@ class CodexLink:
         await asyncio.wait([turn.id, turn.outcome], timeout=self._taking)
         return turn.id.done() or turn.outcome.done()
 
-    async def _complete(self, turn: CodexTurn) -> None:
-        """Tell what is still missing of a turn during which the connection was cut."""
-        while self._reader.has_gap:
+    async def _complete(self, turn: CodexTurn, outcome: Outcome) -> Outcome:
+        """Tell what is still missing of a turn during which the connection was cut.
+
+        What the server has written down may be a moment behind what it tells; a turn whose end is
+        not there yet looks like one that was interrupted.
+        """
+        if not self._reader.has_gap:
+            return outcome
+        was_stopped = self._stopping is not None
+        kept: Mapping[str, Any] = {}
+        for _ in range(_LOOKS):
             with suppress(CutOff):
-                items = await self._items({"turnId": turn.id.result()})
-                self._ear.add(partial(self._ear.tell_missed, items))
-                await self._ear.reached()
-                return
+                kept = await self._kept(turn.id.result())
+                if kept.get("status") in ("completed", "failed") or was_stopped:
+                    break
+            await asyncio.sleep(_AGAIN)
+        self._ear.add(partial(self._ear.tell_missed, map(as_map, as_list(kept.get("items")))))
+        await self._ear.reached()
+        if outcome.stop != "cancelled" or was_stopped:
+            return outcome
+        if kept.get("status") == "interrupted":
+            told = "the turn was left unfinished while the connection was cut"
+            return Outcome(stop="failed", reason=told, usage=outcome.usage)
+        return self._reader.outcome(kept)
+
+    async def _kept(self, id_: str) -> Mapping[str, Any]:
+        """One of the last turns, as the server has written it down."""
+        page = {"threadId": self._thread, "limit": _TURNS, "itemsView": "full"}
+        listed = await self._line.ask("thread/turns/list", page)
+        turns = map(as_map, as_list(listed.get("data")))
+        return as_map(next((one for one in turns if one.get("id") == id_), None))
 
     async def interrupt(self) -> None:
         """Stop the turn, and what it left running."""

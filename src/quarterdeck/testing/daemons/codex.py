@@ -170,12 +170,21 @@ class FakeCodex:
                 return self._open(client, method, params)
             case "thread/list":
                 return {"data": [{"id": id_} for id_ in self._threads], "nextCursor": None}
+            case _:
+                return await self._answer_in(self._thread(params), method, params)
+
+    async def _answer_in(
+        self, thread: CodexThread, method: str, params: dict[str, Any]
+    ) -> dict[str, Any]:
+        match method:
             case "thread/items/list":
-                return self._thread(params).items(params)
+                return thread.items(params)
+            case "thread/turns/list":
+                return {"data": thread.turns[::-1], "nextCursor": None}
             case "turn/start":
-                return self._thread(params).begin(params)
+                return thread.begin(params)
             case "turn/interrupt":
-                if not await self._thread(params).interrupt():
+                if not await thread.interrupt():
                     raise _Refused("no active turn to interrupt")
                 return {}
             case "thread/name/set" | "thread/backgroundTerminals/clean":
