@@ -80,7 +80,7 @@ class AvtScreen:
     def feed(self, data: bytes) -> bytes:
         """Take what the program has written; returns what has to be written back to it."""
         answers: list[bytes] = []
-        for piece, query in self._listener.split(data):
+        for piece, query in self._listener.split(data.replace(b"\x7f", b"")):
             if text := self._decoder.decode(piece):
                 self._unfinished.take(text)
                 self._take(self._vt.feed_str(text))

@@ -18,7 +18,7 @@ from .ghostty_drawing import unfinished, written
 from .ghostty_grid import Grid, shown
 from .ghostty_text import Writer, ffi, lib, place, track
 from .port import Change, Cursor, Mark, Modes, Row, mouse_of
-from .queries import Listener
+from .queries import CLEAR_TAB, SOFT_RESET, Listener
 from .styled import Rows, styled_rows
 
 __all__ = ["GhosttyScreen"]
@@ -30,6 +30,8 @@ _UNFINISHED = 64 * 1024
 _FOREGROUND, _BACKGROUND = (0xD0, 0xD0, 0xD0), (0x10, 0x10, 0x10)
 """What programs are told that ask for the terminal's colours: a dark one."""
 _CELL = (8, 16)
+_SOFTLY = b"\x1b[?1;6;69l\x1b[?25h\x1b[4l\x1b>\x1b[r\x1b[0m\x1b(B\x1b)B\x0f\x1b[H\x1b7"
+"""A soft reset, which the library does not know; the cursor has to go back after it."""
 _MOUSE = (9, 1000, 1002, 1003)
 
 
@@ -117,12 +119,14 @@ class GhosttyScreen:
     def feed(self, data: bytes) -> bytes:
         """Take what the program has written; returns what has to be written back to it."""
         self._is_stale = True
-        data, self._held = _characters(self._held + data)
+        # It would show what the manuals say to ignore.
+        data, self._held = _characters(self._held + data.replace(b"\x7f", b""))
         for piece, query in self._listener.split(data):
             if piece:
                 self._terminal.feed(piece)
             if query is not None:
                 self._replies.append(self._listener.answer(query, self.size, self.cursor))
+                self._complete(query[0])
         if self._terminal.get("cols") != self._size[0]:  # programs may ask for 80 or 132 columns
             self._terminal.resize(*self._size, *_CELL)
         answer = b"".join(self._replies)
@@ -197,6 +201,14 @@ class GhosttyScreen:
                 mark.release()
             self._terminal.close()
             self._terminal = self._handle = None
+
+    def _complete(self, order: bytes) -> None:
+        """Do what the library does not."""
+        if order == SOFT_RESET:
+            at = self.cursor
+            self._terminal.feed(_SOFTLY + b"\x1b[%d;%dH" % (at.row + 1, at.column + 1))
+        elif order == CLEAR_TAB:
+            self._terminal.feed(b"\x1b[0g")
 
     def _refresh(self) -> None:
         if not self._is_stale:

@@ -8,30 +8,31 @@ from collections.abc import Iterator
 
 from .port import Cursor, CursorShape, Modes, mouse_of
 
-__all__ = ["Listener"]
+__all__ = ["CLEAR_TAB", "SOFT_RESET", "Listener"]
+
+SOFT_RESET, CLEAR_TAB = b"\x1b[!p", b"\x1b[g"
 
 _LONGEST = 256
 """Bytes of a sequence that is not complete yet; a longer one asks nothing."""
 _CELL_WIDTH, _CELL_HEIGHT = 8, 16
 _KNOWN = frozenset((1, 6, 7, 9, 25, 47, 1000, 1002, 1003, 1004, 1006, 1047, 1048, 1049, 2004, 2026))
 _ON_AT_FIRST: frozenset[int] = frozenset((7, 25))
-_RESET_SOFTLY = frozenset((1, 6))
+_OFF_SOFTLY = frozenset((1, 6))
 _SHAPES: dict[str, CursorShape] = {"3": "underline", "4": "underline", "5": "bar", "6": "bar"}
 _ALTERNATE = frozenset((47, 1047, 1049))
 
 _CSI = rb"\x1b\[(?P<private>[?>=<]?)(?P<numbers>[0-9;]*)(?P<last>\$?[cnpqtuhl])"
 _SHAPE = rb"\x1b\[(?P<shape>[0-9]?) q"
-_RESET = rb"(?P<reset>\x1bc|\x1b\[!p)"
+_ORDERS = rb"(?P<order>\x1bc|\x1b\[!p|\x1b\[g)"
 _OSC = rb"\x1b\](?P<color>1[01]);\?(?P<end>\x07|\x1b\\)"
 _TITLE = rb"\x1b\][02];(?P<title>[^\x07\x1b]{0,200})(?:\x07|\x1b\\)"
 _SIZE = rb"\x1b\[(?P<private>\??)(?P<numbers>14|16|18|996)(?P<last>[tn])"
-_EVERYTHING = re.compile(rb"|".join((_CSI, _OSC, _TITLE, _SHAPE, _RESET)))
-_FOR_WINDOWS = re.compile(rb"|".join((_SIZE, _SHAPE, _RESET)))
+_EVERYTHING = re.compile(rb"|".join((_CSI, _OSC, _TITLE, _SHAPE, _ORDERS)))
+_FOR_WINDOWS = re.compile(rb"|".join((_SIZE, _SHAPE, _ORDERS)))
 _WHOLE = re.compile(
     rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[PX^_][^\x1b]*\x1b\\|[^\[\]PX^_])"
 )
 
-_SOFTLY = b"\x1b[!p"
 _STRINGS = (b"]", b"P", b"X", b"^", b"_")
 _COLORS = {b"10": b"d0d0/d0d0/d0d0", b"11": b"1010/1010/1010"}
 _FIXED = {
@@ -135,8 +136,10 @@ class Listener:
             self.title = title.decode("utf-8", "replace")
         elif (shape := groups["shape"]) is not None:
             self._shape = shape.decode()
-        elif groups["reset"] == _SOFTLY:
-            self._on = self._on - _RESET_SOFTLY | _ON_AT_FIRST
+        elif groups["order"] == CLEAR_TAB:
+            pass
+        elif groups["order"] == SOFT_RESET:
+            self._on = self._on - _OFF_SOFTLY | _ON_AT_FIRST
         else:
             self._on, self._keyboard, self._shape = set[int](_ON_AT_FIRST), [0], ""
 
