@@ -40,6 +40,7 @@ MOST_TYPED = 1 << 20
 MOST_PENDING = 16
 """Pieces that wait for a program which does not read."""
 _SHELL = "/bin/sh"
+_PLACES = ("QUARTERDECK_HOME",)
 _LONGEST_NAME = 80
 _STOPPING = "the host is stopping; start it again first"
 
@@ -99,10 +100,12 @@ class OwnTerminals:
 
     def __init__(self, environment: Mapping[str, str], screens: AgentScreens) -> None:
         """Args:
-        environment: tells which shell the person has.
+        environment: tells which shell the person has, and where our own places are.
         screens: where screens of agents are found.
         """
-        self._environment = environment
+        self._shell = environment.get("SHELL") or _SHELL
+        # Whoever types our name there reaches this host, and not that of another home.
+        self._own = {name: environment[name] for name in _PLACES if name in environment}
         self._screens = screens
         self._kept: dict[str, Kept] = {}
         self._opening = 0
@@ -186,14 +189,14 @@ class OwnTerminals:
     # Within
 
     async def _open(self, wish: TerminalWish) -> Kept:
-        argv = wish.command or (self._environment.get("SHELL") or _SHELL,)
+        argv = wish.command or (self._shell,)
         if not PurePath(wish.cwd).is_absolute() or "\0" in wish.cwd:
             raise BadWish(f"cwd {wish.cwd!r} is no absolute path; name the whole of it")
         id_ = f"term-{secrets.token_hex(4)}"
         self._opening += 1
         try:
             terminal = await Terminal.start(
-                Command(argv=argv, cwd=wish.cwd, env={TERMINAL_VARIABLE: id_}),
+                Command(argv=argv, cwd=wish.cwd, env={**self._own, TERMINAL_VARIABLE: id_}),
                 size=(wish.columns, wish.rows),
                 guard=shared_guard(),
             )
