@@ -207,6 +207,9 @@ class Terminal:
                 await asyncio.sleep(0)
         except LinkError as error:
             _log.debug("%r cannot be read any more: %s", self, error)
+        except Exception:
+            # An emulator's own fault: the screen stands still, and whoever looks for why finds it.
+            _log.exception("%r: its screen failed", self)
         finally:
             if self._process.exit is not None:
                 self._finish()
