@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.support.alone import alone, desk_in, shown, until_shown
 from tests.support.fleets import FakeFleet
-from tests.support.pasts import recorded_home
+from tests.support.pasts import claude_lines, recorded_home, write_lines
 
 
 async def test_sessions_are_listed_and_taken(tmp_path: Path):
@@ -26,6 +26,45 @@ async def test_sessions_are_listed_and_taken(tmp_path: Path):
         await pilot.press("down", "g")
         await pilot.app.workers.wait_for_complete()
         assert len(await fleet.agents()) == 2
+
+
+async def test_words_leave_those_that_have_them(tmp_path: Path):
+    lab = tmp_path / "lab"
+    lab.mkdir()
+    home = recorded_home(tmp_path / "home", str(lab))
+    async with alone("history", desk_in(lab)) as (panel, app, pilot):
+        panel.environment = {"HOME": str(home)}
+        await pilot.press("r")
+        await until_shown(app, pilot, "5 sessions")
+        await pilot.press("slash", *"sky", "enter")
+        await until_shown(app, pilot, "1 session of 5 with sky", "why is the sky blue?")
+        assert "scene:shell" not in shown(app)
+        await pilot.press("slash", *"xyz", "enter")
+        await until_shown(app, pilot, "occur in none of them")
+        await pilot.press("escape")
+        await until_shown(app, pilot, "5 sessions", "scene:shell run it")
+
+
+async def test_a_small_place_and_hostile_titles(tmp_path: Path):
+    lab = tmp_path / "lab"
+    lab.mkdir()
+    home = recorded_home(tmp_path / "home", str(lab))
+    file = next((home / ".claude/projects").iterdir()) / "evil.jsonl"
+    write_lines(file, claude_lines("\x1b[31m evil\u202e שלום", cwd=str(lab)))
+    async with alone("history", desk_in(lab), size=(20, 5)) as (panel, app, pilot):
+        panel.environment = {"HOME": str(home)}
+        await pilot.press("r")
+        await until_shown(app, pilot, "6 ses", "cla \\x1b[31m evil", "cod scene:shell")
+        assert not set("\x1b\u202e") & set(shown(app))
+
+
+async def test_what_cannot_be_read_is_told_with_its_reason(tmp_path: Path):
+    home = recorded_home(tmp_path / "home")
+    (home / ".local/share/opencode/opencode.db").write_bytes(b"x" * 100)
+    async with alone("history", desk_in(tmp_path)) as (panel, app, pilot):
+        panel.environment = {"HOME": str(home)}
+        await pilot.press("r")
+        await until_shown(app, pilot, "opencode: cannot read", "No sessions here; a: everywhere")
 
 
 async def test_those_of_other_directories_only_on_demand(tmp_path: Path):

@@ -1,10 +1,11 @@
 """Sessions that other agents keep on disk, as a list to take them from."""
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
@@ -12,10 +13,10 @@ from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.shown import since
 
 from ..literal import literal, one_line
-from ..rendering.lines import Line
+from ..rendering.lines import Line, Span
 from ..widgets.picker import Picker
 from .panel import PanelOptions
-from .parts import HeadLine, WatchingPanel
+from .parts import AskBar, HeadLine, WatchingPanel
 
 if TYPE_CHECKING:
     from quarterdeck.drivers.history.past import PastSession
@@ -25,6 +26,8 @@ __all__ = ["HistoryOptions", "HistoryPanel", "PastList"]
 
 _MOST = 200
 """Sessions that are listed."""
+_NARROW = 40
+"""Columns below which a row tells less than it could."""
 
 
 class HistoryOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -40,11 +43,27 @@ class PastList(Picker):
     def __init__(self, clock: Callable[[], int], *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._clock = clock
+        self._told: list[Line] = []
+        self._places = False
+        self._snippets: dict[str, str] = {}
         self.sessions: dict[str, PastSession] = {}
 
-    def take(self, sessions: "tuple[PastSession, ...]") -> None:
-        """Show other sessions; the cursor stays on its session."""
-        self.sessions = {f"{past.agent} {past.id}": past for past in sessions}
+    def take(
+        self,
+        sessions: "Iterable[PastSession]",
+        told: list[Line],
+        *,
+        places: bool,
+        snippets: "Mapping[PastSession, str] | None" = None,
+    ) -> None:
+        """Show other sessions; the cursor stays on its session.
+
+        ``told`` stands above them; ``places`` says whether to tell where each worked, ``snippets``
+        what was found in it.
+        """
+        self._told, self._places = told, places
+        self.sessions = {_key(past): past for past in sessions}
+        self._snippets = {_key(past): said for past, said in (snippets or {}).items()}
         if self.cursor not in self.sessions:
             self.cursor = next(iter(self.sessions), None)
         self.update()
@@ -54,17 +73,30 @@ class PastList(Picker):
         """The session under the cursor."""
         return self.sessions.get(self.cursor or "")
 
+    def head(self, width: int) -> list[Line]:
+        """See ``Picker``."""
+        return self._told
+
     def rows(self, width: int) -> list[tuple[str, Line]]:
         """See ``Picker``."""
-        return [(key, self._line(past)) for key, past in self.sessions.items()]
+        return [(key, self._line(key, past, width)) for key, past in self.sessions.items()]
 
-    def _line(self, past: "PastSession") -> Line:
-        return (
-            (f"{past.agent:<9}", "strong"),
-            (f"{since(past.updated, self._clock()):>5}  ", "faint"),
-            (one_line(past.title or past.id, 200), "text"),
-            (f"  {one_line(past.cwd or '', 100)}", "faint"),
-        )
+    def _line(self, key: str, past: "PastSession", width: int) -> Line:
+        agent = (f"{past.agent:<9}" if width >= _NARROW else f"{past.agent:.3} ", "strong")
+        changed = (f"{since(past.updated, self._clock()):>5}  ", "faint")
+        marks = "archived " * past.archived + "prompts alone " * (not past.can_resume)
+        title = one_line(past.title or past.id, 200)
+        rest: list[Span] = []
+        if key in self._snippets:
+            rest.append((f"  {one_line(self._snippets[key], 200)}", "faint"))
+        elif self._places:
+            rest.append((f"  {one_line(past.cwd or '', 100)}", "faint"))
+        time = (changed,) if width >= _NARROW else ()
+        return (agent, *time, (marks, "faint"), (title, "text"), *rest)
+
+
+def _key(past: "PastSession") -> str:
+    return f"{past.agent} {past.id}"
 
 
 class HistoryPanel(WatchingPanel):
@@ -74,6 +106,8 @@ class HistoryPanel(WatchingPanel):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("g", "resume", "go on with it: import and resume"),
         Binding("a", "everywhere", "of every directory, or of this one"),
+        Binding("slash", "search", "find words in them"),
+        Binding("escape", "show_all", "show all again"),
         Binding("r", "look", "look again"),
     ]
 
@@ -84,11 +118,15 @@ class HistoryPanel(WatchingPanel):
         """Tells where the agents keep their sessions."""
         self.head = HeadLine()
         self.list = PastList(desk.clock, id="past")
+        self.bar = AskBar()
+        self.words = ""
+        """What the sessions shown have in them; empty: all are shown."""
 
     def compose(self) -> ComposeResult:
         """The parts."""
         yield self.head
         yield self.list
+        yield self.bar
 
     def focus_target(self) -> PastList:
         """See ``WatchingPanel``."""
@@ -114,16 +152,32 @@ class HistoryPanel(WatchingPanel):
 
         where = None if self.everywhere else Path(self.desk.cwd)
         try:
-            listed = await History.of(self.environment).list(where, limit=_MOST)
+            history = History.of(self.environment)
+            listed = await history.list(where, limit=_MOST)
         except QuarterdeckError as error:
             self.head.show("sessions", (f"  {literal(str(error))}", "bad"))
             return
-        self.list.take(listed.sessions)
-        count = len(listed.sessions)
-        told = "nothing yet" if not count else f"{count} session{'s' * (count != 1)}"
-        failed = "".join(f"  {agent} cannot be read" for agent in listed.failures)
+        found: dict[PastSession, str] = {}
+        if self.words:
+            hits = history.search(self.words, listed.sessions, limit=_MOST)
+            found = {hit.past: hit.snippet async for hit in hits}
+        some = tuple(found) if self.words else listed.sessions
+        told = [_failure(agent, reason) for agent, reason in listed.failures.items()]
+        if not some:
+            told.append(((self._nothing(), "faint"),))
+        self.list.take(some, told, places=self.everywhere, snippets=found)
+        self._say(len(some), len(listed.sessions))
+
+    def _say(self, some: int, every: int) -> None:
         place = "every directory" if self.everywhere else literal(self.desk.cwd)
-        self.head.show(place, (f"  {told}", "faint"), (failed, "bad"))
+        count = f"{some} session{'s' * (some != 1)}"
+        told = f"{count} of {every} with {one_line(self.words, 40)}" if self.words else count
+        self.head.show(place, (f"  {told if every else 'nothing yet'}", "faint"))
+
+    def _nothing(self) -> str:
+        if self.words:
+            return "All these words occur in none of them; escape shows all."
+        return "No sessions yet." if self.everywhere else "No sessions here; a: everywhere"
 
     def on_picker_chosen(self, event: Picker.Chosen) -> None:
         """Take the session into the log and show it."""
@@ -138,6 +192,25 @@ class HistoryPanel(WatchingPanel):
         """List the sessions of every directory, or of this one."""
         self.everywhere = not self.everywhere
         self.look_now()
+
+    def action_search(self) -> None:
+        """Ask for words, and show only sessions that have them all."""
+        self.bar.ask("search", "words that all occur in it", self.words, back=self.list)
+
+    @on(AskBar.Given)
+    def _given(self, event: AskBar.Given) -> None:
+        event.stop()
+        self.words = (event.text or "").strip()
+        self.look_now()
+
+    def action_show_all(self) -> None:
+        """Show all again."""
+        self.words = ""
+        self.look_now()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool:
+        """See Textual: a key that would do nothing is somebody else's."""
+        return action != "show_all" or bool(self.words)
 
     def action_look(self) -> None:
         """Look again."""
@@ -169,3 +242,7 @@ class HistoryPanel(WatchingPanel):
     async def _resumed(self, info: "AgentInfo") -> None:
         if not info.is_live:
             await self.desk.fleet.resume(info.session)
+
+
+def _failure(agent: str, reason: str) -> Line:
+    return ((f"{agent}: {literal(reason)}", "bad"),)
