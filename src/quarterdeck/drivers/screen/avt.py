@@ -8,7 +8,9 @@ invisible text, and counts each part of a joined emoji as a character of its own
 # pyright: reportPrivateImportUsage=false
 
 import codecs
-from typing import TYPE_CHECKING, cast
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from avt import Color as AvtColor
 from avt import Line, Pen, Vt
@@ -21,6 +23,9 @@ from .unfinished import Unfinished
 
 __all__ = ["AvtScreen"]
 
+_log = logging.getLogger(__name__)
+
+_Job: TypeAlias = Callable[[Vt], tuple[Sequence[int], list[Line]]]
 _MOST_BYTES = 512 * 1024
 """Of what is above the screen, in a snapshot."""
 
@@ -43,6 +48,7 @@ class AvtScreen:
     def __init__(self, columns: int, rows: int, scrollback: int) -> None:
         self._vt = Vt(columns, rows, scrollback)
         self._size = columns, rows
+        self._scrollback = scrollback
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._listener = Listener()
         self._unfinished = Unfinished()
@@ -83,7 +89,7 @@ class AvtScreen:
         for piece, query in self._listener.split(data.replace(b"\x7f", b"")):
             if text := self._decoder.decode(piece):
                 self._unfinished.take(text)
-                self._take(self._vt.feed_str(text))
+                self._run(lambda vt, text=text: vt.feed_str(text))
             if query is not None:
                 answers.append(self._listener.answer(query, self._size, self.cursor))
         return b"".join(answers)
@@ -93,9 +99,10 @@ class AvtScreen:
         columns, rows = min(max(columns, 1), 1000), min(max(rows, 1), 1000)
         if (columns, rows) == self._size:
             return
-        self._take(self._vt.resize(columns, rows))
+        drawn = self._rows.rows
         self._size = columns, rows
         self._rows.resize(rows)
+        self._run(lambda vt: vt.resize(columns, rows), drawn)
         self._stale = set(range(rows))
 
     def rows(self) -> tuple[Row, ...]:
@@ -150,9 +157,21 @@ class AvtScreen:
     def close(self) -> None:
         """Nothing is held."""
 
-    def _take(self, changed: tuple[list[int], list[Line]]) -> None:
-        self._stale.update(changed[0])
-        self._dropped += len(changed[1])
+    def _run(self, job: _Job, drawn: Sequence[Row] | None = None) -> None:
+        """Do something to it; where that breaks it, begin anew with what was seen last."""
+        try:
+            changed, dropped = job(self._vt)
+        except BaseException as error:
+            if type(error).__name__ != "PanicException":  # what Rust raises; it has no other name
+                raise
+            _log.warning("the emulator broke and begins anew: %s", error)
+            columns, rows = self._size
+            self._vt = Vt(columns, rows, self._scrollback)
+            lines = [row.text[:columns] for row in (drawn or self._rows.rows)[:rows]]
+            self._vt.feed_str("\r\n".join(lines))
+            changed, dropped = range(rows), list[Line]()
+        self._stale.update(changed)
+        self._dropped += len(dropped)
 
     def _drawn_above(self, history: int) -> list[str]:
         """Rows above the screen, drawn and moved there."""
