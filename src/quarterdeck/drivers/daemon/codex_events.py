@@ -166,6 +166,8 @@ class CodexReader:
     def _output(self, told: Mapping[str, Any]) -> Iterator[Event]:
         """Show a running command's output from time to time: each showing holds all of it."""
         id_, delta = as_text(told.get("itemId")), as_text(told.get("delta"))
+        if not self._items.is_running(id_):
+            return  # its beginning was missed; its end says it all
         before, due = self._outputs.get(id_, ("", _STRIDE))
         output, due = (before + delta)[-_SHOWN_OUTPUT:], due + len(delta)
         if due >= _STRIDE:

@@ -64,6 +64,10 @@ class Items:
         for growing in self._said.values():
             growing.has_gap = True
 
+    def is_running(self, call: str) -> bool:
+        """Whether the beginning of this call was told, and not its end."""
+        return call in self._open
+
     def is_new(self, item: Mapping[str, Any]) -> bool:
         """Whether this complete item is still to be told; from now on it is not."""
         id_, mark = as_text(item.get("id")), hash(_text_of(item))
@@ -205,7 +209,12 @@ def _view(item: Mapping[str, Any]) -> About:
 
 def _agent(item: Mapping[str, Any]) -> About:
     name = as_text(item.get("tool")) or "agent"
-    return f"{name}: {as_text(item.get('prompt'))[:80]}", name, "think", {"prompt": item["prompt"]}
+    return (
+        f"{name}: {as_text(item.get('prompt'))[:80]}",
+        name,
+        "think",
+        {"prompt": item.get("prompt")},
+    )
 
 
 def _sleep(item: Mapping[str, Any]) -> About:
