@@ -194,12 +194,15 @@ async def staged(wanted: State, home: Path, size: tuple[int, int]) -> AsyncGener
         fleet=fleet, drafts=Drafts(home / "drafts"), cwd=cwd, clock=lambda: _NOW, looks=looks
     )
     app = await asyncio.to_thread(Workbench, desk, wanted.reach or fleet.reach)
-    async with app.run_test(size=size, notifications=True) as pilot:
-        if wanted.reach is None:
-            await until(pilot, lambda: desk.roster.is_known)
-        stage = Stage(app, pilot, fleet, project)
-        await wanted.play(stage)
-        yield stage
+    try:
+        async with app.run_test(size=size, notifications=True) as pilot:
+            if wanted.reach is None:
+                await until(pilot, lambda: desk.roster.is_known)
+            stage = Stage(app, pilot, fleet, project)
+            await wanted.play(stage)
+            yield stage
+    finally:
+        await fleet.stop()
 
 
 def made_project(top: Path) -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import agent_states, panel_states, snapshots
+from tests.support import agent_states, panel_states, snapshots, terminal_states
 from tests.support.desks import SIZES, screen_text
 from tests.support.stage import STATES, staged
 
-assert agent_states and panel_states  # they name the states
+assert agent_states and panel_states and terminal_states  # they name the states
 
 
 @pytest.fixture(autouse=True)

@@ -78,7 +78,8 @@ class AgentScreen(Widget):
 
     def _say(self) -> None:
         view = self.view
-        spans = [*foot_spans(view, ()), *head_spans(view, "")]
+        foot = foot_spans(view, ())
+        spans = [*([("  ", "faint"), *foot] if foot else ()), *head_spans(view, "")]
         if not view.takes_every_key:
             key = "esc" if view.has_focus else "/screen"
             between = " · " if view.has_focus and view.standing == "live" else "  "

@@ -4,6 +4,7 @@ A panel starts a program only when a person says so: by opening it, or by a key 
 layout asks for, whoever wrote that, waits for the key; and so does one whose terminal is gone.
 """
 
+import asyncio
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,7 +18,7 @@ from quarterdeck.wire.errors import QuarterdeckError
 from ..literal import literal, one_line
 from ..rendering.lines import Line
 from ..screens.guard import Guard
-from ..terminals.wishes import argv_of, spoken
+from ..terminals.wishes import argv_of, name_of, spoken
 from ..widgets.terminal import TerminalView
 from .panel import Panel, PanelOptions
 from .parts import AskBar, Page
@@ -35,6 +36,10 @@ __all__ = ["TerminalOptions", "TerminalPanel"]
 
 _LEAST = 2
 """Cells that a program gets each way when it starts."""
+_USUAL = (80, 24)
+"""What it gets where nobody sees it yet."""
+_LAID_OUT = 0.5
+"""Seconds in which a panel has its size."""
 
 
 class TerminalOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -78,6 +83,7 @@ class TerminalPanel(Panel):
         self.foot = TitleLine()
         self._guard = Guard(time.monotonic)
         self._is_starting = False
+        self._sized = asyncio.Event()
 
     def compose(self) -> ComposeResult:
         """The parts."""
@@ -186,11 +192,9 @@ class TerminalPanel(Panel):
         from quarterdeck.fleet.terminal_port import TerminalWish
 
         before = self.terminal
+        columns, rows = await self._room()
         wish = TerminalWish(
-            cwd=self.cwd,
-            command=self.argv,
-            columns=max(_LEAST, self.size.width),
-            rows=max(_LEAST, self.size.height - 1),
+            cwd=self.cwd, command=self.argv, name=name_of(self.argv), columns=columns, rows=rows
         )
         try:
             info = await self.desk.fleet.open_terminal(wish)
@@ -203,6 +207,20 @@ class TerminalPanel(Panel):
             with suppress(QuarterdeckError):
                 await self.desk.fleet.close_terminal(before)
         self._show(info.id)
+
+    async def _room(self) -> tuple[int, int]:
+        """How large the terminal will be; what draws at once shall not be wrapped anew then."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LAID_OUT):
+                await self._sized.wait()
+        if not self._sized.is_set():
+            return _USUAL
+        return max(_LEAST, self.size.width), max(_LEAST, self.size.height - 1)
+
+    def on_resize(self) -> None:
+        """Know that there is room."""
+        if self.size.width:
+            self._sized.set()
 
     def _show(self, terminal: str | None) -> None:
         """Show a terminal, or offer one."""

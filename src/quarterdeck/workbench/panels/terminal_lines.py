@@ -35,7 +35,7 @@ class TitleLine(Lined, can_focus=False):
         """See ``Lined``."""
         if y:
             return (), False
-        width = self.size.width
+        width = self.scrollable_content_region.width
         room = max(min(_LEAST_TITLE, width), width - width_of(self._spans))
         title = clip(((self._title, "strong"),), room) if self._title else ()
         return clip((*title, *self._spans), width), False
@@ -63,13 +63,13 @@ def foot_spans(view: "TerminalView", keys: Sequence[tuple[str, str]]) -> list[Sp
     reason = one_line(view.reason, 200)
     match view.standing:
         case "ended":
-            told = f" ended: {reason}" if reason else " ended"
+            told = f"ended: {reason}" if reason else "ended"
             return [(told, "warning"), *key_spans(*keys)]
         case "gone":
-            told = " there is nothing to see" if view.guarded else " this terminal is gone"
+            told = "there is nothing to see" if view.guarded else "this terminal is gone"
             return [(told, "warning"), *key_spans(*keys), (f"  {reason}", "faint")]
         case "lost":
-            return [(" out of reach, waited for", "warning"), (f"  {reason}", "faint")]
+            return [("out of reach, waited for", "warning"), (f"  {reason}", "faint")]
         case _:
             return []
 

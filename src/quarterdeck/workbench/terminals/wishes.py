@@ -4,7 +4,7 @@ import re
 import shlex
 from collections.abc import Sequence
 
-__all__ = ["argv_of", "spoken"]
+__all__ = ["argv_of", "name_of", "spoken"]
 
 _SHELLS = re.compile(r"[|&;<>()$`*?~\n]")
 """What only a shell understands."""
@@ -32,3 +32,9 @@ def spoken(argv: Sequence[str]) -> str:
     if len(argv) == 3 and tuple(argv[:2]) == ("/bin/sh", "-c"):
         return argv[2]
     return shlex.join(argv)
+
+
+def name_of(argv: Sequence[str]) -> str | None:
+    """What a terminal is called; None: by its program."""
+    words = spoken(argv).split()
+    return words[0] if argv and spoken(argv) != shlex.join(argv) and words else None

@@ -165,7 +165,12 @@ class TerminalPage(Widget):
         self.back = max(0, min(self.back, total - height))
         self._first = max(0, total - height - self.back)
         self._total = total
+        self.left = min(self.left, max(0, self._columns - self.size.width))
         self._rows = self.shown.rows(self._first, height)
+
+    @property
+    def _columns(self) -> int:
+        return self.shown.screen.size[0] if self.shown.screen is not None else 0
 
     def _blank_rows(self, height: int) -> int:
         """Rows at the end that need not be seen, where there is no room for all of the screen."""
@@ -183,12 +188,9 @@ class TerminalPage(Widget):
         self.refresh()
 
     def _follow_cursor(self, column: int) -> None:
-        columns = self.shown.screen.size[0] if self.shown.screen is not None else 0
-        room = max(1, self.size.width)
-        if columns <= room:
-            self.left = 0
-        elif self.takes_every_key and not self.left <= column < self.left + room:
-            self.left = max(0, min(column - room // 2, columns - room))
+        room = self.size.width
+        if self.takes_every_key and not self.left <= column < self.left + room:
+            self.left = max(0, min(column - room // 2, self._columns - room))
             self.refresh()
 
     def render_line(self, y: int) -> Strip:
@@ -279,8 +281,7 @@ class TerminalPage(Widget):
 
     def action_shift(self, columns: int) -> None:
         """Show what is left or right, where the terminal is wider than this."""
-        width = self.shown.screen.size[0] if self.shown.screen is not None else 0
-        self.left = max(0, min(self.left + columns, width - self.size.width))
+        self.left = max(0, min(self.left + columns, self._columns - self.size.width))
         self.refresh()
 
     def scroll_rows(self, rows: int) -> None:
