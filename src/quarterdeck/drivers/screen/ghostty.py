@@ -9,6 +9,7 @@ formatter writes the screen as one text, 0.1 ms, and only rows that changed are 
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportUnknownLambdaType=false
 
+from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 import pyghostty
@@ -21,7 +22,7 @@ from .port import Change, Cursor, Mark, Modes, Row, mouse_of
 from .queries import CLEAR_TAB, SOFT_RESET, Listener
 from .styled import Rows, styled_rows
 
-__all__ = ["GhosttyScreen"]
+__all__ = ["GhosttyScreen", "warm_up"]
 
 _BYTES = 64 * 1024 * 1024
 """Most memory for what is above the screen; without this the library keeps some hundred rows."""
@@ -243,6 +244,23 @@ class GhosttyScreen:
     def _set(self, option: str, kind: str, value: int) -> None:
         name = getattr(lib, f"GHOSTTY_TERMINAL_OPT_{option}")
         lib.ghostty_terminal_set(self._handle, name, ffi.new(kind, value))
+
+
+@cache
+def warm_up() -> None:
+    """Use everything once, which takes a sixth of a second: C declarations are read when needed.
+
+    Who opens a screen in a thread has it there, and not with the first screen that is drawn.
+    """
+    screen = GhosttyScreen(2, 1, 10)
+    screen.feed(b"\x1b[41m\x1b[K\r\n\x1b[?1049hx\x1b[6n\x1b]0")
+    screen.changes()
+    screen.text(screen.mark())
+    screen.snapshot()
+    screen.feed(b"\x18\x1b[?1049l")
+    screen.above(0, 1)
+    screen.resize(3, 2)
+    screen.close()
 
 
 def _characters(data: bytes) -> tuple[bytes, bytes]:

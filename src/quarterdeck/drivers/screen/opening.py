@@ -29,8 +29,9 @@ def open_screen(
     columns, rows = min(max(columns, 1), _LARGEST), min(max(rows, 1), _LARGEST)
     if backend != "avt":
         try:
-            from .ghostty import GhosttyScreen
+            from .ghostty import GhosttyScreen, warm_up
 
+            warm_up()
             return GhosttyScreen(columns, rows, scrollback)
         except (ImportError, OSError):  # no wheel for this machine, or its library does not load
             if backend is not None:
