@@ -134,6 +134,7 @@ async def cut(driven: Driven) -> None:
     inner._transport.abort()
 
 
+@pytest.mark.long
 async def test_two_clients_with_threads_of_their_own(server: Server):
     async with server.open() as one, server.open() as two:
         first = asyncio.create_task(one.say("scene:brisk", within=LONG))
@@ -178,6 +179,7 @@ async def test_a_turn_goes_on_when_the_connection_breaks(server: Server):
     judge(driven.heard)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scene", ["shell", "write"])
 async def test_a_question_outlives_the_connection(server: Server, scene: str):
     async with server.open() as driven:
@@ -191,6 +193,7 @@ async def test_a_question_outlives_the_connection(server: Server, scene: str):
     judge(driven.heard)
 
 
+@pytest.mark.long
 async def test_an_end_in_the_gap_ends_the_turn(server: Server):
     async with server.open() as driven:
         assert (await driven.say("scene:text", within=LONG)).stop == "end_turn"
@@ -203,6 +206,7 @@ async def test_an_end_in_the_gap_ends_the_turn(server: Server):
     judge(driven.heard)
 
 
+@pytest.mark.long
 async def test_an_interrupt_and_closing_leave_the_server_at_rest(server: Server):
     async with server.open() as driven:
         turn = asyncio.create_task(driven.say("scene:slow", within=LONG))
@@ -219,6 +223,7 @@ async def test_an_interrupt_and_closing_leave_the_server_at_rest(server: Server)
         assert again.text == HELLO
 
 
+@pytest.mark.long
 async def test_a_server_that_is_started_anew_is_used_again(server: Server):
     async with server.open() as driven:
         assert (await driven.say("scene:text", within=LONG)).stop == "end_turn"
@@ -232,6 +237,7 @@ async def test_a_server_that_is_started_anew_is_used_again(server: Server):
     judge(driven.heard)
 
 
+@pytest.mark.long
 async def test_one_that_is_down_fails_in_time(server: Server):
     await server.kill()
     async with asyncio.timeout(5):
@@ -240,6 +246,7 @@ async def test_one_that_is_down_fails_in_time(server: Server):
                 pass
 
 
+@pytest.mark.long
 async def test_over_a_port_with_a_token(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unused_tcp_port: int
 ):

@@ -34,7 +34,7 @@ from tests.support import real_agents
 from tests.support.contract import judge
 from tests.support.driving import Driven, Rig, drive
 
-pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 LONG = 60.0
 HELLO = "Hello from the scripted model."
 MCP_ECHO = Path(__file__).parent / "peers" / "mcp_echo.py"
@@ -89,6 +89,36 @@ async def say(driven: Driven, prompt: str) -> TurnEnded:
     return await driven.say(prompt, within=LONG)
 
 
+async def test_the_contract_in_one_session(lab: Lab):
+    """All that every run must see; the rest of this file takes minutes."""
+    async with lab.open() as one:
+        ended = await say(one, "scene:text first of all")
+        assert (ended.stop, one.text) == ("end_turn", HELLO)
+        assert ended.usage is not None and ended.usage.output > 0
+        turn = asyncio.create_task(say(one, "scene:shell no"))
+        await one.answer("reject_once", feedback="not today")
+        assert (await turn).stop == "end_turn"
+        assert list(lab.project.iterdir()) == []
+        turn = asyncio.create_task(say(one, "scene:shell yes"))
+        await one.answer("allow_once")
+        assert (await turn).stop == "end_turn"
+        assert (lab.project / "made-by-shell.txt").exists()
+        turn = asyncio.create_task(say(one, "scene:slow please"))
+        await one.seen(MessageChunk, lambda chunk: "tick" in str(chunk.content), within=LONG)
+        await one.session.interrupt()
+        assert (await turn).stop == "cancelled"
+        theirs = one.session.agent_session
+    assert [end.status for end in one.all(ToolCallEnded)] == ["failed", "completed"]
+    async with lab.open(resume=theirs) as two:
+        assert (await say(two, "scene:text at last")).stop == "end_turn"
+        assert (two.session.agent_session, two.text) == (theirs, HELLO)
+    assert "scene:text first of all" in json.dumps(list(lab.server.requests)[-1].json)
+    for driven in (one, two):
+        assert not driven.all(Unknown)
+        judge(driven.heard)
+
+
+@pytest.mark.long
 async def test_a_conversation_goes_on_in_another_process(lab: Lab):
     async with lab.open(title="A title of ours", system_prompt="Be brief, turquoise whale.") as one:
         ended = await say(one, "scene:text first of all")
@@ -111,6 +141,7 @@ async def test_a_conversation_goes_on_in_another_process(lab: Lab):
     assert "scene:text first of all" in json.dumps(list(lab.server.requests)[-1].json)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("scene", "made"), [("write", "hello.txt"), ("shell", "made-by-shell.txt")]
 )
@@ -129,12 +160,14 @@ async def test_it_asks_before_it_acts(lab: Lab, scene: str, made: str):
     judge(driven.heard)
 
 
+@pytest.mark.long
 async def test_a_mode_of_ours_allows_edits_without_asking(lab: Lab):
     async with lab.open(mode="accept-edits") as driven:
         assert (await say(driven, "scene:write")).stop == "end_turn"
     assert (lab.project / "hello.txt").read_text() == "hello from script\n"
 
 
+@pytest.mark.long
 async def test_a_text_is_interrupted(lab: Lab):
     async with lab.open() as driven:
         turn = asyncio.create_task(say(driven, "scene:slow please"))
@@ -146,6 +179,7 @@ async def test_a_text_is_interrupted(lab: Lab):
     judge(driven.heard)
 
 
+@pytest.mark.long
 async def test_a_command_is_interrupted_and_does_not_run_on(lab: Lab):
     async with lab.open(mode="full-auto") as driven:
         turn = asyncio.create_task(say(driven, "scene:longcmd please"))
@@ -162,6 +196,7 @@ async def test_a_command_is_interrupted_and_does_not_run_on(lab: Lab):
     judge(driven.heard)
 
 
+@pytest.mark.long
 async def test_a_limit_of_the_model_is_told(lab: Lab):
     async with lab.open() as driven:
         ended = await say(driven, "scene:e429")
@@ -170,6 +205,7 @@ async def test_a_limit_of_the_model_is_told(lab: Lab):
         assert (await say(driven, "scene:text and go on")).stop == "end_turn"
 
 
+@pytest.mark.long
 async def test_a_broken_stream_is_told(lab: Lab):
     async with lab.open() as driven:
         turn = asyncio.create_task(say(driven, "scene:drop"))
@@ -180,6 +216,7 @@ async def test_a_broken_stream_is_told(lab: Lab):
         assert (await say(driven, "scene:text and go on")).stop == "end_turn"
 
 
+@pytest.mark.long
 async def test_a_megabyte_reaches_the_model(lab: Lab):
     words = "x" * 1_000_000 + " end of it"
     async with lab.open() as driven:
@@ -187,6 +224,7 @@ async def test_a_megabyte_reaches_the_model(lab: Lab):
     assert words in lab.asked()
 
 
+@pytest.mark.long
 async def test_a_tool_server_of_ours_is_used(lab: Lab):
     server = McpServer(name="echoer", command=(sys.executable, str(MCP_ECHO)), is_ours=True)
     async with lab.open(mcp_servers=(server,)) as driven:
@@ -195,6 +233,7 @@ async def test_a_tool_server_of_ours_is_used(lab: Lab):
     assert "echoer" in lab.asked()
 
 
+@pytest.mark.long
 async def test_a_killed_server_is_told(lab: Lab):
     async with lab.open() as driven:
         assert (await say(driven, "scene:text")).stop == "end_turn"
@@ -207,9 +246,8 @@ async def test_a_killed_server_is_told(lab: Lab):
         assert (await driven.session.wait()).how == "broken"
 
 
+@pytest.mark.parametrize("lab", ["opencode"], indirect=True)
 async def test_two_clients_on_one_opencode(lab: Lab, monkeypatch: pytest.MonkeyPatch):
-    if lab.agent != "opencode":
-        pytest.skip("codex serves one client over its standard input and output")
     async with lab.open() as host:
         link: Any = host.session._link
         launch = launch_of(await asyncio.to_thread(find_agent, "opencode"), "daemon")
@@ -221,9 +259,12 @@ async def test_two_clients_on_one_opencode(lab: Lab, monkeypatch: pytest.MonkeyP
         model = real_agents.model_of("opencode")
         async with drive(rig, lab.project, model=model) as guest:
             one = asyncio.create_task(say(host, "scene:slow"))
+            await host.seen(MessageChunk, within=LONG)
             two = asyncio.create_task(say(guest, "scene:shell"))
             await guest.answer("allow_once")
-            assert (await two).stop == (await one).stop == "end_turn"
+            assert (await two).stop == "end_turn"
+            await host.session.interrupt()
+            assert (await one).stop == "cancelled"
             assert "tick" not in guest.text and "Command" not in host.text
         monkeypatch.setenv("THE_PASSWORD", "wrong")
         with pytest.raises(OpenFailed, match="'THE_PASSWORD' is wrong"):

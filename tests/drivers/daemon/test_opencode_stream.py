@@ -46,10 +46,10 @@ def said(driven: Driven, kind: type[MessageChunk] | type[ThoughtChunk] = Message
     return "".join(one.text for one in contents if isinstance(one, TextContent))
 
 
-async def talk(cuts: list[int], cwd: Path) -> Driven:
+async def talk(cuts: list[int], cwd: Path, prompt: str = PROMPT) -> Driven:
     async with FakeOpencode(cuts=cuts) as fake:
         async with drive(rig_for(fake), cwd, gate=Gate(mode="ask", rules=(RULE,))) as driven:
-            assert (await driven.say(PROMPT)).stop == "end_turn"
+            assert (await driven.say(prompt)).stop == "end_turn"
             assert (await driven.say("echo again")).stop == "end_turn"
         judge(driven.heard)
         assert not fake._server.failures
@@ -77,10 +77,15 @@ class TestCuts:
         assert (first.usage.input, first.usage.output) == (11, 7)
 
     @pytest.mark.stress
+    @pytest.mark.timeout(1800)
     def test_every_byte(self, tmp_path: Path):
-        for cut in range(60, 90_000, 7):
-            driven = asyncio.run(talk([cut], tmp_path))
-            assert said(driven) == SAID + "again", cut
+        short = PROMPT.replace("stream 300", "stream 8").replace("stream 90", "stream 3")
+        words = said(asyncio.run(talk([], tmp_path, short)))
+        assert 100 < len(words) < 200
+        for cut in range(60, 10_500):
+            driven = asyncio.run(talk([cut], tmp_path, short))
+            assert said(driven) == words, cut
+            assert [end.status for end in driven.all(ToolCallEnded)] == ["completed"] * 2, cut
 
     async def test_a_permission_that_was_asked_in_the_gap_is_asked(self, tmp_path: Path):
         async with FakeOpencode() as fake, drive(rig_for(fake), tmp_path) as driven:
