@@ -9,6 +9,7 @@ import pytest
 
 from quarterdeck.agent.store import SessionStore
 from quarterdeck.config.places import Places
+from quarterdeck.fleet.keeping import own_journal
 from quarterdeck.journal import Journal
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import MessageChunk, Prompted, SessionOpened
@@ -194,3 +195,73 @@ async def test_a_host_that_runs_deletes_what_is_in_its_log(run, tmp_path: Path):
         assert await command("journal", "export") == ""
     finally:
         await command("host", "stop")
+
+
+@pytest.fixture
+def family(places: Places) -> tuple[SessionId, SessionId, SessionId, SessionId]:
+    """A session in the host's log with a sub-agent that has one of its own, and an orphan."""
+    parent, child, grandchild, orphan = (new_session_id() for _ in range(4))
+
+    async def make() -> None:
+        async with own_journal(places) as journal:
+            await fill(journal, parent)
+            for one, above in ((child, parent), (grandchild, child), (orphan, new_session_id())):
+                opened = SessionOpened(
+                    agent="native", cwd="/w", title="below", parent_session=above
+                )
+                await journal.append(one, opened)
+                await journal.append(one, MessageChunk(content=text("said below")))
+
+    asyncio.run(make())
+    return parent, child, grandchild, orphan
+
+
+def test_sub_agents_go_with_their_parents(run, family, places: Places):
+    parent, _, _, orphan = family
+    told = json.loads(run("journal", "prune", "--older-than", "0s", "--dry-run", "--json").stdout)
+    assert {one["session"] for one in told["sessions"]} == {parent, orphan}
+    assert run("journal", "prune", "--session", parent).returncode == 0
+
+    async def left() -> set[SessionId]:
+        async with Journal.open(places.journal_file, write=False) as journal:
+            return {record.session async for record in journal.history()}
+
+    assert asyncio.run(left()) == {orphan}
+
+
+async def test_a_host_deletes_sub_agents_and_keeps_agents_that_were_led(tmp_path: Path):
+    async with fleet_of(tmp_path / "q") as fleet:
+        parent = await fleet.spawn(wish(tmp_path, lead=True))
+        led = await fleet.spawn(wish(tmp_path, parent=parent.session))
+        child = new_session_id()
+        opened = SessionOpened(agent="native", cwd="/w", parent_session=parent.session)
+        await fleet._crew._journal.commit(child, opened)
+        await fleet.close(parent.session)
+        await fleet.delete(parent.session)
+        assert [one.session for one in await fleet.agents(archived=True)] == [led.session]
+        assert await fleet._crew._journal.read(0, child, limit=1) == []
+
+
+def test_sub_agents_stand_below_the_session_that_began_them(run, places: Places):
+    parent, child, grandchild = (new_session_id() for _ in range(3))
+
+    async def make() -> None:
+        async with SessionStore(places.state / "sessions").create(parent) as journal:
+            await fill(journal, parent)
+            for one, above in ((child, parent), (grandchild, child)):
+                opened = SessionOpened(agent="native", cwd="/w", parent_session=above)
+                await journal.append(one, opened)
+
+    asyncio.run(make())
+    try:
+        lines = run("sessions").stdout.splitlines()
+        told = json.loads(run("sessions", "--json").stdout)
+    finally:
+        run("host", "stop")
+    assert [line.split("  ")[0] for line in lines] == [
+        "SESSION",
+        parent,
+        f"└ {child}",
+        f"└└ {grandchild}",
+    ]
+    assert [one["id"] for one in told["sub_agents"]] == [child, grandchild]

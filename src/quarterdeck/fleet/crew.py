@@ -17,6 +17,7 @@ from quarterdeck.wire.ids import SessionId
 from .current import Current
 from .entry import Entry
 from .errors import NameTaken, NotNow, TooMany
+from .families import delete_family
 from .member import Member, Opener, Start
 from .names import check_name, free_name, key_of
 from .notes import Notes
@@ -202,7 +203,7 @@ class Crew:
         try:
             if (last := self._members.get(session)) is not None:
                 await last.over()
-            await self._journal.delete(session)
+            await delete_family(self._journal, session)
             self._current.forget(session)
         finally:
             self._leaving.discard(session)

@@ -23,6 +23,7 @@ from quarterdeck.wire.permissions import Decider
 
 from .client import HostClient
 from .errors import FleetError
+from .families import CHILDREN, delete_family
 from .granted import GrantsProjection, find_member
 from .roster import InboxProjection, RosterProjection
 
@@ -75,7 +76,7 @@ async def find_log(places: Places, session: str) -> tuple[Path, SessionId]:
 
 
 async def kept_sessions(places: Places, *, before: int | None = None) -> list[Kept]:
-    """Every session, the one that changed longest ago first.
+    """Every session but sub-agents, which go with their parents; the oldest change comes first.
 
     ``before``: only those that have not changed since this time, in microseconds since the epoch.
 
@@ -154,7 +155,7 @@ async def _forget_hosted(places: Places, sessions: list[Kept]) -> list[Kept]:
     try:
         async with own_journal(places) as journal:
             for one in sessions:
-                await journal.delete(one.session)
+                await delete_family(journal, one.session)
             return sessions
     except Locked:
         pass
@@ -188,6 +189,10 @@ async def own_journal(places: Places) -> AsyncGenerator[Journal]:
 
 def _in_log(connection: sqlite3.Connection) -> list[Kept]:
     # The last event of each is found by the index; grouping would read the whole log.
+    try:
+        children = {row[0] for row in connection.execute(CHILDREN)}
+    except sqlite3.OperationalError:
+        children = set[str]()  # no host has run with it yet
     rows = connection.execute(
         "SELECT s.id, (SELECT time FROM events WHERE session = s.key ORDER BY seq DESC LIMIT 1),"
         " o.agent, o.cwd, o.title FROM session_ids s LEFT JOIN sessions o ON o.id = s.id"
@@ -195,5 +200,5 @@ def _in_log(connection: sqlite3.Connection) -> list[Kept]:
     return [
         Kept(session=id_, updated=time, where="host", agent=agent, cwd=cwd, title=title)
         for id_, time, agent, cwd, title in rows
-        if time is not None
+        if time is not None and id_ not in children
     ]

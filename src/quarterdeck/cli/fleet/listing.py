@@ -1,10 +1,12 @@
 """``ps``, ``sessions`` and ``search``: what there is."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
+
+from quarterdeck.wire.ids import SessionId
 
 from ..lazy import Later, LazyGroup
 from .connecting import as_json_option, echo_json, echo_lines, terminal_width, with_fleet
@@ -20,6 +22,8 @@ __all__ = ["agent_table", "ps", "search", "sessions"]
 
 _HEAD = ("NAME", "AGENT", "STATE", "WAITING FOR", "AGE", "TOKENS", "COST", "TITLE")
 _SESSION_HEAD = ("SESSION", "NAME", "AGENT", "STATE", "CHANGED", "TITLE")
+_DEEPEST = 10
+"""Sub-agents of sub-agents that are listed."""
 
 
 @click.command()
@@ -52,17 +56,22 @@ def ps(archived: bool, as_json: bool) -> None:
 @as_json_option
 @click.pass_context
 def sessions(context: click.Context, limit: int, as_json: bool) -> None:
-    """List every session: of agents, archived ones, and those that ran without a host."""
+    """List every session: of agents, archived ones, and those that ran without a host.
+
+    Sub-agents stand below the session that began them.
+    """
     if context.invoked_subcommand is not None:
         return
-    agents, alone = with_fleet(lambda fleet: _sessions(fleet, limit))
+    agents, alone, below = with_fleet(lambda fleet: _sessions(fleet, limit))
     if as_json:
-        echo_json({"agents": agents, "standalone": alone})
+        children = [child for some in below.values() for child in some]
+        echo_json({"agents": agents, "standalone": alone, "sub_agents": children})
         return
     rows = [(agent.updated, _agent_session(agent)) for agent in agents]
     rows += [(summary.updated, _alone(summary)) for summary in alone]
     rows.sort(key=lambda row: row[0], reverse=True)
-    echo_lines(table(_SESSION_HEAD, [row for _, row in rows[:limit]], terminal_width()))
+    lines = [line for _, row in rows[:limit] for line in (row, *_below(row[0], below, 1))]
+    echo_lines(table(_SESSION_HEAD, lines, terminal_width()))
 
 
 @click.command()
@@ -113,12 +122,15 @@ def _now() -> int:
 
 async def _sessions(
     fleet: "HostClient", limit: int
-) -> "tuple[list[AgentInfo], list[SessionSummary]]":
+) -> "tuple[list[AgentInfo], list[SessionSummary], Mapping[SessionId, list[SessionSummary]]]":
     from quarterdeck.agent.store import SessionStore
     from quarterdeck.config.places import Places
+    from quarterdeck.fleet.families import sub_agents
 
-    store = SessionStore(Places.find().state / "sessions")
-    return await fleet.agents(archived=True), await store.sessions(limit=limit)
+    places = Places.find()
+    alone = await SessionStore(places.state / "sessions").sessions(limit=limit)
+    agents = await fleet.agents(archived=True)
+    return agents, alone, await sub_agents(places, [one.id for one in alone])
 
 
 def _agent_session(agent: "AgentInfo") -> tuple[str, ...]:
@@ -131,6 +143,16 @@ def _alone(summary: "SessionSummary") -> tuple[str, ...]:
     state = summary.ended or "open"
     changed = since(summary.updated, _now())
     return (summary.id, "-", summary.agent, state, changed, summary.title or "")
+
+
+def _below(
+    parent: str, children: "Mapping[SessionId, list[SessionSummary]]", depth: int
+) -> Iterator[tuple[str, ...]]:
+    """The rows of a session's sub-agents, and of theirs."""
+    for child in children.get(SessionId(parent), ()) if depth <= _DEEPEST else ():
+        id_, name, *rest = _alone(child)
+        yield ("└" * depth + f" {id_}", name, *rest)
+        yield from _below(id_, children, depth + 1)
 
 
 async def _search(
