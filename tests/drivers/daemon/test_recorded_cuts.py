@@ -107,7 +107,7 @@ def listen(scene: str, cut: int | None = None, missed: int = 0) -> Facts:
         if any(one["type"] == "session.idle" for one in before):
             reader.is_over = True
         hear(b"".join(record.frames[resumed:]))
-    assert reader.is_over and reader.is_answered
+    assert reader.is_over
     found.end(reader.outcome())
     return facts(found.turns[0])
 

@@ -25,6 +25,7 @@ from .codex_ear import CodexEar, CodexTurn, said_by_person
 from .codex_events import CodexReader
 from .codex_line import Ask, CodexLine, CutOff
 from .codex_opening import input_of, manner_of, thread_params
+from .codex_past import LAST_TURNS, items_of, turn_of
 from .codex_server import CodexServer
 
 __all__ = ["CodexLink"]
@@ -42,8 +43,6 @@ _STOPPING = 1.0
 _LOOKS = 20
 """How often it is looked, with ``_AGAIN`` between, for the end of a turn that was cut."""
 _PAGE = 100
-_TURNS = 5
-"""Turns that are looked at after a cut, to find ours among those of others."""
 
 _decode = msgspec.json.Decoder().decode
 
@@ -148,30 +147,16 @@ class CodexLink:
 
     async def _replay(self) -> None:
         """Tell the thread's past."""
-        for item in await self._items():
+        for item in await items_of(self._line, self._thread):
             if item.get("type") == "userMessage":
                 await self._host.emit(said_by_person(item))
                 continue
             for event in self._reader.past(item):
                 await self._host.emit(event)
 
-    async def _items(self) -> list[Mapping[str, Any]]:
-        """The complete items of the thread, oldest first, page by page."""
-        found: list[Mapping[str, Any]] = []
-        cursor: str | None = None
-        while True:
-            page = {"threadId": self._thread, "limit": _PAGE, "cursor": cursor}
-            listed = await self._line.ask("thread/items/list", page)
-            entries = map(as_map, as_list(listed.get("data")))
-            found += [as_map(entry.get("item")) or entry for entry in entries]
-            cursor = as_text(listed.get("nextCursor")) or None
-            if cursor is None:
-                return found
-
     async def _resume(self, ask: Ask) -> None:
         """Go on with the thread over a new connection; what it tells from now on comes after."""
-        page = {"limit": _TURNS, "itemsView": "full"}
-        past = {"threadId": self._thread, "excludeTurns": True, "initialTurnsPage": page}
+        past = {"threadId": self._thread, "excludeTurns": True, "initialTurnsPage": LAST_TURNS}
         opened = await ask("thread/resume", {**self._params, **past})
         self._ear.add(partial(self._ear.catch_up, opened))
 
@@ -230,7 +215,7 @@ class CodexLink:
         kept: Mapping[str, Any] = {}
         for _ in range(_LOOKS):
             with suppress(CutOff):
-                kept = await self._kept(turn.id.result())
+                kept = await turn_of(self._line, self._thread, turn.id.result())
                 if kept.get("status") in ("completed", "failed") or was_stopped:
                     break
             await asyncio.sleep(_AGAIN)
@@ -242,13 +227,6 @@ class CodexLink:
             told = "the turn was left unfinished while the connection was cut"
             return Outcome(stop="failed", reason=told, usage=outcome.usage)
         return self._reader.outcome(kept)
-
-    async def _kept(self, id_: str) -> Mapping[str, Any]:
-        """One of the last turns, as the server has written it down."""
-        page = {"threadId": self._thread, "limit": _TURNS, "itemsView": "full"}
-        listed = await self._line.ask("thread/turns/list", page)
-        turns = map(as_map, as_list(listed.get("data")))
-        return as_map(next((one for one in turns if one.get("id") == id_), None))
 
     async def interrupt(self) -> None:
         """Stop the turn, and what it left running."""
