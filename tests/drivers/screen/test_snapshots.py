@@ -66,6 +66,7 @@ def check(backend: Backend, before: bytes, after: bytes) -> None:
 @example(words=[b"\x1b[2;5r\x1b[?6h\x1b[2;3H"], cut=1.0)
 @example(words=[b"x" * 20, b"\x1b7", b"\r\n\r\n"], cut=1.0)
 @example(words=[b"\x1b(0q", b"\x1b[5b"], cut=0.5)
+@example(words=[b"\x1b]0;a title\x1b", b"\\"], cut=12 / 13)
 def test_a_snapshot_cut_anywhere_goes_on_the_same(backend: Backend, words: list[bytes], cut: float):
     written = b"".join(words)
     at = round(len(written) * cut)
@@ -98,7 +99,7 @@ def test_the_way_to_the_alternate_screen_is_kept(backend: Backend, entered: int)
 @pytest.mark.parametrize("name", ["vim", "less", "htop", "textual", "unicode", "joined", "codex"])
 def test_a_snapshot_at_every_byte_of_a_program(name: str):
     """A piece of a recording here; the stress test takes all of it."""
-    every_byte(name, 120)
+    every_byte(name, 60)
 
 
 @pytest.mark.stress

@@ -27,6 +27,7 @@ _ZEROES = b"\0" * _SIZE
 _LOOKS = (1 << 42) - 1
 _JOINED, _PALETTE, _RGB = 1, 2, 3
 _NARROW, _SECOND_HALF, _NO_ROOM = 0, 2, 3
+_PLAIN = "\x1b[0m"
 _RUNS = re.compile("b+|c+")
 
 
@@ -147,18 +148,20 @@ def _mended(line: str, cells: bytes, row: Grid) -> str:
     """The line with cells that nothing was written to as plain as they are."""
     kinds = _kinds(cells, row)
     parts: list[str] = []
-    style, at = "", 0
+    style, at, ends_plain = _PLAIN, 0, True
     for index, piece in enumerate(ESCAPES.split(line)):
         if index % 2:
             style = piece
-            parts.append(piece)
+            parts.append("" if ends_plain and piece == _PLAIN else piece)
             continue
         end = at + len(piece)
-        if "b" in kinds[at:end] and style not in ("", "\x1b[0m"):
+        ends_plain = style == _PLAIN
+        if not ends_plain and "b" in kinds[at:end]:
             for run in _RUNS.finditer(kinds, at, end):
                 text = piece[run.start() - at : run.end() - at]
+                ends_plain = run[0][0] == "b"
                 again = style if run.end() < end else ""
-                parts.append(f"\x1b[0m{text}{again}" if run[0][0] == "b" else text)
+                parts.append(f"{_PLAIN}{text}{again}" if ends_plain else text)
         else:
             parts.append(piece)
         at = end

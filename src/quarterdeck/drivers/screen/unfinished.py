@@ -26,8 +26,12 @@ class Unfinished:
         if not self._tail and not any(one in text for one in _BEGINNINGS):
             return
         text = self._tail + text
-        begun = max(text.rfind(one) for one in _BEGINNINGS)
-        self._tail = "" if _WHOLE.match(text, begun) else text[begun : begun + _LONGEST]
+        begun = _last(text, len(text))
+        if begun == len(text) - 1 and text[begun] == "\x1b":  # perhaps half the end of a string
+            before = _last(text, begun)
+            if before >= 0 and _IN_A_STRING.match(text, before) and not _WHOLE.match(text, before):
+                begun = before
+        self._tail = "" if _WHOLE.match(text, begun) else _short(text[begun:])
 
     @property
     def text(self) -> str:
@@ -38,3 +42,14 @@ class Unfinished:
         if _IN_A_STRING.match(self._tail):
             return self._tail
         return _OBEYED.sub("", self._tail)
+
+
+def _last(text: str, end: int) -> int:
+    return max(text.rfind(one, 0, end) for one in _BEGINNINGS)
+
+
+def _short(tail: str) -> str:
+    """Not too much of it, but its end where that is half of the end of a string."""
+    if len(tail) <= _LONGEST:
+        return tail
+    return tail[:_LONGEST] + ("\x1b" if tail.endswith("\x1b") else "")
