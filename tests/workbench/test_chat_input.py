@@ -2,6 +2,7 @@
 
 import asyncio
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from quarterdeck.wire.content import ContentBlock, ImageContent, ResourceLink, T
 from quarterdeck.wire.events import CommandsChanged, Prompted
 from quarterdeck.wire.ids import MessageId, SessionId, new_message_id
 from quarterdeck.wire.settings import Command
-from quarterdeck.workbench.completing import best, list_files, word_at
+from quarterdeck.workbench.completing import Offer, best, list_files, word_at
 from quarterdeck.workbench.mentions import image_path, mention, mentions, prompt_blocks
 from quarterdeck.workbench.pasting import LONG_TEXT, Pastes, unfolded
 from quarterdeck.workbench.screens.queue import QueueScreen
@@ -174,6 +175,21 @@ async def test_a_file_is_completed_from_the_agents_directory(tmp_path: Path):
         await until(pilot, lambda: "evil" in screen_text(app))
         await pilot.press("escape")
         assert "evil" not in screen_text(app) and app.main.chat.text.endswith("@e")
+
+
+async def test_an_offer_for_fewer_letters_is_not_taken(tmp_path: Path):
+    async def never(word: object) -> Sequence[Offer]:
+        del word
+        await asyncio.Event().wait()
+        return ()
+
+    async with opened(FakeFleet(), tmp_path) as (app, pilot):
+        chat = app.main.chat
+        await pilot.press(*"/he")
+        await until(pilot, lambda: chat._offers is not None and chat._offers.chosen)
+        chat._complete = never
+        await pilot.press(*"xagon", "enter")
+        assert chat.text != "/help "
 
 
 async def test_commands_of_both_are_offered_and_both_can_be_reached(tmp_path: Path):

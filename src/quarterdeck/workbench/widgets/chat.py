@@ -82,6 +82,8 @@ class ChatInput(TextArea):
         self._past = past
         self._complete = complete
         self._offers: CompletionList | None = None
+        self._offered_for: Word | None = None
+        """The word that the list was made for; it may have grown since."""
         self._offering: Worker[None] | None = None
         self._pastes = Pastes()
         self._back = 0
@@ -202,6 +204,7 @@ class ChatInput(TextArea):
             self._offers = CompletionList()
             self._offers.offer_to = self._take
             await self.screen.mount(self._offers)
+        self._offered_for = word
         cursor = self.cursor_screen_offset
         self._offers.show(offers, Offset(max(0, cursor.x - len(word.typed) - 1), self.region.y - 1))
 
@@ -212,6 +215,8 @@ class ChatInput(TextArea):
         if offers is None or chosen is None:
             return False
         word = self._word()
+        if word != self._offered_for:
+            return False
         if key == "enter" and word is not None and chosen.text == self._written(word):
             self._end_offers()
             return False
