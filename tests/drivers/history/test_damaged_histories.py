@@ -171,7 +171,20 @@ def test_changes_without_end(intact: Path, draw: st.DataObject):
 # Things that are no files, or not for long
 
 
-@pytest.mark.parametrize("what", ["pipe", "device", "loop", "folder", "gone", "socket"])
+@pytest.mark.parametrize(
+    "what",
+    [
+        "pipe",
+        "device",
+        "loop",
+        "folder",
+        "gone",
+        pytest.param(
+            "socket",
+            marks=pytest.mark.skipif(sys.platform != "linux", reason="only root may make one"),
+        ),
+    ],
+)
 async def test_something_else_in_place_of_each_file(intact: Path, tmp_path: Path, what: str):
     home = tmp_path / "home"
     shutil.copytree(intact, home)
