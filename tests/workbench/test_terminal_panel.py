@@ -181,10 +181,10 @@ async def test_what_is_selected_is_copied(tmp_path: Path):
 async def test_focus_is_reported_to_a_program_that_asks(tmp_path: Path):
     async with seated(tmp_path) as seat:
         await seat.run(echoing("\\033[?1004h"))
-        await seat.press(LEAVE)
+        await seat.press(LEAVE, "f4")
         await seat.until("^[[O")
-        await seat.press("enter")
-        await seat.until("^[[O^[[I")
+        await seat.press("f4", "x")
+        await seat.until("^[[O^[[Ix")
 
 
 async def test_the_program_hears_of_the_panels_size(tmp_path: Path):
@@ -236,7 +236,29 @@ async def test_no_layout_starts_a_program(tmp_path: Path):
         await seat.pilot.pause(0.4)
         assert not await seat.fleet.terminals()
         await seat.press("enter")
+        await seat.shows("run this?", "A layout asks for it")
+        await asyncio.sleep(0.35)
+        await seat.press("y")
         await until(seat.pilot, (tmp_path / "done").exists)
+        await seat.shows("r restarts")
+        await asyncio.sleep(0.35)
+        (tmp_path / "done").unlink()
+        await seat.press("r")  # they know it now
+        await until(seat.pilot, (tmp_path / "done").exists)
+
+
+async def test_a_layout_that_names_a_terminal_which_is_gone_runs_nothing_unasked(tmp_path: Path):
+    async with seated(tmp_path) as seat:
+        wanted = layout(terminal="term-0", command=["touch", str(tmp_path / "done")])
+        await seat.app.screens_desk.call("set_layout", {"layout": wanted})
+        await seat.shows("this terminal is gone")
+        seat.app.main.view.enter("run")
+        await asyncio.sleep(0.35)
+        await seat.press("r")
+        await seat.shows("run this?")
+        await seat.press("n")
+        await seat.pilot.pause(0.1)
+        assert not await seat.fleet.terminals() and not (tmp_path / "done").exists()
 
 
 async def test_an_agent_that_opens_a_panel_starts_nothing(tmp_path: Path):
@@ -331,6 +353,9 @@ async def test_what_a_terminal_remembers_is_its_id(tmp_path: Path):
         await seat.run(echoing())
         kept = seat.app.main.view.remember()
         panel = seat.app.main.view.current
-        assert panel is not None and kept[panel] == {"terminal": seat.panel.terminal}
+        assert panel is not None and kept[panel] == {
+            "terminal": seat.panel.terminal,
+            "command": seat.panel.argv,
+        }
         seat.panel.recall({"terminal": 3})
         assert seat.panel.terminal == kept[panel]["terminal"]

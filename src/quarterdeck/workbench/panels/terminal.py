@@ -1,7 +1,8 @@
 """A terminal in a panel: a program of the host's that goes on when the panel is gone.
 
-A panel starts a program only when a person says so: by opening it, or by a key in it. One that a
-layout asks for, whoever wrote that, waits for the key; and so does one whose terminal is gone.
+A panel starts a program only when a person says so: by opening it, or by a key in it. A command
+that a layout asks for, whoever wrote that, is shown and asked about first; one that was started
+before and whose terminal is gone waits for a key.
 """
 
 import asyncio
@@ -83,6 +84,8 @@ class TerminalPanel(Panel):
         self.foot = TitleLine()
         self._guard = Guard(time.monotonic)
         self._is_starting = False
+        self._is_theirs = not self.argv
+        """Whether the person knows what would run here."""
         self._sized = asyncio.Event()
 
     def compose(self) -> ComposeResult:
@@ -128,22 +131,28 @@ class TerminalPanel(Panel):
         if self.is_agents or options.agent or not options.terminal or not self.is_mounted:
             return False
         self.options = options
+        self.argv = argv_of(options.command)
+        self._is_theirs = not self.argv
         self._show(options.terminal)
         return True
 
     def remember(self) -> dict[str, Any]:
         """See ``Panel``: the terminal, which goes on without this workbench."""
-        return {"terminal": self.terminal} if self.terminal is not None else {}
+        if self.terminal is None:
+            return {}
+        return {"terminal": self.terminal, "command": self.argv if self._is_theirs else None}
 
     def recall(self, state: dict[str, Any]) -> None:
         """See ``Panel``."""
         if isinstance(state.get("terminal"), str) and not self.is_agents:
             self.terminal = state["terminal"]
+            self._is_theirs |= state.get("command") == list(self.argv)
 
     # Starting and ending
 
     def opened(self) -> None:
         """See ``Panel``: who opens a terminal wants something to run in it."""
+        self._is_theirs = True
         if self.terminal is None and not self.is_agents:
             self._start()
 
@@ -188,7 +197,26 @@ class TerminalPanel(Panel):
             self._is_starting = True
             self.run_worker(self._starting(), group="start")
 
+    async def _is_wanted(self) -> bool:
+        """Whether the person wants to run what a layout asks for."""
+        from ..screens.confirm import ConfirmScreen
+
+        if not self._is_theirs:
+            words = f"{spoken(self.argv)}\nin {self.cwd}\n\nA layout asks for it."
+            asked = ConfirmScreen("run this?", words)
+            self._is_theirs = bool(await self._app.push_screen_wait(asked))
+        return self._is_theirs
+
     async def _starting(self) -> None:
+        try:
+            if await self._is_wanted():
+                await self._open()
+        except QuarterdeckError as error:
+            self._tell_bad(str(error))
+        finally:
+            self._is_starting = False
+
+    async def _open(self) -> None:
         from quarterdeck.fleet.terminal_port import TerminalWish
 
         before = self.terminal
@@ -196,13 +224,7 @@ class TerminalPanel(Panel):
         wish = TerminalWish(
             cwd=self.cwd, command=self.argv, name=name_of(self.argv), columns=columns, rows=rows
         )
-        try:
-            info = await self.desk.fleet.open_terminal(wish)
-        except QuarterdeckError as error:
-            self._tell_bad(str(error))
-            return
-        finally:
-            self._is_starting = False
+        info = await self.desk.fleet.open_terminal(wish)
         if before is not None:
             with suppress(QuarterdeckError):
                 await self.desk.fleet.close_terminal(before)

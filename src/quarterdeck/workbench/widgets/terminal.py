@@ -256,14 +256,12 @@ class TerminalView(TerminalMouse, can_focus=True):
         if self.is_typing or self._typing is None or self.standing not in ("coming", "live"):
             return
         self.is_typing = True
-        self._report_focus("I")
         self._ask_size_soon()
         self.redraw()
 
     def end_typing(self) -> None:
         """Let keys be the workbench's."""
         if self.is_typing:
-            self._report_focus("O")
             self.is_typing = False
             self.redraw()
 
@@ -301,6 +299,7 @@ class TerminalView(TerminalMouse, can_focus=True):
 
     def on_focus(self) -> None:
         """Who comes here types, unless it is an agent's."""
+        self._report_focus("I")
         stays, self._stays = self._stays, False
         if not self.guarded and not stays:
             self.begin_typing()
@@ -308,6 +307,7 @@ class TerminalView(TerminalMouse, can_focus=True):
 
     def on_blur(self) -> None:
         """Who goes does not."""
+        self._report_focus("O")
         self.end_typing()
         self.refresh()
 
@@ -326,7 +326,8 @@ class TerminalView(TerminalMouse, can_focus=True):
         return action != "type" or self.standing in ("coming", "live")
 
     def _report_focus(self, way: str) -> None:
-        if self._typing is not None and self.standing == "live" and self.modes.focus:
+        is_wanted = self.standing == "live" and self.modes.focus and not self.guarded
+        if is_wanted and self._typing is not None:
             self._typing.type(f"\x1b[{way}".encode())
 
     def tell_facts(self) -> None:

@@ -1,0 +1,89 @@
+"""A day with a terminal in the workbench: on a real terminal, with a real host."""
+
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.terminals import PROGRAM, Pane, needs_tmux, pane, soon, stop_host
+
+pytestmark = [needs_tmux, pytest.mark.timeout(90)]
+RUN = f"{PROGRAM}; echo left with $?; exec {PROGRAM}"
+
+
+def settle() -> None:
+    """Let a key that changes what keys mean be taken."""
+    time.sleep(0.4)
+
+
+def opened(screen: Pane) -> None:
+    screen.shows("host: connected")
+    screen.press("/terminal", "Enter")
+    screen.shows("ctrl+] leaves")
+    screen.press("PS1='ready$ '", "Enter")
+    screen.shows("ready$ ")
+
+
+def test_a_shell_outlives_the_workbench_with_all_that_it_showed(tmp_path: Path):
+    with pane(tmp_path, RUN, size=(100, 30), SHELL="/bin/sh") as screen:
+        opened(screen)
+        screen.press("kept=yes; for n in $(seq 1 80); do echo 行 $n; done", "Enter")
+        screen.shows("行 80")
+        screen.press("M-.", "C-u", "stty size", "Enter")
+        screen.shows("28 49")
+        screen.resize(120, 36)
+        settle()
+        screen.press("stty size", "Enter")
+        screen.shows("34 59")
+        screen.press("C-]")
+        settle()
+        screen.press("C-q")
+        screen.shows("left with 0")
+        screen.shows("ctrl+] leaves")  # the next workbench, at the same place
+        screen.shows("34 59")
+        screen.press("echo still $kept", "Enter")
+        screen.shows("still yes")
+        screen.press("C-]")
+        settle()
+        screen.press("Home")
+        screen.shows("行 1")
+        assert all(len(line) <= 120 for line in screen.text().splitlines())
+
+
+@pytest.mark.skipif(shutil.which("vim") is None, reason="vim is not installed")
+def test_an_editor_gets_every_key(tmp_path: Path):
+    file = tmp_path / "text"
+    with pane(tmp_path, RUN, size=(100, 30), SHELL="/bin/sh") as screen:
+        opened(screen)
+        screen.press(f"vim -u NONE -N {file}", "Enter")
+        screen.shows("[New]")
+        screen.press("i", "你好 tab", "Tab", "C-v", "C-q", "C-v", "C-]", "C-]", "Escape")
+        settle()
+        screen.press(":wq", "Enter")
+        soon(file.exists)
+        screen.shows("ready$")
+        assert file.read_bytes() == "你好 tab\t\x11\x1d\n".encode()
+        screen.press("exit 3", "Enter")
+        screen.shows("exit code 3")
+
+
+def test_a_terminal_that_went_with_its_host_is_started_again_only_by_a_key(tmp_path: Path):
+    with pane(tmp_path, RUN, size=(100, 30), SHELL="/bin/sh") as screen:
+        opened(screen)
+        stop_host(screen.environment)
+        screen.shows("out of reach")
+        screen.press("C-]")
+        settle()
+        screen.press("F4")
+        settle()
+        screen.press("/host", "Enter")
+        screen.shows("host: connected")
+        screen.shows("this terminal is gone")
+        assert "ready$" in screen.text()  # what was seen last stays
+        screen.press("F4")
+        settle()
+        screen.press("r")
+        screen.shows("ctrl+] leaves")
+        screen.press("echo anew", "Enter")
+        screen.shows("anew")
