@@ -147,7 +147,7 @@ def cpu(job: Callable[[], object]) -> float:
 def screenful(number: int, style: Callable[[int, int], bytes]) -> bytes:
     rows = (
         b"".join(
-            style(column, row) + b"%c" % (65 + (column + row + number) % 26)
+            style(column, row) + b"%c" % (65 + (column + row * 3 + number * 5) % 26)
             for column in range(COLUMNS)
         )
         for row in range(ROWS)
@@ -156,7 +156,8 @@ def screenful(number: int, style: Callable[[int, int], bytes]) -> bytes:
 
 
 def _indexed(number: int) -> Callable[[int, int], bytes]:
-    return lambda column, row: b"\x1b[38;5;%dm" % ((column + row + number) % 256)
+    # No row is one that was there before, a row further down.
+    return lambda column, row: b"\x1b[38;5;%dm" % ((column + row * 3 + number * 7) % 256)
 
 
 def _true(number: int) -> Callable[[int, int], bytes]:

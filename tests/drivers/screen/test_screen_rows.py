@@ -199,7 +199,7 @@ def test_a_screen_is_read_in_two_milliseconds():
     best = 1.0
     for step in range(20):
         cells = (
-            b"\x1b[38;5;%dm%c" % ((column + row + step) % 256, 65 + column % 26)
+            b"\x1b[38;5;%dm%c" % ((column + row * 3 + step * 7) % 256, 65 + column % 26)
             for row in range(40)
             for column in range(120)
         )

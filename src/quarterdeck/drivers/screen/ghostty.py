@@ -16,7 +16,7 @@ import pyghostty
 from pyghostty.core import init_sized
 
 from .ghostty_drawing import unfinished, written
-from .ghostty_grid import Grid, shown
+from .ghostty_grid import Grid, may_hide, shown
 from .ghostty_text import Writer, ffi, lib, place, track
 from .port import Change, Cursor, Mark, Modes, Row, mouse_of
 from .queries import CLEAR_TAB, SOFT_RESET, Listener
@@ -217,8 +217,9 @@ class GhosttyScreen:
         self._is_stale = False
         lines = self._writer.rows(self._handle, "ACTIVE", 0, self._size).split("\r\n")
         lines += [""] * (self._size[1] - len(lines))
-        for index, row in enumerate(self._grid.rows(self._handle)):
-            lines[index] = shown(lines[index], row)
+        if any(map(may_hide, lines)):
+            for index, row in enumerate(self._grid.rows(self._handle)):
+                lines[index] = shown(lines[index], row)
         self._rows.update(lines)
 
     def _marked(self, mark: _GhosttyMark) -> Any | None:

@@ -18,7 +18,7 @@ from pyghostty.core import union_fn
 from .ghostty_text import ffi, lib
 from .styled import ESCAPES
 
-__all__ = ["Grid", "has_end", "is_second_half", "shown"]
+__all__ = ["Grid", "has_end", "is_second_half", "may_hide", "shown"]
 
 _MOST_ABOVE = 0xFFFF
 _SIZE = 8
@@ -100,11 +100,16 @@ class Grid:
         return int(self._count[0])
 
 
+def may_hide(line: str) -> bool:
+    """A row of which the library may not have written all; only the cells tell."""
+    return not line or (" " in line and "\x1b" in line)
+
+
 def shown(line: str, row: Grid) -> str:
     """A row as the library has written it, mended."""
     if not line:
         return _painted(row.cells())
-    if "\x1b" not in line or " " not in line:
+    if not may_hide(line):
         return line
     cells = row.cells().rstrip(b"\0")
     return line if cells.find(_ZEROES) < 0 else _mended(line, cells, row)

@@ -41,7 +41,7 @@ _SIMPLE = {
     )
     for color in range(8)
 }
-_STYLES = re.compile(r"\x1b\[0m((?:\x1b\[(?!0m)[^m]*m)*)")
+_STYLES = re.compile(r"\x1b\[0m((?:\x1b\[[^m]*m)*)")
 _MANY = 64
 """Styles from which on reading them all at once pays; a picture has thousands, each of its own."""
 _DECODER = Decoder(list[Style])
@@ -205,6 +205,8 @@ def _is_colors(run: str) -> bool:
 def _style(run: str) -> Style:
     fields: dict[str, Any] = {}
     for numbers in run[2:-1].split("m\x1b["):
+        if numbers in ("", "0"):
+            fields.clear()
         fields.update(_order(numbers))
     style = Style(**fields)
     return PLAIN if style == PLAIN else style
