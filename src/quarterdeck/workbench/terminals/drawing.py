@@ -10,80 +10,88 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator
 
-from rich.cells import cell_len
+from rich.cells import cell_len, split_graphemes
 from rich.color import Color as RichColor
 from rich.segment import Segment
 from rich.style import Style as RichStyle
 
 from quarterdeck.drivers.screen.port import Color, Row, Style
 
-__all__ = ["Drawer", "cells_of", "drawn_text"]
+__all__ = ["Drawer", "drawn_text", "graphemes"]
 
 _MOST_MARKS = 3
 """Accents over one letter; more than any language writes would climb over other rows."""
 _MOST_KEPT = 4_096
 _SIMPLE = re.compile("[ -~─-╿▀-▟¡-¬®-ſ]*")
 """What is one cell in every terminal: Latin letters, lines and blocks."""
-_FLAG = range(0x1F1E6, 0x1F200)
-_TONE = range(0x1F3FB, 0x1F400)
+_FLAGS = frozenset(map(chr, range(0x1F1E6, 0x1F200)))
+_TONES = frozenset(map(chr, range(0x1F3FB, 0x1F400)))
+_POWERFUL = frozenset(("Cc", "Cf", "Cs", "Cn", "Zl", "Zp"))
+_SHOWN_AS = {"\u2800": " ", "\u00ad": "-"}
+"""Braille without a dot, which is drawn in graphs; a hyphen that terminals show or not."""
 
 
-def cells_of(character: str) -> int:
-    """The cells that an emulator gives to a character of its own."""
-    point = ord(character)
-    if point < 0x300:
-        return 1
-    if point in _FLAG or point in _TONE:
-        return 2  # other tables join them with what is beside
-    return cell_len(character)
+def graphemes(text: str) -> Iterator[tuple[str, int]]:
+    """What people take for one character, and the cells that the emulator gave to it."""
+    if _SIMPLE.fullmatch(text):
+        for character in text:
+            yield character, 1
+        return
+    flag = ""
+    for begin, end, width in split_graphemes(text)[0]:
+        cluster = text[begin:end]
+        if cluster[0] in _FLAGS:  # two of them are one, and one alone is as wide
+            flag += cluster
+            if len(flag) > 1:
+                yield flag, 2
+                flag = ""
+            continue
+        if flag:
+            yield flag, 2
+            flag = ""
+        yield from _toned(cluster, width)
+    if flag:
+        yield flag, 2
+
+
+def _toned(cluster: str, width: int) -> Iterator[tuple[str, int]]:
+    """A colour of skin where there is no skin is a picture of its own."""
+    at = next((n for n, one in enumerate(cluster) if one in _TONES), None)
+    if at is None or width == 2:
+        yield cluster, width
+        return
+    if at:
+        yield cluster[:at], width
+    yield cluster[at:], 2
 
 
 def drawn_text(text: str) -> str:
     """The text as it is drawn: as many cells as the emulator gave it, whoever counts them."""
     if _SIMPLE.fullmatch(text):
         return text
-    return "".join(_clusters(text))
+    return "".join([_drawn(cluster, width) for cluster, width in graphemes(text)])
 
 
-def _clusters(text: str) -> Iterator[str]:
-    marks = 0
-    flag = ""
-    for character in text:
-        point = ord(character)
-        if flag:
-            yield f"{flag}{character}  " if point in _FLAG else _letter(flag)
-            is_pair, flag = point in _FLAG, ""
-            if is_pair:
-                marks = 0
-                continue
-        if point in _FLAG:
-            flag = character
-            continue
-        if cells_of(character) == 0:
-            marks += 1
-            if marks <= _MOST_MARKS and unicodedata.category(character) in ("Mn", "Me"):
-                yield "" if "\ufe00" <= character <= "\ufe0f" else character
-            continue
-        marks = 0
-        yield _shown(character, point)
-    if flag:
-        yield _letter(flag)
-
-
-def _letter(flag: str) -> str:
-    """Half a flag: its letter."""
-    return chr(ord(flag) - _FLAG.start + ord("A")) + " "
-
-
-def _shown(character: str, point: int) -> str:
-    if point in _TONE or point == 0x2800:
-        return "  " if point in _TONE else " "
-    if point == 0xAD:
-        return "-"
-    category = unicodedata.category(character)
-    if category in ("Cc", "Cf", "Cs", "Cn", "Zl", "Zp"):
-        return "\ufffd" * cells_of(character)
-    return character
+def _drawn(cluster: str, width: int) -> str:
+    """Of joined pictures the first, of accents the first few; blanks for what is left."""
+    if not width:
+        return ""
+    first = cluster[0]
+    if first in _FLAGS and len(cluster) > 1:
+        return cluster
+    if first in _TONES:
+        return " " * width
+    if first in _SHOWN_AS:
+        return _SHOWN_AS[first]
+    if unicodedata.category(first) in _POWERFUL:
+        return "\ufffd" * width
+    marks = [
+        one
+        for one in cluster[1:]
+        if unicodedata.category(one) in ("Mn", "Me") and not "\ufe00" <= one <= "\ufe0f"
+    ]
+    shown = first + "".join(marks[:_MOST_MARKS])
+    return shown + " " * (width - cell_len(shown))
 
 
 class Drawer:
@@ -114,7 +122,7 @@ class Drawer:
         """The row, without what is blank at its end."""
         return [
             Segment(
-                " " * _width(span.text) if span.style.invisible else drawn_text(span.text),
+                " " * cell_len(span.text) if span.style.invisible else drawn_text(span.text),
                 self.style(span.style),
             )
             for span in row.spans
@@ -150,7 +158,3 @@ def _color(color: Color) -> RichColor | None:
     if isinstance(color, int):
         return RichColor.from_ansi(color)
     return RichColor.from_rgb(*color)
-
-
-def _width(text: str) -> int:
-    return cell_len(drawn_text(text))

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from .drawing import cells_of
+from .drawing import graphemes
 
 __all__ = ["Place", "Selected", "cut", "word_at"]
 
@@ -60,14 +60,7 @@ def word_at(text: str, column: int) -> tuple[int, int] | None:
 
 def _placed(text: str) -> Iterator[tuple[int, int, str]]:
     """Each character with what stands over it: its column, its width."""
-    column, width, characters = 0, 0, ""
-    for character in text:
-        own = cells_of(character)
-        if own == 0 and characters:
-            characters += character
-            continue
-        if characters:
-            yield column, width, characters
-        column, width, characters = column + width, own, character
-    if characters:
+    column = 0
+    for characters, width in graphemes(text):
         yield column, width, characters
+        column += width
