@@ -40,7 +40,7 @@ _PAUSE = 0.2
 _TAKING = 5.0
 _STOPPING = 1.0
 """Seconds that a shared server may take to stop a turn when the session is closed."""
-_LOOKS = 20
+_LOOKS = 10
 """How often it is looked, with ``_AGAIN`` between, for the end of a turn that was cut."""
 _PAGE = 100
 
