@@ -139,7 +139,7 @@ async def test_two_clients_with_threads_of_their_own(server: Server):
     async with server.open() as one, server.open() as two:
         first = asyncio.create_task(one.say("scene:brisk", within=LONG))
         second = asyncio.create_task(two.say("scene:shell", within=LONG))
-        await two.answer("allow_once")
+        await two.answer("allow_once", within=LONG)
         assert (await second).stop == (await first).stop == "end_turn"
         assert (server.project / "made-by-shell.txt").exists()
     assert one.text == TICKS and "tick" not in two.text
@@ -153,10 +153,10 @@ async def test_two_clients_of_one_thread_hear_the_same_once(server: Server):
         assert (await one.say("scene:text", within=LONG)).stop == "end_turn"
         async with server.open(resume=one.session.agent_session) as two:
             turn = asyncio.create_task(one.say("scene:shell", within=LONG))
-            await one.seen(PermissionAsked)
-            await two.answer("allow_once")
+            await one.seen(PermissionAsked, within=LONG)
+            await two.answer("allow_once", within=LONG)
             assert (await turn).stop == "end_turn"
-            await two.seen(MessageChunk, lambda one: "finished." in str(one.content))
+            await two.seen(MessageChunk, lambda one: "finished." in str(one.content), within=LONG)
         assert one.text == HELLO + two.text
     for driven in (one, two):
         assert len(driven.all(ToolCallStarted)) == len(driven.all(ToolCallEnded)) == 1
@@ -186,7 +186,7 @@ async def test_a_question_outlives_the_connection(server: Server, scene: str):
         turn = asyncio.create_task(driven.say(f"scene:{scene}", within=LONG))
         await driven.seen(PermissionAsked, within=LONG)
         await cut(driven)
-        await driven.answer("allow_once")
+        await driven.answer("allow_once", within=LONG)
         assert (await turn).stop == "end_turn"
         assert len(list(server.project.iterdir())) == 1
     assert len(driven.all(PermissionAsked)) == len(driven.all(PermissionAnswered)) == 1

@@ -96,11 +96,11 @@ async def test_the_contract_in_one_session(lab: Lab):
         assert (ended.stop, one.text) == ("end_turn", HELLO)
         assert ended.usage is not None and ended.usage.output > 0
         turn = asyncio.create_task(say(one, "scene:shell no"))
-        await one.answer("reject_once", feedback="not today")
+        await one.answer("reject_once", feedback="not today", within=LONG)
         assert (await turn).stop == "end_turn"
         assert list(lab.project.iterdir()) == []
         turn = asyncio.create_task(say(one, "scene:shell yes"))
-        await one.answer("allow_once")
+        await one.answer("allow_once", within=LONG)
         assert (await turn).stop == "end_turn"
         assert (lab.project / "made-by-shell.txt").exists()
         turn = asyncio.create_task(say(one, "scene:slow please"))
@@ -148,11 +148,11 @@ async def test_a_conversation_goes_on_in_another_process(lab: Lab):
 async def test_it_asks_before_it_acts(lab: Lab, scene: str, made: str):
     async with lab.open() as driven:
         turn = asyncio.create_task(say(driven, f"scene:{scene} no"))
-        await driven.answer("reject_once", feedback="not today")
+        await driven.answer("reject_once", feedback="not today", within=LONG)
         assert (await turn).stop == "end_turn"
         assert list(lab.project.iterdir()) == []
         turn = asyncio.create_task(say(driven, f"scene:{scene} yes"))
-        asked = await driven.answer("allow_once")
+        asked = await driven.answer("allow_once", within=LONG)
         assert (await turn).stop == "end_turn"
         assert (lab.project / made).exists()
     assert [end.status for end in driven.all(ToolCallEnded)] == ["failed", "completed"]
@@ -261,7 +261,7 @@ async def test_two_clients_on_one_opencode(lab: Lab, monkeypatch: pytest.MonkeyP
             one = asyncio.create_task(say(host, "scene:slow"))
             await host.seen(MessageChunk, within=LONG)
             two = asyncio.create_task(say(guest, "scene:shell"))
-            await guest.answer("allow_once")
+            await guest.answer("allow_once", within=LONG)
             assert (await two).stop == "end_turn"
             await host.session.interrupt()
             assert (await one).stop == "cancelled"

@@ -103,9 +103,13 @@ class Driven:
             if event.role == "agent" and isinstance(event.content, TextContent)
         )
 
-    async def answer(self, kind: str, *, feedback: str | None = None) -> PermissionAsked:
+    async def answer(
+        self, kind: str, *, feedback: str | None = None, within: float = SOON
+    ) -> PermissionAsked:
         """Wait for a permission request and choose its first option of a kind."""
-        asked = await self.seen(PermissionAsked, lambda one: one.request not in self._answered)
+        asked = await self.seen(
+            PermissionAsked, lambda one: one.request not in self._answered, within=within
+        )
         self._answered.add(asked.request)
         option = next(one.option_id for one in asked.options if one.kind == kind)
         by = Decider(kind="person", name="test")
