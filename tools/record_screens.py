@@ -218,7 +218,8 @@ class Recording:
         lines = self.watch.terminal.screen.text()
         while lines and not lines[-1]:
             lines.pop()
-        return self.lines.echoes(lines[: len(lines) - self.watch.now.chrome])
+        shown = lines[: len(lines) - self.watch.now.chrome]
+        return self.lines.before(shown, is_window=False).prompts
 
 
 async def play(recording: Recording, agent: str) -> None:

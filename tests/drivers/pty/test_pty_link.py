@@ -14,6 +14,7 @@ from quarterdeck.drivers.errors import (
     OpenFailed,
     Unsupported,
 )
+from quarterdeck.drivers.pty.keys import neutral
 from quarterdeck.drivers.pty.knowledge import knowledge_of, screens_of
 from quarterdeck.drivers.pty.link import PtyLink
 from quarterdeck.wire.events import MessageChunk, PermissionAsked, ToolCallStarted
@@ -95,6 +96,17 @@ async def test_an_escape_in_a_prompt_does_nothing(tmp_path: Path):
     async with drive(rig(), tmp_path) as driven:
         assert (await driven.say("echo a\x1b[201~b\x03c\x1b")).stop == "end_turn"
     assert driven.text == "a␛[201~b␃c␛"
+
+
+async def test_ten_thousand_characters_arrive_whole_and_press_nothing(tmp_path: Path):
+    evil = "a\x1b[201~\x1b[200~b\x00\x03\x07\x9b31m\x9d0;x\x9c\x7f 你好 🦀 "
+    prompt = (evil * 1000)[:10_000].rstrip()
+    async with drive(rig(), tmp_path) as driven:
+        assert (await driven.say(f"echo {prompt}")).stop == "end_turn"
+        assert (await driven.say("echo still here")).stop == "end_turn"
+    first, _, rest = driven.text.partition("still here")
+    assert first.strip() == neutral(prompt).strip() and not rest
+    assert not driven.all(PermissionAsked)
 
 
 async def test_a_deaf_agent_is_ended(tmp_path: Path):

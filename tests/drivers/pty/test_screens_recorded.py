@@ -3,7 +3,7 @@
 import pytest
 
 from quarterdeck.drivers.catalogue import find_agent
-from quarterdeck.drivers.pty.answers import Lines, Said
+from quarterdeck.drivers.pty.answers import Before, Lines, Said
 from quarterdeck.drivers.pty.knowledge import screens_of
 from quarterdeck.drivers.pty.reading import Reader
 from quarterdeck.drivers.screen import Screen, open_screen
@@ -74,6 +74,33 @@ def test_the_words_of_a_dialog_are_said_by_a_model_that_says_them(agent: str):
         assert agent == "aider" or "made-by-shell.txt" in heard.joined("text")
 
 
+def test_a_command_and_its_output_in_a_box_are_no_prompt():
+    heard = said(recorded("opencode"), "allow-done")
+    assert [(item.kind, item.text) for item in heard.items] == [
+        ("text", "Running a command."),
+        ("tool", COMMAND),
+        ("text", "Command finished."),
+    ]
+
+
+def test_prompts_that_have_left_the_window_do_not_matter():
+    reader = Lines(screens_of("claude").answer, 100)
+    window = ["❯ one", "● first", "❯ two", "● second"]
+    before = reader.before(window, is_window=True)
+    assert not reader.read(window, before).began
+    later = ["● first", "❯ two", "● second", "❯ two", "  more", "● third"]
+    assert reader.read(later, before).joined("text") == "third"
+    assert reader.read(["❯ two", "● second", "❯ two"], before).began
+    assert not reader.read(["● third", "  that is long"], before).began
+
+
+def test_lines_of_a_prompt_are_one_prompt():
+    reader = Lines(screens_of("opencode").answer, 100)
+    window = ["  ┃", "  ┃  one", "  ┃", "  ┃  three", "  ┃", "", "     said", "  │  $ make"]
+    heard = reader.read(window, reader.before([], is_window=True))
+    assert [(item.kind, item.text) for item in heard.items] == [("text", "said"), ("tool", "make")]
+
+
 def test_the_option_that_is_lit_is_known():
     session = recorded("opencode")
     screen = played(session.until("allow-asked"), session.size)
@@ -111,13 +138,19 @@ def said(session: Recorded, name: str) -> Said:
     """The last turn before a moment, read as the link reads it."""
     knowledge = screens_of(session.agent)
     screen = played(session.until(name), session.size)
-    lines = _above(screen, Reader(knowledge).read(screen).chrome)
     reader = Lines(knowledge.answer, knowledge.columns)
-    return reader.read(lines, reader.echoes(lines) - 1)
+    lines = _above(screen, Reader(knowledge).read(screen).chrome, reader)
+    return reader.read(lines, Before(prompts=0, last=()))
 
 
-def _above(screen: Screen, chrome: int) -> list[str]:
-    lines = screen.text()
+def _above(screen: Screen, chrome: int, reader: Lines) -> list[str]:
+    if not screen.modes.alternate_screen:
+        lines = screen.text()
+    else:
+        rows = list(screen.rows())
+        while rows and not rows[-1].text:
+            rows.pop()
+        lines = [reader.plain(row, reader.color(rows[-chrome])) for row in rows]
     while lines and not lines[-1]:
         lines.pop()
     return lines[: len(lines) - chrome]

@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Literal, TypeAlias
 
+from ..screen import Color, Row
 from .knowledge import Answer
 
-__all__ = ["Item", "Lines", "Said"]
+__all__ = ["OTHER_MARK", "Before", "Item", "Lines", "Said"]
 
+OTHER_MARK = "│"
+"""Stands for the mark of a prompt where its colour says that it is none."""
 _Kind: TypeAlias = Literal["text", "thought", "tool", "failed"]
 
 
@@ -45,6 +48,15 @@ class Said:
         return self.joined("failed")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Before:
+    """What was there when a prompt was about to be sent."""
+
+    prompts: int
+    last: tuple[str, ...] | None
+    """In a window that scrolls by itself: the last prompt and what follows it; else None."""
+
+
 class Lines:
     """Finds what was said in a turn; patterns are an agent's ``Answer``."""
 
@@ -52,6 +64,7 @@ class Lines:
         self._rule = rule
         self._width = columns - rule.margin
         self._echo = re.compile(rule.echo)
+        self._echo_more = re.compile(rule.echo_more) if rule.echo_more else None
         starts: dict[_Kind, str] = {
             "failed": rule.failed,
             "tool": rule.tool,
@@ -66,24 +79,55 @@ class Lines:
         self._over = re.compile(rule.over) if rule.over else None
         self._again = re.compile(rule.again) if rule.again else None
 
-    def echoes(self, lines: Sequence[str]) -> int:
-        """How many prompts are among the lines."""
-        return sum(1 for line in lines if self._echo.match(line))
+    def before(self, lines: Sequence[str], *, is_window: bool) -> Before:
+        """What is there before a prompt is sent; ``lines`` are kept, or the window of a program."""
+        blocks = self._blocks(lines)
+        last = tuple(lines[blocks[-1].start :]) if blocks else ()
+        return Before(prompts=len(blocks), last=last if is_window else None)
 
-    def read(self, lines: Sequence[str], before: int) -> Said:
-        """What follows the prompt that has ``before`` others before it, or else the last one."""
-        found = [index for index, line in enumerate(lines) if self._echo.match(line)]
-        began = len(found) > before
-        start = found[before] if began else (found[-1] if found else -1)
-        if not began and found:
+    def read(self, lines: Sequence[str], before: Before) -> Said:
+        """What follows the prompt that was sent after ``before``."""
+        blocks = self._blocks(lines)
+        if not blocks:  # it has left at the top
+            return Said(items=tuple(self._items(lines)), began=False)
+        if before.last is not None:
+            return self._read_window(lines, blocks[-1], before.last)
+        if len(blocks) <= before.prompts:
             return Said(items=(), began=False)
-        if self._rule.one_echo:
-            while start + 1 in found:
-                start += 1
-            end = len(lines)
-        else:
-            end = found[before + 1] if len(found) > before + 1 else len(lines)
-        return Said(items=tuple(self._items(lines[start + 1 : end])), began=began)
+        end = len(lines)
+        if not self._rule.one_echo and len(blocks) > before.prompts + 1:
+            end = blocks[before.prompts + 1].start
+        start = blocks[before.prompts].stop
+        return Said(items=tuple(self._items(lines[start:end])), began=True)
+
+    def _read_window(self, lines: Sequence[str], block: range, last: tuple[str, ...]) -> Said:
+        """Prompts leave a window at its top: ours is the last, unless it is the one from before."""
+        if last and tuple(lines[block.start :])[: len(last)] == last:
+            return Said(items=(), began=False)
+        return Said(items=tuple(self._items(lines[block.stop :])), began=True)
+
+    def _blocks(self, lines: Sequence[str]) -> list[range]:
+        """The places of prompts; further lines of one belong to it."""
+        blocks: list[range] = []
+        for index, line in enumerate(lines):
+            if blocks and blocks[-1].stop == index and _fits(self._echo_more, line):
+                blocks[-1] = range(blocks[-1].start, index + 1)
+            elif self._echo.match(line):
+                blocks.append(range(index, index + 1))
+        return blocks
+
+    def color(self, row: Row) -> Color:
+        """The colour of the mark that begins this row."""
+        spans = (span for span in row.spans if span.text.strip())
+        first = next(spans, None)
+        return first.style.foreground if first is not None else None
+
+    def plain(self, row: Row, color: Color) -> str:
+        """The text of a row; its mark is another one where its colour is."""
+        mark = self._rule.mark
+        if mark and row.text.lstrip().startswith(mark) and self.color(row) != color:
+            return row.text.replace(mark, OTHER_MARK, 1)
+        return row.text
 
     def _items(self, lines: Sequence[str]) -> list[Item]:
         items: list[Item] = []
@@ -94,7 +138,7 @@ class Lines:
             is_inner = self._rule.tool_after_blank and bool(last) and line.startswith(" ")
             last = line
             is_own = self._is_own(line, is_own)
-            if self._skip is not None and self._skip.match(line):
+            if _fits(self._skip, line):
                 current = None
                 continue
             no_tool = is_inner or (self._over is not None and not is_own)
@@ -113,9 +157,7 @@ class Lines:
 
     def _is_own(self, line: str, before: bool) -> bool:
         """Whether what follows is the agent's own, not the model's."""
-        if before:
-            return self._again is None or not self._again.match(line)
-        return self._over is not None and self._over.match(line) is not None
+        return not _fits(self._again, line) if before else _fits(self._over, line)
 
     def _started(self, line: str, after: str, *, no_tool: bool) -> Item | None:
         for kind, pattern in self._starts:
@@ -143,6 +185,10 @@ class Lines:
             item.lines.append(found["text"])
             return item
         return None
+
+
+def _fits(pattern: re.Pattern[str] | None, line: str) -> bool:
+    return pattern is not None and pattern.match(line) is not None
 
 
 def _unfolded(lines: list[str], width: int) -> list[str]:

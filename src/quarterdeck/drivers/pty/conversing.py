@@ -10,8 +10,8 @@ from quarterdeck.wire.errors import LinkError
 from quarterdeck.wire.events import Event
 
 from ..link import Host, Outcome
-from ..screen import Mark
-from .answers import Lines, Said
+from ..screen import Color, Mark
+from .answers import Before, Lines, Said
 from .knowledge import Knowledge
 from .questions import Questions
 from .reading import Reading
@@ -30,6 +30,8 @@ _CALM_LINE = 0.25
 """Seconds without a change after which a line counts as written."""
 _DIALOG_CALM = 1.0
 """Seconds that a dialog which is no request must be there before it is dealt with."""
+_SLOW = 4.0
+"""Seconds without a change after which a turn is over that the agent has not been seen to begin."""
 _DIALOGS = ("trust", "update", "login", "notice")
 
 
@@ -56,6 +58,7 @@ class Conversation:
         self._interrupted = False
         self._is_running = False
         self._is_sent = False
+        self._color: Color = None
         self._telling = asyncio.Lock()
         self._questions = Questions(host, knowledge.asking, watch, self._tell)
 
@@ -106,8 +109,9 @@ class Conversation:
     async def _run(self, teller: Teller, prompt: str) -> Outcome:
         screen = self._watch.terminal.screen
         mark = None if screen.modes.alternate_screen else screen.mark()
+        self._color = self._prompt_color()
         try:
-            before = self._lines.echoes(self._text(mark))
+            before = self._lines.before(self._text(mark), is_window=mark is None)
             if not await self._send(prompt, mark, before):
                 return Outcome(stop="failed", reason="the agent did not take the prompt")
             return await self._listen(teller, mark, before)
@@ -115,7 +119,7 @@ class Conversation:
             if mark is not None:
                 mark.release()
 
-    async def _send(self, prompt: str, mark: Mark | None, before: int) -> bool:
+    async def _send(self, prompt: str, mark: Mark | None, before: Before) -> bool:
         """Paste and submit; whether the agent has begun.
 
         What was pasted is submitted although the turn was interrupted meanwhile, and then stopped:
@@ -131,7 +135,7 @@ class Conversation:
                 return True
         return False
 
-    async def _has_begun(self, mark: Mark | None, before: int) -> bool:
+    async def _has_begun(self, mark: Mark | None, before: Before) -> bool:
         deadline = time.monotonic() + _TAKEN_LIMIT
         while time.monotonic() < deadline:
             if self._watch.now.state in ("busy", "asking"):
@@ -143,15 +147,18 @@ class Conversation:
 
     # Listening
 
-    async def _listen(self, teller: Teller, mark: Mark | None, before: int) -> Outcome:
+    async def _listen(self, teller: Teller, mark: Mark | None, before: Before) -> Outcome:
         told: tuple[int, bool] | None = None
+        has_begun = False
         while True:
             reading, calm = self._watch.now, self._watch.calm
-            is_over = self._is_over(reading, calm)
+            has_begun = has_begun or reading.state in ("busy", "asking")
+            is_over = self._is_over(reading, calm) and (has_begun or calm >= _SLOW)
             seen = self._watch.changes, calm >= _CALM_LINE
             if is_over or (seen != told and not self._watch.is_drawing):
                 told = seen
                 said = self._said(mark, before)
+                has_begun = has_begun or bool(said.items)
                 await self._tell(teller.news(said, is_last=is_over, is_calm=seen[1]))
                 if is_over:
                     return await self._end(teller, said)
@@ -172,16 +179,28 @@ class Conversation:
             return Outcome(stop="failed", reason=said.failure)
         return Outcome(stop="end_turn")
 
-    def _said(self, mark: Mark | None, before: int) -> Said:
+    def _said(self, mark: Mark | None, before: Before) -> Said:
         return self._lines.read(self._text(mark), before)
 
     def _text(self, mark: Mark | None) -> list[str]:
         """The lines since the mark, without what the agent draws around its prompt."""
-        lines = self._watch.terminal.screen.text(mark)
+        screen = self._watch.terminal.screen
+        if mark is None:
+            lines = [self._lines.plain(row, self._color) for row in screen.rows()]
+        else:
+            lines = screen.text(mark)
         while lines and not lines[-1]:
             lines.pop()
         chrome = self._watch.now.chrome
         return lines[: len(lines) - chrome] if chrome else lines
+
+    def _prompt_color(self) -> Color:
+        """The colour of what begins the agent's prompt."""
+        rows = list(self._watch.terminal.screen.rows())
+        while rows and not rows[-1].text:
+            rows.pop()
+        chrome = self._watch.now.chrome
+        return self._lines.color(rows[-chrome]) if 0 < chrome <= len(rows) else None
 
     async def _tell(self, events: list[Event]) -> None:
         async with self._telling:

@@ -77,9 +77,14 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """How to find what the model said among what is on the screen; patterns for one line."""
 
     echo: str
-    """The line that shows a prompt that was sent."""
+    """The line that shows a prompt that was sent, or its first line."""
+    echo_more: str = ""
+    """A further line of it, where those cannot be told from what is said."""
+    mark: str = ""
+    """The character that begins an echo, if other things begin with it in another colour than the
+    prompt at the end of the screen does: in those ``│`` stands for it."""
     one_echo: bool = False
-    """A turn has one prompt, of one or more lines; what looks like another is the model's text."""
+    """A turn has one prompt; what looks like another is the model's text."""
     text: str
     """The first line of something that the model said, with the group ``text``."""
     more: str = ""
@@ -166,5 +171,12 @@ def _patterns(found: Knowledge) -> list[str]:
         patterns += [found.asking.option, *found.asking.kinds.values()]
         patterns += list(found.asking.tools.values())
     answer = found.answer
-    patterns += [answer.echo, answer.text, answer.more, answer.tool, answer.thought]
+    patterns += [
+        answer.echo,
+        answer.echo_more,
+        answer.text,
+        answer.more,
+        answer.tool,
+        answer.thought,
+    ]
     return [*patterns, answer.failed, answer.skip, answer.over, answer.again]

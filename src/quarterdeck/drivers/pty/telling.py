@@ -35,6 +35,10 @@ class Teller:
         self._messages: dict[int, MessageId] = {}
         self._calls: list[ToolCallId] = []
         self._open: ToolCallId | None = None
+        self._about: Request | None = None
+        """What was asked last."""
+        self._allowed: Request | None = None
+        """What was asked about the open call, and allowed."""
         self._ends: dict[ToolCallId, ToolCallEnd] = {}
         self._window: list[str] = []
         """Lines that were told when the beginning of the turn had left the screen."""
@@ -68,17 +72,26 @@ class Teller:
         return time.monotonic() - since >= _SETTLED
 
     def asked(self, request: Request) -> tuple[ToolCallId, list[Event]]:
-        """The call that a request is about: the one that runs, or one that the screen hides."""
+        """The call that a request is about: the one that runs, or one that the screen hides.
+
+        One that was asked about and allowed is over when something else is asked.
+        """
+        events: list[Event] = []
+        allowed, self._allowed = self._allowed, None
         if self._open is not None and self._open not in self._ends:
-            return self._open, []
+            if allowed is None or allowed == request:
+                self._about = request
+                return self._open, []
+            events = self._end(self._open, "completed")
         call = ToolCallId(f"{self._turn}-asked-{len(self._calls)}")
         self._calls.append(call)
-        self._open = call
-        return call, [ToolCallStarted(call=call, title=request.title, kind=request.kind)]
+        self._open, self._about = call, request
+        return call, [*events, ToolCallStarted(call=call, title=request.title, kind=request.kind)]
 
     def decided(self, call: ToolCallId, allowed: bool) -> list[Event]:
         """A request was answered: what was refused has ended."""
         if allowed:
+            self._allowed = self._about
             return []
         return self._end(call, "failed")
 
@@ -110,7 +123,7 @@ class Teller:
         if number >= len(self._calls):
             call = ToolCallId(f"{self._turn}-{number}")
             self._calls.append(call)
-            self._open = call
+            self._open, self._allowed = call, None
             events.append(ToolCallStarted(call=call, title=item.text, status="in_progress"))
         if is_over:
             end: ToolCallEnd = "failed" if item.status == "failed" else "completed"
