@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,7 @@ async def say(driven: Driven, prompt: str) -> TurnEnded:
     return await driven.say(prompt, within=LONG)
 
 
-async def test_the_contract_in_one_session(lab: Lab):
+async def test_the_contract_in_one_session(lab: Lab, monkeypatch: pytest.MonkeyPatch):
     """All that every run must see; the rest of this file takes minutes."""
     async with lab.open() as one:
         ended = await say(one, "scene:text first of all")
@@ -105,17 +106,42 @@ async def test_the_contract_in_one_session(lab: Lab):
         assert (lab.project / "made-by-shell.txt").exists()
         turn = asyncio.create_task(say(one, "scene:slow please"))
         await one.seen(MessageChunk, lambda chunk: "tick" in str(chunk.content), within=LONG)
+        beside = await another(lab, one, monkeypatch)
+        async with beside() as two:
+            assert (await say(two, "scene:text")).stop == "end_turn"
         await one.session.interrupt()
         assert (await turn).stop == "cancelled"
         theirs = one.session.agent_session
+        if lab.agent == "opencode":
+            three = await resumed(beside, theirs)
+    if lab.agent == "codex":  # a thread has one writer among its processes
+        three = await resumed(beside, theirs)
+    assert two.text == HELLO
     assert [end.status for end in one.all(ToolCallEnded)] == ["failed", "completed"]
-    async with lab.open(resume=theirs) as two:
-        assert (await say(two, "scene:text at last")).stop == "end_turn"
-        assert (two.session.agent_session, two.text) == (theirs, HELLO)
     assert "scene:text first of all" in json.dumps(list(lab.server.requests)[-1].json)
-    for driven in (one, two):
+    for driven in (one, two, three):
         assert not driven.all(Unknown)
         judge(driven.heard)
+
+
+async def resumed(open_: Any, theirs: str | None) -> Driven:
+    async with open_(resume=theirs) as driven:
+        assert (await say(driven, "scene:text at last")).stop == "end_turn"
+        assert (driven.session.agent_session, driven.text) == (theirs, HELLO)
+    return driven
+
+
+async def another(lab: Lab, host: Driven, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """How one more session is opened: with opencode on the same server, with codex beside it."""
+    if lab.agent != "opencode":
+        return lab.open
+    link: Any = host.session._link
+    launch = launch_of(await asyncio.to_thread(find_agent, "opencode"), "daemon")
+    address = f"http://127.0.0.1:{link._api._origin.port}"
+    there = replace(launch, url=address, password="THE_PASSWORD")
+    monkeypatch.setenv("THE_PASSWORD", _password_of(link))
+    rig = Rig(name="opencode", make=lambda: OpencodeLink(there))
+    return partial(drive, rig, lab.project, model=real_agents.model_of("opencode"))
 
 
 @pytest.mark.long
@@ -246,18 +272,13 @@ async def test_a_killed_server_is_told(lab: Lab):
         assert (await driven.session.wait()).how == "broken"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lab", ["opencode"], indirect=True)
 async def test_two_clients_on_one_opencode(lab: Lab, monkeypatch: pytest.MonkeyPatch):
     async with lab.open() as host:
-        link: Any = host.session._link
-        launch = launch_of(await asyncio.to_thread(find_agent, "opencode"), "daemon")
-        address = f"http://127.0.0.1:{link._api._origin.port}"
-        there = replace(launch, url=address, password="THE_PASSWORD")
-        password = _password_of(link)
-        monkeypatch.setenv("THE_PASSWORD", password)
-        rig = Rig(name="opencode", make=lambda: OpencodeLink(there))
-        model = real_agents.model_of("opencode")
-        async with drive(rig, lab.project, model=model) as guest:
+        beside = await another(lab, host, monkeypatch)
+        password = _password_of(host.session._link)
+        async with beside() as guest:
             one = asyncio.create_task(say(host, "scene:slow"))
             await host.seen(MessageChunk, within=LONG)
             two = asyncio.create_task(say(guest, "scene:shell"))
@@ -268,7 +289,7 @@ async def test_two_clients_on_one_opencode(lab: Lab, monkeypatch: pytest.MonkeyP
             assert "tick" not in guest.text and "Command" not in host.text
         monkeypatch.setenv("THE_PASSWORD", "wrong")
         with pytest.raises(OpenFailed, match="'THE_PASSWORD' is wrong"):
-            async with drive(rig, lab.project, model=model):
+            async with beside():
                 pass
         assert (await say(host, "scene:text")).stop == "end_turn"
         commands = "\n".join(await asyncio.to_thread(lab.running))
