@@ -7,6 +7,7 @@ their line: what did not change, or only moved, is not read again.
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 from msgspec.json import Decoder
@@ -42,11 +43,17 @@ _SIMPLE = {
     for color in range(8)
 }
 _STYLES = re.compile(r"\x1b\[0m((?:\x1b\[[^m]*m)*)")
+_RESET = "\x1b[0m"
+_FEW = 4
+"""One of so many spans may be new, and is then read by itself."""
+_text = attrgetter("text")
 _MANY = 64
 """Styles from which on reading them all at once pays; a picture has thousands, each of its own."""
 _DECODER = Decoder(list[Style])
 _styles: dict[str, Style] = {"": PLAIN}
 """What a run of sequences that follows a reset means; the same for every screen."""
+_spans: dict[str, Span] = {}
+"""What stands between two resets, where a row has several; the same for every screen."""
 
 
 class Rows:
@@ -105,38 +112,71 @@ def styled_row(line: str) -> Row:
 
 def styled_rows(lines: Sequence[str]) -> list[Row]:
     """The rows that lines are; many at once cost less."""
-    split = [_STYLES.split(line) for line in lines]
-    rows: list[Row] = []
-    for pieces in split:
-        try:
-            rows.append(_row(pieces))
-        except KeyError:
-            _learn({run for later in split[len(rows) :] for run in later[1::2]})
-            rows.append(_row(pieces))
-    return rows
+    rows: list[Row | None] = [_known_row(line) for line in lines]
+    new = [line for line, row in zip(lines, rows, strict=True) if row is None]
+    split = [_STYLES.split(line) for line in new]
+    learned = _learn({run for pieces in split for run in pieces[1::2]})
+    # A picture in colours that were never seen will hardly be seen again.
+    keep = learned < _MANY
+    read = iter([_row(*one, keep=keep) for one in zip(new, split, strict=True)])
+    return [next(read) if row is None else row for row in rows]
 
 
-def _row(pieces: list[str]) -> Row:
-    """A row of its texts and, between them, what sets their styles.
+def _known_row(line: str) -> Row | None:
+    """A row of spans most of which were seen before; None if it has to be read whole.
 
-    Raises:
-        KeyError: one of the styles is not known yet.
+    By functions of C: where each cell has a style of its own, each is a span.
     """
-    if len(pieces) > 1 and not pieces[-1]:  # rows end with a reset
-        del pieces[-2:]
-    texts = pieces[2::2]
-    # All of it by functions of C: a cell of its own style must not cost half a microsecond.
-    spans = [*map(Span, texts, map(_styles.__getitem__, pieces[1::2]))]
-    if pieces[0]:
-        spans.insert(0, Span(pieces[0], PLAIN))
-    if "" in texts:
-        spans = _merged(spans)
+    pieces = line.split(_RESET)
+    if not pieces[-1]:
+        pieces.pop()
+    if pieces and not pieces[0]:
+        del pieces[0]
+    try:
+        spans = [*map(_spans.__getitem__, pieces)]
+    except KeyError:
+        if not any(piece in _spans for piece in pieces[:: len(pieces) // 8 + 1]):
+            return None
+        new = {piece for piece in pieces if piece not in _spans}
+        if "" in new or len(new) * _FEW > len(pieces):
+            return None
+        _keep({piece: _span(piece) for piece in new})
+        spans = [_spans.get(piece) or _span(piece) for piece in pieces]
+    return _finished(spans)
+
+
+def _span(piece: str) -> Span:
+    end = piece.find("m", piece.rfind("\x1b")) + 1 if piece[0] == "\x1b" else 0
+    run = piece[:end]
+    if run not in _styles:
+        _learn({run})
+    return Span(piece[end:], _styles[run])
+
+
+def _keep(spans: Mapping[str, Span]) -> None:
+    if len(_spans) > _MOST_KEPT:
+        _spans.clear()
+    _spans.update(spans)
+
+
+def _row(line: str, pieces: list[str], *, keep: bool) -> Row:
+    """A row of its texts and, between them, what sets their styles, which is known."""
+    spans = [*map(Span, pieces[2::2], map(_styles.__getitem__, pieces[1::2]))]
+    if keep and len(spans) > 1 and len(spans) == line.count(_RESET):
+        _keep(dict(zip(line.split(_RESET)[1:], spans, strict=True)))
+        _spans.pop("", None)  # nothing is no span
+    spans.insert(0, Span(pieces[0], PLAIN))
+    return _finished(_merged(spans))
+
+
+def _finished(spans: list[Span]) -> Row:
+    """A row, without what is plain and blank at its end."""
     while spans and spans[-1].style is PLAIN:
         last = spans.pop()
         if text := last.text.rstrip(" "):
             spans.append(Span(text, PLAIN))
             break
-    return Row(tuple(spans), "".join(pieces[::2]).rstrip(" ")) if spans else BLANK
+    return Row(tuple(spans), "".join(map(_text, spans)).rstrip(" ")) if spans else BLANK
 
 
 def _merged(spans: list[Span]) -> list[Span]:
@@ -174,8 +214,8 @@ def _written(style: Style) -> str:
     return f"\x1b[0m\x1b[{';'.join(numbers)}m"
 
 
-def _learn(needed: set[str]) -> None:
-    """Know styles, these at least."""
+def _learn(needed: set[str]) -> int:
+    """Know styles, these at least; returns how many were new."""
     if len(_styles) > _MOST_KEPT:
         _styles.clear()
         _styles[""] = PLAIN
@@ -188,6 +228,7 @@ def _learn(needed: set[str]) -> None:
         _styles.update(zip(many, _DECODER.decode(json), strict=True))
     for run in runs.difference(many):
         _styles[run] = _style(run)
+    return len(runs)
 
 
 def _json(runs: list[str]) -> str:
