@@ -12,6 +12,7 @@ from textual.screen import Screen
 
 from quarterdeck.fleet.acting import Acting, WorkspaceTrust
 from quarterdeck.fleet.port import AgentInfo, FleetStatus, InboxItem, Queued
+from quarterdeck.fleet.terminal_port import TerminalInfo
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import (
     CommandsChanged,
@@ -42,11 +43,13 @@ from quarterdeck.workbench.screens.ask_line import AskLine
 from quarterdeck.workbench.screens.confirm import ConfirmScreen
 from quarterdeck.workbench.screens.help import HelpScreen
 from quarterdeck.workbench.screens.layouts import LayoutsScreen
+from quarterdeck.workbench.screens.leave_terminal import LeaveTerminal
 from quarterdeck.workbench.screens.permission import PermissionScreen
 from quarterdeck.workbench.screens.question import QuestionScreen
 from quarterdeck.workbench.screens.queue import QueueScreen
 from quarterdeck.workbench.screens.reading import ReadingScreen
 from quarterdeck.workbench.screens.spawn import SpawnScreen
+from quarterdeck.workbench.screens.terminals import TerminalsScreen
 from quarterdeck.workbench.screens.themes import ThemesScreen
 from quarterdeck.workbench.screens.trust import TrustScreen
 from quarterdeck.workbench.stores.ground import Found, FoundAgent
@@ -296,6 +299,15 @@ async def screens_to_read(hall: Hall) -> None:
     layouts = [{"name": words(), "scope": "user", "help": words()}]
     await hall.show(LayoutsScreen(layouts))
     await hall.show(SpawnScreen(words(), words(), [words(), words()]))
+    await hall.show(LeaveTerminal(words(), words()))
+    terminals = [
+        TerminalInfo(
+            id=str(n), name=words(), command=(words(), words()), cwd=words(), pid=1, columns=80,
+            rows=24, opened=n, title=words() if n else "", ended=words() if n > 1 else None,
+        )
+        for n in range(3)
+    ]  # fmt: skip
+    await hall.show(TerminalsScreen(terminals))
 
 
 @place

@@ -201,14 +201,26 @@ async def test_the_program_hears_of_the_panels_size(tmp_path: Path):
         await until(seat.pilot, lambda: seat.view.shown.height == seat.view.size.height)
 
 
+async def test_who_types_on_after_the_end_interrupts_no_agent(tmp_path: Path):
+    async with seated(tmp_path) as seat:
+        session = await begin(seat.fleet, "ann")
+        await until(seat.pilot, lambda: seat.app.desk.shown == session)
+        await seat.run("echo ready; read x")
+        await seat.press("enter")
+        await until(seat.pilot, lambda: seat.view.standing == "ended")
+        await seat.press("ctrl+c", "ctrl+w", "r")
+        assert seat.app.desk.agent is not None and seat.app.desk.agent.state == "running"
+        assert seat.view.is_attached and seat.view.standing == "ended"
+
+
 async def test_an_end_is_told_and_a_key_starts_it_again(tmp_path: Path):
     async with seated(tmp_path) as seat:
         await seat.run("echo ready; read x; exit 3")
         await seat.press("enter", "r")  # in one go: the second is not meant for what comes
         await seat.shows("exit code 3", "r restarts", "ctrl+w closes")
-        assert "ready" in seat.text and not seat.app.is_typed_through
+        await until(seat.pilot, lambda: not seat.app.is_typed_through)
+        assert "ready" in seat.text
         first = seat.panel.terminal
-        await asyncio.sleep(0.35)
         await seat.press("r")
         await until(seat.pilot, lambda: seat.panel.terminal != first and seat.app.is_typed_through)
         assert [one.id for one in await seat.fleet.terminals()] == [seat.panel.terminal]

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,7 +45,9 @@ class Keeping:
         """Something to keep has changed; it is on disk soon."""
         if not self._is_due:
             self._is_due = True
-            app.set_timer(_SOON, lambda: app.run_worker(self._save_told(app)))
+            # A worker that never begins, because we end, must not have begun a coroutine either.
+            save = partial(self._save_told, app)
+            app.set_timer(_SOON, lambda: app.run_worker(save))
 
     async def save(self, app: "Arranged") -> None:
         """Keep what is open now.

@@ -20,7 +20,7 @@ from ..literal import literal, one_line
 from ..rendering.lines import Line
 from ..screens.guard import Guard
 from ..terminals.wishes import argv_of, name_of, spoken
-from ..widgets.terminal import TerminalView
+from ..widgets.terminal import LEAVE, TerminalView
 from .panel import Panel, PanelOptions
 from .parts import AskBar, Page
 from .paths import absolute, spelled
@@ -63,7 +63,8 @@ class TerminalPanel(Panel):
     options_type: ClassVar[type[PanelOptions]] = TerminalOptions
     options: TerminalOptions
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "start", "start it, where nothing runs"),
+        Binding(LEAVE, "leave_typing", "end typing, which every other key is; again: send it"),
+        Binding("enter", "start", "type into it; start it, where nothing runs"),
         Binding("r", "again", "start it again, after it ended"),
         Binding("slash", "search", "search what is above"),
         Binding("n", "next(-1)", "the next place above", show=False),
@@ -179,10 +180,12 @@ class TerminalPanel(Panel):
         if self.offer.display and not self._guard.holds:
             self._start()
 
+    def action_leave_typing(self) -> None:
+        """The view takes the key before; here it is for the help."""
+
     def action_again(self) -> None:
         """Start the same once more, after it ended."""
-        if not self.view.guard.holds:
-            self._start()
+        self._start()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Nothing is started beside something that runs."""
@@ -195,7 +198,7 @@ class TerminalPanel(Panel):
     def _start(self) -> None:
         if not self._is_starting:
             self._is_starting = True
-            self.run_worker(self._starting(), group="start")
+            self.run_worker(self._starting, group="start")
 
     async def _is_wanted(self) -> bool:
         """Whether the person wants to run what a layout asks for."""

@@ -16,10 +16,11 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
-from ..screens.guard import Guard
+from ..screens.guard import QUIET
 from ..terminals.display import load_emulator
 from ..terminals.following import Following, Standing
 from ..terminals.keys import bytes_of
+from ..terminals.sizing import Sizing
 from ..terminals.typing import Typing
 from .terminal_mouse import TerminalMouse
 
@@ -90,12 +91,12 @@ class TerminalView(TerminalMouse, can_focus=True):
         self.is_typing = False
         """Whether keys go to the program."""
         self._reach = asyncio.Event()
-        self._asked: tuple[int, int] | None = None
-        self._sizing: Timer | None = None
+        self._sizing: Sizing | None = None
+        self._settling: Timer | None = None
         self._hiding: Timer | None = None
         self._facts: object = None
-        self.guard = Guard(time.monotonic)
-        """Holds keys that were typed before it was known that the program has left."""
+        self._hushed_since = float("-inf")
+        """Seconds; when the program left, or the last key came that was still meant for it."""
         self._stays = False
 
     # Which terminal
@@ -135,9 +136,9 @@ class TerminalView(TerminalMouse, can_focus=True):
         self.detach()
         self.shown.close()
         self.back = self.left = 0
-        self._asked = None
         self._following = self._follower(terminal)
         self._typing = Typing(self._desk.fleet, terminal, self._tell)
+        self._sizing = Sizing(self._desk.fleet, terminal)
         self._run()
         if self.has_focus:
             self.begin_typing()
@@ -204,7 +205,8 @@ class TerminalView(TerminalMouse, can_focus=True):
 
     def _stood(self) -> None:
         if self.standing in ("ended", "gone", "lost"):
-            self.guard.close()
+            if self.is_typing:
+                self._hushed_since = time.monotonic()
             self.end_typing()
         elif self.standing == "live":
             if self.has_focus and not self.guarded:
@@ -221,41 +223,40 @@ class TerminalView(TerminalMouse, can_focus=True):
         self._ask_size_soon()
 
     def _ask_size_soon(self) -> None:
-        if self._sizing is not None:
-            self._sizing.stop()
+        if self._settling is not None:
+            self._settling.stop()
         if not self.guarded:
-            self._sizing = self.set_timer(_SETTLED, self._ask_size)
+            self._settling = self.set_timer(_SETTLED, self._ask_size)
 
     def _ask_size(self) -> None:
-        self._sizing = None
-        size = self.size.width, self.size.height
-        screen, terminal = self.shown.screen, self.terminal
-        if terminal is None or screen is None or self.standing != "live" or min(size) < 1:
+        self._settling = None
+        screen, sizing = self.shown.screen, self._sizing
+        if screen is None or sizing is None or self.standing != "live":
             return
-        if size != screen.size and (size != self._asked or self.has_focus):
-            self._asked = size
-            self.run_worker(self._tell_size(terminal, size), group="size")
-
-    async def _tell_size(self, terminal: str, size: tuple[int, int]) -> None:
-        from quarterdeck.wire.errors import QuarterdeckError
-
-        try:
-            await self._desk.fleet.resize_terminal(terminal, *size)
-        except QuarterdeckError:
-            self._asked = None  # it has left or is out of reach, which is told elsewhere
+        size = self.size.width, self.size.height
+        if sizing.wants(size, screen.size, insists=self.has_focus):
+            self.run_worker(partial(sizing.ask, size), group="size")
 
     # Typing
 
     @property
     def takes_every_key(self) -> bool:
-        """Whether no key is for anybody else."""
-        return self.is_typing and self.has_focus
+        """Whether no key is for anybody else.
+
+        Also for a moment after the program has left: who types on means nobody else by it, and
+        least of all an agent that ``ctrl+c`` would interrupt.
+        """
+        return self.has_focus and (self.is_typing or self._is_hushed)
+
+    @property
+    def _is_hushed(self) -> bool:
+        return time.monotonic() - self._hushed_since < QUIET
 
     def begin_typing(self) -> None:
         """Let keys go to the program."""
         if self.is_typing or self._typing is None or self.standing not in ("coming", "live"):
             return
-        self.is_typing = True
+        self.is_typing, self._hushed_since = True, float("-inf")
         self._ask_size_soon()
         self.redraw()
 
@@ -267,6 +268,9 @@ class TerminalView(TerminalMouse, can_focus=True):
 
     def take_key(self, event: events.Key) -> bool:
         """Take a key while one types; the application asks before it looks at any binding."""
+        if not self.is_typing:
+            self._hushed_since = time.monotonic()
+            return True
         if event.key == LEAVE:
             self.end_typing()
             return True
@@ -278,6 +282,8 @@ class TerminalView(TerminalMouse, can_focus=True):
 
     def take_paste(self, text: str) -> None:
         """Paste a text while one types."""
+        if not self.is_typing:
+            return
         self.go_to_end()
         if self._typing is not None:
             self._typing.paste(text)
