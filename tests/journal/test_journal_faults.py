@@ -249,6 +249,7 @@ def forbid_writing(path: Path) -> None:
 
 READ_ONLY = """
 import asyncio, os, sys
+import dataclasses  # wanted later, when the standard library may be out of reach
 from quarterdeck.journal import Journal, ReadOnly
 
 async def main():

@@ -1,9 +1,8 @@
 """What a turn may spend, and how far it has got."""
 
-from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from quarterdeck.wire.events import TurnEnd
 from quarterdeck.wire.usage import Cost, TokenUsage
@@ -46,8 +45,7 @@ def out_of_time(seconds: float) -> TurnStopped:
     return TurnStopped("max_turn_requests", f"{seconds:g} seconds in one turn")
 
 
-@dataclass(slots=True)
-class Spending:
+class Spending(Struct, eq=False):
     """What a turn has spent so far, checked before every model call."""
 
     limits: Limits

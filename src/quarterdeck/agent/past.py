@@ -1,10 +1,9 @@
 """What a session's log says of its past: enough to go on from where it stopped."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct, field
 from msgspec.structs import replace
 
 from quarterdeck.models.model import Effort
@@ -43,8 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["Past", "grants_in", "recall", "shared_events"]
 
 
-@dataclass(slots=True)
-class Past:
+class Past(Struct, eq=False):
     """A session as its log tells it."""
 
     conversation: Conversation = field(default_factory=Conversation)

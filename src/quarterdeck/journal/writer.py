@@ -11,11 +11,12 @@ import sqlite3
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, Protocol, TypeAlias, TypeVar
+
+from msgspec import Struct
 
 from quarterdeck.wire.record import Record
 
@@ -61,8 +62,7 @@ class Desk:
         self.keys: dict[str, int] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
+class _Job(Struct, frozen=True):
     work: Callable[[Desk], Any]
     future: asyncio.Future[Any]
 

@@ -2,10 +2,10 @@
 
 import os
 from collections.abc import Hashable
-from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import msgspec
+from msgspec import Struct, field
 
 from quarterdeck.wire.conversation import (
     Message,
@@ -23,8 +23,7 @@ __all__ = ["Draft", "DraftKind", "Reply", "encode", "json_object", "new_call_id"
 DraftKind: TypeAlias = Literal["text", "thinking", "tool", "opaque"]
 
 
-@dataclass(slots=True)
-class Draft:
+class Draft(Struct, eq=False):
     """One part of the reply as far as it has arrived."""
 
     kind: DraftKind

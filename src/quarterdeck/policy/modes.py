@@ -9,8 +9,9 @@ The one mode that does not ask is ``full-auto``, and what it leaves unasked is e
 sandbox contains.
 """
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
+
+from msgspec import Struct
 
 from quarterdeck.wire.settings import PermissionMode
 
@@ -104,8 +105,7 @@ _FOREIGN_NAMES: dict[str, Mode] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sandbox:
+class Sandbox(Struct, frozen=True, kw_only=True):
     """What holds the commands of a session, as the system reports it."""
 
     in_force: bool = False

@@ -6,6 +6,7 @@ left out of the event. An event that this program does not understand is read as
 with the raw object inside, so that a log written by a newer program stays readable.
 """
 
+from functools import cache
 from typing import Any, cast
 
 import msgspec
@@ -45,11 +46,20 @@ class Record(Struct, frozen=True, kw_only=True):
 
 
 _encoder = msgspec.json.Encoder()
-_record_decoder = msgspec.json.Decoder(Record)
-_event_decoder = msgspec.json.Decoder(Event)
 _any_decoder = msgspec.json.Decoder()
 # msgspec reports text that is no UTF-8 by Python's own error.
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
+
+
+@cache
+def _record_decoder() -> msgspec.json.Decoder[Record]:
+    # Made when something is first read: a session that begins only writes.
+    return msgspec.json.Decoder(Record)
+
+
+@cache
+def _event_decoder() -> msgspec.json.Decoder[Event]:
+    return msgspec.json.Decoder(Event)
 
 
 def encode_record(record: Record) -> bytes:
@@ -65,7 +75,7 @@ def decode_record(data: bytes) -> Record:
         MalformedRecord: the bytes are no record.
     """
     try:
-        record = _record_decoder.decode(data)
+        record = _record_decoder().decode(data)
     except _UNREADABLE:
         return _decode_leniently(data)
     if record.v != VERSION:
@@ -81,7 +91,7 @@ def encode_event(event: Event) -> bytes:
 def decode_event(data: bytes) -> Event:
     """Read an event; what cannot be understood, or even parsed, becomes ``Unknown``."""
     try:
-        return _event_decoder.decode(data)
+        return _event_decoder().decode(data)
     except _UNREADABLE as error:
         return Unknown(origin="log", raw=_salvage(data), reason=str(error))
 
@@ -109,6 +119,6 @@ def _decode_leniently(data: bytes) -> Record:
         raise NewerVersion("the record", version, VERSION)
     kept = encode_event(Unknown(origin="log", raw=event, reason="not understood"))
     try:
-        return _record_decoder.decode(_encoder.encode(raw | {"event": msgspec.Raw(kept)}))
+        return _record_decoder().decode(_encoder.encode(raw | {"event": msgspec.Raw(kept)}))
     except (*_UNREADABLE, TypeError) as error:
         raise MalformedRecord(f"no record: {data[:80]!r}: {error}") from error

@@ -4,8 +4,9 @@ Everything that is left out is counted exactly and said. Sizes are bytes of UTF-
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 __all__ = ["LINE_BYTES", "RESULT_BYTES", "Kept", "keep_ends", "keep_head", "shorten", "size_of"]
 
@@ -17,8 +18,7 @@ RESULT_BYTES = 50_000
 Limit: TypeAlias = Literal["lines", "bytes"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class Kept(Struct, frozen=True, kw_only=True):
     """What is left of a text, and exactly how much is not."""
 
     text: str

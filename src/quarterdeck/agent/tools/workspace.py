@@ -3,10 +3,9 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from quarterdeck.config.schema import ToolSettings
 from quarterdeck.policy.call import Access, Call, PathUse, path_use
@@ -66,8 +65,7 @@ class SeenFiles:
         return self._locks[real_path]
 
 
-@dataclass(slots=True, kw_only=True)
-class Workspace:
+class Workspace(Struct, kw_only=True, eq=False):
     """Where a session's tools work."""
 
     system: System
