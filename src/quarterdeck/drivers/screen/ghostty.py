@@ -119,7 +119,7 @@ class GhosttyScreen:
 
     def feed(self, data: bytes) -> bytes:
         """Take what the program has written; returns what has to be written back to it."""
-        self._is_stale = True
+        self._is_stale = self._is_stale or bool(data)
         # It would show what the manuals say to ignore.
         data, self._held = _characters(self._held + data.replace(b"\x7f", b""))
         for piece, query in self._listener.split(data):
