@@ -118,7 +118,7 @@ async def record(name: str) -> None:
             await following
     FOLDER.mkdir(exist_ok=True)
     (FOLDER / f"{name}.bin.gz").write_bytes(gzip.compress(bytes(raw[:end]), mtime=0))
-    meta = {"program": done.stdout.splitlines()[0], "size": SIZE}
+    meta: dict[str, Any] = {"program": done.stdout.splitlines()[0], "size": SIZE}
     meta["resizes"] = [one for one in resizes if one["at"] <= end]
     (FOLDER / f"{name}.json").write_text(json.dumps(meta))
     print(name, end, "bytes")

@@ -1,5 +1,7 @@
 """A small application with a table, a list and a field, to be recorded."""
 
+from typing import cast
+
 from textual.app import App, ComposeResult
 from textual.containers import Horizontal
 from textual.widgets import DataTable, Footer, Header, Input, Label, ListItem, ListView, ProgressBar
@@ -27,7 +29,7 @@ class Table(App[None]):
 
     def on_mount(self) -> None:
         """Fill them."""
-        table = self.query_one(DataTable)
+        table = cast("DataTable[str]", self.query_one(DataTable))
         table.add_columns("ship", "flag", "tons")
         for n in range(20):
             table.add_row(f"ship [b]{n}[/b]", "🇳🇴" if n % 2 else "日本", str(n * 1000))
