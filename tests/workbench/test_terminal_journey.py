@@ -1,6 +1,9 @@
 """A day with a terminal in the workbench: on a real terminal, with a real host."""
 
+import json
 import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -87,3 +90,25 @@ def test_a_terminal_that_went_with_its_host_is_started_again_only_by_a_key(tmp_p
         screen.shows("ctrl+] leaves")
         screen.press("echo anew", "Enter")
         screen.shows("anew")
+
+
+def test_the_live_screen_of_an_agent_is_seen_in_its_chat(tmp_path: Path):
+    agents = tmp_path / "qd" / "agents"
+    agents.mkdir(parents=True)
+    command = json.dumps([sys.executable, "-m", "quarterdeck.testing.tui"])
+    (agents / "fake.toml").write_text(
+        f'title = "Fake"\n[transports.pty]\ncommand = {command}\ndialect = "fake"\n'
+    )
+    with pane(tmp_path, RUN, size=(80, 24)) as screen:
+        screen.shows("host: connected")
+        subprocess.run(
+            [PROGRAM, "spawn", "-n", "ann", "-a", "fake", "--transport", "pty", "echo good morning"],
+            env=screen.environment, cwd=tmp_path, check=True, capture_output=True, timeout=40,
+        )  # fmt: skip
+        screen.shows("1 idle", 40)
+        screen.press("/screen ", "Enter")
+        screen.shows("live screen")
+        screen.shows("good morning")
+        screen.press("/screen ", "Enter")
+        soon(lambda: "live screen" not in screen.text())
+        screen.shows("good morning")

@@ -29,7 +29,7 @@ def check_screen(agent: "AgentInfo | None") -> "AgentInfo":
     """An agent whose screen can be seen. Raises RefusedCall: it has none."""
     if agent is None:
         raise RefusedCall("there is no agent here, and so no screen")
-    if agent.transport != "pty":
+    if agent.transport not in ("pty", None):  # it is not known before the agent has started
         raise RefusedCall(f"{agent.name!r} does not run in a terminal, so it has no screen")
     if not agent.is_live:
         raise RefusedCall(f"{agent.name!r} is not at work; /resume starts it again")
@@ -73,6 +73,8 @@ class AgentScreen(Widget):
     def _told(self, event: TerminalView.Told) -> None:
         event.stop()
         self._say()
+        if self.view.standing == "gone":
+            self._tell(self.view.reason)
         if self.view.standing in ("ended", "gone"):
             self.post_message(self.Ended())
 
