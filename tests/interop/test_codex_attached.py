@@ -238,6 +238,17 @@ async def test_a_server_that_is_started_anew_is_used_again(server: Server):
 
 
 @pytest.mark.long
+async def test_a_thread_that_was_never_used_outlives_a_cut(server: Server):
+    async with server.open() as driven:
+        await cut(driven)
+        ended = await driven.say("scene:text", within=LONG)
+        if ended.stop == "failed":  # it was sent into the cut
+            assert ended.reason == "the prompt did not get through"
+            assert (await driven.say("scene:text", within=LONG)).stop == "end_turn"
+    assert driven.text == HELLO
+
+
+@pytest.mark.long
 async def test_one_that_is_down_fails_in_time(server: Server):
     await server.kill()
     async with asyncio.timeout(5):

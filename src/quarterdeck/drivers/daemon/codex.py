@@ -21,11 +21,11 @@ from ..errors import Unsupported, WrongProtocol
 from ..link import Departure, Host, Outcome, Started
 from ..pipe.told import as_list, as_map, as_text
 from .codex_desk import CodexDesk
-from .codex_ear import CodexEar, CodexTurn, said_by_person
+from .codex_ear import CodexEar, CodexTurn
 from .codex_events import CodexReader
 from .codex_line import Ask, CodexLine, CutOff
 from .codex_opening import input_of, manner_of, thread_params
-from .codex_past import LAST_TURNS, items_of, turn_of
+from .codex_past import LAST_TURNS, tell_past, turn_of
 from .codex_server import CodexServer
 
 __all__ = ["CodexLink"]
@@ -93,6 +93,8 @@ class CodexLink:
         self._stopping: asyncio.Task[None] | None = None
         self._changes: dict[str, Any] = {}
         """What the next turn shall do otherwise."""
+        self._is_used = False
+        """Whether something was said in the thread."""
 
     _host: Host
     _desk: CodexDesk
@@ -118,6 +120,7 @@ class CodexLink:
         version = await self._line.open(opening)
         opened = await self._open(opening)
         self._changes = manner.differences(opened, opening.roots)
+        self._is_used = opening.resume is not None
         self._line.keep()
         return Started(
             agent_session=self._thread,
@@ -133,32 +136,40 @@ class CodexLink:
             way = "thread/fork" if opening.fork else "thread/resume"
             past = {"threadId": opening.resume, "excludeTurns": True}
             opened = await self._line.ask(way, {**self._params, **past})
-        self._thread = self._ear.thread = as_text(as_map(opened.get("thread")).get("id"))
-        if not self._thread:
-            raise WrongProtocol(f"{self._launch.agent} opened a thread without an id")
+        self._name(opened)
         if opening.title is not None:
             name = {"threadId": self._thread, "name": opening.title}
             await self._line.ask("thread/name/set", name)
         if opening.resume is None:
             self._reader.begin_thread()
         elif opening.replay:
-            await self._replay()
+            await tell_past(self._line, self._thread, self._host, self._reader)
         return opened
-
-    async def _replay(self) -> None:
-        """Tell the thread's past."""
-        for item in await items_of(self._line, self._thread):
-            if item.get("type") == "userMessage":
-                await self._host.emit(said_by_person(item))
-                continue
-            for event in self._reader.past(item):
-                await self._host.emit(event)
 
     async def _resume(self, ask: Ask) -> None:
         """Go on with the thread over a new connection; what it tells from now on comes after."""
         past = {"threadId": self._thread, "excludeTurns": True, "initialTurnsPage": LAST_TURNS}
-        opened = await ask("thread/resume", {**self._params, **past})
+        try:
+            opened = await ask("thread/resume", {**self._params, **past})
+        except RpcError as error:
+            if self._is_used:
+                raise
+            _log.debug("%s: %s", self._launch.agent, error)
+            opened = await self._start_anew(ask)
         self._ear.add(partial(self._ear.catch_up, opened))
+
+    async def _start_anew(self, ask: Ask) -> Mapping[str, Any]:
+        """Open another thread: codex forgets one in which nothing was said with its client."""
+        opened = await ask("thread/start", self._params)
+        self._name(opened)
+        told = SessionChanged(agent_session=self._thread)
+        self._ear.add(partial(self._host.emit, told))
+        return opened
+
+    def _name(self, opened: Mapping[str, Any]) -> None:
+        self._thread = self._ear.thread = as_text(as_map(opened.get("thread")).get("id"))
+        if not self._thread:
+            raise WrongProtocol(f"{self._launch.agent} opened a thread without an id")
 
     # Turns
 
@@ -196,11 +207,13 @@ class CodexLink:
         try:
             begun = await self._line.ask("turn/start", params)
             turn.know(as_text(as_map(begun.get("turn")).get("id")))
+            self._is_used = True
             return True
         except CutOff as error:
             _log.debug("%s: %s", self._launch.agent, error)
         await self._line.ready()
-        await asyncio.wait([turn.id, turn.outcome], timeout=self._taking)
+        told = (turn.id, turn.outcome)
+        await asyncio.wait(told, timeout=self._taking, return_when=asyncio.FIRST_COMPLETED)
         return turn.id.done() or turn.outcome.done()
 
     async def _complete(self, turn: CodexTurn, outcome: Outcome) -> Outcome:
@@ -221,12 +234,7 @@ class CodexLink:
             await asyncio.sleep(_AGAIN)
         self._ear.add(partial(self._ear.tell_missed, map(as_map, as_list(kept.get("items")))))
         await self._ear.reached()
-        if outcome.stop != "cancelled" or was_stopped:
-            return outcome
-        if kept.get("status") == "interrupted":
-            told = "the turn was left unfinished while the connection was cut"
-            return Outcome(stop="failed", reason=told, usage=outcome.usage)
-        return self._reader.outcome(kept)
+        return outcome if was_stopped else _judged(outcome, kept, self._reader)
 
     async def interrupt(self) -> None:
         """Stop the turn, and what it left running."""
@@ -339,6 +347,16 @@ class CodexLink:
             with suppress(TimeoutError, QuarterdeckError):
                 async with asyncio.timeout(_STOPPING):
                     await self.interrupt()
+
+
+def _judged(outcome: Outcome, kept: Mapping[str, Any], reader: CodexReader) -> Outcome:
+    """How a turn went that nobody here has stopped."""
+    if outcome.stop != "cancelled":
+        return outcome
+    if kept.get("status") == "interrupted":
+        told = "the turn was left unfinished while the connection was cut"
+        return Outcome(stop="failed", reason=told, usage=outcome.usage)
+    return reader.outcome(kept)
 
 
 if TYPE_CHECKING:
