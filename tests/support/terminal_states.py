@@ -9,7 +9,7 @@ from .stage import Stage, StagedFleet, state
 
 __all__: list[str] = []
 
-_LEAVE = "ctrl+right_square_bracket"
+_LEAVE = "ctrl+backslash"
 _SHOWN = (
     "printf '\\033]2;make [test]\\007"
     "\\033[1;32m✓\\033[0m 12 passed  \\033[31m✗ 1 failed\\033[0m  \\033[7m 你好 \\033[0m\\r\\n"
@@ -21,7 +21,7 @@ _SHOWN = (
 async def _terminal(stage: Stage, script: str, *shown: str) -> None:
     """A terminal alone on the screen, so that its look at each size is its own."""
     await stage.command("terminal", f"{script} ;")
-    await stage.until(*shown, "ctrl+] leaves")
+    await stage.until(*shown, "ctrl+\\ leaves")
     await stage.command("zoom")
     await stage.until(*shown)
 
@@ -34,7 +34,7 @@ async def terminal_with_a_program(stage: Stage) -> None:
 @state(files=True)
 async def terminal_beside_a_chat(stage: Stage) -> None:
     await stage.command("split", "down terminal")
-    await stage.until("ctrl+] leaves")
+    await stage.until("ctrl+\\ leaves")
     await stage.command("terminal", f"{_SHOWN} ;")
     await stage.until("1 failed")
     await stage.press(_LEAVE)

@@ -15,7 +15,7 @@ from .fleets import FakeFleet
 
 __all__ = ["LEAVE", "Seat", "echoing", "seated"]
 
-LEAVE = "ctrl+right_square_bracket"
+LEAVE = "ctrl+backslash"
 
 
 def echoing(first: str = "") -> str:

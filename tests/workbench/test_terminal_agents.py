@@ -72,8 +72,13 @@ async def test_an_agent_without_a_terminal_has_no_screen(tmp_path: Path):
     async with seated(tmp_path) as seat:
         seat.app.action_command("screen")
         await seat.shows("there is no agent here")
-        await begin(seat.fleet, "bob")
+        session = await begin(seat.fleet, "bob")
         await until(seat.pilot, lambda: seat.app.desk.agent is not None)
+        seat.app.action_command("screen")  # it may have one: the host knows
+        await seat.shows("there is no terminal", "do it")
+        seat.fleet.infos[session] = replace(seat.fleet.infos[session], transport="acp")
+        seat.app.feed.refresh()
+        await until(seat.pilot, lambda: seat.app.desk.agent.transport == "acp")  # pyright: ignore[reportOptionalMemberAccess]
         seat.app.action_command("screen")
         await seat.shows("does not run in a terminal")
 

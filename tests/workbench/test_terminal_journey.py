@@ -23,7 +23,7 @@ def settle() -> None:
 def opened(screen: Pane) -> None:
     screen.shows("host: connected")
     screen.press("/terminal", "Enter")
-    screen.shows("ctrl+] leaves")
+    screen.shows("ctrl+\\ leaves")
     screen.press("PS1='ready$ '", "Enter")
     screen.shows("ready$ ")
 
@@ -39,15 +39,15 @@ def test_a_shell_outlives_the_workbench_with_all_that_it_showed(tmp_path: Path):
         settle()
         screen.press("stty size", "Enter")
         screen.shows("34 59")
-        screen.press("C-]")
+        screen.press("C-\\")
         settle()
         screen.press("C-q")
         screen.shows("left with 0")
-        screen.shows("ctrl+] leaves")  # the next workbench, at the same place
+        screen.shows("ctrl+\\ leaves")  # the next workbench, at the same place
         screen.shows("34 59")
         screen.press("echo still $kept", "Enter")
         screen.shows("still yes")
-        screen.press("C-]")
+        screen.press("C-\\")
         settle()
         screen.press("Home")
         screen.shows("行 1")
@@ -61,12 +61,12 @@ def test_an_editor_gets_every_key(tmp_path: Path):
         opened(screen)
         screen.press(f"vim -u NONE -N {file}", "Enter")
         screen.shows("[New]")
-        screen.press("i", "你好 tab", "Tab", "C-v", "C-q", "C-v", "C-]", "C-]", "Escape")
+        screen.press("i", "你好 tab", "Tab", "C-v", "C-q", "C-v", "C-\\", "C-\\", "Escape")
         settle()
         screen.press(":wq", "Enter")
         soon(file.exists)
         screen.shows("ready$")
-        assert file.read_bytes() == "你好 tab\t\x11\x1d\n".encode()
+        assert file.read_bytes() == "你好 tab\t\x11\x1c\n".encode()
         screen.press("exit 3", "Enter")
         screen.shows("exit code 3")
 
@@ -76,7 +76,7 @@ def test_a_terminal_that_went_with_its_host_is_started_again_only_by_a_key(tmp_p
         opened(screen)
         stop_host(screen.environment)
         screen.shows("out of reach")
-        screen.press("C-]")
+        screen.press("C-\\")
         settle()
         screen.press("F4")
         settle()
@@ -87,7 +87,7 @@ def test_a_terminal_that_went_with_its_host_is_started_again_only_by_a_key(tmp_p
         screen.press("F4")
         settle()
         screen.press("r")
-        screen.shows("ctrl+] leaves")
+        screen.shows("ctrl+\\ leaves")
         screen.press("echo anew", "Enter")
         screen.shows("anew")
 
@@ -102,7 +102,7 @@ def test_the_live_screen_of_an_agent_is_seen_in_its_chat(tmp_path: Path):
     with pane(tmp_path, RUN, size=(80, 24)) as screen:
         screen.shows("host: connected")
         subprocess.run(
-            [PROGRAM, "spawn", "-n", "ann", "-a", "fake", "--transport", "pty", "echo good morning"],
+            [PROGRAM, "spawn", "-n", "ann", "-a", "fake", "--transport=pty", "echo good morning"],
             env=screen.environment, cwd=tmp_path, check=True, capture_output=True, timeout=40,
         )  # fmt: skip
         screen.shows("1 idle", 40)

@@ -32,19 +32,19 @@ async def test_every_key_goes_to_the_program(tmp_path: Path):
 async def test_one_key_leaves_and_twice_it_is_sent(tmp_path: Path):
     async with seated(tmp_path) as seat:
         await seat.run(echoing())
-        await seat.shows("ctrl+] leaves")
+        await seat.shows("ctrl+\\ leaves")
         await seat.press("a", LEAVE, "b")
         await seat.shows("enter types")
         assert not seat.app.is_typed_through and seat.view.has_focus
         await seat.press(LEAVE, "c")
-        await seat.until("a^]c")
+        await seat.until("a^\\c")
         assert "b" not in seat.text and seat.app.is_typed_through
         await seat.press(LEAVE, "enter", "d")
-        await seat.until("a^]cd")
+        await seat.until("a^\\cd")
         await seat.press(LEAVE, "f4")
         await until(seat.pilot, lambda: not seat.view.has_focus)
         await seat.press("f4", "f")  # coming back is typing again
-        await seat.until("a^]cdf")
+        await seat.until("a^\\cdf")
 
 
 async def test_a_click_elsewhere_leaves(tmp_path: Path):

@@ -20,6 +20,7 @@ _NAMES = {
     "left_square_bracket": "[",
     "question_mark": "?",
     "slash": "/",
+    "backslash": "\\",
     "plus": "+",
     "minus": "-",
     "full_stop": ".",

@@ -51,7 +51,7 @@ def head_spans(view: "TerminalView", place: str) -> list[Span]:
     if view.takes_every_key:
         if view.guarded:
             spans.append(("  you type into the agent;", "warning"))
-        return [*spans, *key_spans(("ctrl+]", "leaves"))]
+        return [*spans, *key_spans(("ctrl+\\", "leaves"))]
     if view.has_focus:
         keys = (("enter", "types"), ("/", "searches"), ("f4", "next panel"))
         return [*spans, *key_spans(*keys[: 1 if view.guarded else 3])]

@@ -1,6 +1,6 @@
-"""A terminal on the screen: what a program draws there, and every key that is typed into it.
+r"""A terminal on the screen: what a program draws there, and every key that is typed into it.
 
-While one types, every key goes to the program but one: ``ctrl+]`` ends the typing. After that
+While one types, every key goes to the program but one: ``ctrl+\`` ends the typing. After that
 keys are the workbench's again, and some move in what is above the screen; the same key once more
 sends it to the program.
 """
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LEAVE", "TerminalView"]
 
-LEAVE = "ctrl+right_square_bracket"
+LEAVE = "ctrl+backslash"
 """The one key that does not go to the program while one types."""
 _SETTLED = 0.08
 """Seconds after which a size is told."""
@@ -321,7 +321,7 @@ class TerminalView(TerminalMouse, can_focus=True):
         """Send the key that ends typing, and go on typing."""
         self.begin_typing()
         if self.is_typing:
-            self.send(bytes_of(LEAVE, "\x1d", self.modes))
+            self.send(bytes_of(LEAVE, "\x1c", self.modes))
 
     def action_type(self) -> None:
         """Type."""
