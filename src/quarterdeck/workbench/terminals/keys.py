@@ -115,6 +115,8 @@ def _character(typed: str, held: int, flags: int) -> bytes:
         return _u(code, held | (_SHIFT if is_capital else 0), text)
     if held & _CTRL:
         typed = _controlled(typed)
+    elif held & _SHIFT and len(typed.upper()) == 1:
+        typed = typed.upper()
     sent = typed.encode("utf-8", "replace")
     return b"\x1b" + sent if held & _ALT else sent
 
