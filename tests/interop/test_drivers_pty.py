@@ -96,7 +96,7 @@ def running(home: str) -> list[str]:
 async def test_the_scenes_of_the_other_transports(live: Live):
     """One session for all of them: starting one takes these agents seconds."""
     driven = live.driven
-    ended = await driven.say("scene:text hello", within=LONG)
+    ended = await driven.say("scene:text hello\n\nof many\n  > lines", within=LONG)
     assert (ended.stop, driven.text.strip()) == ("end_turn", "Hello from the scripted model.")
 
     made = Path(driven.session.opening.cwd) / "made-by-shell.txt"
@@ -112,8 +112,7 @@ async def test_the_scenes_of_the_other_transports(live: Live):
     assert (await turn).stop == "cancelled"
     if live.agent == "opencode":  # it takes long to draw long prompts
         before = len(driven.text)
-        ended = await driven.say("scene:text\n\nagain,\n  please", within=LONG)
-        assert ended.stop == "end_turn"
+        assert (await driven.say("scene:text again", within=LONG)).stop == "end_turn"
         assert driven.text[before:].strip() == "Hello from the scripted model."
     else:
         await pasted(live)
