@@ -25,6 +25,8 @@ _PASTED = 0.08
 _PASTE_LIMIT = 20.0
 _TAKEN_LIMIT = 3.0
 """Seconds after which a prompt that was not taken is sent once more."""
+_LIVELY = 5
+"""Changes of a screen after a prompt was sent that are more than the prompt itself causes."""
 _TELL_PAUSE = 0.05
 _CALM_LINE = 0.25
 """Seconds without a change after which a line counts as written."""
@@ -136,13 +138,15 @@ class Conversation:
         return False
 
     async def _has_begun(self, mark: Mark | None, before: Before) -> bool:
-        deadline = time.monotonic() + _TAKEN_LIMIT
+        deadline, changes = time.monotonic() + _TAKEN_LIMIT, self._watch.changes
         while time.monotonic() < deadline:
             state = self._watch.now.state
             if state in ("busy", "asking"):
                 return True
-            # Of a screen that nobody can read, what is at the prompt may look like what was sent.
-            if state != "unknown" and self._said(mark, before).began:
+            # Of a screen that nobody can read, what is at the prompt may look like what was sent;
+            # but one that goes on changing shows that something has begun.
+            is_readable = state != "unknown" or self._watch.changes - changes > _LIVELY
+            if is_readable and self._said(mark, before).began:
                 return True
             await self._watch.step(0.1)
         return False
