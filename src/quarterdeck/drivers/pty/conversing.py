@@ -25,8 +25,8 @@ _PASTED = 0.08
 _PASTE_LIMIT = 20.0
 _TAKEN_LIMIT = 3.0
 """Seconds after which a prompt that was not taken is sent once more."""
-_LIVELY = 5
-"""Changes of a screen after a prompt was sent that are more than the prompt itself causes."""
+_MUCH = 1 << 17
+"""Bytes that an agent writes only when it does something; the prompt may have left by then."""
 _TELL_PAUSE = 0.05
 _CALM_LINE = 0.25
 """Seconds without a change after which a line counts as written."""
@@ -138,15 +138,14 @@ class Conversation:
         return False
 
     async def _has_begun(self, mark: Mark | None, before: Before) -> bool:
-        deadline, changes = time.monotonic() + _TAKEN_LIMIT, self._watch.changes
+        deadline = time.monotonic() + _TAKEN_LIMIT
+        enough = self._watch.terminal.written + _MUCH
         while time.monotonic() < deadline:
             state = self._watch.now.state
-            if state in ("busy", "asking"):
+            if state in ("busy", "asking") or self._watch.terminal.written > enough:
                 return True
-            # Of a screen that nobody can read, what is at the prompt may look like what was sent;
-            # but one that goes on changing shows that something has begun.
-            is_readable = state != "unknown" or self._watch.changes - changes > _LIVELY
-            if is_readable and self._said(mark, before).began:
+            # Of a screen that nobody can read, what is at the prompt may look like what was sent.
+            if state != "unknown" and self._said(mark, before).began:
                 return True
             await self._watch.step(0.1)
         return False
