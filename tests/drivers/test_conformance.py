@@ -6,6 +6,7 @@ Each rig is a fake that speaks one CLI's own language; prompts are commands, see
 import asyncio
 import re
 import sys
+import unicodedata
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from importlib import import_module
@@ -277,6 +278,11 @@ async def test_it_sees_no_secret_of_ours(opened: Any, mark: str, monkeypatch: py
         await turn
 
 
+def shown(words: str) -> str:
+    """What of some words can be seen on a screen: no marks that only change the direction."""
+    return "".join(letter for letter in words if unicodedata.category(letter) != "Cf")
+
+
 @pytest.mark.parametrize(
     "words", ["--help", "-rf /", "🦀 ünï ‮ rtl", "a\tb  c", "'\"$(x)`"], ids=range(5)
 )
@@ -285,7 +291,7 @@ async def test_a_prompt_arrives_as_it_is(opened: Any, words: str):
         await driven.say(f"echo {words}")
         is_verbatim = driven.session.capabilities.verbatim
         seen = driven.text.strip("\n")
-        assert seen == words if is_verbatim else seen.split() == words.split()
+        assert seen == words if is_verbatim else shown(seen).split() == shown(words).split()
         await driven.say(words)
 
 

@@ -72,7 +72,8 @@ class Capabilities:
     """May ask the person something besides permissions."""
     mcp: bool = False
     verbatim: bool = True
-    """Text comes as the agent wrote it. Off: as its screen shows it, tabs as spaces."""
+    """Text comes as the agent wrote it. Off: as its screen shows it, tabs as spaces, without marks
+    that nobody sees."""
     process: Literal["session", "turn"] = "session"
     """One process for the whole session, or one for each turn."""
 
