@@ -216,3 +216,17 @@ async def test_programs_that_everybody_has(program: str, tmp_path: Path):
         assert (await terminal.wait()).code == 0
     await terminal.close()
     assert not terminal.screen.modes.alternate_screen
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["printf last; exec <&- >&- 2>&-; sleep 0.3", "sleep 5 & printf last"],
+    ids=["let go", "held"],
+)
+async def test_who_looks_sees_the_end_though_nobody_waits_for_it(script: str):
+    terminal = await Terminal.start(sh(script))
+    async with asyncio.timeout(SOON):
+        seen = [one async for one in terminal.follow()]
+    assert terminal.is_over and terminal.exit is not None
+    assert "last" in "".join(one.data.decode() for one in seen if not isinstance(one, Resized))
+    await terminal.close()

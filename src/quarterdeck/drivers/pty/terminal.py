@@ -64,6 +64,7 @@ class Terminal:
         loop = asyncio.get_running_loop()
         self._pump = loop.create_task(self._read())
         self._answering = loop.create_task(self._answer())
+        self._leaving = loop.create_task(self._leave())
 
     @classmethod
     async def start(
@@ -173,8 +174,7 @@ class Terminal:
     async def wait(self) -> Exit:
         """Wait until the program has left and what it wrote is on the screen."""
         left = await self._process.wait()
-        await asyncio.wait([self._pump], timeout=_LAST_WORDS)
-        self._finish()
+        await asyncio.wait([self._leaving])
         return left
 
     async def close(self, ending: Ending | None = None) -> Exit:
@@ -186,9 +186,10 @@ class Terminal:
         try:
             left = await self._process.end(ending or _ENDING)
         finally:
-            for task in (self._pump, self._answering):
+            tasks = (self._pump, self._answering, self._leaving)
+            for task in tasks:
                 task.cancel()
-            await asyncio.wait([self._pump, self._answering])
+            await asyncio.wait(tasks)
             self._finish()
         return left
 
@@ -210,9 +211,12 @@ class Terminal:
         except Exception:
             # An emulator's own fault: the screen stands still, and whoever looks for why finds it.
             _log.exception("%r: its screen failed", self)
-        finally:
-            if self._process.exit is not None:
-                self._finish()
+
+    async def _leave(self) -> None:
+        """Notice that the program has left, and give what it wrote last a moment to come."""
+        await self._process.wait()
+        await asyncio.wait([self._pump], timeout=_LAST_WORDS)
+        self._finish()
 
     async def _answer(self) -> None:
         """Write the answers to queries; a program that does not read them holds nothing else up."""
