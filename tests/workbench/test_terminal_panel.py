@@ -178,6 +178,20 @@ async def test_what_is_selected_is_copied(tmp_path: Path):
         assert seat.view.selected is None
 
 
+async def test_a_line_that_is_wrapped_is_copied_as_one(tmp_path: Path):
+    async with seated(tmp_path) as seat:
+        words = "ab 你 " * 40 + "end"
+        await seat.run(echoing(f"{words}\\r\\nnext\\r\\n"))
+        rows = seat.view.shown.rows(0, seat.view.size.height)
+        last = next(at for at, row in enumerate(rows) if row.text == "next")
+        assert last > 2
+        await seat.pilot.mouse_down(seat.view, offset=(0, 0))
+        await seat.pilot.hover(seat.view, offset=(3, last))
+        await seat.pilot.mouse_up(seat.view, offset=(3, last))
+        copied = f"{words}\nnext"
+        await until(seat.pilot, lambda: seat.app.clipboard == copied)
+
+
 async def test_focus_is_reported_to_a_program_that_asks(tmp_path: Path):
     async with seated(tmp_path) as seat:
         await seat.run(echoing("\\033[?1004h"))

@@ -22,3 +22,19 @@ def test_blank_rows_above_the_screen_count(backend: Backend):
     screen = open_screen(20, 2, backend=backend)
     screen.feed(b"\r\n\r\nmiddle\r\n\r\n\r\n\r\n")
     assert [row.text for row in screen.above(0, 9)] == ["", "", "middle", "", ""]
+
+
+@pytest.mark.parametrize("backend", ["ghostty", "avt"])
+def test_rows_that_are_wrapped_are_told(backend: Backend):
+    screen = open_screen(10, 3, scrollback=100, backend=backend)
+    screen.feed("abcdefghijklmno\r\nxx\r\n012345678  你你你你你\r\nend".encode())
+    rows = [row.text for row in (*screen.above(0, 100), *screen.rows())]
+    assert rows == ["abcdefghij", "klmno", "xx", "012345678", " 你你你你", "你", "end"]
+    wraps = screen.wraps(0, 7)
+    no_room = 9 if backend == "ghostty" else 10  # for a wide character, which avt does not tell
+    assert wraps == (10, 0, 0, 10, no_room, 0, 0)
+    assert [screen.wraps(at, 1) for at in range(7)] == [(one,) for one in wraps]
+    assert screen.wraps(4, 100) == wraps[4:]
+    assert screen.wraps(7, 5) == screen.wraps(0, 0) == ()
+    assert [row.text for row in screen.rows()] == rows[-3:]
+    screen.close()

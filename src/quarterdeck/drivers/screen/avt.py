@@ -116,6 +116,16 @@ class AvtScreen:
         last = min(first + max(count, 0), self.scrolled)
         return tuple(_row(line) for line in self._vt.lines()[first:last])
 
+    def wraps(self, first: int, count: int) -> tuple[int, ...]:
+        """Of rows from the ``first``: where each is wrapped.
+
+        It does not tell whether the last column is blank or had no room for a wide character.
+        """
+        first = max(first, 0)
+        unwrapper = TextUnwrapper()
+        lines = self._vt.lines()[first : first + max(count, 0)]
+        return tuple(self._size[0] if unwrapper.push(line) is None else 0 for line in lines)
+
     def changes(self, since: int = 0) -> Change:
         """What is new since a revision."""
         self._refresh()

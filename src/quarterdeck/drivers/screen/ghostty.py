@@ -10,13 +10,14 @@ formatter writes the screen as one text, 0.1 ms, and only rows that changed are 
 # pyright: reportUnknownParameterType=false, reportUnknownLambdaType=false
 
 from functools import cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
 import pyghostty
 from pyghostty.core import init_sized
 
 from .ghostty_drawing import unfinished, written
-from .ghostty_grid import Grid, may_hide, shown
+from .ghostty_grid import Grid, may_hide, shown, written_of
 from .ghostty_text import Writer, ffi, lib, place, track
 from .port import Change, Cursor, Mark, Modes, Row, mouse_of
 from .queries import CLEAR_TAB, SOFT_RESET, Listener
@@ -160,6 +161,14 @@ class GhosttyScreen:
         lines += [""] * (count - len(lines))
         rows = zip(lines, self._grid.rows_from(self._handle, first, count), strict=False)
         return tuple(styled_rows([shown(line, row) for line, row in rows]))
+
+    def wraps(self, first: int, count: int) -> tuple[int, ...]:
+        """Of rows from the ``first``: where each is wrapped."""
+        begin = min(max(first, 0), self.scrolled)
+        end = max(first, 0) + max(count, 0)
+        rows = islice(self._grid.rows_from(self._handle, begin, end - begin), end - begin)
+        found = [written_of(row.cells()) if row.is_wrapped() else 0 for row in rows]
+        return tuple(found[max(first, 0) - begin :])
 
     def changes(self, since: int = 0) -> Change:
         """What is new since a revision."""

@@ -18,7 +18,7 @@ from pyghostty.core import union_fn
 from .ghostty_text import ffi, lib
 from .styled import ESCAPES
 
-__all__ = ["Grid", "has_end", "is_second_half", "may_hide", "shown"]
+__all__ = ["Grid", "has_end", "is_second_half", "may_hide", "shown", "written_of"]
 
 _MOST_ABOVE = 0xFFFF
 _SIZE = 8
@@ -117,8 +117,16 @@ def shown(line: str, row: Grid) -> str:
 
 def has_end(cells: bytes) -> bool:
     """Something is written up to the last column, or to where a wide character did not fit."""
+    return written_of(cells) > 0
+
+
+def written_of(cells: bytes) -> int:
+    """The columns of a row that is written up to its end; 0 where it is not."""
+    columns = len(cells) // _SIZE
     before, last = memoryview(cells[-2 * _SIZE :].rjust(2 * _SIZE, b"\0")).cast("Q")
-    return _has_text(before if (last >> 42) & 3 == _NO_ROOM else last)
+    if (last >> 42) & 3 == _NO_ROOM:
+        return columns - 1 if _has_text(before) else 0
+    return columns if _has_text(last) else 0
 
 
 def _has_text(cell: int) -> bool:

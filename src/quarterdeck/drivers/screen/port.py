@@ -164,6 +164,14 @@ class Screen(Protocol):
         """
         ...
 
+    def wraps(self, first: int, count: int) -> tuple[int, ...]:
+        """Of rows from the ``first``, 0 being the oldest that is kept: where each is wrapped.
+
+        The columns that are written of a row which goes on in the next, blanks counted: both are
+        one line as it was written. 0: a line ends here.
+        """
+        ...
+
     def changes(self, since: int = 0) -> Change:
         """What is new since a revision; 0: everything. Each viewer keeps its own."""
         ...

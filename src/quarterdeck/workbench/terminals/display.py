@@ -143,3 +143,7 @@ class Display:
             start = max(first - above, 0)
             found += islice(self.screen.rows(), start, start + count - len(found))
         return found + [BLANK] * (count - len(found))
+
+    def wraps(self, first: int, count: int) -> tuple[int, ...]:
+        """Of rows by their place: the columns of one that goes on in the next; 0: a line ends."""
+        return self.screen.wraps(first, count) if self.screen is not None else ()

@@ -1,13 +1,13 @@
 """What is selected in a terminal with the mouse: cells, from one place to another."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from .drawing import graphemes
 
-__all__ = ["Place", "Selected", "cut", "word_at"]
+__all__ = ["Place", "Selected", "cut", "joined", "word_at"]
 
 Place: TypeAlias = tuple[int, int]
 """A row, from the oldest that is kept, and a column."""
@@ -45,6 +45,19 @@ def cut(text: str, begin: int, end: int | None) -> str:
         if column + width > begin and (end is None or column < end)
     ]
     return "".join(parts).rstrip()
+
+
+def joined(taken: Sequence[str], rows: Sequence[str], wraps: Sequence[int]) -> str:
+    """What was cut out of rows, as lines: rows that go on in the next are one line with it.
+
+    ``wraps``: the columns that are written of such a row; 0 for others.
+    """
+    known = [*wraps, *[0] * len(taken)]
+    parts: list[str] = []
+    for piece, row, columns in zip(taken[:-1], rows, known, strict=False):
+        width = sum(wide for _, wide, _ in _placed(row))
+        parts += [piece, " " * (columns - width) if columns else "\n"]
+    return "".join([*parts, *taken[-1:]])
 
 
 def word_at(text: str, column: int) -> tuple[int, int] | None:

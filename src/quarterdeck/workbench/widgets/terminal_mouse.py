@@ -6,7 +6,7 @@ from textual import events
 
 from ..terminals.keys import bytes_of
 from ..terminals.mouse import MouseDeed, MouseKind, mouse_bytes
-from ..terminals.selecting import Place, Selected, cut, word_at
+from ..terminals.selecting import Place, Selected, cut, joined, word_at
 from .terminal_page import TerminalPage
 
 if TYPE_CHECKING:
@@ -153,6 +153,8 @@ class TerminalMouse(TerminalPage):
         places = selected.rows[:_MOST_COPIED]
         rows = self.shown.rows(places.start, len(places))
         spans = [selected.span(place) or (0, None) for place in places]
-        text = "\n".join(cut(row.text, *span) for row, span in zip(rows, spans, strict=True))
+        taken = [cut(row.text, *span) for row, span in zip(rows, spans, strict=True)]
+        wraps = self.shown.wraps(places.start, len(places))
+        text = joined(taken, [row.text for row in rows], wraps)
         if text.strip():
             cast("App[object]", self.app).copy_to_clipboard(text)  # pyright: ignore[reportUnknownMemberType]
