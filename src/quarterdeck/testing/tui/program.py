@@ -230,7 +230,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             signal.signal(number, _deaf)
     keyboard = Keyboard()
     with Drawing() as drawing:
-        signal.signal(signal.SIGWINCH, lambda *_: drawing.anew())
+        signal.signal(signal.SIGWINCH, lambda _signal, _frame: drawing.anew())
         tui = Tui(drawing, keyboard, memory)
         try:
             if all(tui.dialog(kind) for kind in chosen.dialog):
