@@ -1,10 +1,15 @@
 """What every test gets: a loop that may not be blocked, and a home of its own."""
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from blockbuster import BlockBuster, blockbuster_ctx
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell that runs the tests in the background has it ignored, which children would inherit.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -44,6 +44,13 @@ async def pids(tree: Tree) -> list[int]:
     return [one.pid for one in await asyncio.to_thread(find, [tree])]
 
 
+async def begun(process: LocalProcess) -> None:
+    """Wait until its environment can be seen, which is a moment after its start."""
+    async with asyncio.timeout(SOON):
+        while process.pid not in await pids(process.tree):
+            await asyncio.sleep(0.01)
+
+
 async def ready(process: LocalProcess, count: int = 1) -> None:
     """Wait until so many processes of the tree have said that they are ready."""
     seen = b""
@@ -221,6 +228,7 @@ async def test_a_reused_process_id_is_not_signalled():
 async def test_nested_marks_all_lead_to_the_process():
     outer = os.environ[MARK_VARIABLE]
     process = await spawn(Command(argv=["sleep", "60"]))
+    await begun(process)
     assert await pids(Tree(outer)) == [process.pid]
     assert await pids(Tree(process.tree.mark)) == [process.pid]
     assert await pids(Tree(process.tree.mark[:-1])) == []
