@@ -185,6 +185,20 @@ async def layout(stage: Stage) -> None:
     await stage.pilot.pause(1.0)
 
 
+async def terminal(stage: Stage) -> None:
+    """A shell of the host's beside a chat."""
+    project = await asyncio.to_thread(_changed_project, stage.folder / "project")
+    await stage.spawn("parser", "release")
+    shown = next(agent for agent in stage.app.desk.roster.agents if agent.name == "parser")
+    stage.app.main.show_agent(shown.session)
+    await stage.app.move(str(project))
+    await stage.do("/terminal bash --norc --noprofile")
+    await stage.pilot.pause(1.0)
+    for line in _TYPED:
+        await stage.pilot.press(*line, "enter")
+        await stage.pilot.pause(0.6)
+
+
 async def editor(stage: Stage) -> None:
     project = await asyncio.to_thread(_changed_project, stage.folder / "project")
     await stage.spawn("parser")
@@ -215,6 +229,13 @@ async def themes(stage: Stage) -> None:
     await stage.pilot.pause(0.3)
 
 
+_TYPED = (
+    r"""PS1='\[\e]0;tides\a\e[32m\]tides\[\e[0m\] $ '""",
+    'git() { command git -c color.ui=always --no-pager "$@"; }; clear',
+    "git status --short",
+    "git diff tides.py",
+    "python3 -c 'import tides; print(tides.TIDE)'",
+)
 _BEFORE = """\
 DAY = 24 * 60
 
@@ -269,6 +290,7 @@ SCENES: dict[str, Callable[[Stage], Awaitable[None]]] = {
     "spawn": spawn_form,
     "palette": palette,
     "layout": layout,
+    "terminal": terminal,
     "editor": editor,
     "changes": changes,
     "feed": feed,
