@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from textual.message import Message
 
+from quarterdeck.fleet.racing import first_of
 from quarterdeck.wire.errors import LinkError, QuarterdeckError
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ class Feed:
             self._last = status.last_seq
         await self._ask()
         self._post(self.HostChanged("connected"))
-        await _first_of(self._follow(), self._keep_fresh())
+        await first_of(self._follow(), self._keep_fresh())
 
     async def _follow(self) -> None:
         from quarterdeck.fleet.entry import TYPES
@@ -172,15 +173,3 @@ class Feed:
         if self._due is not None:
             self._due.cancel()
             self._flush()
-
-
-async def _first_of(*works: Awaitable[None]) -> None:
-    tasks = [asyncio.ensure_future(work) for work in works]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

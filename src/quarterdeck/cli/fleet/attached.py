@@ -7,6 +7,7 @@ from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from quarterdeck.fleet.notify import note_of
+from quarterdeck.fleet.racing import first_of
 from quarterdeck.wire.content import text
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import (
@@ -219,19 +220,7 @@ async def run_attached(
 
     with keyboard.listening():
         async with _on_interrupt(attached.interrupt):
-            await _first_of(attached.left(), follow(), read())
-
-
-async def _first_of(*works: Coroutine[Any, Any, None]) -> None:
-    tasks = [asyncio.create_task(work) for work in works]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+            await first_of(attached.left(), follow(), read())
 
 
 @asynccontextmanager

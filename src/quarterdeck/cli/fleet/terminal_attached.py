@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from quarterdeck.drivers.pty.seen import Drawn, Left, Resized, Written
 from quarterdeck.drivers.screen import Screen, open_screen
 from quarterdeck.fleet.errors import NotNow
+from quarterdeck.fleet.racing import first_of
 
 from .raw_keys import RawKeys
 from .terminal_drawing import ENTER, Drawing
@@ -48,16 +49,9 @@ class Attached:
         with self._signals(), RawKeys(0).listening() as keys:
             await _write(ENTER)
             work = (self._watch(), self._draw(), self._type(keys), self._fit())
-            tasks = {asyncio.create_task(one) for one in work}
             try:
-                waited = tasks | {self._ending}
-                done, _ = await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    task.result()
+                await first_of(*work, asyncio.shield(self._ending))
             finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
                 with suppress(OSError):
                     await _write(self._drawing.leave())
         return self._ending.result() if self._ending.done() else 0
