@@ -47,7 +47,7 @@ async def pids(tree: Tree) -> list[int]:
 async def begun(process: LocalProcess) -> None:
     """Wait until its environment can be seen, which is a moment after its start."""
     async with asyncio.timeout(SOON):
-        while process.pid not in await pids(process.tree):
+        while process.pid not in await pids(Tree(process.tree.mark)):
             await asyncio.sleep(0.01)
 
 
