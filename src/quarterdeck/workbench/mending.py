@@ -83,7 +83,8 @@ def tell_login(app: "Workbench", words: str) -> None:
     name = found.title if found is not None else words or (agent.agent if agent else "an agent")
     hint = found.login_hint if found is not None else ""
     steps = [
-        ("1", hint or "start its program in a terminal of its own and follow it"),
+        ("1", hint or "start its program in a terminal and follow it"),
+        ("", "/terminal opens one here, /terminal COMMAND runs a program in it"),
         ("2", "close this and press ctrl+r: it is tried again"),
     ]
     app.push_screen(ReadingScreen(f"log in to {name}", [("How", steps)]))
