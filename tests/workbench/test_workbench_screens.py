@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 from textual import events
 
+from quarterdeck.fleet.port import InboxItem
 from quarterdeck.wire.content import text
-from quarterdeck.wire.events import PermissionAnswered, Prompted, QuestionAnswered
+from quarterdeck.wire.events import PermissionAnswered, Prompted, QuestionAnswered, QuestionAsked
+from quarterdeck.wire.ids import new_request_id, new_session_id
 from quarterdeck.workbench.screens.guard import QUIET
 from quarterdeck.workbench.screens.permission import PermissionScreen
 from quarterdeck.workbench.screens.question import QuestionScreen
@@ -174,6 +176,23 @@ async def test_what_is_filled_in_survives_putting_off_and_a_restart(
         (answer,) = [r.event for r in fleet.records if isinstance(r.event, QuestionAnswered)]
         assert answer.content == {"colour": "blue", "sizes": ["large"], "why": "it fits"}
     assert not list(tmp_path.glob("**/question-*"))  # noqa: ASYNC240
+
+
+async def test_a_default_of_many_lines_is_shown_in_one_and_sent_as_it_is(tmp_path: Path):
+    default = "first\nsecond\x1b[31m"
+    form = {"properties": {"why": {"type": "string", "default": default}}}
+    asked = QuestionAsked(request=new_request_id(), text="Why?", form=form)
+    item = InboxItem(
+        request=asked.request, session=new_session_id(), name="ann", since=0, seq=1, question=asked
+    )
+    fleet = FakeFleet()
+    async with opened(fleet, tmp_path) as (app, pilot):
+        screen = QuestionScreen(item)
+        app.push_screen(screen)
+        await until(pilot, lambda: r"first\nsecond\x1b[31m" in screen_text(app))
+        assert screen.answer() == {"why": default}
+        await pilot.press("end", "!")
+        assert screen.answer() == {"why": r"first\nsecond\x1b[31m!"}
 
 
 async def test_a_draft_stays_with_its_agent_and_over_a_restart(tmp_path: Path):

@@ -1,19 +1,18 @@
 """The Markdown viewer: a page, its links, and the way back."""
 
 import asyncio
-import os
 from typing import Any, ClassVar, cast
 
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from ..literal import literal, one_line
 from ..rendering.lines import Line, text_of
 from .file_model import FileReader, Unreadable
 from .markdown_model import MdLink, links_of, target_file
+from .page_panel import PagePanel
 from .panel import Panel, PanelOptions
-from .parts import HeadLine, Page, WatchingPanel, problem_lines
-from .paths import absolute, safe_path, spelled
+from .parts import problem_lines
+from .paths import safe_path, spelled
 
 __all__ = ["MarkdownOptions", "MarkdownPanel"]
 
@@ -26,12 +25,11 @@ class MarkdownOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_fi
     path: str | None = None
 
 
-class MarkdownPanel(WatchingPanel):
+class MarkdownPanel(PagePanel):
     """Shows a Markdown file; only its structure has any effect."""
 
-    has_head: ClassVar[bool] = False
     options_type: ClassVar[type[PanelOptions]] = MarkdownOptions
-    EVERY: ClassVar[float | None] = 1.0
+    KIND: ClassVar[str] = "markdown"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n,right_square_bracket", "link(1)", "next link"),
         Binding("p,left_square_bracket", "link(-1)", "link before"),
@@ -43,36 +41,22 @@ class MarkdownPanel(WatchingPanel):
 
     def __init__(self, desk: Any, options: MarkdownOptions, *, id: str | None = None) -> None:
         super().__init__(desk, options, id=id)
-        self.path = self._absolute(options.path)
         self.links: list[MdLink] = []
         self.at: int | None = None
         """The link that is chosen."""
         self._source: str | None = None
-        self._problem: str | None = None
-        self._identity: object = None
         self._is_cut = False
         self._back: list[tuple[str, float]] = []
-        self._scroll: float | None = None
-        self.head = HeadLine()
-        self.page = Page(self._lines, id="page")
-
-    def compose(self) -> ComposeResult:
-        """The parts."""
-        yield from (self.head, self.page)
 
     @property
-    def title(self) -> str:
-        """See ``Panel``."""
-        return "markdown" if self.path is None else one_line(os.path.basename(self.path), 60)  # noqa: PTH119
-
-    def focus_target(self) -> Page:
-        """See ``WatchingPanel``."""
-        return self.page
+    def has_content(self) -> bool:
+        """See ``PagePanel``."""
+        return self._source is not None
 
     def change(self, options: Any) -> bool:
         """See ``Panel``."""
         self.options = options
-        path = self._absolute(options.path)
+        path = self.absolute(options.path)
         if path is not None and path != self.path:
             self._go(path)
         return True
@@ -98,7 +82,7 @@ class MarkdownPanel(WatchingPanel):
         """Read the file if it is another now."""
         path = self.path
         if path is None:
-            self._update()
+            self.update()
             return
         reader = FileReader(path)
         try:
@@ -108,7 +92,7 @@ class MarkdownPanel(WatchingPanel):
         except Unreadable as error:
             if path == self.path and self._problem != error.reason:
                 self._problem, self._identity = error.reason, None
-                self._update()
+                self.update()
             return
         if path != self.path or (found is None and self._problem is None):
             return
@@ -116,14 +100,14 @@ class MarkdownPanel(WatchingPanel):
         if found is not None:
             self._source, self.links, self._is_cut = found
             self._identity = identity
-        self._update()
+        self.update()
 
     def action_link(self, step: int) -> None:
         """Choose the next link, or the one before."""
         if self.links:
             self.at = 0 if self.at is None else (self.at + step) % len(self.links)
             self._reveal(self.links[self.at])
-            self._head()
+            self.tell_head()
 
     def action_open(self) -> None:
         """Open the chosen link: another page here, other files in their own panel."""
@@ -151,22 +135,15 @@ class MarkdownPanel(WatchingPanel):
         if self.path is not None:
             self.post_message(Panel.FileWanted(self.path, None, how))
 
-    def action_reload(self) -> None:
-        """Read the file again."""
-        self._identity = None
-        self.look_now()
-
-    def _absolute(self, path: str | None) -> str | None:
-        return None if path is None else absolute(self.desk.cwd, path)
-
     def _go(self, path: str, scroll: float = 0.0) -> None:
         self.path, self._scroll = path, scroll
         self._source, self._problem, self.links, self.at = None, None, [], None
         self.post_message(Panel.Renamed(self))
-        self._update()
+        self.update()
         self.look_now()
 
-    def _lines(self, width: int) -> list[Line]:
+    def lines(self, width: int) -> list[Line]:
+        """See ``PagePanel``."""
         from ..rendering.markdown import markdown_lines
 
         if self.path is None:
@@ -190,16 +167,8 @@ class MarkdownPanel(WatchingPanel):
                         self.page.scroll_to(y=max(0, y - 2), animate=False)
                     return
 
-    def _update(self) -> None:
-        if not self.is_mounted:
-            return
-        self.page.update()
-        if self._scroll is not None and self._source is not None:
-            self.page.scroll_to(y=self._scroll, animate=False, force=True)
-            self._scroll = None
-        self._head()
-
-    def _head(self) -> None:
+    def tell_head(self) -> None:
+        """See ``PagePanel``."""
         if self.path is None:
             self.head.show("no file")
             return

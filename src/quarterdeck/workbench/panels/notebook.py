@@ -1,19 +1,17 @@
 """The notebook viewer: cells and their outputs; nothing is run and nothing is written."""
 
 import asyncio
-import os
 from typing import Any, ClassVar
 
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from ..literal import one_line
 from ..rendering.lines import Line, clip
 from .file_model import FileReader, Unreadable
 from .notebook_model import BIGGEST, BrokenNotebook, Notebook, cell_lines, parse_notebook
+from .page_panel import PagePanel
 from .panel import Panel, PanelOptions
-from .parts import HeadLine, Page, WatchingPanel, problem_lines
-from .paths import absolute, spelled
+from .parts import problem_lines
+from .paths import spelled
 
 __all__ = ["NotebookOptions", "NotebookPanel"]
 
@@ -24,12 +22,11 @@ class NotebookOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_fi
     path: str | None = None
 
 
-class NotebookPanel(WatchingPanel):
+class NotebookPanel(PagePanel):
     """Shows a Jupyter notebook."""
 
-    has_head: ClassVar[bool] = False
     options_type: ClassVar[type[PanelOptions]] = NotebookOptions
-    EVERY: ClassVar[float | None] = 1.0
+    KIND: ClassVar[str] = "notebook"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n,right_square_bracket", "cell(1)", "next cell"),
         Binding("p,left_square_bracket", "cell(-1)", "cell before"),
@@ -39,27 +36,13 @@ class NotebookPanel(WatchingPanel):
 
     def __init__(self, desk: Any, options: NotebookOptions, *, id: str | None = None) -> None:
         super().__init__(desk, options, id=id)
-        self.path = None if options.path is None else absolute(desk.cwd, options.path)
         self._notebook: Notebook | None = None
-        self._problem: str | None = None
-        self._identity: object = None
         self._tops: list[int] = []
-        self._scroll: int | None = None
-        self.head = HeadLine()
-        self.page = Page(self._lines, id="page")
-
-    def compose(self) -> ComposeResult:
-        """The parts."""
-        yield from (self.head, self.page)
 
     @property
-    def title(self) -> str:
-        """See ``Panel``."""
-        return "notebook" if self.path is None else one_line(os.path.basename(self.path), 60)  # noqa: PTH119
-
-    def focus_target(self) -> Page:
-        """See ``WatchingPanel``."""
-        return self.page
+    def has_content(self) -> bool:
+        """See ``PagePanel``."""
+        return self._notebook is not None
 
     def remember(self) -> dict[str, Any]:
         """See ``Panel``."""
@@ -73,7 +56,7 @@ class NotebookPanel(WatchingPanel):
     async def look(self) -> None:
         """Read the notebook if it is another now."""
         if self.path is None:
-            self._update()
+            self.update()
             return
         reader = FileReader(self.path)
         try:
@@ -87,7 +70,7 @@ class NotebookPanel(WatchingPanel):
             self._problem = None
         except (Unreadable, BrokenNotebook) as error:
             self._problem = str(error)
-        self._update()
+        self.update()
 
     def action_cell(self, step: int) -> None:
         """Go to the next cell, or the one before."""
@@ -101,12 +84,8 @@ class NotebookPanel(WatchingPanel):
         if self.path is not None:
             self.post_message(Panel.FileWanted(self.path))
 
-    def action_reload(self) -> None:
-        """Read the file again."""
-        self._identity = None
-        self.look_now()
-
-    def _lines(self, width: int) -> list[Line]:
+    def lines(self, width: int) -> list[Line]:
+        """See ``PagePanel``."""
         self._tops = []
         if self.path is None:
             return [(("no notebook", "faint"),)]
@@ -124,13 +103,8 @@ class NotebookPanel(WatchingPanel):
             lines.append(((f"… {self._notebook.left_out:,} more cells", "faint"),))
         return lines
 
-    def _update(self) -> None:
-        if not self.is_mounted:
-            return
-        self.page.update()
-        if self._scroll is not None and self._notebook is not None:
-            self.page.scroll_to(y=self._scroll, animate=False, force=True)
-            self._scroll = None
+    def tell_head(self) -> None:
+        """See ``PagePanel``."""
         path = "no notebook" if self.path is None else spelled(self.desk.cwd, self.path)
         cells = f"  {len(self._notebook.cells)} cells" if self._notebook is not None else ""
         self.head.show(path, (cells, "faint"))

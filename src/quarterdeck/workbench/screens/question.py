@@ -93,12 +93,16 @@ class QuestionScreen(ModalScreen[None]):
         if self._guard.holds:
             return
         try:
-            values = {f.name: self._value(n, f) for n, f in enumerate(self._fields)}
+            content = self.answer()
         except BadValue as error:
             self.notify(literal(str(error)), severity="warning", markup=False)
             return
-        content = {name: value for name, value in values.items() if value is not None}
         self.post_message(self.Replied(self.item, content))
+
+    def answer(self) -> dict[str, Any]:
+        """What is filled in, by the names of the fields. Raises BadValue where it does not fit."""
+        values = {f.name: self._value(n, f) for n, f in enumerate(self._fields)}
+        return {name: value for name, value in values.items() if value is not None}
 
     def action_decline(self) -> None:
         """Say that there is no answer."""
@@ -149,8 +153,7 @@ class QuestionScreen(ModalScreen[None]):
                     for at, (_, word) in enumerate(field.choices):
                         yield Mark(Content(literal(word)), at in chosen, classes="field")
             case _:
-                given = "" if state is None else literal(str(state))
-                yield Input(given, id=id_, classes="field")
+                yield Input(_as_line(state), id=id_, classes="field")
 
     def _chosen(self, field: Field) -> list[int]:
         """The places of the choices that are on at first."""
@@ -192,7 +195,13 @@ class QuestionScreen(ModalScreen[None]):
             case "some_of":
                 return self._values(field, state)
             case _:
-                return value_of(field, state)
+                # What cannot be typed into a line is only shown in another form, not changed.
+                is_untouched = isinstance(field.default, str) and state == _as_line(field.default)
+                return value_of(field, field.default if is_untouched else state)
+
+
+def _as_line(value: object) -> str:
+    return "" if value is None else literal(str(value)).replace("\n", "\\n")
 
 
 def _read(kept: str) -> dict[str, Any]:
