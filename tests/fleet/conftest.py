@@ -8,6 +8,7 @@ import pytest
 
 from quarterdeck.fleet.client import HostClient
 from quarterdeck.fleet.host.server import FleetServer
+from quarterdeck.fleet.port import Fleet
 from quarterdeck.wire.rpc import ByteStream, connect_unix
 from tests.support.fleets import FakeFleet
 
@@ -47,3 +48,15 @@ def connect(server: FleetServer, socket: Path) -> Connect:
             await client.disconnect()
 
     return connected
+
+
+@pytest.fixture(params=["in process", "through a socket"])
+async def any_fleet(
+    request: pytest.FixtureRequest, fleet: FakeFleet, connect: Connect
+) -> AsyncIterator[Fleet]:
+    """The same fleet, by both ways to it."""
+    if request.param == "in process":
+        yield fleet
+    else:
+        async with connect() as client:
+            yield client

@@ -1,9 +1,7 @@
 """What holds for every fleet, in process and through a socket."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from contextlib import aclosing
-from typing import Any
 
 import pytest
 
@@ -15,17 +13,6 @@ from quarterdeck.wire.events import MessageChunk, TurnEnded
 from quarterdeck.wire.ids import MessageId, RequestId
 from tests.support.fleets import FakeFleet
 from tests.support.patience import SOON
-
-
-@pytest.fixture(params=["in process", "through a socket"])
-async def any_fleet(
-    request: pytest.FixtureRequest, fleet: FakeFleet, connect: Any
-) -> AsyncIterator[Fleet]:
-    if request.param == "in process":
-        yield fleet
-    else:
-        async with connect() as client:
-            yield client
 
 
 async def test_an_agent_is_spawned_and_answers(any_fleet: Fleet):

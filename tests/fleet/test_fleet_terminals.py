@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +18,6 @@ from tests.support.fleets import FakeFleet
 from tests.support.patience import SOON
 from tests.support.processes import is_running
 from tests.support.viewers import Viewer
-
-
-@pytest.fixture(params=["in process", "through a socket"])
-async def any_fleet(
-    request: pytest.FixtureRequest, fleet: FakeFleet, connect: Any
-) -> AsyncIterator[Fleet]:
-    if request.param == "in process":
-        yield fleet
-    else:
-        async with connect() as client:
-            yield client
 
 
 def sh(script: str, **more: Any) -> TerminalWish:

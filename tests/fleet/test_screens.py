@@ -1,7 +1,6 @@
 """Screens: calls reach the right workbench, and whatever it does harms nobody."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -50,17 +49,6 @@ class Played:
         if self.error is not None:
             raise self.error
         return self.answer
-
-
-@pytest.fixture(params=["in process", "through a socket"])
-async def any_fleet(
-    request: pytest.FixtureRequest, fleet: FakeFleet, connect: Any
-) -> AsyncIterator[Fleet]:
-    if request.param == "in process":
-        yield fleet
-    else:
-        async with connect() as client:
-            yield client
 
 
 async def test_a_call_is_carried_out_and_answered(any_fleet: Fleet, tmp_path: Path):

@@ -66,8 +66,7 @@ class Lab:
 @pytest.fixture(params=AGENTS)
 async def lab(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Lab]:
     name: str = request.param
-    if real_agents.find(name) is None:
-        pytest.skip(f"{name} is not installed")
+    real_agents.need(name)
     project = tmp_path / "project"
     project.mkdir()
     async with ModelServer() as server:

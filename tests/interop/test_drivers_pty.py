@@ -67,8 +67,7 @@ class Live:
 @pytest.fixture(params=AGENTS)
 async def live(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Live]:
     name: str = request.param
-    if real_agents.find(name) is None:
-        pytest.skip(f"{name} is not installed")
+    real_agents.need(name)
     project = tmp_path / "project"
     project.mkdir()
     async with ModelServer() as server:

@@ -27,8 +27,7 @@ LONG = 60.0
 
 @pytest.mark.parametrize("name", ["codex", "opencode"])
 async def test_one_prompt_is_listed_shown_taken_over_and_gone_on_with(name: str, tmp_path: Path):
-    if real_agents.find(name) is None:
-        pytest.skip(f"{name} is not installed")
+    real_agents.need(name)
     project = tmp_path / "a project ü"
     project.mkdir()
     async with ModelServer() as server:
@@ -63,8 +62,7 @@ async def test_one_prompt_is_listed_shown_taken_over_and_gone_on_with(name: str,
 @pytest.mark.long
 @pytest.mark.parametrize("name", AGENTS)
 async def test_a_session_that_was_just_written(name: str, tmp_path: Path):
-    if real_agents.find(name) is None:
-        pytest.skip(f"{name} is not installed")
+    real_agents.need(name)
     project = tmp_path / "project"
     project.mkdir()
     async with ModelServer() as server:
@@ -119,8 +117,7 @@ def plain(usage: TokenUsage | None) -> tuple[int, int] | None:
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["opencode", "claude"])
 async def test_an_imported_session_is_resumed_by_the_fleet(name: str, tmp_path: Path):
-    if real_agents.find(name) is None:
-        pytest.skip(f"{name} is not installed")
+    real_agents.need(name)
     project = tmp_path / "project"
     project.mkdir()
     async with ModelServer() as server:

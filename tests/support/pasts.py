@@ -8,6 +8,8 @@ from typing import Any
 
 from quarterdeck.drivers.history.history import History
 from quarterdeck.drivers.history.past import PastEvent, PastSession, Tally
+from quarterdeck.wire.content import TextContent
+from quarterdeck.wire.events import MessageChunk, Prompted
 
 __all__ = [
     "CLAUDE",
@@ -21,7 +23,9 @@ __all__ = [
     "events_of",
     "history_in",
     "many_sessions",
+    "prompts",
     "recorded_home",
+    "said",
     "write_lines",
 ]
 
@@ -131,3 +135,17 @@ def many_sessions(home: Path, count: int, size: int = 430_000) -> int:
             file.write(b'\n{"type":"last-prompt"}\n')
         total += size
     return total
+
+
+def prompts(events: list[Any]) -> list[str]:
+    """What was asked, in order."""
+    return [e.content[0].text for e in events if isinstance(e, Prompted)]
+
+
+def said(events: list[Any]) -> list[str]:
+    """What was said, piece by piece."""
+    return [
+        e.content.text
+        for e in events
+        if isinstance(e, MessageChunk) and isinstance(e.content, TextContent)
+    ]

@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["AGENTS", "RealAgent", "environment", "find", "model_of"]
+__all__ = ["AGENTS", "RealAgent", "environment", "find", "model_of", "need"]
 
 ROOT = Path(__file__).parents[2]
 _FOLDERS = [
@@ -211,6 +211,14 @@ def find(name: str) -> Path | None:
     """The program of an agent, if it is installed."""
     places = [*(folder / ".bin" for folder in _FOLDERS), ROOT / "build" / name / "bin"]
     return next((one for place in places if (one := place / AGENTS[name].program).exists()), None)
+
+
+def need(name: str) -> None:
+    """Skip the test, counted, where an agent is not installed."""
+    import pytest  # the bench uses this module too, and has no tests
+
+    if find(name) is None:
+        pytest.skip(f"{name} is not installed")
 
 
 def model_of(name: str) -> str:

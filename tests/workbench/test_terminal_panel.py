@@ -273,6 +273,15 @@ async def test_no_layout_starts_a_program(tmp_path: Path):
         await until(seat.pilot, (tmp_path / "done").exists)
 
 
+async def test_there_is_no_search_where_nothing_runs(tmp_path: Path):
+    async with seated(tmp_path) as seat:
+        await seat.app.screens_desk.call("set_layout", {"layout": layout()})
+        await seat.shows("Nothing runs here")
+        seat.app.main.view.enter("run")
+        await seat.press("slash")
+        assert not seat.panel.bar.display
+
+
 async def test_a_layout_that_names_a_terminal_which_is_gone_runs_nothing_unasked(tmp_path: Path):
     async with seated(tmp_path) as seat:
         wanted = layout(terminal="term-0", command=["touch", str(tmp_path / "done")])

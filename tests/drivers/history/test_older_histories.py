@@ -11,12 +11,10 @@ import pytest
 from quarterdeck.drivers.history.databases import open_database
 from quarterdeck.drivers.history.errors import HistoryLocked, HistoryUnreadable
 from quarterdeck.drivers.history.past import Tally
-from quarterdeck.wire.content import TextContent
 from quarterdeck.wire.events import (
     CompactionChanged,
     MessageChunk,
     Notice,
-    Prompted,
     ToolCallEnded,
     ToolCallStarted,
     TurnEnded,
@@ -29,24 +27,14 @@ from tests.support.pasts import (
     claude_lines,
     events_of,
     history_in,
+    prompts,
     read_all,
     recorded_home,
+    said,
     write_lines,
 )
 
 UUID = "11111111-2222-3333-4444-555555555555"
-
-
-def prompts(events: list[Any]) -> list[str]:
-    return [e.content[0].text for e in events if isinstance(e, Prompted)]
-
-
-def said(events: list[Any]) -> list[str]:
-    return [
-        e.content.text
-        for e in events
-        if isinstance(e, MessageChunk) and isinstance(e.content, TextContent)
-    ]
 
 
 # Claude Code

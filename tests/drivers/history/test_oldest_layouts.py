@@ -10,31 +10,16 @@ import pytest
 
 from quarterdeck.drivers.history.history import History
 from quarterdeck.drivers.history.past import Tally
-from quarterdeck.wire.content import TextContent
 from quarterdeck.wire.events import (
-    MessageChunk,
     Notice,
-    Prompted,
     SessionChanged,
     ToolCallEnded,
     ToolCallStarted,
     TurnEnded,
 )
-from tests.support.pasts import LAB, RECORDED, events_of, history_in
+from tests.support.pasts import LAB, RECORDED, events_of, history_in, prompts, said
 
 LOGGED = "c1f5a1c2-6a55-4d0c-9a8f-0d5b6b8f2b10"
-
-
-def prompts(events: list[Any]) -> list[str]:
-    return [e.content[0].text for e in events if isinstance(e, Prompted)]
-
-
-def said(events: list[Any]) -> list[str]:
-    return [
-        e.content.text
-        for e in events
-        if isinstance(e, MessageChunk) and isinstance(e.content, TextContent)
-    ]
 
 
 # OpenCode

@@ -188,9 +188,11 @@ class TerminalPanel(Panel):
         self._start()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Nothing is started beside something that runs."""
+        """Nothing is started beside something that runs, and searched where nothing does."""
         if action == "start":
             return self.offer.display
+        if action in ("search", "next", "forget"):
+            return not self.offer.display  # there is nothing to search
         if action == "again":
             return self.view.standing in ("ended", "gone") and not self.is_agents
         return True
