@@ -22,7 +22,7 @@ from .call import Call
 from .grammar import print_rule
 from .grants import Grant, applicable
 from .matching import Fit, covers, touches
-from .modes import NO_SANDBOX, Deed, Mode, Sandbox, answer_of
+from .modes import NO_SANDBOX, Containment, Deed, Mode, Sandbox, answer_of
 from .parts import Hidden, Part, Run, Unclear, parts_of
 from .rules import SCOPES, Rule, Scope, Source
 from .trust import trusted_rules
@@ -58,6 +58,8 @@ class Allow:
     """The call may run; ``by`` names each rule or mode that a part of it needed."""
 
     by: tuple[By, ...]
+    containment: Containment = "none"
+    """What its command has to run in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,7 +36,7 @@ from quarterdeck.wire.permissions import (
 
 from .book import GrantBook
 from .call import Call, path_use
-from .modes import NO_SANDBOX, Mode, Sandbox
+from .modes import NO_SANDBOX, Containment, Mode, Sandbox
 from .pauses import Pauses
 
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ class Permitted(Struct, frozen=True):
 
     option: str | None = None
     """The option that a person chose; None when policy decided."""
+    containment: Containment = "none"
+    """What its command has to run in, fixed when it was permitted."""
 
 
 class Refused(Struct, frozen=True):

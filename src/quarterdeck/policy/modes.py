@@ -22,6 +22,7 @@ __all__ = [
     "MODES",
     "NO_SANDBOX",
     "Answer",
+    "Containment",
     "Deed",
     "Mode",
     "Sandbox",
@@ -114,7 +115,14 @@ class Sandbox(Struct, frozen=True, kw_only=True):
     """The person let the session use the network."""
     whole_agent: bool = False
     """The agent's own process runs inside, and so does every tool of it."""
+    seals: bool = False
+    """A command that only its classification allows runs sealed: nothing is writable but a private
+    temporary directory, and there is no network."""
 
+
+Containment: TypeAlias = Literal["none", "workspace", "sealed"]
+"""What a permitted command runs in: nothing; a sandbox with a writable workspace; a sandbox in which
+nothing is writable but a private temporary directory, without a network."""
 
 NO_SANDBOX = Sandbox()
 

@@ -54,6 +54,8 @@ class Reading:
     """It reads all below them, too."""
     at_root: bool = False
     """It is harmless only at a workspace root: settings found below one can name programs."""
+    core: bool = False
+    """It is certain enough to run unasked where no sandbox contains it."""
 
 
 _NOTHING = Reading()
