@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from quarterdeck.policy import Allow, Ask, Call, Decision, Sandbox, decide, parse_mode, parse_rule
+from quarterdeck.testing.programs import INSTALLED
 
 TABLE = tomllib.loads((Path(__file__).parent / "commands.toml").read_text())["group"]
 EXPECTED = ("allow", "ask", "deny")
@@ -41,6 +42,7 @@ def test_commands_get_their_decision(group: dict[str, Any], expected: str):
             cwd="/home/dev/app",
             roots=("/home/dev/app",),
             home="/home/dev",
+            programs=INSTALLED,
         )
         decision = decide(call, mode, rules, sandbox=sandbox)
         if word_of(decision) != expected:
