@@ -55,13 +55,14 @@ _BUILTINS = frozenset(
     )
 )
 """Names that bash, dash and zsh run themselves, wherever ``PATH`` leads."""
-_UNASKED_WRAPPERS = frozenset(
-    ("time", "timeout", "gtimeout", "nice", "command", "stdbuf", "env", "bash", "sh", "dash")
-)
+_UNASKED_WRAPPERS = frozenset(("time", "timeout", "gtimeout", "nice", "command", "stdbuf", "env"))
 """Wrappers that may run a harmless command unasked. ``nohup`` writes a file, ``xargs`` takes words
 from elsewhere, ``exec`` takes the shell's place."""
 _CERTAIN_WRAPPERS = frozenset(("time", "timeout", "nice", "command"))
-_SHELLS = frozenset(("bash", "sh", "dash"))
+_SHELLS = frozenset(
+    f"{place}{name}" for place in ("", "/bin/", "/usr/bin/") for name in ("bash", "sh", "dash")
+)
+"""Shells that are read as such; agents name them by their files, too."""
 _READING_KINDS = frozenset(("read", "search"))
 _WRITING_KINDS = frozenset(("edit", "delete", "move"))
 
@@ -359,12 +360,12 @@ def _tests_are_harmless(plain: tuple[PlainCommand, ...]) -> bool:
 def _inner_is_plain(call: Call, command: Command) -> bool:
     """Say whether what a wrapper runs is as certain as the wrapper's own line."""
     name = command.words[0].exact or ""
-    if name not in _UNASKED_WRAPPERS or command.wrapping != "transparent":
-        return False
-    if command.assignments or not _is_known_program(call, name):
+    if command.wrapping != "transparent" or command.assignments:
         return False
     if name not in _SHELLS:
-        return True
+        return name in _UNASKED_WRAPPERS and _is_known_program(call, name)
+    if not (name.startswith("/") or _is_known_program(call, name)):
+        return False
     plain = read_plain(command.words[-1].exact or "")
     return plain is not None and same_words(plain, command.inner) and _tests_are_harmless(plain)
 

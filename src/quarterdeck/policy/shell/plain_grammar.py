@@ -10,6 +10,7 @@ tell harmless expansions, tests, loops or here-documents from harmful ones.
     separator = ";" { END } | END { END } | ( "&&" | "||" ) { END }
     command   = name { blank word } { blank redirect }
     name      = "[" | ":" | a letter or "_", then letters, digits, "_", ".", "+", "-"
+              | [ "/usr" ] "/bin/" ( "bash" | "dash" | "sh" )
     redirect  = [ "1" | "2" | "&" ] ( ">" | ">>" ) [ blank ] "/dev/null"
               | [ "1" | "2" ] ">&" ( "1" | "2" )
               | "<" [ blank ] "/dev/null"
@@ -37,7 +38,7 @@ _SWALLOWED = re.compile(r"[^\x00-\x7f][\\`]")
 
 _BLANK = re.compile(r"(?:[ \t]|(?<=[ \t])\\\n)*")
 _COMMENT = re.compile(r"#[^\n]*")
-_NAME = re.compile(r"\[|:|[A-Za-z_][A-Za-z0-9_.+-]*")
+_NAME = re.compile(r"\[|:|(?:/usr)?/bin/(?:bash|dash|sh)|[A-Za-z_][A-Za-z0-9_.+-]*")
 _REDIRECT = re.compile(
     r"(?:[12&]?>>?[ \t]?/dev/null|[12]?>&[12]|<[ \t]?/dev/null)(?=[ \t\n;|]|&&|\Z)"
 )
