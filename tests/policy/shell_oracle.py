@@ -25,7 +25,7 @@ _FILES = {
     "src/y.py": "y = 2\n",
 }
 _HANDLER = r"""
-command_not_found_handle() { { printf '%s\0' "$@"; printf '\1\0'; } >&9; return 127; }
+command_not_found_handle() { printf '%s\0' "$@" $'\1' >&9; return 127; }
 """
 
 

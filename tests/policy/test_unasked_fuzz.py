@@ -71,6 +71,8 @@ class Fuzz:
     def _judge(self, batch: list[str]) -> None:
         self.batches += 1
         for name, judge in self.judges.items():
+            if name == "zsh" and self.batches % 4 != 1:
+                continue
             self.bad.extend(f"{name}: {line!r}" for line in judge.effects_of(batch))
             if name == "bash" and not self.bad:
                 self._compare(batch, judge.words_run())

@@ -42,21 +42,30 @@ class _Look:
     call: Call
     disk: Disk
 
+    def _real(self, path: str) -> str:
+        """Return where a path leads; below a root that is a link, in the root's own words."""
+        real = self.disk.real_path(path)
+        for root in self.call.roots:
+            real_root = self.disk.real_path(root)
+            if real_root != root and is_below(real, (real_root,)):
+                return root.rstrip("/") + real[len(real_root) :]
+        return real
+
     def take(self, found: Mentions) -> Call:
         matches: dict[str, tuple[tuple[str, str], ...] | None] = {}
         for pattern in found.patterns:
             paths = self.disk.match(pattern)
-            pairs = None if paths is None else tuple((p, self.disk.real_path(p)) for p in paths)
+            pairs = None if paths is None else tuple((p, self._real(p)) for p in paths)
             matches[pattern] = pairs
         links: dict[str, str] = {}
         for path in found.paths:
-            real = self.disk.real_path(path)
+            real = self._real(path)
             if real != path or ".." in path:
                 links[path] = real
         programs: dict[str, str] = {}
         for name in found.names:
             if file := self.disk.find_program(name):
-                real = self.disk.real_path(file)
+                real = self._real(file)
                 programs[name] = real if is_below(real, self.call.roots) else file
         return replace(self.call, links=links, matches=matches, programs=programs)
 

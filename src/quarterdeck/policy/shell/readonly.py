@@ -83,10 +83,10 @@ def vet(command: Command) -> Reading | None:
     if name is None:
         return None
     words = command.words[1:]
-    if (special := _SPECIAL.get(name)) is not None:
-        return special(words)
     if name in VERSIONED and len(words) == 1 and words[0].exact == "--version":
         return Reading()
+    if (special := _SPECIAL.get(name)) is not None:
+        return special(words)
     spec = COMMANDS.get(name)
     return None if spec is None else _read(spec, words)
 

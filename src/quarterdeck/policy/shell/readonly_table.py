@@ -292,7 +292,7 @@ GIT: dict[str, Spec] = {
 VERSIONED = frozenset(
     (
         *("python", "python3", "node", "deno", "gcc", "g++", "clang", "cmake", "make", "perl"),
-        *("docker", "jq", "rg", "curl", "wget", "gh", "bash", "zsh", "tar", "sed", "awk", "git"),
+        *("docker", "jq", "rg", "curl", "wget", "gh", "tar", "sed", "awk", "git"),
     )
 )
 """Programs that with ``--version`` alone only print it."""
