@@ -198,3 +198,27 @@ def test_a_rule_for_a_command_does_not_follow_a_link_out_of_the_workspace(work: 
 def test_a_command_with_very_many_paths_is_asked_about(work: Path):
     assert isinstance(decided(work, "cat " + "a/b " * 10), Allow)
     assert isinstance(decided(work, "cat " + " ".join(f"f{n}" for n in range(600))), Ask)
+
+
+def test_a_builtin_that_another_program_runs_is_a_program(work: Path):
+    fake = work / "echo"
+    fake.write_text("#!/bin/sh\ntouch x\n")
+    fake.chmod(0o755)
+    assert isinstance(decided(work, "timeout 5 echo hi"), Allow)
+    assert isinstance(decided(work, "echo hi", path=f".:{USUAL}"), Allow)
+    assert isinstance(decided(work, "timeout 5 echo hi", path=f".:{USUAL}"), Ask)
+    assert isinstance(decided(work, "env echo hi", path=f"{work}:{USUAL}"), Ask)
+    assert isinstance(decided(work, "timeout 5 cd src"), Ask)
+
+
+def test_a_comparison_of_directories_follows_links_in_them(work: Path):
+    (work / "b.txt").write_text("b")
+    assert isinstance(decided(work, "diff a.txt b.txt"), Allow)
+    for command in (
+        "diff src docs",
+        "diff a.txt docs",
+        "diff . src",
+        "diff a.txt s*",
+        "diff src/ a.txt",
+    ):
+        assert isinstance(decided(work, command), Ask)

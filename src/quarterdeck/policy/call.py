@@ -81,6 +81,8 @@ class Call:
     )
     """What the file patterns that ``mentions`` named match: paths and real paths. None: too much
     to look at."""
+    directories: frozenset[str] = field(default=frozenset(), compare=False)
+    """Those of the paths that ``mentions`` named which are directories, by their text."""
     programs: Mapping[str, str] | None = field(default=None, compare=False)
     """The files that ``PATH`` finds for the names of programs; a name that is not here is no known
     program. None: nobody has looked, and then no program is known."""

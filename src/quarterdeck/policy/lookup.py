@@ -26,6 +26,10 @@ class Disk(Protocol):
         """Return where an absolute path leads by the kernel's rules; ``..`` after a link counts."""
         ...
 
+    def is_directory(self, path: str, /) -> bool:
+        """Say whether a path leads to a directory."""
+        ...
+
     def match(self, pattern: str, /) -> Sequence[str] | None:
         """Return the paths that an absolute file pattern matches; None when there are too many."""
         ...
@@ -62,12 +66,15 @@ class _Look:
             real = self._real(path)
             if real != path or ".." in path:
                 links[path] = real
+        directories = frozenset(filter(self.disk.is_directory, found.paths))
         programs: dict[str, str] = {}
         for name in found.names:
             if file := self.disk.find_program(name):
                 real = self._real(file)
                 programs[name] = real if is_below(real, self.call.roots) else file
-        return replace(self.call, links=links, matches=matches, programs=programs)
+        return replace(
+            self.call, links=links, matches=matches, directories=directories, programs=programs
+        )
 
 
 def look_up(call: Call, disk: Disk) -> Call:

@@ -18,6 +18,7 @@ from .command_paths import (
     pattern_key,
     read_use,
     word_use,
+    written_path,
 )
 from .domains import Target, parse_target
 from .modes import Deed
@@ -54,14 +55,13 @@ _BUILTINS = frozenset(
         *("set", "exit", "return", "break", "continue", "time"),
     )
 )
-"""Names that bash, dash and zsh run themselves, wherever ``PATH`` leads."""
+"""Names that shells run themselves."""
 _UNASKED_WRAPPERS = frozenset(("time", "timeout", "gtimeout", "nice", "command", "stdbuf", "env"))
 """Wrappers that may run a harmless command unasked. ``nohup`` writes a file, ``xargs`` takes words
 from elsewhere, ``exec`` takes the shell's place."""
 _CERTAIN_WRAPPERS = frozenset(("time", "timeout", "nice", "command"))
-_SHELLS = frozenset(
-    f"{place}{name}" for place in ("", "/bin/", "/usr/bin/") for name in ("bash", "sh", "dash")
-)
+_SHELLS = frozenset(("bash", "sh", "dash"))
+_SHELL_FILES = frozenset(f"{place}/bin/{name}" for place in ("", "/usr") for name in _SHELLS)
 """Shells that are read as such; agents name them by their files, too."""
 _READING_KINDS = frozenset(("read", "search"))
 _WRITING_KINDS = frozenset(("edit", "delete", "move"))
@@ -357,24 +357,27 @@ def _tests_are_harmless(plain: tuple[PlainCommand, ...]) -> bool:
     return all(vet(Command(words=each.words)) is not None for each in tests)
 
 
-def _inner_is_plain(call: Call, command: Command) -> bool:
+def _inner_is_plain(call: Call, command: Command, by_shell: bool) -> bool:
     """Say whether what a wrapper runs is as certain as the wrapper's own line."""
     name = command.words[0].exact or ""
     if command.wrapping != "transparent" or command.assignments:
         return False
-    if name not in _SHELLS:
-        return name in _UNASKED_WRAPPERS and _is_known_program(call, name)
-    if not (name.startswith("/") or _is_known_program(call, name)):
+    if not (name in _SHELL_FILES or _is_known_program(call, name, by_shell)):
         return False
+    if name not in _SHELLS and name not in _SHELL_FILES:
+        return name in _UNASKED_WRAPPERS
     plain = read_plain(command.words[-1].exact or "")
     return plain is not None and same_words(plain, command.inner) and _tests_are_harmless(plain)
 
 
-def _is_known_program(call: Call, name: str) -> bool:
-    """Say whether a bare name is the program that people mean by it, not one of the project."""
-    if name in _BUILTINS:
-        return True
+def _is_known_program(call: Call, name: str, by_shell: bool) -> bool:
+    """Say whether a bare name is the program that people mean by it, not one of the project.
+
+    What a shell runs itself needs no file, unless another program runs it: ``timeout 5 echo``.
+    """
     file = "" if call.programs is None else call.programs.get(name, "")
+    if by_shell and name in _BUILTINS and not file:
+        return True
     return file.startswith("/") and not is_below(file, call.roots)
 
 
@@ -400,11 +403,12 @@ def _redirect(
     return parts
 
 
-def _run(call: Call, line: Line, command: Command, plain: bool) -> Run:
+def _run(call: Call, line: Line, command: Command, plain: bool, by_shell: bool = True) -> Run:
+    """Judge a command; ``plain``: its line is understood whole; ``by_shell``: a shell runs it."""
     cwds = directories_of(call, line, command.moves)
-    inner = _inner_runs(call, line, command, plain)
+    inner = _inner_runs(call, line, command, plain, by_shell)
     inside = cwds is not None and all(_is_inside(call, cwd) for cwd in cwds)
-    known = plain and _is_known_program(call, command.words[0].exact or "/")
+    known = plain and _is_known_program(call, command.words[0].exact or "/", by_shell)
     reading = vet(command) if known else None
     reads = None if reading is None else _reads(call, reading, cwds)
     if reading is None or reads is None or not _git_is_safe(call, reading, cwds):
@@ -421,9 +425,12 @@ def _is_inside(call: Call, directory: str) -> bool:
     return is_below(use.path, call.roots) and is_below(use.resolved, call.roots)
 
 
-def _inner_runs(call: Call, line: Line, command: Command, plain: bool) -> tuple[Run, ...]:
-    plain = plain and bool(command.inner) and _inner_is_plain(call, command)
-    runs = tuple(_run(call, line, each, plain) for each in command.inner)
+def _inner_runs(
+    call: Call, line: Line, command: Command, plain: bool, by_shell: bool
+) -> tuple[Run, ...]:
+    plain = plain and bool(command.inner) and _inner_is_plain(call, command, by_shell)
+    by_shell = command.words[0].exact in _SHELLS | _SHELL_FILES
+    runs = tuple(_run(call, line, each, plain, by_shell) for each in command.inner)
     if command.words[0].exact in _CERTAIN_WRAPPERS:
         return runs
     return tuple(
@@ -452,11 +459,19 @@ def _git_is_safe(call: Call, reading: Reading, cwds: tuple[str, ...] | None) -> 
     return not reading.at_root or (cwds is not None and all(cwd in call.roots for cwd in cwds))
 
 
+def _names_directory(call: Call, words: list[Word], cwds: tuple[str, ...] | None) -> bool:
+    places = cwds or (call.cwd,)
+    texts = (joined_path(call, written_path(word), cwd) for word in words for cwd in places)
+    return any(word.glob for word in words) or any(text in call.directories for text in texts)
+
+
 def _reads(
     call: Call, reading: Reading, cwds: tuple[str, ...] | None
 ) -> tuple[PathUse, ...] | None:
     """Return all that a command may read; None when that is not certain."""
     words = [word for word in reading.paths if word.value not in _FEEDS]
+    if reading.follows and _names_directory(call, words, cwds):
+        return None
     if cwds is None:
         relative = [word for word in words if not (word.value or "").startswith(("/", "~"))]
         if relative or reading.here:

@@ -36,6 +36,10 @@ class LocalDisk:
         real = _walk(path)
         return "/" if _has_private_names(real) else real
 
+    def is_directory(self, path: str) -> bool:
+        """Say whether a path leads to a directory."""
+        return os.path.isdir(path)  # noqa: PTH112
+
     def match(self, pattern: str) -> Sequence[str] | None:
         """Return what an absolute file pattern matches, as shells do; None: too many."""
         if pattern.startswith(tuple(f"{place}/" for place in _MAGIC)):

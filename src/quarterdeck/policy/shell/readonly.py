@@ -62,6 +62,8 @@ class Reading:
     """It reads the working directory."""
     recursive: bool = False
     """It reads all below them, too."""
+    follows: bool = False
+    """Given a directory it reads files in it, and follows links there."""
     at_root: bool = False
     """It obeys the settings of a repository, and those can name programs: it is harmless only at
     the root of a workspace that the person trusts. ``git status`` and ``git diff`` obey those of
@@ -118,7 +120,9 @@ def _read(spec: Spec, words: tuple[Word, ...]) -> Reading | None:
     recursive = recursive or bool(found.long & {"--recursive", "--dereference-recursive"})
     here = not operands and (spec.here or recursive)
     core = spec.core and "P" not in found.letters and not found.long & _UNCERTAIN_LONG
-    return Reading(paths=tuple(operands), here=here, recursive=recursive, core=core)
+    return Reading(
+        paths=tuple(operands), here=here, recursive=recursive, follows=spec.follows, core=core
+    )
 
 
 def _text(words: tuple[Word, ...]) -> Reading | None:

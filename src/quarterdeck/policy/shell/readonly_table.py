@@ -46,6 +46,8 @@ class Spec:
     """No argument at all can do harm."""
     globs: bool = False
     """A file whose name looks like an option does no harm."""
+    follows: bool = False
+    """Given a directory it reads files in it, and follows links there."""
     core: bool = False
     """Small enough to be certain: no settings, no parser of a rich format, no files of its own."""
 
@@ -62,6 +64,7 @@ def _spec(
     recursive: str = "",
     here: bool = False,
     globs: bool = False,
+    follows: bool = False,
     core: bool = False,
 ) -> Spec:
     return Spec(
@@ -75,6 +78,7 @@ def _spec(
         recursive=recursive,
         here=here,
         globs=globs,
+        follows=follows,
         core=core,
     )
 
@@ -142,10 +146,10 @@ COMMANDS: dict[str, Spec] = {
     "type": _spec("afptP", operands="text", core=True),
     "command": _spec("vV", operands="text", core=True),
     "ls": _spec(
-        "aAbBcCdfFgGhHiklLmnNopqQrRsStuUvxXZ1@eO", "",
+        "aAbBcCdfFgGhHiklmnNopqQrRsStuUvxXZ1@eO", "",
         "all almost-all color classify directory human-readable inode recursive reverse size sort "
         "time group-directories-first full-time time-style format si no-group numeric-uid-gid "
-        "ignore hide dereference",
+        "ignore hide",
         "ignore hide",
         here=True, globs=True, core=True,
     ),
@@ -161,13 +165,13 @@ COMMANDS: dict[str, Spec] = {
                   core=True),
     "file": _spec("bhikNr", long="brief mime mime-type mime-encoding dereference"),
     "du": _spec(
-        "abchHklLmPsSx0", "dt",
+        "abchHklmPsSx0", "dt",
         "all apparent-size bytes total human-readable max-depth summarize exclude si",
         "max-depth exclude",
         here=True, globs=True,
     ),
     "df": _spec("ahHiklmPT", long="human-readable total inodes si print-type", operands="none"),
-    "tree": _spec("adfilpsughDFLrtxACSnNQ", "LPI", "dirsfirst gitignore prune noreport filelimit",
+    "tree": _spec("adfipsughDFrtxACSnNQ", "LPI", "dirsfirst gitignore prune noreport filelimit",
                   here=True),
     "realpath": _spec("emsLPqz", long="canonicalize-existing canonicalize-missing no-symlinks",
                       core=True),
@@ -195,6 +199,7 @@ COMMANDS: dict[str, Spec] = {
         "ignore-blank-lines side-by-side color report-identical-files new-file exclude "
         "strip-trailing-cr minimal stat",
         "exclude",
+        follows=True,
     ),
     "cmp": _spec("bls", "in", core=True),
     "md5sum": _SUM, "sha1sum": _SUM, "sha256sum": _SUM, "sha512sum": _SUM,
