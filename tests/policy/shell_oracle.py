@@ -32,7 +32,9 @@ command_not_found_handle() { printf '%s\0' "$@" $'\1' >&9; return 127; }
 class ShellOracle:
     """Runs lines with one shell in a scratch directory."""
 
-    def __init__(self, scratch: Path, shell: str, *, real_programs: bool = False) -> None:
+    def __init__(
+        self, scratch: Path, shell: str, *, real_programs: bool = False, no_programs: bool = False
+    ) -> None:
         self.work = scratch / "work"
         self.home = scratch / "home"
         self._bin = scratch / "bin"
@@ -42,7 +44,7 @@ class ShellOracle:
         self._shell = shutil.which(shell) or shell
         self._is_bash = Path(shell).name == "bash"
         places = [str(self._bin), *(("/usr/bin", "/bin") if real_programs else ())]
-        self._path = ":".join(places)
+        self._path = "/nonexistent" if no_programs else ":".join(places)
         for place in (self.work, self.home, self._bin):
             place.mkdir(parents=True, exist_ok=True)
         effect = self._bin / EFFECT

@@ -25,6 +25,18 @@ LEAST_ACCEPTED = 0.2
 SEALS = (Sandbox(seals=True), Sandbox())
 SHELLS = tuple(name for name in ("bash", "dash", "zsh") if shutil.which(name))
 
+BUILTINS = frozenset(
+    (
+        *(".", "alias", "bg", "bind", "builtin", "caller", "compgen", "complete", "compopt"),
+        *("declare", "dirs", "disown", "enable", "eval", "exec", "export", "fc", "fg", "getopts"),
+        *("hash", "history", "jobs", "kill", "let", "local", "logout", "mapfile", "popd", "pushd"),
+        *("read", "readarray", "readonly", "shift", "shopt", "source", "suspend", "times", "trap"),
+        *("typeset", "ulimit", "umask", "unalias", "unset", "wait", "command", "set", "cd", "test"),
+        *("[", "printf", "time"),
+    )
+)
+"""What bash runs itself, with effects of its own."""
+
 needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash as the judge")
 
 
@@ -75,19 +87,20 @@ class Fuzz:
                 continue
             self.bad.extend(f"{name}: {line!r}" for line in judge.effects_of(batch))
             if name == "bash" and not self.bad:
-                self._compare(batch, judge.words_run())
+                self.bad.extend(_misread(batch, judge.words_run()))
         # Real programs take long; a part of the lines shows what their options do.
         if self.batches % 4 == 1:
             self.bad.extend(f"real: {line!r}" for line in self.real.effects_of(batch[:100]))
 
-    def _compare(self, batch: list[str], ran: list[list[tuple[str, ...]]]) -> None:
-        """Check that bash ran nothing but the words that were read."""
-        assert len(ran) == len(batch)
-        for line, programs in zip(batch, ran, strict=True):
-            known = list(_expected(line))
-            for words in programs:
-                if not any(_fits(each, words) for each in known):
-                    self.bad.append(f"bash ran {words!r} in {line!r}")
+
+def _misread(batch: list[str], ran: list[list[tuple[str, ...]]]) -> Iterator[str]:
+    """Yield where bash ran other words than those that were read."""
+    assert len(ran) == len(batch)
+    for line, programs in zip(batch, ran, strict=True):
+        known = list(_expected(line))
+        for words in programs:
+            if not any(_fits(each, words) for each in known):
+                yield f"bash ran {words!r} in {line!r}"
 
 
 def _expected(line: str) -> Iterator[tuple[str | None, ...]]:
@@ -105,6 +118,38 @@ def _fits(expected: tuple[str | None, ...], words: tuple[str, ...]) -> bool:
     if None in expected:
         return expected[0] == words[0]
     return expected == words
+
+
+@needs_bash
+def test_bash_reads_every_line_of_the_grammar_as_we_do(tmp_path: Path):
+    check_words(tmp_path, seed=2, count=SHORT)
+
+
+@pytest.mark.stress
+@needs_bash
+@pytest.mark.timeout(3600)
+def test_bash_reads_very_many_lines_of_the_grammar_as_we_do(tmp_path: Path):
+    check_words(tmp_path, seed=50, count=LONG // 10)
+
+
+def check_words(scratch: Path, seed: int, count: int) -> None:
+    """Compare words alone: no table of commands and no second reader stands behind the grammar."""
+    judge = ShellOracle(scratch, "bash", no_programs=True)
+    maker = LineMaker(seed)
+    lines = (maker.line() for _ in range(count))
+    passed = (line for line in lines if _can_be_compared(line))
+    judged = 0
+    while batch := list(islice(passed, BATCH)):
+        judged += len(batch)
+        assert judge.effects_of(batch) == []
+        assert list(_misread(batch, judge.words_run())) == []
+    assert judged >= LEAST_ACCEPTED * count
+
+
+def _can_be_compared(line: str) -> bool:
+    """Say whether a line is of the grammar and only runs what bash has to look for."""
+    commands = read_plain(line)
+    return commands is not None and not any(c.words[0].raw in BUILTINS for c in commands)
 
 
 def check(run: Fuzz) -> None:
