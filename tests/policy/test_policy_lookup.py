@@ -222,3 +222,7 @@ def test_a_comparison_of_directories_follows_links_in_them(work: Path):
         "diff src/ a.txt",
     ):
         assert isinstance(decided(work, command), Ask)
+
+
+def test_the_whole_disk_as_a_workspace_has_the_machines_own_programs():
+    assert isinstance(decided(Path("/"), "pwd; ls", path="/usr/bin:/bin"), Allow)

@@ -63,6 +63,8 @@ _CERTAIN_WRAPPERS = frozenset(("time", "timeout", "nice", "command"))
 _SHELLS = frozenset(("bash", "sh", "dash"))
 _SHELL_FILES = frozenset(f"{place}/bin/{name}" for place in ("", "/usr") for name in _SHELLS)
 """Shells that are read as such; agents name them by their files, too."""
+_SYSTEM_PLACES = ("/bin", "/usr/bin", "/sbin", "/usr/sbin")
+"""Where programs are the machine's own, also when the workspace is the whole disk."""
 _READING_KINDS = frozenset(("read", "search"))
 _WRITING_KINDS = frozenset(("edit", "delete", "move"))
 
@@ -378,7 +380,8 @@ def _is_known_program(call: Call, name: str, by_shell: bool) -> bool:
     file = "" if call.programs is None else call.programs.get(name, "")
     if by_shell and name in _BUILTINS and not file:
         return True
-    return file.startswith("/") and not is_below(file, call.roots)
+    ours = is_below(file, _SYSTEM_PLACES) or not is_below(file, call.roots)
+    return file.startswith("/") and ours
 
 
 def _redirect(

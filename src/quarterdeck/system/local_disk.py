@@ -15,8 +15,8 @@ __all__ = ["LocalDisk"]
 
 _HOPS = 40  # symlinks in one path, as in Linux
 _MOST_MATCHES = 300
-_MAGIC = ("/proc", "/dev", "/sys")
-"""Names below these mean another thing for every process."""
+_MAGIC = ("/proc", "/sys", "/dev/fd", "/dev/stdin", "/dev/stdout", "/dev/stderr")
+"""These, and names below them, mean another thing for every process."""
 
 
 class LocalDisk:
@@ -30,7 +30,7 @@ class LocalDisk:
         """Return where an absolute path leads, as the kernel walks it: ``..`` after a link is the
         parent of the link's target. What does not exist is kept as it is written.
 
-        A way through ``/proc`` or ``/dev`` ends there. A file that only its owner may read and that
+        A way through ``/proc`` or ``/dev/fd`` ends there. A file that only its owner may read and that
         has another name as well leads to ``/``: where that other name is cannot be known.
         """
         real = _walk(path)
@@ -77,7 +77,7 @@ def _walk(path: str) -> str:
             continue
         here = "/" + "/".join((*at, name))
         if here in _MAGIC:
-            return "/".join((here, *reversed(names))).rstrip("/")
+            return here
         target = _link_target(here)
         if target is None:
             at.append(name)
