@@ -43,8 +43,9 @@ _REDIRECT = re.compile(
     r"(?:[12&]?>>?[ \t]?/dev/null|[12]?>&[12]|<[ \t]?/dev/null)(?=[ \t\n;|]|&&|\Z)"
 )
 _BARE = re.compile(r"[A-Za-z0-9_./:@%+,^=*?\[\]-]+|(?<![=:])~")
-_ESCAPE = re.compile(r"\\([^A-Za-z0-9\s])")
-_SINGLE = re.compile(r"'[^']*'")
+_ESCAPE = re.compile(r"\\[!-/:-@\[-`{-~]")
+_SINGLE = re.compile(r"'(?:[^'\\]|\\[^'])*'")
+"""Without a backslash before its end: fish takes that for a quote within."""
 _STATUS = re.compile(r"\$\?")
 _QUOTED = re.compile(r'(?:[^"$`\\]|\\[\x20-\x7e])+')
 _QUOTED_VALUE = re.compile(
