@@ -164,6 +164,42 @@ _SHAPES = (
     *("echo $'{p}'", "echo $\"`{p}`\"", "echo \"`{p}`\"", "echo \"a\\\"`{p}`\"", "echo \"\\\\$({p})\"", "echo \"\\\\`{p}`\"", "echo '\\'; {p}; ''"),
 )  # fmt: skip
 
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+_LONG_OPTIONS = (
+    *("output", "out", "outp", "file", "files", "recursive", "check", "pre", "exec", "delete"),
+    *("in-place", "help", "version", "all", "count", "lines", "bytes", "color", "format", "regexp"),
+    *("include", "exclude", "max-count", "quiet", "verbose", "key", "unique", "reverse", "size"),
+    *(
+        "number",
+        "files0-from",
+        "from-file",
+        "to-file",
+        "compress-program",
+        "follow",
+        "sort",
+        "time",
+    ),
+)
+_OPERANDS = (
+    *(
+        "a",
+        "a",
+        "b",
+        "src",
+        "canary",
+        "canary",
+        "-",
+        "1",
+        "5",
+        "x",
+        "n.txt",
+        "src/x.py",
+        "1,2",
+        ":",
+    ),
+    *("'s/x/y/'", "1p", "'{print}'", ".", ".a", "-name", "-print", "+1", "'w canary'", "a=b", "--"),
+)
+
 
 class LineMaker:
     """Makes lines from a seed; equal seeds make equal lines."""
@@ -181,6 +217,20 @@ class LineMaker:
         if len(made) < 300:
             self._keep(made)
         return made
+
+    def optioned(self, name: str) -> str:
+        """Make a command with options and operands that it may or may not know."""
+        dice = self.dice
+        words = [name]
+        for _ in range(dice.randint(0, 3)):
+            letters = "".join(dice.choices(_LETTERS, k=dice.choice((1, 1, 1, 2, 2, 3))))
+            long = dice.choice(_LONG_OPTIONS)
+            value = dice.choice(("", "", "=a", "=canary", "=1"))
+            words.append(dice.choice((f"-{letters}", f"-{letters}", f"--{long}{value}")))
+            if dice.random() < 0.3:
+                words.append(dice.choice(_OPERANDS))
+        words.extend(dice.choices(_OPERANDS, k=dice.randint(0, 3)))
+        return " ".join(words)
 
     def _keep(self, line: str) -> None:
         if len(self._kept) < 200:

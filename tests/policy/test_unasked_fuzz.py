@@ -13,6 +13,7 @@ import pytest
 
 from quarterdeck.policy import Allow, Call, Sandbox, decide
 from quarterdeck.policy.shell.plain_grammar import read_plain
+from quarterdeck.policy.shell.readonly_table import COMMANDS
 from quarterdeck.testing.programs import INSTALLED
 from tests.policy.shell_lines import EFFECT, LineMaker
 from tests.policy.shell_oracle import ShellOracle
@@ -36,6 +37,10 @@ BUILTINS = frozenset(
     )
 )
 """What bash runs itself, with effects of its own."""
+
+PROGRAMS = tuple(
+    sorted({*COMMANDS, "find", "sed", "awk", "jq", "xxd", "date", "ps"} - {"sleep", "exit"})
+)
 
 needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash as the judge")
 
@@ -150,6 +155,32 @@ def _can_be_compared(line: str) -> bool:
     """Say whether a line is of the grammar and only runs what bash has to look for."""
     commands = read_plain(line)
     return commands is not None and not any(c.words[0].raw in BUILTINS for c in commands)
+
+
+@needs_bash
+def test_options_of_programs_that_run_unasked_write_nothing(tmp_path: Path):
+    check_options(tmp_path, seed=3, count=1_500)
+
+
+@pytest.mark.stress
+@needs_bash
+@pytest.mark.timeout(3600)
+def test_very_many_options_of_programs_that_run_unasked_write_nothing(tmp_path: Path):
+    check_options(tmp_path, seed=60, count=LONG // 10)
+
+
+def check_options(scratch: Path, seed: int, count: int) -> None:
+    """Give real programs options at random, and let those run that policy lets pass."""
+    judge = ShellOracle(scratch, "bash", real_programs=True)
+    maker = LineMaker(seed)
+    cwd = str(judge.work)
+    lines = (maker.optioned(maker.dice.choice(PROGRAMS)) for _ in range(count))
+    passed = (line for line in lines if is_unasked(line, cwd))
+    judged = 0
+    while batch := list(islice(passed, 100)):
+        judged += len(batch)
+        assert judge.effects_of(batch) == []
+    assert judged >= 0.1 * count
 
 
 def check(run: Fuzz) -> None:
