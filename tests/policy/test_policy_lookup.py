@@ -5,6 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from quarterdeck.policy import Allow, Ask, Call, Deny, Sandbox, decide, look_up, parse_rule
 from quarterdeck.system.local_disk import LocalDisk
@@ -226,3 +228,51 @@ def test_a_comparison_of_directories_follows_links_in_them(work: Path):
 
 def test_the_whole_disk_as_a_workspace_has_the_machines_own_programs():
     assert isinstance(decided(Path("/"), "pwd; ls", path="/usr/bin:/bin"), Allow)
+
+
+@settings(
+    deadline=None,
+    max_examples=80,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    st.one_of(
+        st.text(max_size=40),
+        st.lists(
+            st.sampled_from(
+                [
+                    *(
+                        "cat ",
+                        "ls ",
+                        "*",
+                        "a\0b",
+                        "\0*",
+                        "\ud800",
+                        "\udc80*",
+                        "x",
+                        "/",
+                        "..",
+                        "~",
+                        "[",
+                    ),
+                    *(
+                        " ",
+                        "'",
+                        '"',
+                        "; ",
+                        "| ",
+                        "cd ",
+                        "bash -c ",
+                        "timeout 5 ",
+                        "é*",
+                        "\n",
+                        "=" * 300,
+                    ),
+                ]
+            ),
+            max_size=8,
+        ).map("".join),
+    )
+)
+def test_no_command_breaks_the_look_at_the_disk(work: Path, command: str):
+    decided(work, command)

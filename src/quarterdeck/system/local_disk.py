@@ -44,7 +44,10 @@ class LocalDisk:
         """Return what an absolute file pattern matches, as shells do; None: too many."""
         if pattern.startswith(tuple(f"{place}/" for place in _MAGIC)):
             return None
-        found = list(islice(glob.iglob(pattern), _MOST_MATCHES + 1))
+        try:
+            found = list(islice(glob.iglob(pattern), _MOST_MATCHES + 1))
+        except ValueError:  # no path can have that in it
+            return []
         return None if len(found) > _MOST_MATCHES else found
 
     def find_program(self, name: str) -> str | None:
@@ -57,7 +60,7 @@ class LocalDisk:
             if not folder.startswith("/"):
                 return None
             file = f"{folder.rstrip('/')}/{name}"
-            if os.access(file, os.X_OK) and os.path.isfile(file):  # noqa: PTH113
+            if os.path.isfile(file) and os.access(file, os.X_OK):  # noqa: PTH113
                 real = os.path.realpath(file)
                 places = (folder, real, os.path.dirname(real))  # noqa: PTH120
                 return None if any(map(_others_write, places)) else file

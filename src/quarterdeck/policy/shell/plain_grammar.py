@@ -51,7 +51,7 @@ _QUOTED = re.compile(r'(?:[^"$`\\]|\\[\x20-\x7e])+')
 _QUOTED_VALUE = re.compile(
     r"\$(?:\?|(?:HOME|PWD|USER|LOGNAME|LANG|SHELL|PATH|TMPDIR)(?![A-Za-z0-9_\[])|\{(?:HOME|PWD|USER)\})"
 )
-_OPERATOR = re.compile(r"(?:!=?|==?)(?=[ \t])")
+_OPERATOR = re.compile(r"(?:!=?|=)(?=[ \t])")
 """Signs that are words of their own to ``find`` and ``test``."""
 _WORD_END = " \t\n;|&"
 _UNESCAPED = re.compile(r'\\([$`"\\])')
