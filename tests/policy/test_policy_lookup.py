@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from quarterdeck.policy import Allow, Ask, Call, Deny, Sandbox, decide, look_up, parse_rule
 from quarterdeck.system.local_disk import LocalDisk
 
-USUAL = "/usr/local/bin:/usr/bin:/bin"
+TOOLS = ("bash", "cat", "diff", "echo", "env", "find", "grep", "ls", "nice", "rg", "timeout", "wc")
 
 
 @pytest.fixture
@@ -24,19 +24,27 @@ def work(tmp_path: Path) -> Path:
     (real / "work/a.txt").write_text("a")
     (real / "work/docs/out").symlink_to(real / "else/deep")
     (real / "work/docs/near").symlink_to("../src/deep")
+    (real / "tools").mkdir()
+    for name in TOOLS:
+        (real / "tools" / name).touch(0o755)
     return real / "work"
 
 
-def decided(work: Path, command: str, *rules: str, path: str = USUAL, cwd: Path | None = None):
+def usual(work: Path) -> str:
+    """A ``PATH`` where every tool is, outside the workspace."""
+    return f"{work.parent}/tools"
+
+
+def decided(work: Path, command: str, *rules: str, path: str | None = None):
     call = Call(
         tool="bash",
         kind="execute",
         command=command,
-        cwd=str(cwd or work),
+        cwd=str(work),
         roots=(str(work),),
         home=str(work.parent / "home"),
     )
-    found = look_up(call, LocalDisk({"PATH": path}))
+    found = look_up(call, LocalDisk({"PATH": usual(work) if path is None else path}))
     given = [parse_rule(rule) for rule in rules]
     return decide(found, "ask", given, sandbox=Sandbox(seals=True))
 
@@ -126,10 +134,10 @@ def test_a_program_of_the_workspace_is_not_the_known_one(work: Path, command: st
     fake.write_text("#!/bin/sh\ntouch x\n")
     fake.chmod(0o755)
     assert isinstance(decided(work, command), Allow)
-    assert isinstance(decided(work, command, path=f"{USUAL}:{work}/bin"), Allow)
-    assert isinstance(decided(work, command, path=f"{work}/bin:{USUAL}"), Ask)
-    assert isinstance(decided(work, command, path=f".:{USUAL}"), Ask)
-    assert isinstance(decided(work, command, path=f":{USUAL}"), Ask)
+    assert isinstance(decided(work, command, path=f"{usual(work)}:{work}/bin"), Allow)
+    assert isinstance(decided(work, command, path=f"{work}/bin:{usual(work)}"), Ask)
+    assert isinstance(decided(work, command, path=f".:{usual(work)}"), Ask)
+    assert isinstance(decided(work, command, path=f":{usual(work)}"), Ask)
 
 
 @pytest.mark.parametrize("name", ["timeout", "env", "nice", "bash"])
@@ -140,7 +148,7 @@ def test_a_wrapper_of_the_workspace_is_not_looked_through(work: Path, name: str)
     fake.chmod(0o755)
     rest = {"timeout": "5 ls", "bash": "-c ls"}.get(name, "ls")
     assert isinstance(decided(work, f"{name} {rest}"), Allow)
-    assert isinstance(decided(work, f"{name} {rest}", path=f"{work}/bin:{USUAL}"), Ask)
+    assert isinstance(decided(work, f"{name} {rest}", path=f"{work}/bin:{usual(work)}"), Ask)
     for place in ("./bin", "bin", f"{work}/bin", "../work/bin"):
         assert isinstance(decided(work, f"{place}/{name} {rest}"), Ask)
 
@@ -152,7 +160,7 @@ def test_a_link_from_path_into_the_workspace_is_not_the_known_program(work: Path
     outside = work.parent / "bin"
     outside.mkdir()
     (outside / "ls").symlink_to(fake)
-    assert isinstance(decided(work, "ls", path=f"{outside}:{USUAL}"), Ask)
+    assert isinstance(decided(work, "ls", path=f"{outside}:{usual(work)}"), Ask)
 
 
 def test_a_program_that_is_not_found_asks(work: Path):
@@ -207,9 +215,9 @@ def test_a_builtin_that_another_program_runs_is_a_program(work: Path):
     fake.write_text("#!/bin/sh\ntouch x\n")
     fake.chmod(0o755)
     assert isinstance(decided(work, "timeout 5 echo hi"), Allow)
-    assert isinstance(decided(work, "echo hi", path=f".:{USUAL}"), Allow)
-    assert isinstance(decided(work, "timeout 5 echo hi", path=f".:{USUAL}"), Ask)
-    assert isinstance(decided(work, "env echo hi", path=f"{work}:{USUAL}"), Ask)
+    assert isinstance(decided(work, "echo hi", path=f".:{usual(work)}"), Allow)
+    assert isinstance(decided(work, "timeout 5 echo hi", path=f".:{usual(work)}"), Ask)
+    assert isinstance(decided(work, "env echo hi", path=f"{work}:{usual(work)}"), Ask)
     assert isinstance(decided(work, "timeout 5 cd src"), Ask)
 
 

@@ -32,7 +32,7 @@ async def decided(root: Path, command: str) -> object:
     return decide(call, "ask", sandbox=Sandbox(seals=True))
 
 
-@pytest.mark.parametrize("command", ["ls", "ls src | wc -l", "cat src/../src/a", "timeout 5 ls"])
+@pytest.mark.parametrize("command", ["ls", "ls src | wc -l", "cat src/../src/a", "env ls"])
 async def test_what_is_known_and_inside_runs_unasked(root: Path, command: str):
     assert isinstance(await decided(root, command), Allow)
 
