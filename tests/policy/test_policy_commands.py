@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from quarterdeck.policy import Allow, Ask, Call, Decision, Sandbox, decide, parse_mode, parse_rule
+from quarterdeck.testing.programs import INSTALLED
 
 TABLE = tomllib.loads((Path(__file__).parent / "commands.toml").read_text())["group"]
 EXPECTED = ("allow", "ask", "deny")
@@ -31,7 +32,7 @@ def word_of(decision: Decision) -> str:
 def test_commands_get_their_decision(group: dict[str, Any], expected: str):
     rules = [parse_rule(text) for text in group.get("rules", ())]
     mode = parse_mode(group.get("mode", "ask"))
-    sandbox = Sandbox(in_force=group.get("sandbox", False))
+    sandbox = Sandbox(in_force=group.get("sandbox", False), seals=True)
     wrong: list[str] = []
     for command in group[expected]:
         call = Call(
@@ -41,6 +42,7 @@ def test_commands_get_their_decision(group: dict[str, Any], expected: str):
             cwd="/home/dev/app",
             roots=("/home/dev/app",),
             home="/home/dev",
+            programs=INSTALLED,
         )
         decision = decide(call, mode, rules, sandbox=sandbox)
         if word_of(decision) != expected:

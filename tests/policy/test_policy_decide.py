@@ -27,9 +27,18 @@ from quarterdeck.policy import (
     parse_rule,
     path_use,
 )
+from quarterdeck.testing.programs import INSTALLED
 
 CWD = "/home/dev/app"
-BASE = Call(tool="x", cwd=CWD, roots=(CWD,), home="/home/dev", project="app", session="s1")
+BASE = Call(
+    tool="x",
+    cwd=CWD,
+    roots=(CWD,),
+    home="/home/dev",
+    project="app",
+    session="s1",
+    programs=INSTALLED,
+)
 
 
 def touch(
@@ -253,7 +262,7 @@ def test_a_call_that_says_nothing_is_asked_about():
 
 def test_links_that_lead_elsewhere_count():
     call = run("cat docs/link")
-    assert mentioned_paths(call) == (f"{CWD}/docs/link",)
+    assert mentioned_paths(call) == (CWD, f"{CWD}/docs/link")
     assert word(decide(call, "ask")) == "allow"
     linked = replace(call, links={f"{CWD}/docs/link": "/etc/passwd"})
     assert word(decide(linked, "ask")) == "ask"

@@ -1,6 +1,7 @@
 """Calls of agents that we did not write."""
 
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quarterdeck.policy import Surroundings, call_from_tool, decide, parse_rule
+from quarterdeck.testing.programs import INSTALLED
 
 AROUND = Surroundings(cwd="/home/dev/app", roots=("/home/dev/app",), home="/home/dev", agent="x")
 RULES = [parse_rule(t) for t in ("allow bash(touch:*)", "allow edit(**)", "deny bash(rm)")]
@@ -25,7 +27,7 @@ def test_a_recorded_request_gets_its_decision(recorded: dict[str, Any]):
         title=recorded.get("title", ""),
         around=AROUND,
     )
-    decision = decide(call, "ask", RULES)
+    decision = decide(replace(call, programs=INSTALLED), "ask", RULES)
     assert type(decision).__name__.lower() == recorded["decision"], decision
     assert call.agent == "x"
 

@@ -26,11 +26,20 @@ from quarterdeck.policy import (
     spend,
     suggest,
 )
+from quarterdeck.testing.programs import INSTALLED
 from quarterdeck.wire.errors import NewerVersion
 from quarterdeck.wire.permissions import PermissionOption
 
 CWD = "/home/dev/app"
-BASE = Call(tool="bash", cwd=CWD, roots=(CWD,), home="/home/dev", project="app", session="s1")
+BASE = Call(
+    tool="bash",
+    cwd=CWD,
+    roots=(CWD,),
+    home="/home/dev",
+    project="app",
+    session="s1",
+    programs=INSTALLED,
+)
 GOLDEN = b"""{
   "version": 1,
   "grants": [
@@ -86,7 +95,7 @@ def offers(call: Call, *rules: str) -> list[str]:
         ("timeout 5 pytest", ["bash(pytest)", "bash(pytest:*)"]),
         ("cat /etc/hosts", ["read(/etc/hosts)"]),
         ("cat /opt/a/b", ["read(/opt/a/b)", "read(/opt/a/**)"]),
-        ("echo x > src/a", ["edit(src/a)", "edit(src/**)"]),
+        ("echo x > src/a", ["bash(echo x), edit(src/a)", "bash(echo:*), edit(src/**)"]),
         ("pytest -q | tail -5 && ls", ["bash(pytest -q)", "bash(pytest:*)"]),
         (
             "pytest && mypy src",

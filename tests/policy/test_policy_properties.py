@@ -36,6 +36,7 @@ from quarterdeck.policy.rules import (
     PathPattern,
     ShellPattern,
 )
+from quarterdeck.testing.programs import INSTALLED
 
 EXAMPLES = 60
 quick = settings(deadline=None, max_examples=EXAMPLES)
@@ -182,7 +183,15 @@ rules = st.builds(
 
 
 def shell(command: str) -> Call:
-    return Call(tool="bash", kind="execute", command=command, cwd="/w", roots=("/w",), home="/h")
+    return Call(
+        tool="bash",
+        kind="execute",
+        command=command,
+        cwd="/w",
+        roots=("/w",),
+        home="/h",
+        programs=INSTALLED,
+    )
 
 
 def strictness(decision: Decision) -> int:

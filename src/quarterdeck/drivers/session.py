@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from quarterdeck.policy.foreign import Surroundings, call_from_tool
+from quarterdeck.policy.foreign import Surroundings
 from quarterdeck.policy.gate import Answer, Gate, QuestionReply
 from quarterdeck.wire.content import ContentBlock
 from quarterdeck.wire.errors import Broken, Closed, Ended, LinkError, QuarterdeckError
@@ -42,7 +42,7 @@ from .errors import Unsupported
 from .ledger import Ledger
 from .link import Departure, Link, Verdict
 from .turn import Turn
-from .verdicts import call_of, verdict_of
+from .verdicts import call_of, looked_up_call, verdict_of
 
 if TYPE_CHECKING:
     from .pty.terminal import Terminal
@@ -178,7 +178,7 @@ class DrivenSession:
     ) -> str | None:
         """Why policy denies what the agent has us do for it; None if nothing forbids it."""
         call = await asyncio.to_thread(
-            call_from_tool, name, kind, raw_input, paths, around=self._around
+            looked_up_call, name, kind, raw_input, paths, around=self._around
         )
         return await self.gate.forbids(call)
 

@@ -2,23 +2,27 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 from quarterdeck.policy.call import Call
 from quarterdeck.policy.foreign import Surroundings, call_from_tool
 from quarterdeck.policy.gate import Permitted, Refused
+from quarterdeck.policy.lookup import look_up
 from quarterdeck.policy.options import choice_of
+from quarterdeck.system.local_disk import LocalDisk
 from quarterdeck.wire.events import PermissionAsked
 from quarterdeck.wire.permissions import PermissionOption
+from quarterdeck.wire.toolcalls import ToolKind
 
 from .link import Verdict
 
-__all__ = ["call_of", "verdict_of"]
+__all__ = ["call_of", "looked_up_call", "verdict_of"]
 
 
 async def call_of(question: PermissionAsked, around: Surroundings) -> Call:
     """The call that an agent asks about."""
     return await asyncio.to_thread(
-        call_from_tool,
+        looked_up_call,
         question.name,
         question.kind,
         question.raw_input,
@@ -26,6 +30,23 @@ async def call_of(question: PermissionAsked, around: Surroundings) -> Call:
         title=question.title,
         around=around,
     )
+
+
+def looked_up_call(
+    name: str | None,
+    kind: ToolKind,
+    raw_input: Any,
+    locations: Sequence[str] = (),
+    *,
+    title: str = "",
+    around: Surroundings,
+) -> Call:
+    """Make a call from what an agent says, with what our disk says about its command. Blocks.
+
+    The agent's own ``PATH`` may differ from ours; ours is the best guess.
+    """
+    call = call_from_tool(name, kind, raw_input, locations, title=title, around=around)
+    return look_up(call, LocalDisk())
 
 
 def verdict_of(decided: Permitted | Refused, theirs: Sequence[PermissionOption]) -> Verdict:

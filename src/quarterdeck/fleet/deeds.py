@@ -21,8 +21,9 @@ from quarterdeck.policy.deciding import Allow, By, Deny, explain
 from quarterdeck.policy.effects import Effect
 from quarterdeck.policy.foreign import Surroundings, call_from_tool
 from quarterdeck.policy.grants import Grant
+from quarterdeck.policy.lookup import look_up
 from quarterdeck.policy.modes import NO_SANDBOX, Mode
-from quarterdeck.policy.parts import mentioned_paths
+from quarterdeck.system.local_disk import LocalDisk
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.toolcalls import ToolKind
 
@@ -42,7 +43,6 @@ __all__ = [
     "tool_call",
 ]
 
-_MOST_LINKS = 200
 _FIELDS: dict[str, tuple[ToolKind, str]] = {
     "bash": ("execute", "command"),
     "read": ("read", "file_path"),
@@ -186,12 +186,7 @@ def tool_call(name: str, raw_input: Any, around: Surroundings, kind: ToolKind = 
     paths = tuple(
         msgspec.structs.replace(use, resolved=os.path.realpath(use.path)) for use in call.paths
     )
-    named = mentioned_paths(call)
-    if len(named) > _MOST_LINKS:
-        return replace(call, doubts=(*call.doubts, f"it names more than {_MOST_LINKS} paths"))
-    real = {path: os.path.realpath(path) for path in named}
-    links = {path: target for path, target in real.items() if target != path}
-    return replace(call, paths=paths, links=links) if links else replace(call, paths=paths)
+    return look_up(replace(call, paths=paths), LocalDisk())
 
 
 async def explain_call(call: Call, scene: Scene) -> Explained:

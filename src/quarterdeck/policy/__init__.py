@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     from .foreign import Surroundings, call_from_tool
     from .grammar import parse_pattern, parse_rule, print_pattern, print_rule
     from .grants import Grant, applicable, grants_from_json, grants_to_json, spend
+    from .lookup import Disk, look_up
     from .modes import DEFAULT_MODE, MODES, NO_SANDBOX, Mode, Sandbox, parse_mode
     from .options import Choice, choice_of, grants_of, options_for, session_grants
-    from .parts import mentioned_paths
+    from .parts import Mentions, mentioned_paths, mentions
     from .rules import Effect, Pattern, Rule, Scope, Source
     from .suggesting import Suggestion, refusal, suggest
 
@@ -45,11 +46,13 @@ __all__ = [
     "Choice",
     "Decision",
     "Deny",
+    "Disk",
     "Effect",
     "Explanation",
     "Grant",
     "GrantsError",
     "McpTool",
+    "Mentions",
     "Mode",
     "PathUse",
     "Pattern",
@@ -72,7 +75,9 @@ __all__ = [
     "grants_from_json",
     "grants_of",
     "grants_to_json",
+    "look_up",
     "mentioned_paths",
+    "mentions",
     "options_for",
     "parse_mode",
     "parse_pattern",
@@ -104,9 +109,10 @@ _HOMES = {
     "foreign": ("Surroundings", "call_from_tool"),
     "grammar": ("parse_pattern", "parse_rule", "print_pattern", "print_rule"),
     "grants": ("Grant", "applicable", "grants_from_json", "grants_to_json", "spend"),
+    "lookup": ("Disk", "look_up"),
     "modes": ("DEFAULT_MODE", "MODES", "NO_SANDBOX", "Mode", "Sandbox", "parse_mode"),
     "options": ("Choice", "choice_of", "grants_of", "options_for", "session_grants"),
-    "parts": ("mentioned_paths",),
+    "parts": ("Mentions", "mentioned_paths", "mentions"),
     "rules": ("Effect", "Pattern", "Rule", "Scope", "Source"),
     "suggesting": ("Suggestion", "refusal", "suggest"),
 }

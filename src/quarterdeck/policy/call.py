@@ -1,6 +1,7 @@
 """A call as the policy sees it: what is to be decided, and nothing else.
 
-Whoever makes a call resolves symbolic links beforehand; nothing here touches a disk. ``doubts``
+Whoever makes a call has it looked up beforehand (``lookup.look_up``): where paths lead, what file
+patterns match, which files programs are. Nothing here touches a disk. ``doubts``
 holds what could not be read with certainty. A call with a doubt is asked about, unless a rule
 covers its whole tool (``bash``, ``edit``, ``*``).
 """
@@ -22,6 +23,10 @@ Access: TypeAlias = Literal["read", "write"]
 
 
 def _no_links() -> Mapping[str, str]:
+    return MappingProxyType({})
+
+
+def _no_matches() -> Mapping[str, tuple[tuple[str, str], ...] | None]:
     return MappingProxyType({})
 
 
@@ -69,7 +74,18 @@ class Call:
     doubts: tuple[str, ...] = ()
     """What could not be read with certainty."""
     links: Mapping[str, str] = field(default_factory=_no_links, compare=False)
-    """Real paths of those that ``mentioned_paths`` named, where they differ."""
+    """Real paths of those that ``mentions`` named, by their text; where they differ, and for every
+    text with ``..`` in it."""
+    matches: Mapping[str, tuple[tuple[str, str], ...] | None] = field(
+        default_factory=_no_matches, compare=False
+    )
+    """What the file patterns that ``mentions`` named match: paths and real paths. None: too much
+    to look at."""
+    directories: frozenset[str] = field(default=frozenset(), compare=False)
+    """Those of the paths that ``mentions`` named which are directories, by their text."""
+    programs: Mapping[str, str] | None = field(default=None, compare=False)
+    """The files that ``PATH`` finds for the names of programs; a name that is not here is no known
+    program. None: nobody has looked, and then no program is known."""
 
     @property
     def project_root(self) -> str:

@@ -4,15 +4,28 @@ A call is allowed when all of its parts are. A call without parts is never allow
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from .call import Access, Call, PathUse
+from .command_paths import (
+    before_pattern,
+    directories_of,
+    joined_path,
+    matched_uses,
+    path_texts,
+    path_use_of,
+    pattern_key,
+    read_use,
+    word_use,
+    written_path,
+)
 from .domains import Target, parse_target
 from .modes import Deed
-from .paths import absolute, is_below, is_protected
+from .paths import is_below, is_protected
 from .shell.line import Command, Line
 from .shell.parse import read_line
+from .shell.plain_grammar import PlainCommand, agrees, read_plain, same_words
 from .shell.readonly import Reading, vet
 from .shell.words import FED_FILE, Word
 
@@ -20,19 +33,38 @@ __all__ = [
     "Fetch",
     "Hidden",
     "McpUse",
+    "Mentions",
     "Part",
     "Run",
     "Touch",
     "Unclear",
     "Use",
     "mentioned_paths",
+    "mentions",
     "parts_of",
 ]
 
 Family: TypeAlias = Literal["bash", "read", "edit", "fetch", "mcp", "other"]
 
 _HARMLESS_DEVICES = frozenset(("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", FED_FILE))
-_LONGEST_PATH = 4096
+_FEEDS = frozenset(("-", "/dev/null", "/dev/stdin"))
+"""What a command may read in place of a file."""
+_BUILTINS = frozenset(
+    (
+        *("echo", "printf", "test", "[", "cd", "pwd", "true", "false", ":", "type", "command"),
+        *("set", "exit", "return", "break", "continue", "time"),
+    )
+)
+"""Names that shells run themselves."""
+_UNASKED_WRAPPERS = frozenset(("time", "timeout", "gtimeout", "nice", "command", "stdbuf", "env"))
+"""Wrappers that may run a harmless command unasked. ``nohup`` writes a file, ``xargs`` takes words
+from elsewhere, ``exec`` takes the shell's place."""
+_CERTAIN_WRAPPERS = frozenset(("time", "timeout", "nice", "command"))
+_SHELLS = frozenset(("bash", "sh", "dash"))
+_SHELL_FILES = frozenset(f"{place}/bin/{name}" for place in ("", "/usr") for name in _SHELLS)
+"""Shells that are read as such; agents name them by their files, too."""
+_SYSTEM_PLACES = ("/bin", "/usr/bin", "/sbin", "/usr/sbin")
+"""Where programs are the machine's own, also when the workspace is the whole disk."""
 _READING_KINDS = frozenset(("read", "search"))
 _WRITING_KINDS = frozenset(("edit", "delete", "move"))
 
@@ -169,27 +201,75 @@ def parts_of(call: Call) -> tuple[Part, ...]:
     return tuple(parts) or (_bare(call),)
 
 
-def mentioned_paths(call: Call) -> tuple[str, ...]:
-    """Return the absolute paths that a call's command names, for resolving symbolic links.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mentions:
+    """What a command names and only a disk can tell about."""
 
-    Whoever can look at the disk puts those that lead elsewhere into ``Call.links``.
-    """
+    names: tuple[str, ...] = ()
+    """Programs."""
+    paths: tuple[str, ...] = ()
+    """Absolute, with every ``..`` that was written."""
+    patterns: tuple[str, ...] = ()
+    """Absolute file patterns; the directory before them is escaped as ``glob`` does."""
+
+
+def mentions(call: Call) -> Mentions:
+    """Return what a call's command names. ``lookup.look_up`` asks a disk about it."""
     if call.command is None:
-        return ()
-    found: dict[str, None] = {}
-    for part in _shell_parts(call, call.command):
-        if isinstance(part, Run):
-            for run in _flat(part):
-                found.update(dict.fromkeys(use.path for use in (*run.reads, *run.named)))
-        elif isinstance(part, Touch):
-            found[part.use.path] = None
-    return tuple(found)
+        return Mentions()
+    line = read_line(call.command)
+    found = _Mentioned(call, line)
+    for command in _all_commands(line.commands):
+        found.add(command)
+    for redirect in line.redirects:
+        if redirect.target.value and redirect.target.value not in _HARMLESS_DEVICES:
+            found.add_words((redirect.target,), redirect.moves)
+    return Mentions(
+        names=tuple(found.names), paths=tuple(found.paths), patterns=tuple(found.patterns)
+    )
 
 
-def _flat(run: Run) -> Iterable[Run]:
-    yield run
-    for inner in run.inner:
-        yield from _flat(inner)
+class _Mentioned:
+    """What the commands of one line name; the keys of each, in order."""
+
+    def __init__(self, call: Call, line: Line) -> None:
+        self.call = call
+        self.line = line
+        self.names: dict[str, None] = {}
+        self.paths: dict[str, None] = {}
+        self.patterns: dict[str, None] = {}
+
+    def add(self, command: Command) -> None:
+        """Add a command's name, the directories it may run in, and its words."""
+        name = command.words[0].exact
+        if name and "/" not in name:
+            self.names[name] = None
+        self.add_words(command.words[1:], command.moves)
+
+    def add_words(self, words: tuple[Word, ...], moves: tuple[str | None, ...]) -> None:
+        """Add the paths that words name, wherever they may be read."""
+        for cwd in directories_of(self.call, self.line, moves) or (self.call.cwd,):
+            self.paths[cwd] = None
+            for word in words:
+                self._add_word(word, cwd)
+
+    def _add_word(self, word: Word, cwd: str) -> None:
+        if word.glob and word.value:
+            self.patterns[pattern_key(self.call, word, cwd)] = None
+            word = before_pattern(word)
+        for text in path_texts(word):
+            self.paths[joined_path(self.call, text, cwd)] = None
+
+
+def mentioned_paths(call: Call) -> tuple[str, ...]:
+    """Return the absolute paths that a call's command names."""
+    return mentions(call).paths
+
+
+def _all_commands(commands: Iterable[Command]) -> Iterable[Command]:
+    for command in commands:
+        yield command
+        yield from _all_commands(command.inner)
 
 
 def _family(call: Call) -> Family:
@@ -258,7 +338,8 @@ def _shell_parts(call: Call, text: str) -> list[Part]:
     parts: list[Part] = [_unclear(reason, "bash", call, line.unread) for reason in line.doubts]
     if not (line.commands or line.redirects or line.doubts):
         parts.append(_unclear("it runs nothing that is known", "bash", call))
-    parts.extend(_run(call, line, command) for command in line.commands)
+    plain = _is_plain(text, line)
+    parts.extend(_run(call, line, command, plain) for command in line.commands)
     for redirect in line.redirects:
         access: Access = "write" if redirect.writes else "read"
         parts.extend(_redirect(call, line, redirect.target, redirect.moves, access))
@@ -267,17 +348,56 @@ def _shell_parts(call: Call, text: str) -> list[Part]:
     return parts
 
 
+def _is_plain(text: str, line: Line) -> bool:
+    """Say whether a line is understood whole, by the small grammar and by the tree alike."""
+    plain = read_plain(text)
+    return plain is not None and agrees(plain, line) and _tests_are_harmless(plain)
+
+
+def _tests_are_harmless(plain: tuple[PlainCommand, ...]) -> bool:
+    tests = (each for each in plain if each.words[0].raw == "[")
+    return all(vet(Command(words=each.words)) is not None for each in tests)
+
+
+def _inner_is_plain(call: Call, command: Command, by_shell: bool) -> bool:
+    """Say whether what a wrapper runs is as certain as the wrapper's own line."""
+    name = command.words[0].exact or ""
+    if command.wrapping != "transparent" or command.assignments:
+        return False
+    if not (name in _SHELL_FILES or _is_known_program(call, name, by_shell)):
+        return False
+    if name not in _SHELLS and name not in _SHELL_FILES:
+        return name in _UNASKED_WRAPPERS
+    # "-x" expands $PS4 before each command, and that may run some.
+    if any("x" in (word.exact or "x") for word in command.words[1:-1]):
+        return False
+    plain = read_plain(command.words[-1].exact or "")
+    return plain is not None and same_words(plain, command.inner) and _tests_are_harmless(plain)
+
+
+def _is_known_program(call: Call, name: str, by_shell: bool) -> bool:
+    """Say whether a bare name is the program that people mean by it, not one of the project.
+
+    What a shell runs itself needs no file, unless another program runs it: ``timeout 5 echo``.
+    """
+    file = "" if call.programs is None else call.programs.get(name, "")
+    if by_shell and name in _BUILTINS and not file:
+        return True
+    ours = is_below(file, _SYSTEM_PLACES) or not is_below(file, call.roots)
+    return file.startswith("/") and ours
+
+
 def _redirect(
     call: Call, line: Line, target: Word, moves: tuple[str | None, ...], access: Access
 ) -> list[Part]:
     if target.value is None or target.glob or target.value in _HARMLESS_DEVICES:
         return []
-    cwds = _cwds(call, line, moves)
+    cwds = directories_of(call, line, moves)
     if cwds is None and not target.value.startswith(("/", "~")):
         return [_unclear("which file a redirection opens is not certain", "bash", call)]
     parts: list[Part] = []
     for cwd in cwds or (call.cwd,):
-        use = _use(call, target, cwd, access)
+        use = word_use(call, target, cwd, access)
         deed = _touch_deed(call, use)
         if deed == "write":
             deed = "run write"
@@ -289,35 +409,13 @@ def _redirect(
     return parts
 
 
-def _use(call: Call, word: Word, cwd: str, access: Access) -> PathUse:
-    value = word.value or ""
-    if value.startswith("~") and not word.tilde:
-        value = "./" + value
-    path = absolute(value, cwd=cwd, home=call.home)
-    return PathUse(path=path, resolved=call.links.get(path, path), access=access)
-
-
-def _cwds(call: Call, line: Line, moves: tuple[str | None, ...]) -> tuple[str, ...] | None:
-    """Return every directory that a command may run in; None: any.
-
-    A ``cd`` may have failed or been skipped, so each one adds places and removes none.
-    """
-    if line.moves_unknown or None in moves or len(moves) > 6:
-        return None
-    places = [call.cwd]
-    for move in moves:
-        reached = [absolute(move or "", cwd=place, home=call.home) for place in places]
-        places = list(dict.fromkeys((*places, *reached)))
-        if len(places) > 16:
-            return None
-    return tuple(places)
-
-
-def _run(call: Call, line: Line, command: Command) -> Run:
-    cwds = _cwds(call, line, command.moves)
-    inner = tuple(_run(call, line, each) for each in command.inner)
-    inside = cwds is not None and all(is_below(cwd, call.roots) for cwd in cwds)
-    reading = vet(command)
+def _run(call: Call, line: Line, command: Command, plain: bool, by_shell: bool = True) -> Run:
+    """Judge a command; ``plain``: its line is understood whole; ``by_shell``: a shell runs it."""
+    cwds = directories_of(call, line, command.moves)
+    inner = _inner_runs(call, line, command, plain, by_shell)
+    inside = cwds is not None and all(_is_inside(call, cwd) for cwd in cwds)
+    known = plain and _is_known_program(call, command.words[0].exact or "/", by_shell)
+    reading = vet(command) if known else None
     reads = None if reading is None else _reads(call, reading, cwds)
     if reading is None or reads is None or not _git_is_safe(call, reading, cwds):
         deed: Deed = "run" if inside else "run outside"
@@ -328,21 +426,35 @@ def _run(call: Call, line: Line, command: Command) -> Run:
     return Run(command=command, deed=deed, cwds=cwds, reading=reading, reads=reads, inner=inner)
 
 
-def _named(call: Call, command: Command, cwds: tuple[str, ...] | None) -> tuple[PathUse, ...]:
-    found: dict[str, None] = {}
-    for word in command.words[1:]:
-        value = word.value
-        if not value or len(value) > _LONGEST_PATH:
-            continue
-        # "--file=x", "-fx" and "if=x" name x as well.
-        texts = [value[2:]] if value.startswith("-") else [value]
-        texts.append(value.partition("=")[2])
-        for text in filter(None, texts):
-            for cwd in cwds or (call.cwd,):
-                found[absolute(text, cwd=cwd, home=call.home)] = None
+def _is_inside(call: Call, directory: str) -> bool:
+    use = path_use_of(call, directory, "read")
+    return is_below(use.path, call.roots) and is_below(use.resolved, call.roots)
+
+
+def _inner_runs(
+    call: Call, line: Line, command: Command, plain: bool, by_shell: bool
+) -> tuple[Run, ...]:
+    plain = plain and bool(command.inner) and _inner_is_plain(call, command, by_shell)
+    by_shell = command.words[0].exact in _SHELLS | _SHELL_FILES
+    runs = tuple(_run(call, line, each, plain, by_shell) for each in command.inner)
+    if command.words[0].exact in _CERTAIN_WRAPPERS:
+        return runs
     return tuple(
-        PathUse(path=path, resolved=call.links.get(path, path), access="write") for path in found
+        run if run.reading is None else replace(run, reading=replace(run.reading, core=False))
+        for run in runs
     )
+
+
+def _named(call: Call, command: Command, cwds: tuple[str, ...] | None) -> tuple[PathUse, ...]:
+    found: dict[PathUse, None] = {}
+    for word in command.words[1:]:
+        for cwd in cwds or (call.cwd,):
+            for text in path_texts(word):
+                found[path_use_of(call, joined_path(call, text, cwd), "write")] = None
+            if word.glob and word.value:
+                for path, real in call.matches.get(pattern_key(call, word, cwd)) or ():
+                    found[PathUse(path=path, resolved=real, access="write")] = None
+    return tuple(found)
 
 
 def _git_is_safe(call: Call, reading: Reading, cwds: tuple[str, ...] | None) -> bool:
@@ -353,11 +465,19 @@ def _git_is_safe(call: Call, reading: Reading, cwds: tuple[str, ...] | None) -> 
     return not reading.at_root or (cwds is not None and all(cwd in call.roots for cwd in cwds))
 
 
+def _names_directory(call: Call, words: list[Word], cwds: tuple[str, ...] | None) -> bool:
+    places = cwds or (call.cwd,)
+    texts = (joined_path(call, written_path(word), cwd) for word in words for cwd in places)
+    return any(word.glob for word in words) or any(text in call.directories for text in texts)
+
+
 def _reads(
     call: Call, reading: Reading, cwds: tuple[str, ...] | None
 ) -> tuple[PathUse, ...] | None:
     """Return all that a command may read; None when that is not certain."""
-    words = [word for word in reading.paths if word.value not in ("-", *_HARMLESS_DEVICES)]
+    words = [word for word in reading.paths if word.value not in _FEEDS]
+    if reading.follows and _names_directory(call, words, cwds):
+        return None
     if cwds is None:
         relative = [word for word in words if not (word.value or "").startswith(("/", "~"))]
         if relative or reading.here:
@@ -365,27 +485,11 @@ def _reads(
     places = cwds or (call.cwd,)
     uses: list[PathUse] = []
     for word in words:
-        if word.glob and not _glob_stays(word.value or ""):
-            return None
-        fixed = _before_glob(word) if word.glob else word
-        uses.extend(_use(call, fixed, cwd, "read") for cwd in places)
+        for cwd in places:
+            found = matched_uses(call, word, cwd) if word.glob else read_use(call, word, cwd)
+            if found is None:
+                return None
+            uses.extend(found)
     if reading.here:
-        uses.extend(PathUse(path=cwd, resolved=cwd, access="read") for cwd in places)
+        uses.extend(path_use_of(call, cwd, "read") for cwd in places)
     return tuple(uses)
-
-
-def _glob_stays(value: str) -> bool:
-    """Say whether a pattern cannot match ``..`` and so leave its directory."""
-    parts = value.split("/")
-    first = next(i for i, part in enumerate(parts) if any(sign in part for sign in "*?["))
-    return not any(part.startswith((".", "[")) for part in parts[first:])
-
-
-def _before_glob(word: Word) -> Word:
-    kept: list[str] = []
-    for part in (word.value or "").split("/"):
-        if any(sign in part for sign in "*?["):
-            break
-        kept.append(part)
-    text = "/".join(kept) or ("/" if (word.value or "").startswith("/") else ".")
-    return Word(word.raw, text, tilde=word.tilde)

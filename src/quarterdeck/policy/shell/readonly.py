@@ -5,12 +5,11 @@ else is None, and that means the command is not known to be harmless.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from .line import Command
 from .readonly_table import COMMANDS, GIT, VERSIONED, Spec
-from .variables import is_harmless_name
 from .words import Word
 
 __all__ = ["Reading", "vet"]
@@ -35,10 +34,21 @@ _SED_SUBSTITUTE = re.compile(
 )
 _SED_ADDRESS = re.compile(r"(?:/(?:\\.|[^/\\\n])*/|\d+|\$)(?:,(?:\d+|\$))?[pd]")
 _AWK_PRINT = re.compile(r"\{\s*print(?:\s+\$(?:\d+|NF)(?:\s*,\s*\$(?:\d+|NF))*)?\s*;?\s*\}")
-_SET_FLAGS = re.compile(r"[-+][euxo]+")
+_SET_FORMS = frozenset(
+    (
+        *(("-e",), ("-u",), ("-eu",), ("-o", "pipefail"), ("-eo", "pipefail")),
+        *(("-euo", "pipefail"), ("-uo", "pipefail"), ("-e", "-o", "pipefail")),
+    )
+)
+"""No ``-x``: it expands ``$PS4`` before each command, and that may run some."""
 _GIT_GLOBALS = frozenset(("--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs"))
 _SECRET = re.compile(r"\$\{?\w*(?:KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH)", re.IGNORECASE)
 _JQ_FILTER = re.compile(r"\.[\w.\[\]\"-]*(?:\s*\|\s*(?:keys|length|type|\.[\w.\[\]\"-]*))*")
+_SIGNATURE = re.compile(r"%G|%\(signature")
+"""Formats of git that run a program to check signatures."""
+_PRINTF_FORMAT = re.compile(r"(?:[^%]|%%|%-?\d*s)*")
+_FILE_TEST = re.compile(r"-[bcdefghkLnOGprsSuwxzN]")
+_NUMBER_TEST = re.compile(r"-(?:eq|ne|lt|le|gt|ge)")
 _PS_FORMS = frozenset(((), ("aux",), ("auxww",), ("ax",), ("axu",), ("-ef",), ("-e",), ("-A",)))
 
 
@@ -52,13 +62,18 @@ class Reading:
     """It reads the working directory."""
     recursive: bool = False
     """It reads all below them, too."""
+    follows: bool = False
+    """Given a directory it reads files in it, and follows links there."""
     at_root: bool = False
-    """It is harmless only at a workspace root: settings found below one can name programs."""
+    """It obeys the settings of a repository, and those can name programs: it is harmless only at
+    the root of a workspace that the person trusts. ``git status`` and ``git diff`` obey those of
+    nested repositories as well, so that even there only a sandbox makes it certain."""
     core: bool = False
     """It is certain enough to run unasked where no sandbox contains it."""
 
 
-_NOTHING = Reading()
+_NOTHING = Reading(core=True)
+_UNCERTAIN_LONG = frozenset(("--perl-regexp", "--pcre2", "--multiline", "--multiline-dotall"))
 
 
 def vet(command: Command) -> Reading | None:
@@ -70,17 +85,17 @@ def vet(command: Command) -> Reading | None:
     if name is None:
         return None
     words = command.words[1:]
+    if name in VERSIONED and len(words) == 1 and words[0].exact == "--version":
+        return Reading()
     if (special := _SPECIAL.get(name)) is not None:
         return special(words)
-    if name in VERSIONED and len(words) == 1 and words[0].exact in ("--version", "-V"):
-        return _NOTHING
     spec = COMMANDS.get(name)
     return None if spec is None else _read(spec, words)
 
 
 def _read(spec: Spec, words: tuple[Word, ...]) -> Reading | None:
     if spec.unvetted:
-        return None if any(_shows_secret(word) for word in words) else _NOTHING
+        return _text(words)
     found = _Options(spec)
     if not found.read(words):
         return None
@@ -90,19 +105,36 @@ def _read(spec: Spec, words: tuple[Word, ...]) -> Reading | None:
         return None
     match spec.operands:
         case "none":
-            return None if operands else _NOTHING
+            return None if operands else Reading(core=spec.core)
         case "text":
-            return _NOTHING
+            return Reading(paths=_listed(operands), core=spec.core)
+        case "number":
+            return _NOTHING if all((w.exact or "").isdecimal() for w in operands) else None
         case "revisions":
             return Reading(paths=tuple(filter(_names_path, operands)), at_root=True)
-        case "pattern":
-            operands = operands if found.has_pattern else operands[1:]
-        case "paths":
+        case "pattern" if not (found.has_pattern or found.long & {"--files", "--type-list"}):
+            operands = operands[1:]
+        case _:
             pass
     recursive = spec.recursive == "*" or bool(found.letters & set(spec.recursive))
     recursive = recursive or bool(found.long & {"--recursive", "--dereference-recursive"})
     here = not operands and (spec.here or recursive)
-    return Reading(paths=tuple(operands), here=here, recursive=recursive)
+    core = spec.core and "P" not in found.letters and not found.long & _UNCERTAIN_LONG
+    return Reading(
+        paths=tuple(operands), here=here, recursive=recursive, follows=spec.follows, core=core
+    )
+
+
+def _text(words: tuple[Word, ...]) -> Reading | None:
+    """Read arguments of a command that only prints them."""
+    if any(_shows_secret(word) for word in words):
+        return None
+    return Reading(paths=_listed(words), core=True)
+
+
+def _listed(words: Iterable[Word]) -> tuple[Word, ...]:
+    """Return the patterns among words: to print what they match is to read a directory."""
+    return tuple(word for word in words if word.glob)
 
 
 def _shows_secret(word: Word) -> bool:
@@ -137,7 +169,8 @@ class _Options:
             if word.exact == "--":
                 return self._rest(words[at + 1 :])
             step = self._one(word, has_next=at + 1 < len(words))
-            if step == 0 or (step == 2 and words[at + 1].value is None):
+            following = words[at + 1].value if step == 2 else ""
+            if step == 0 or following is None or _SIGNATURE.search(following):
                 return False
             at += step
         return True
@@ -164,8 +197,10 @@ class _Options:
         return self._letters(value[1:], has_next)
 
     def _long(self, value: str, has_next: bool) -> int:
-        name, equals, _ = value.partition("=")
+        name, equals, given = value.partition("=")
         self.long.add(name)
+        if _SIGNATURE.search(given):
+            return 0
         if name == "--regexp":
             self.has_pattern = True
         if equals:
@@ -247,9 +282,11 @@ def _only_paths(words: tuple[Word, ...]) -> Reading | None:
 
 
 def _printf(words: tuple[Word, ...]) -> Reading | None:
-    if not words or (words[0].exact or "-").startswith("-"):
+    form = words[0].exact if words else None
+    # A "%d" makes zsh calculate, and calculating can run commands.
+    if form is None or form.startswith("-") or not _PRINTF_FORMAT.fullmatch(form):
         return None
-    return None if any(_shows_secret(word) for word in words) else _NOTHING
+    return _text(words)
 
 
 def _jq(words: tuple[Word, ...]) -> Reading | None:
@@ -262,15 +299,48 @@ def _jq(words: tuple[Word, ...]) -> Reading | None:
     return _only_paths(words[at + 1 :])
 
 
+def _xxd(words: tuple[Word, ...]) -> Reading | None:
+    # Its options are words after one dash, and a second file is written: only numbers are known.
+    at = 0
+    while at + 1 < len(words) and words[at].exact in ("-l", "-s", "-c", "-g"):
+        if not (words[at + 1].exact or "").isdecimal():
+            return None
+        at += 2
+    rest = words[at:]
+    return None if len(rest) > 1 else _only_paths(rest)
+
+
+def _strings(words: tuple[Word, ...]) -> Reading | None:
+    # "@file" stands for the options in that file.
+    if any((word.value or "@").startswith("@") for word in words):
+        return None
+    return _read(COMMANDS["strings"], words)
+
+
 def _ps(words: tuple[Word, ...]) -> Reading | None:
     # "ps e" shows the environment of other programs.
-    return _NOTHING if tuple(word.exact for word in words) in _PS_FORMS else None
+    return Reading() if tuple(word.exact for word in words) in _PS_FORMS else None
+
+
+def _bracket(words: tuple[Word, ...]) -> Reading | None:
+    return _test(words[:-1]) if words and words[-1].raw == "]" else None
 
 
 def _test(words: tuple[Word, ...]) -> Reading | None:
-    if any(word.value is None and not word.raw.startswith('"') for word in words):
+    """Read a test of one file or string, or of two: never an expression, which shells evaluate."""
+    if any(word.value is None or word.glob for word in words):
         return None
-    return None if any(word.exact in ("-v", "-R") for word in words) else _NOTHING
+    texts = [word.value or "" for word in words]
+    if len(texts) == 3 and texts[0] == "!":
+        texts = texts[1:]
+    if len(texts) == 2:
+        return _NOTHING if _FILE_TEST.fullmatch(texts[0]) else None
+    if len(texts) != 3:
+        return None
+    left, operator, right = texts
+    if _NUMBER_TEST.fullmatch(operator):
+        return _NOTHING if left.isdecimal() and right.isdecimal() else None
+    return _NOTHING if operator in ("=", "!=") else None
 
 
 def _date(words: tuple[Word, ...]) -> Reading | None:
@@ -282,24 +352,15 @@ def _date(words: tuple[Word, ...]) -> Reading | None:
 
 
 def _cd(words: tuple[Word, ...]) -> Reading | None:
-    paths = [word for word in words if word.exact not in ("--", "-P", "-L")]
-    if len(paths) != 1 or not paths[0].value or paths[0].glob or paths[0].value.startswith("-"):
+    target = words[0].value if len(words) == 1 else None
+    # Shells resolve ".." by text and the kernel by links; "-" and "+" are stacks of directories.
+    if not target or words[0].glob or target[0] in "-+" or ".." in target.split("/"):
         return None
-    return Reading(paths=tuple(paths))
+    return Reading(paths=words, core=True)
 
 
 def _set(words: tuple[Word, ...]) -> Reading | None:
-    known = all(
-        _SET_FLAGS.fullmatch(word.exact or "") or word.exact == "pipefail" for word in words
-    )
-    return _NOTHING if words and known else None
-
-
-def _readline(words: tuple[Word, ...]) -> Reading | None:
-    options = [word for word in words if word.exact == "-r"]
-    names = [word for word in words if word.exact != "-r"]
-    known = all(is_harmless_name(word.exact or "") for word in names)
-    return _NOTHING if known and len(options) <= 1 else None
+    return _NOTHING if tuple(word.exact for word in words) in _SET_FORMS else None
 
 
 def _git(words: tuple[Word, ...]) -> Reading | None:
@@ -310,13 +371,13 @@ def _git(words: tuple[Word, ...]) -> Reading | None:
         return None
     subcommand, rest = words[at].exact or "", words[at + 1 :]
     if subcommand == "--version" and not rest:
-        return _NOTHING
+        return Reading()
     if (form := tuple(word.exact for word in rest)) in _GIT_FORMS.get(subcommand, ()):
         return Reading(at_root=True)
     if subcommand == "stash" and form[:1] == ("show",):
         return _read(GIT["show"], rest[1:])
     if subcommand == "config" and form[:1] in (("--get",), ("--get-all",)) and len(rest) == 2:
-        return Reading(at_root=True) if rest[1].exact else None
+        return Reading(at_root=True) if (rest[1].exact or "-")[0] != "-" else None
     if subcommand == "remote" and form[:1] == ("get-url",) and len(rest) == 2:
         return Reading(at_root=True) if (rest[1].exact or "-")[0] != "-" else None
     spec = GIT.get(subcommand)
@@ -328,7 +389,6 @@ _GIT_FORMS: dict[str, tuple[tuple[str, ...], ...]] = {
     "stash": (("list",),),
     "worktree": (("list",), ("list", "--porcelain")),
     "reflog": ((), ("show",)),
-    "submodule": (("status",),),
     "notes": ((), ("list",)),
 }
 
@@ -339,12 +399,13 @@ _SPECIAL: dict[str, Callable[[tuple[Word, ...]], Reading | None]] = {
     "gawk": _awk,
     "jq": _jq,
     "ps": _ps,
+    "xxd": _xxd,
+    "strings": _strings,
     "printf": _printf,
     "test": _test,
-    "[": _test,
+    "[": _bracket,
     "date": _date,
     "cd": _cd,
     "set": _set,
-    "read": _readline,
     "git": _git,
 }

@@ -1,7 +1,13 @@
 """Commands that change nothing, each with the options that keep it so.
 
 An option that is not listed is not known. Left out on purpose: options that write (``sort -o``),
-run programs (``rg --pre``), read names of further files from a file, or follow for ever.
+run programs (``rg --pre``), read names of further files from a file (``sha256sum -c``), follow
+links while they go through directories (``diff -r``), ask other machines (``hostname -f``), or
+follow for ever.
+
+Programs whose version depends on the project are left out of ``VERSIONED``: ``cargo --version``
+runs the toolchain that ``rust-toolchain.toml`` names, ``yarn --version`` the file in
+``.yarnrc.yml``, ``pytest --version`` loads the plugins of ``pytest.ini``.
 """
 
 from dataclasses import dataclass
@@ -9,9 +15,9 @@ from typing import Literal, TypeAlias
 
 __all__ = ["COMMANDS", "GIT", "VERSIONED", "Operands", "Spec"]
 
-Operands: TypeAlias = Literal["paths", "text", "pattern", "revisions", "none"]
-"""What stands after the options: files; text that names none; a pattern, then files; git's
-revisions and files; nothing."""
+Operands: TypeAlias = Literal["paths", "text", "number", "pattern", "revisions", "none"]
+"""What stands after the options: files; text that names none; digits (some shells calculate them,
+and calculating can run commands); a pattern, then files; git's revisions and files; nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +46,10 @@ class Spec:
     """No argument at all can do harm."""
     globs: bool = False
     """A file whose name looks like an option does no harm."""
+    follows: bool = False
+    """Given a directory it reads files in it, and follows links there."""
+    core: bool = False
+    """Small enough to be certain: no settings, no parser of a rich format, no files of its own."""
 
 
 def _spec(
@@ -54,6 +64,8 @@ def _spec(
     recursive: str = "",
     here: bool = False,
     globs: bool = False,
+    follows: bool = False,
+    core: bool = False,
 ) -> Spec:
     return Spec(
         flags=flags,
@@ -66,14 +78,17 @@ def _spec(
         recursive=recursive,
         here=here,
         globs=globs,
+        follows=follows,
+        core=core,
     )
 
 
-_FREE = Spec(unvetted=True, operands="text")
-_SUM = _spec("bctwz", long="binary check text tag quiet status strict warn")
+_FREE = Spec(unvetted=True, operands="text", core=True)
+_NUMBER = Spec(operands="number", most=1, core=True)
+_SUM = _spec("btz", long="binary text tag zero", core=True)
 _GREP = _spec(
     "EFGPivwxcLlqsHhnobrIaUyTZ",
-    "eABCmdD",
+    "eABCm",
     "ignore-case invert-match word-regexp line-regexp count files-with-matches files-without-match "
     "quiet silent no-messages with-filename no-filename line-number only-matching byte-offset "
     "recursive text null extended-regexp fixed-strings basic-regexp "
@@ -83,6 +98,7 @@ _GREP = _spec(
     "pattern",
     numbers=True,
     recursive="r",
+    core=True,
 )
 _RG = _spec(
     "iSsFPwxvclnNHIouUaqp0.hV",
@@ -99,10 +115,11 @@ _RG = _spec(
     "pattern",
     recursive="*",
     here=True,
+    core=True,
 )
 _TAIL = _spec(
     "qvz", "nc", "quiet silent verbose lines bytes zero-terminated", "lines bytes",
-    numbers=True, globs=True,
+    numbers=True, globs=True, core=True,
 )  # fmt: skip
 
 COMMANDS: dict[str, Spec] = {
@@ -120,42 +137,45 @@ COMMANDS: dict[str, Spec] = {
     "arch": _FREE,
     "tty": _FREE,
     "logname": _FREE,
-    "groups": _spec(operands="text"),
-    "id": _spec("ugGnrz", operands="text"),
-    "uname": _spec("asnrvmpio", long="all", operands="none"),
-    "hostname": _spec("fsid", operands="none"),
-    "sleep": _spec(operands="text"),
-    "which": _spec("as", operands="text"),
-    "type": _spec("afptP", operands="text"),
-    "command": _spec("vV", operands="text"),
+    "groups": _spec(operands="text", core=True),
+    "id": _spec("ugGnrz", operands="text", core=True),
+    "uname": _spec("asnrvmpio", long="all", operands="none", core=True),
+    "hostname": _spec("s", operands="none"),
+    "sleep": _spec(operands="text", core=True),
+    "which": _spec("as", operands="text", core=True),
+    "type": _spec("afptP", operands="text", core=True),
+    "command": _spec("vV", operands="text", core=True),
     "ls": _spec(
-        "aAbBcCdfFgGhHiklLmnNopqQrRsStuUvxXZ1@eO", "",
+        "aAbBcCdfFgGhHiklmnNopqQrRsStuUvxXZ1@eO", "",
         "all almost-all color classify directory human-readable inode recursive reverse size sort "
         "time group-directories-first full-time time-style format si no-group numeric-uid-gid "
-        "ignore hide dereference",
         "ignore hide",
-        here=True, globs=True,
+        "ignore hide",
+        here=True, globs=True, core=True,
     ),
-    "cat": _spec("AbeEnstTuv", long="number number-nonblank show-all show-ends", globs=True),
-    "tac": _spec(globs=True),
-    "rev": _spec(),
-    "nl": _spec("p", "bfhdilnsvw", globs=True),
+    "cat": _spec("AbeEnstTuv", long="number number-nonblank show-all show-ends", globs=True,
+                 core=True),
+    "tac": _spec(globs=True, core=True),
+    "rev": _spec(core=True),
+    "nl": _spec("p", "bfhdilnsvw", globs=True, core=True),
     "head": _TAIL,
     "tail": _TAIL,
-    "wc": _spec("clmwL", long="bytes chars lines words max-line-length", globs=True),
-    "stat": _spec("Ltx", "c", "dereference terse format printf", "format printf", globs=True),
+    "wc": _spec("clmwL", long="bytes chars lines words max-line-length", globs=True, core=True),
+    "stat": _spec("Ltx", "c", "dereference terse format printf", "format printf", globs=True,
+                  core=True),
     "file": _spec("bhikNr", long="brief mime mime-type mime-encoding dereference"),
     "du": _spec(
-        "abchHklLmPsSx0", "dt",
+        "abchHklmPsSx0", "dt",
         "all apparent-size bytes total human-readable max-depth summarize exclude si",
         "max-depth exclude",
         here=True, globs=True,
     ),
     "df": _spec("ahHiklmPT", long="human-readable total inodes si print-type", operands="none"),
-    "tree": _spec("adfilpsughDFLrtxACSnNQ", "LPI", "dirsfirst gitignore prune noreport filelimit",
+    "tree": _spec("adfipsughDFrtxACSnNQ", "LPI", "dirsfirst gitignore prune noreport filelimit",
                   here=True),
-    "realpath": _spec("emsLPqz", long="canonicalize-existing canonicalize-missing no-symlinks"),
-    "readlink": _spec("fenmqsvz", long="canonicalize canonicalize-existing"),
+    "realpath": _spec("emsLPqz", long="canonicalize-existing canonicalize-missing no-symlinks",
+                      core=True),
+    "readlink": _spec("fenmqsvz", long="canonicalize canonicalize-existing", core=True),
     "sort": _spec(
         "bdfghiMnrRVcCmsuz", "kt",
         "ignore-leading-blanks dictionary-order ignore-case general-numeric-sort "
@@ -163,37 +183,37 @@ COMMANDS: dict[str, Spec] = {
         "field-separator zero-terminated",
         "key field-separator",
     ),
-    "uniq": _spec("cdDiuz", "fsw", "count repeated ignore-case unique skip-fields", most=1),
+    "uniq": _spec("cdDiuz", "fsw", "count repeated ignore-case unique skip-fields", most=1,
+                  core=True),
     "cut": _spec("nsz", "bcdf", "bytes characters delimiter fields complement only-delimited "
-                 "output-delimiter", "bytes characters delimiter fields"),
-    "tr": _spec("cCdst", operands="text"),
+                 "output-delimiter", "bytes characters delimiter fields", core=True),
+    "tr": _spec("cCdst", operands="text", core=True),
     "fold": _spec("bs", "w"),
     "column": _spec("txe", "sco"),
     "paste": _spec("sz", "d"),
     "comm": _spec("123iz"),
     "join": _spec("i", "12aejotv"),
     "diff": _spec(
-        "abBcdeEiNnpqrstTuwyZ", "UCWxIF",
-        "unified context brief recursive ignore-case ignore-all-space ignore-space-change "
+        "abBcdeEiNnpqstTuwyZ", "UCWxIF",
+        "unified context brief ignore-case ignore-all-space ignore-space-change "
         "ignore-blank-lines side-by-side color report-identical-files new-file exclude "
         "strip-trailing-cr minimal stat",
         "exclude",
-        recursive="r",
+        follows=True,
     ),
-    "cmp": _spec("bls", "in"),
-    "md5sum": _SUM, "sha1sum": _SUM, "sha256sum": _SUM, "sha512sum": _SUM, "cksum": _spec(),
-    "b2sum": _SUM,
+    "cmp": _spec("bls", "in", core=True),
+    "md5sum": _SUM, "sha1sum": _SUM, "sha256sum": _SUM, "sha512sum": _SUM,
+    "b2sum": _SUM, "cksum": _spec(core=True),
     "shasum": _spec("bt", "a"),
     "od": _spec("abcdDefFhHiIlLoOsvxX", "AjNtS"),
     "hexdump": _spec("bcCdovx", "ns"),
-    "xxd": _spec("abCeiupE", "cglos", most=1),
     "strings": _spec("afo", "nt"),
     "grep": _GREP, "egrep": _GREP, "fgrep": _GREP,
     "rg": _RG,
-        "exit": _spec(operands="text"),
-    "return": _spec(operands="text"),
-    "break": _spec(operands="text"),
-    "continue": _spec(operands="text"),
+    "exit": _NUMBER,
+    "return": _NUMBER,
+    "break": _NUMBER,
+    "continue": _NUMBER,
 }  # fmt: skip
 
 _DIFF_LONG = (
@@ -202,7 +222,7 @@ _DIFF_LONG = (
     "binary abbrev find-renames find-copies diff-filter ignore-all-space ignore-space-change "
     "ignore-blank-lines ignore-space-at-eol function-context no-ext-diff no-textconv exit-code "
     "quiet no-prefix text relative dirstat compact-summary no-renames pickaxe-all merge-base "
-    "word-diff-regex ignore-submodules submodule no-relative"
+    "word-diff-regex ignore-submodules no-relative"
 )
 _LOG_LONG = (
     _DIFF_LONG + " oneline graph all decorate no-decorate pretty format since until after before "
@@ -276,10 +296,8 @@ GIT: dict[str, Spec] = {
 
 VERSIONED = frozenset(
     (
-        *("python", "python3", "node", "npm", "pnpm", "yarn", "bun", "deno", "cargo", "rustc"),
-        *("rustup", "go", "gcc", "g++", "clang", "cmake", "make", "java", "javac", "ruby", "perl"),
-        *("php", "docker", "kubectl", "uv", "pip", "pip3", "poetry", "ruff", "mypy", "pytest"),
-        *("tsc", "jq", "rg", "fd", "curl", "wget", "gh", "bash", "zsh", "tar", "sed", "awk"),
+        *("python", "python3", "node", "deno", "gcc", "g++", "clang", "cmake", "make", "perl"),
+        *("docker", "jq", "rg", "curl", "wget", "gh", "tar", "sed", "awk", "git"),
     )
 )
 """Programs that with ``--version`` alone only print it."""

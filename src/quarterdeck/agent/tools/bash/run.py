@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
+from quarterdeck.policy.lookup import look_up
+from quarterdeck.system.local_disk import LocalDisk
 from quarterdeck.system.port import Terminal
 from quarterdeck.wire.content import text
 from quarterdeck.wire.conversation import TextPart
@@ -20,7 +22,6 @@ from ..describe import describe
 from ..tool import Arguments, Live, Outcome, Prepared, Tool, ToolError
 from ..workspace import Workspace
 from .background import Commands, commands_of
-from .links import with_links
 from .report import ended, printed, title_of
 from .shell import Started, start
 
@@ -83,7 +84,7 @@ class BashTool:
         call = workspace.call(self.name, self.kind, command=line, cwd=cwd)
         return Prepared(
             title=title_of(line),
-            call=await with_links(call, workspace.system.files),
+            call=await asyncio.to_thread(look_up, call, LocalDisk()),
             run=partial(_run_on if arguments.background else _run, order),
             content=(ContentItem(content=text(_shown(arguments, cwd))),),
             shows={"command": line, "cwd": cwd},
