@@ -169,7 +169,6 @@ def test_letters_of_git(repository: Path):
     }
 
 
-
 def test_hostile_names_and_lines_stay_literal():
     for hostile in hostile_strings(300):
         lines = hostile.split("\n")

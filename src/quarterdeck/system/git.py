@@ -90,7 +90,7 @@ _VERBS: Mapping[str, tuple[str, ...]] = {
 """The commands that we use, and what each is always told. No other is run: no alias, no helper."""
 _REFUSED = (
     *("--ext-diff", "--textconv", "--filters", "--ignore-submodules", "--submodule", "--output"),
-    *("--recurse-submodules", "--show-signature", "--gpg-sign", "--verify-signatures", "--open"),
+    *("--recurse-submodules", "--show-signature", "--gpg-sign"),
 )
 """Options that would undo what each command is told; git takes their beginnings too."""
 _MEMORY = 4_000_000_000
@@ -163,7 +163,7 @@ def run_git(
     verb, *rest = words
     if verb not in _VERBS or (reads_own_settings and verb != "config"):
         raise ValueError(f"git {verb!r} is not among the commands that this program uses.")
-    for word in itertools.takewhile(lambda word: word != "--", rest):
+    for word in itertools.takewhile(lambda word: word not in ("--", "--end-of-options"), rest):
         if any(one.startswith(word.partition("=")[0]) for one in _REFUSED if len(word) > 2):
             raise ValueError(f"git {verb} is not to be told {word!r}.")
     folders = _search_folders(places.project or places.work_tree)

@@ -26,14 +26,15 @@ from pathlib import Path
 
 from quarterdeck.system.errors import GitError, GitUnsafeError, NotARepositoryError
 from quarterdeck.system.git import GitOutput, GitPlaces, run_git
+from quarterdeck.system.plain_file import read_plain_file
 
 __all__ = [
     "GitRepository",
     "ask_git",
-    "copy_plain_file",
+    "copy_whole",
     "expect_repository",
     "find_repository",
-    "read_plain_file",
+    "read_whole",
 ]
 
 _MOST_SETTINGS = 1_000_000
@@ -178,7 +179,7 @@ class GitRepository:
             "sparse-checkout": self.git_dir,
         }
         for name, place in lists.items():
-            data = read_plain_file(f"{place}/info/{name}", _MOST_LIST)
+            data = read_whole(f"{place}/info/{name}", _MOST_LIST)
             if data:
                 (view / "info" / name).write_bytes(data)
         for shared in self.shared_indexes():
@@ -223,31 +224,26 @@ def ask_git(
     return expect_repository(cwd).ask(words, cwd=cwd, most=most, seconds=seconds)
 
 
-def read_plain_file(path: str, most: int) -> bytes | None:
-    """What is in a regular file; None if it is not there. A link to one counts.
+def read_whole(path: str, most: int) -> bytes | None:
+    """What is in a regular file of a repository; None if it is not there. A link to one counts.
 
     Raises:
         GitUnsafeError: it is no regular file, too large, or cannot be read.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        data = read_plain_file(path, most + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise _unsafe(path, str(error.strerror or error).lower()) from error
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise _unsafe(path, "it is no regular file")
-    with os.fdopen(descriptor, "rb") as file:
-        data = file.read(most + 1)
     if len(data) > most:
         raise _unsafe(path, f"it has more than {most:,} bytes")
     return data
 
 
-def copy_plain_file(source: str, target: Path) -> bool:
+def copy_whole(source: str, target: Path) -> bool:
     """Copy a regular file for our eyes alone; False if it is not there. Raises as reading one."""
-    data = read_plain_file(source, _MOST_INDEX)
+    data = read_whole(source, _MOST_INDEX)
     if data is None:
         return False
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -288,13 +284,13 @@ def _git_directory(path: str) -> tuple[str, str] | None:
     except OSError:
         return None
     if stat.S_ISREG(mode):
-        said = read_plain_file(path, 100_000) or b""
+        said = read_whole(path, 100_000) or b""
         if not said.startswith(b"gitdir: "):
             return None
         named = os.fsdecode(said[8:].rstrip(b"\r\n"))
         path = os.path.join(os.path.dirname(path), named)
     git_dir = os.path.realpath(path)
-    common = read_plain_file(f"{git_dir}/commondir", 100_000)
+    common = read_whole(f"{git_dir}/commondir", 100_000)
     named = os.fsdecode(common.rstrip(b"\r\n")) if common else "."
     common_dir = os.path.realpath(os.path.join(git_dir, named))
     parts = (f"{common_dir}/objects/.", f"{common_dir}/refs/.")
@@ -340,7 +336,7 @@ def _head(git_dir: str) -> str:
     if os.path.islink(path):  # as old versions of git wrote it
         said = f"ref: {os.readlink(path)}"
     else:
-        said = os.fsdecode(read_plain_file(path, 10_000) or b"").strip()
+        said = os.fsdecode(read_whole(path, 10_000) or b"").strip()
     if not _HEAD.match(said) or ".." in said:
         raise _unsafe(path, "it names no branch and no commit")
     return said
@@ -353,7 +349,7 @@ _MOST_KNOWN = 50
 
 def _settings_in(path: str, project: str) -> dict[str, str]:
     """The settings in one file, as git reads them, without those that it includes."""
-    data = read_plain_file(path, _MOST_SETTINGS)
+    data = read_whole(path, _MOST_SETTINGS)
     if data is None:
         return {}
     if data in _known:

@@ -3,6 +3,8 @@
 import os
 import stat
 
+from quarterdeck.system.plain_file import open_plain_file
+
 from .blobs import Blobs, digest_of
 from .entries import Entry
 
@@ -29,9 +31,9 @@ def look_at(path: bytes, blobs: Blobs | None = None) -> Entry | None:
     if status.st_size > LARGEST:
         return fingerprint(status)
     try:
-        with open(path, "rb") as file:  # noqa: PTH123 - the name may be no text
+        with open_plain_file(path, follow=False) as file:
             data = file.read(LARGEST + 1)
-    except PermissionError:
+    except OSError:  # it may not be read, or is something else by now
         return fingerprint(status)
     return Entry(
         kind="file", digest=_keep(data, blobs), executable=bool(status.st_mode & stat.S_IXUSR)

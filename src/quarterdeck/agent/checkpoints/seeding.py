@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 from quarterdeck.system.errors import GitError
-from quarterdeck.system.git_repository import GitRepository, copy_plain_file
+from quarterdeck.system.git_repository import GitRepository, copy_whole
 
 from .errors import SnapshotFailed
 from .git import Deadline, StoreGit
@@ -28,10 +28,10 @@ def seed(
     """Make the first index; ``git`` works on it. Raises SnapshotFailed."""
     beside = index.with_name(index.name + ".tmp")
     try:
-        if not copy_plain_file(repository.index, beside):
+        if not copy_whole(repository.index, beside):
             return  # nothing was ever added; git makes one
         for shared in repository.shared_indexes():
-            copy_plain_file(str(shared), store / shared.name)
+            copy_whole(str(shared), store / shared.name)
     except GitError as error:
         raise SnapshotFailed(str(error)) from error
     beside.replace(index)

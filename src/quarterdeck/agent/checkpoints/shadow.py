@@ -19,7 +19,7 @@ from msgspec import Struct
 from quarterdeck.config.places import make_private
 from quarterdeck.system.errors import GitError
 from quarterdeck.system.git import GitPlaces
-from quarterdeck.system.git_repository import GitRepository, read_plain_file
+from quarterdeck.system.git_repository import GitRepository, read_whole
 
 from .blobs import Blobs
 from .entries import Change, Entry, is_within
@@ -162,7 +162,7 @@ class Shadow:
     def _excludes(self) -> bytes:
         path = f"{self._repository.common_dir}/info/exclude"
         try:
-            theirs = read_plain_file(path, _MOST_EXCLUDES) or b""
+            theirs = read_whole(path, _MOST_EXCLUDES) or b""
         except GitError:
             theirs = b""
         if self._hidden and is_within(self._hidden, self.top) and self._hidden != self.top:
