@@ -1,7 +1,6 @@
 """Nothing that a repository names runs because somebody looks at it in the workbench."""
 
 import asyncio
-import os
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +56,7 @@ async def test_the_tree_and_what_changed(hostile: HostileRepository):
 
 def odd_files(hostile: HostileRepository) -> list[str]:
     """Everything in it that is not an ordinary file, and names that want to do something."""
-    names = os.listdir(os.fsencode(hostile.top / "odd"))
-    odd = [f"odd/{os.fsdecode(name)}" for name in sorted(names)]
+    odd = sorted(f"odd/{path.name}" for path in (hostile.top / "odd").iterdir())
     top = [path.name for path in hostile.top.iterdir() if path.is_symlink()]
     return [*sorted(top), *odd, "pipe", "CLAUDE.md", "hard-link.txt", "AGENTS.md", "conftest.py"]
 

@@ -12,14 +12,19 @@ from typing import BinaryIO
 __all__ = ["open_plain_file", "read_plain_file"]
 
 
-def open_plain_file(path: str | bytes | os.PathLike[str], *, follow: bool = True) -> BinaryIO:
+def open_plain_file(
+    path: str | bytes | os.PathLike[str], *, follow: bool = True, dir_fd: int | None = None
+) -> BinaryIO:
     """Open a regular file for reading; ``follow``: a link to one counts. Blocks.
+
+    ``dir_fd``: the open directory where a relative path begins.
 
     Raises:
         OSError: it cannot be opened, or it is no regular file.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
-    descriptor = os.open(path, flags if follow else flags | os.O_NOFOLLOW)
+    flags |= 0 if follow else os.O_NOFOLLOW
+    descriptor = os.open(path, flags, dir_fd=dir_fd)
     mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode):
         os.close(descriptor)
