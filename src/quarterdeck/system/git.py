@@ -20,7 +20,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from quarterdeck.system.environment import child_environment
+from quarterdeck.system.environment import (
+    child_environment,
+    find_own_program,
+    search_folders,
+)
 from quarterdeck.system.errors import GitError
 
 __all__ = ["GitOutput", "GitPlaces", "run_git"]
@@ -166,11 +170,14 @@ def run_git(
     for word in itertools.takewhile(lambda word: word not in ("--", "--end-of-options"), rest):
         if any(one.startswith(word.partition("=")[0]) for one in _REFUSED if len(word) > 2):
             raise ValueError(f"git {verb} is not to be told {word!r}.")
-    folders = _search_folders(places.project or places.work_tree)
-    environment = _environment(places, folders, literal, reads_own_settings)
+    projects = [one for one in (places.project, places.work_tree) if one is not None]
+    program = find_own_program("git", projects)
+    if program is None:
+        raise GitError("git cannot be run: no folder of PATH outside the project has it.")
+    environment = _environment(places, search_folders(projects), literal, reads_own_settings)
     options = [word for one in (*_SETTINGS, *settings) for word in ("-c", one)]
     fixed = () if reads_own_settings else _VERBS[verb]
-    argv = [_find_git(folders), "--no-pager", *options, verb, *fixed, *rest]
+    argv = [program, "--no-pager", *options, verb, *fixed, *rest]
     try:
         child = subprocess.Popen(
             argv,
@@ -206,29 +213,6 @@ def _environment(
     if literal:
         variables["GIT_LITERAL_PATHSPECS"] = "1"
     return kept | variables | {"PATH": os.pathsep.join(folders)}
-
-
-def _search_folders(project: str | None) -> list[str]:
-    """The folders of PATH in which git, and what it starts, is looked for.
-
-    None that depends on where we are, and none in the project.
-    """
-    found: list[str] = []
-    top = os.path.realpath(project) if project else None
-    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
-        real = os.path.realpath(folder)
-        is_inside = top not in (None, os.sep) and f"{real}/".startswith(f"{top}/")
-        if folder.startswith(os.sep) and not is_inside:
-            found.append(folder)
-    return found
-
-
-def _find_git(folders: Iterable[str]) -> str:
-    for folder in folders:
-        file = f"{folder.rstrip('/')}/git"
-        if os.access(file, os.X_OK) and not os.access(f"{file}/.", os.F_OK):
-            return file
-    raise GitError("git cannot be run: it is in no folder of PATH outside the project. Install it.")
 
 
 def _limit_memory(pid: int) -> None:
