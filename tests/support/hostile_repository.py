@@ -354,7 +354,19 @@ def _agents(top: Path) -> None:
         path = top / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content if isinstance(content, str) else json.dumps(content))
-    for name in ("git", "rg", "bash", "sh", "claude", "codex", "node"):
+    for name in (
+        "git",
+        "rg",
+        "bash",
+        "sh",
+        "claude",
+        "codex",
+        "node",
+        "ps",
+        "nvidia-smi",
+        "zstd",
+        "df",
+    ):
         (top / name).write_text(f"#!/bin/sh\nexec {trap('program-' + name)}\n")
         (top / name).chmod(0o755)
     os.mkfifo(top / "CLAUDE.md")

@@ -1,11 +1,15 @@
 """Nothing that a repository names runs because somebody looks at it in the workbench."""
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from quarterdeck.drivers.history.errors import HistoryUnreadable
+from quarterdeck.drivers.history.zstandard import open_zstd
+from quarterdeck.system.errors import GitError
 from quarterdeck.workbench.completing import list_files
 from quarterdeck.workbench.panels.changes_model import ChangesWanted, read_changes
 from quarterdeck.workbench.panels.git import status_marks
@@ -72,6 +76,19 @@ async def test_odd_files_are_shown_or_refused_and_nothing_hangs(
         options: dict[str, Any] = {"path": str(hostile.top / name)}
         async with asyncio.timeout(20), alone(kind, desk_in(hostile.top), options) as (_, app, _p):
             assert "\x1b" not in shown(app) and "\u202e" not in shown(app)
+    assert hostile.ran() == []
+
+
+def test_programs_that_lie_in_it_are_not_taken_for_those_of_the_machine(
+    hostile: HostileRepository, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(hostile.top)
+    monkeypatch.setenv("PATH", f".::{hostile.top}")
+    with pytest.raises(GitError, match="outside the project"):
+        status_marks(str(hostile.top))
+    assert list_files(str(hostile.top))
+    with suppress(HistoryUnreadable), open_zstd(hostile.top / "a.txt") as file:
+        file.read()
     assert hostile.ran() == []
 
 
