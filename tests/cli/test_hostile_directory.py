@@ -34,19 +34,13 @@ def hostile(tmp_path: Path) -> HostileRepository:
 
 @pytest.fixture
 def environment(home: Path) -> dict[str, str]:
-    """A home in which a fake agent of each kind is one of the user's own."""
+    """A home in which a fake agent is one of the user's own."""
     agents = home / "quarterdeck" / "agents"
     agents.mkdir(parents=True)
-    for name, transport, module in (
-        ("fake-acp", "acp", "acp_agent"),
-        ("fake-claude", "pipe", "claude_cli"),
-    ):
-        command = [sys.executable, "-m", f"quarterdeck.testing.{module}"]
-        form = 'format = "claude"\n' if transport == "pipe" else ""
-        (agents / f"{name}.toml").write_text(
-            f'title = "Fake"\ninstall = "x"\n[transports.{transport}]\n{form}'
-            f"command = {json.dumps(command)}\n"
-        )
+    command = [sys.executable, "-m", "quarterdeck.testing.acp_agent"]
+    (agents / "fake-acp.toml").write_text(
+        f'title = "Fake"\ninstall = "x"\n[transports.acp]\ncommand = {json.dumps(command)}\n'
+    )
     return {
         "PATH": os.environ["PATH"],
         "HOME": str(home),
@@ -110,12 +104,16 @@ async def look_around(tmp_path: Path, mode: Mode, *commands: str) -> str:
             call("grep", pattern="x", path="."),
             call("glob", pattern="**/*"),
         ),
+        says(call("write", path="made.txt", content="made\n")),
         *(says(call("bash", command=command)) for command in commands),
         "done",
     ]
     flags = {"permissions": {"patience": 0.2}}
     async with asyncio.timeout(50), deck(tmp_path, *replies, mode=mode, flags=flags) as ship:
         await ship.prompt("look around")
+        if mode == "accept-edits":
+            await ship.session.checkpoints.undo(conversation=False)
+            assert not await asyncio.to_thread((tmp_path / "work" / "made.txt").exists)
         return "".join(str(request.messages) for request in ship.requests)
 
 
@@ -131,7 +129,7 @@ async def test_our_agent_in_every_mode_short_of_a_grant(
 
 
 @pytest.mark.xfail(reason="git runs unasked in a workspace that is not trusted", strict=False)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", MODES[:-1])
 async def test_git_that_the_agent_runs_unasked(
     hostile: HostileRepository, tmp_path: Path, mode: Mode
 ):
