@@ -4,7 +4,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from quarterdeck.system.environment import child_environment, find_program
+import pytest
+
+from quarterdeck.system.environment import (
+    child_environment,
+    find_own_program,
+    find_program,
+    search_folders,
+)
 
 
 def test_only_the_allow_list_is_passed_on():
@@ -61,3 +68,24 @@ def test_the_watchdog_imports_next_to_nothing():
     )
     loaded = modules_after(statement, "-I", "-S", "-E")
     assert loaded.isdisjoint({"asyncio", "pathlib", "subprocess", "typing", "logging", "msgspec"})
+
+
+def test_a_program_of_ours_is_not_taken_from_a_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for folder in ("project/bin", "other"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "tool").write_text("#!/bin/sh\n")
+        (tmp_path / folder / "tool").chmod(0o755)
+    (tmp_path / "project" / "bin" / "only").write_text("#!/bin/sh\n")
+    (tmp_path / "project" / "bin" / "only").chmod(0o755)
+    (tmp_path / "way-in").symlink_to("project/bin")
+    project = str(tmp_path / "project")
+    monkeypatch.chdir(tmp_path / "project" / "bin")
+    path = f".::bin:{project}/bin:{tmp_path}/way-in:{tmp_path}/other"
+    monkeypatch.setenv("PATH", path)
+    assert find_own_program("tool", [project]) == f"{tmp_path}/other/tool"
+    assert find_own_program("only", [project]) is None
+    assert find_own_program("only", []) == f"{project}/bin/only"
+    assert find_own_program("tool", ["/"]) == f"{project}/bin/tool"
+    assert search_folders([project]) == [f"{tmp_path}/other"]

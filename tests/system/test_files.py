@@ -28,6 +28,7 @@ from quarterdeck.system.files import LocalFiles
 from quarterdeck.system.lines import read_window
 from quarterdeck.system.paths import Roots
 from quarterdeck.system.port import Entry
+from tests.support.swaps import swapping
 
 
 @pytest.fixture
@@ -363,3 +364,89 @@ async def test_what_is_written_is_read(root: Path, files: LocalFiles, data: byte
     content = await files.read("f")
     assert content.data == data
     assert content.identity == identity
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there are no files about processes")
+async def test_files_about_processes_are_not_read(root: Path):
+    """With the whole file system as root: our own environment has keys."""
+    files = LocalFiles(Roots(["/"]))
+    (root / "link").symlink_to("/proc/self")
+    for path in ("/proc/self/environ", f"/proc/{os.getpid()}/maps", f"{root}/link/environ"):
+        for attempt in (files.read(path), files.read_lines(path)):
+            with pytest.raises(PathRefused, match="processes"):
+                await attempt
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "link-root/etc/passwd", "link-cwd/../outside/secret", "link-fd/0", "link-thread/root/etc",
+        "inner/up/../../outside/secret", "inner/up/../../../etc/passwd", "link-abs/secret",
+        "/proc/self/root/etc/passwd", "/dev/fd/0", "/proc/thread-self/cwd/x",
+    ],
+)  # fmt: skip
+async def test_no_link_of_the_kernel_and_no_dotdot_leads_out(
+    root: Path, files: LocalFiles, path: str
+):
+    for name, target in (
+        ("link-root", "/proc/self/root"), ("link-cwd", "/proc/self/cwd"), ("link-fd", "/dev/fd"),
+        ("link-thread", "/proc/thread-self"), ("link-abs", str(root.parent / "outside")),
+    ):  # fmt: skip
+        (root / name).symlink_to(target)
+    (root / "inner" / "deep").mkdir(parents=True)
+    (root / "inner" / "up").symlink_to("deep/..")
+    for attempt in (
+        files.read(path),
+        files.write(path, b"x"),
+        files.remove(path),
+        files.make_directory(path + "/new"),
+        files.rename("inner", path),
+        files.stat(path),
+    ):
+        with pytest.raises((OutsideRoots, NoSuchPath)):
+            await attempt
+    assert (root.parent / "outside" / "secret").read_text() == "secret"
+
+
+async def test_what_another_name_of_a_file_holds_stays(root: Path, files: LocalFiles):
+    """A hard link may lead out of the roots, and nobody can see where to."""
+    secret = root.parent / "outside" / "secret"
+    os.link(secret, root / "hard")
+    await files.write("hard", b"agent")
+    assert (root / "hard").read_bytes() == b"agent" and secret.read_text() == "secret"
+    os.link(secret, root / "gone")
+    await files.remove("gone")
+    assert secret.read_text() == "secret"
+
+
+async def test_other_content_does_not_keep_another_users_rights(root: Path, files: LocalFiles):
+    (root / "tool").write_text("old")
+    (root / "tool").chmod(0o6755)
+    await files.write("tool", b"new")
+    assert (root / "tool").stat().st_mode & 0o7777 == 0o755
+
+
+async def test_making_removing_and_moving_do_not_lose_a_race(root: Path, files: LocalFiles):
+    outside = root.parent / "outside"
+    (outside / "empty").mkdir()
+    (root / "sub").mkdir()
+    (root / "link").symlink_to(outside)
+    done = {True: 0, False: 0}
+    with swapping(root / "sub", root / "link"):
+        for number in range(200):
+            for attempt in (
+                files.make_directory(f"sub/empty/{number}"),
+                files.write("sub/secret", b"agent"),
+                files.rename("sub/secret", "sub/moved"),
+                files.remove("sub/moved"),
+                files.remove("sub/empty"),
+            ):
+                try:
+                    await attempt
+                    done[True] += 1
+                except PathFault:
+                    done[False] += 1
+    assert all(done.values()), f"nobody raced: {done}"
+    assert sorted(path.name for path in outside.iterdir()) == ["empty", "secret"]
+    assert (outside / "secret").read_text() == "secret"
+    assert not list((outside / "empty").iterdir())

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from quarterdeck.workbench.literal import literal
 from quarterdeck.workbench.panels.changes_model import ChangesWanted, read_changes
 from quarterdeck.workbench.panels.diff_view import file_row, patch_page
-from quarterdeck.workbench.panels.git import GitFailed, ask_git, parse_status, status_marks
+from quarterdeck.workbench.panels.git import parse_status, status_marks
 from quarterdeck.workbench.panels.patch_model import PatchFile, parse_patch
 from quarterdeck.workbench.rendering.lines import text_of
 from quarterdeck.workbench.widgets.lined import ROLES
@@ -167,17 +167,6 @@ def test_letters_of_git(repository: Path):
         "/t/to": "R",
         "/t/d": "?",
     }
-
-
-def test_git_is_bounded_and_its_words_are_told(repository: Path):
-    answer = ask_git(str(repository), ["log", "-p"], most=10)
-    assert len(answer.data) == 10 and answer.is_cut
-    with pytest.raises(GitFailed, match="nowhere"):
-        ask_git(str(repository), ["log", "nowhere"])
-    with pytest.raises(GitFailed, match="cannot be run"):
-        ask_git(str(repository / "none"), ["status"])
-    with pytest.raises(GitFailed, match="did not answer"):
-        ask_git(str(repository), ["-c", "alias.w=!sleep 30", "w"], seconds=0.3)
 
 
 def test_hostile_names_and_lines_stay_literal():

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from quarterdeck.system.plain_file import read_plain_file
 from quarterdeck.wire.events import ContextAdded, Event, Notice
 
 from .prompt import Instructions
@@ -110,8 +111,8 @@ def _chain(root: Path, directory: Path) -> Iterator[Path]:
 
 
 def _text_of(path: Path, most: int) -> str:
-    with path.open(encoding="utf-8", errors="replace") as file:
-        return file.read(most)
+    data = read_plain_file(path, 4 * most)
+    return data.decode("utf-8", "replace").replace("\r\n", "\n")[:most]
 
 
 class Nested(Struct, kw_only=True, eq=False):

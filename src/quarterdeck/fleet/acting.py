@@ -14,6 +14,7 @@ from quarterdeck.config.load import load
 from quarterdeck.config.places import Places
 from quarterdeck.config.trust import TrustStore
 from quarterdeck.config.workspace import FOLDER, find_workspace
+from quarterdeck.system.plain_file import read_plain_file
 
 __all__ = ["FOLDERS", "INSTRUCTIONS", "Acting", "TrustState", "WorkspaceTrust", "workspace_trust"]
 
@@ -128,8 +129,8 @@ def _names(folder: Path) -> list[str]:
 def _servers(root: Path) -> str:
     """The names of the servers in a project's file; empty if it cannot be read."""
     try:
-        with (root / MCP_FILE).open("rb") as file:
-            found = msgspec.json.decode(file.read(_MOST_BYTES), type=dict[str, Any])
+        data = read_plain_file(root / MCP_FILE, _MOST_BYTES)
+        found = msgspec.json.decode(data, type=dict[str, Any])
         names = list(msgspec.convert(found.get("mcpServers", {}), dict[str, Any]))
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return ""

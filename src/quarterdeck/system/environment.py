@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from quarterdeck.system.errors import CommandNotFound, NoSuchDirectory, NotExecutable
 
-__all__ = ["PASSED_ON", "child_environment", "find_program"]
+__all__ = ["PASSED_ON", "child_environment", "find_own_program", "find_program", "search_folders"]
 
 PASSED_ON = frozenset(
     {
@@ -76,6 +76,31 @@ def find_program(command: str, environment: Mapping[str, str], cwd: str) -> str:
         reason = "it is a directory" if is_directory else "permission denied; chmod +x may help"
         raise NotExecutable(command, found, reason)
     raise CommandNotFound(command, searched)
+
+
+def search_folders(projects: Iterable[str], path: str | None = None) -> list[str]:
+    """The folders of ``path`` (ours, if not given) for programs that nobody asked us to run.
+
+    None that depends on where we are, and none in a project: what lies there was put there by
+    whoever could write to it, agents among them. Blocks.
+    """
+    tops = [f"{top.rstrip('/')}/" for top in map(os.path.realpath, projects) if top != os.sep]
+    folders = (os.environ.get("PATH", _DEFAULT_PATH) if path is None else path).split(os.pathsep)
+    return [
+        folder
+        for folder in folders
+        if folder.startswith(os.sep)
+        and not any(f"{os.path.realpath(folder)}/".startswith(top) for top in tops)
+    ]
+
+
+def find_own_program(name: str, projects: Iterable[str]) -> str | None:
+    """Where a program is that we run of our own accord; none in a project counts. Blocks."""
+    for folder in search_folders(projects):
+        file = f"{folder.rstrip('/')}/{name}"
+        if os.access(file, os.X_OK) and not _is_directory(file):
+            return file
+    return None
 
 
 def _candidates(command: str, searched: str, cwd: str) -> list[str]:

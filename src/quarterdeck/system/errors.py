@@ -13,6 +13,9 @@
     │   ├── CommandNotFound          no such program
     │   ├── NotExecutable            the file is there but cannot be run
     │   └── NoSuchDirectory          the directory to run it in does not exist
+    ├── GitError                 git is missing, failed, or took too long
+    │   ├── NotARepositoryError      a directory is in no work tree of git
+    │   └── GitUnsafeError           a repository that cannot be understood whole; git was not run
     ├── StillRunning             processes survived SIGKILL until the deadline
     └── NoSuchTerminal           an id that was never given, or was released
 """
@@ -24,9 +27,12 @@ from quarterdeck.wire.errors import QuarterdeckError
 __all__ = [
     "CommandNotFound",
     "FileChanged",
+    "GitError",
+    "GitUnsafeError",
     "NoSuchDirectory",
     "NoSuchPath",
     "NoSuchTerminal",
+    "NotARepositoryError",
     "NotExecutable",
     "OutsideRoots",
     "PathFault",
@@ -146,3 +152,19 @@ class NoSuchTerminal(SystemFault):
     def __init__(self, terminal_id: str) -> None:
         super().__init__(f"There is no terminal {terminal_id!r}: unknown, or already released.")
         self.terminal_id = terminal_id
+
+
+class GitError(SystemFault):
+    """Git is missing, took too long or failed; the message has its words."""
+
+
+class NotARepositoryError(GitError):
+    """A directory is in no work tree of git."""
+
+    def __init__(self, directory: str) -> None:
+        super().__init__(f"{directory!r} is in no git repository.")
+        self.directory = directory
+
+
+class GitUnsafeError(GitError):
+    """A repository's settings or files are not what we understand whole, so git was not run."""

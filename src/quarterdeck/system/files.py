@@ -7,6 +7,7 @@ or act.
 
 import asyncio
 import errno
+import functools
 import os
 import stat as modes
 import time
@@ -298,12 +299,25 @@ def _open_regular(place: Place, path: str) -> int:
     if kind not in ("file", "symlink"):
         raise SpecialFile(path, kind)
     descriptor = place.open(os.O_RDONLY | os.O_NONBLOCK)
+    if os.fstat(descriptor).st_dev == _processes_device():
+        # Of this very process, for one: its environment has keys that no tool may see.
+        os.close(descriptor)
+        raise PathRefused(path, "it tells of processes, not of files")
     # Looked at again: what was a file a moment ago may have been replaced.
     kind = _kind(os.fstat(descriptor).st_mode)
     if kind != "file":
         os.close(descriptor)
         raise SpecialFile(path, kind)
     return descriptor
+
+
+@functools.cache
+def _processes_device() -> int | None:
+    """The device of the files that the kernel makes up about processes."""
+    try:
+        return os.lstat("/proc/self/status").st_dev
+    except OSError:
+        return None
 
 
 def _pread(descriptor: int, offset: int, limit: int | None) -> bytes:

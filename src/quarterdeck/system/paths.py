@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 
 from quarterdeck.system.errors import NoSuchPath, OutsideRoots, PathFault, PathRefused
 
-__all__ = ["Place", "Roots", "fault_of"]
+__all__ = ["Place", "Roots", "fault_of", "real_directory"]
 
 _HOPS = 40  # symlinks in one path, as in Linux
 _DIRECTORY = (
@@ -57,6 +57,38 @@ class Place:
         """Open what is there; a symlink is refused with ELOOP. Raises OSError."""
         flags |= os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
         return os.open(self.name, flags, mode, dir_fd=self.directory)
+
+
+@contextmanager
+def real_directory(path: bytes, *, make: bool = False) -> Generator[int, None, None]:
+    """Open a directory by its real, absolute path, and keep it open meanwhile.
+
+    No symlink is passed on the way, so that what is done by the descriptor is done where the path
+    says, whoever swaps directories at the same time. ``make``: missing ones are made.
+
+    Raises:
+        OSError: it is not there, or a symlink or something else is in the way.
+    """
+    opened = os.open(os.sep, _DIRECTORY)
+    try:
+        for name in path.split(b"/"):
+            if name in (b"", b"."):
+                continue
+            if name == b"..":
+                raise OSError(errno.EINVAL, "a real path has no '..'", path)
+            try:
+                below = os.open(name, _DIRECTORY, dir_fd=opened)
+            except FileNotFoundError:
+                if not make:
+                    raise
+                with suppress(FileExistsError):  # somebody else made it: as good
+                    os.mkdir(name, dir_fd=opened)
+                below = os.open(name, _DIRECTORY, dir_fd=opened)
+            os.close(opened)
+            opened = below
+        yield opened
+    finally:
+        os.close(opened)
 
 
 def fault_of(path: str, error: OSError | ValueError) -> PathFault:

@@ -101,12 +101,13 @@ def best(typed: str, names: Iterable[str], most: int = _SHOWN) -> list[str]:
 
 def list_files(cwd: str) -> list[str]:
     """The files of a directory and below that git does not ignore; bounded. Blocks."""
-    from .panels.git import GitFailed, ask_git
+    from quarterdeck.system.errors import GitError
+    from quarterdeck.system.git_repository import ask_git
 
     words = ["ls-files", "-co", "--exclude-standard", "--deduplicate", "-z"]
     try:
         data = ask_git(cwd, words, most=8_000_000, seconds=5.0).data
-    except GitFailed:
+    except GitError:
         return _walk(cwd)
     names = data.decode("utf-8", "surrogateescape").split("\0")
     return [name for name in names if name][:MOST_FILES]

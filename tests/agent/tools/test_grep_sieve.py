@@ -1,5 +1,6 @@
 """What makes a search quick changes none of its answers."""
 
+import asyncio
 import re
 import shutil
 from pathlib import Path
@@ -216,4 +217,19 @@ async def test_a_search_needs_no_ripgrep(tmp_path: Path, is_disk: bool):
         workspace = Workspace(system=system)
         prepared = await Grep(worth=0).prepare(GrepArguments(pattern="needle"), workspace)
         assert text_of(await prepared.run(QuietLive())) == "a.txt:1:a needle"
-    assert processes.asked == (["rg"] if is_disk else [])
+    asked = {name.rpartition("/")[2] for name in processes.asked}
+    assert asked == ({"rg"} if is_disk and shutil.which("rg") else set())
+
+
+async def test_a_ripgrep_that_lies_in_the_project_is_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    program, ran = tmp_path / "bin" / "rg", tmp_path.with_name("ran")
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\n: > {ran}\n")
+    program.chmod(0o755)
+    (tmp_path / "a.txt").write_text("a needle\n")
+    monkeypatch.setenv("PATH", f".:{program.parent}")
+    monkeypatch.chdir(program.parent)
+    assert await told(tmp_path, 0, pattern="needle") == "a.txt:1:a needle"
+    assert not await asyncio.to_thread(ran.exists)

@@ -15,6 +15,8 @@ import msgspec
 from msgspec import Struct, field
 
 from quarterdeck.config.places import make_private
+from quarterdeck.system.errors import GitError
+from quarterdeck.system.git_repository import find_repository
 from quarterdeck.wire.events import Checkpointed, Event
 from quarterdeck.wire.ids import TurnId
 
@@ -22,7 +24,7 @@ from .blobs import Blobs, write_whole
 from .entries import Change, Entry, Manifest, path_text
 from .errors import SnapshotFailed
 from .forgetting import TREES, session_directory
-from .git import Deadline, find_repository
+from .git import Deadline
 from .looking import look_at
 from .seam import unkept
 from .shadow import Shadow, Snapshot
@@ -172,11 +174,14 @@ class Keeping:
         if self._shadows is None:
             found: dict[bytes, Shadow] = {}
             for root in self._roots:
-                repository = find_repository(root, deadline)
-                if repository is not None and repository.top not in found:
-                    found[repository.top] = Shadow(
-                        repository, self._trees, self.directory, self._hidden
-                    )
+                deadline.left()
+                try:
+                    repository = find_repository(root)
+                except GitError as error:
+                    raise SnapshotFailed(str(error)) from error
+                if repository is not None and os.fsencode(repository.top) not in found:
+                    shadow = Shadow(repository, self._trees, self.directory, self._hidden)
+                    found[shadow.top] = shadow
             if found:
                 make_private(self.directory)
                 names = "".join(f"{shadow.key}\n" for shadow in found.values())

@@ -1,13 +1,19 @@
 """What is at a path right now. Everything here blocks."""
 
+import errno
 import os
 import stat
+
+from quarterdeck.system.paths import real_directory
+from quarterdeck.system.plain_file import open_plain_file
 
 from .blobs import Blobs, digest_of
 from .entries import Entry
 
 __all__ = ["LARGEST", "fingerprint", "look_at"]
 
+_NOTHING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EMLINK)
+"""What the system says of a way that ends early, or of a symlink on it."""
 LARGEST = 10_000_000
 """Bytes of a file beyond which its content is not kept."""
 
@@ -15,23 +21,32 @@ LARGEST = 10_000_000
 def look_at(path: bytes, blobs: Blobs | None = None) -> Entry | None:
     """What is there; with ``blobs`` its content is kept. Symlinks are not followed.
 
-    None: nothing, also where a part of the way is no directory. A directory is ``other``.
+    None: nothing, also where a part of the way is no directory, or a symlink. A directory is
+    ``other``.
     """
+    parent, _, name = path.rpartition(b"/")
     try:
-        status = os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+        with real_directory(parent) as directory:
+            return _look(directory, name, blobs)
+    except OSError as error:
+        if error.errno in _NOTHING:
+            return None
+        raise
+
+
+def _look(directory: int, name: bytes, blobs: Blobs | None) -> Entry:
+    status = os.lstat(name, dir_fd=directory)
     if stat.S_ISLNK(status.st_mode):
-        target = os.readlink(path)  # noqa: PTH115 - the name may be no text
+        target = os.readlink(name, dir_fd=directory)
         return Entry(kind="link", digest=_keep(target, blobs))
     if not stat.S_ISREG(status.st_mode):
         return Entry(kind="other", digest=str(stat.S_IFMT(status.st_mode)))
     if status.st_size > LARGEST:
         return fingerprint(status)
     try:
-        with open(path, "rb") as file:  # noqa: PTH123 - the name may be no text
+        with open_plain_file(name, follow=False, dir_fd=directory) as file:
             data = file.read(LARGEST + 1)
-    except PermissionError:
+    except OSError:  # it may not be read, or is something else by now
         return fingerprint(status)
     return Entry(
         kind="file", digest=_keep(data, blobs), executable=bool(status.st_mode & stat.S_IXUSR)

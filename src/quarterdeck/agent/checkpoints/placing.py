@@ -1,10 +1,12 @@
 """One path at a time: what stands in the way, deleting, putting a content in place. Blocks."""
 # Names of files may be no text, and pathlib takes text alone.
-# ruff: noqa: PTH103, PTH105, PTH106, PTH108, PTH112, PTH114, PTH118, PTH119, PTH120, PTH211
+# ruff: noqa: PTH112, PTH114, PTH118, PTH120
 
 import os
 import stat
 from contextlib import suppress
+
+from quarterdeck.system.paths import real_directory
 
 from .entries import Entry, is_within
 
@@ -39,51 +41,57 @@ def will_be_empty(directory: bytes, leaving: set[bytes]) -> bool:
 def put(path: bytes, entry: Entry, data: bytes) -> None:
     """Put a content at a path in one step, with the directories that it needs. Raises OSError.
 
-    An empty directory gives way; the bits of a file that is there stay, but *executable*.
+    An empty directory gives way; the bits of a file that is there stay, but *executable*. Nothing
+    is written through a symlink, also not through one that appears meanwhile.
     """
-    parent = os.path.dirname(path)
-    os.makedirs(parent, exist_ok=True)
-    if os.path.isdir(path) and not os.path.islink(path):
-        _remove_empty(path)
-    beside = _temporary(path)
-    with suppress(FileNotFoundError):
-        os.unlink(beside)
-    if entry.kind == "link":
-        os.symlink(data, beside)
-    else:
-        _write(beside, data, _mode(path), entry.executable)
-    os.replace(beside, path)
+    parent, _, name = path.rpartition(b"/")
+    with real_directory(parent, make=True) as directory:
+        status = _status(name, directory)
+        if status is not None and stat.S_ISDIR(status.st_mode):
+            _remove_empty(name, directory)
+        beside = _temporary(name)
+        with suppress(FileNotFoundError):
+            os.unlink(beside, dir_fd=directory)
+        if entry.kind == "link":
+            os.symlink(data, beside, dir_fd=directory)
+        else:
+            is_file = status is not None and stat.S_ISREG(status.st_mode)
+            # The system decides about the bits of a new file.
+            mode = stat.S_IMODE(status.st_mode) if status is not None and is_file else None
+            _write(beside, directory, data, mode, entry.executable)
+        os.replace(beside, name, src_dir_fd=directory, dst_dir_fd=directory)
 
 
 def delete(path: bytes, root: bytes) -> None:
     """Delete a file, and the directories below ``root`` that are empty then. Raises OSError."""
-    with suppress(FileNotFoundError, NotADirectoryError):
-        os.unlink(path)
-    parent = os.path.dirname(path)
+    parent, _, name = path.rpartition(b"/")
+    with suppress(FileNotFoundError, NotADirectoryError), real_directory(parent) as directory:
+        os.unlink(name, dir_fd=directory)
     with suppress(OSError):  # as git does: a directory that holds nothing any more goes as well
         while not is_within(root, parent):
-            os.rmdir(parent)
-            parent = os.path.dirname(parent)
+            parent, _, name = parent.rpartition(b"/")
+            with real_directory(parent) as directory:
+                os.rmdir(name, dir_fd=directory)
 
 
-def _remove_empty(directory: bytes) -> None:
+def _remove_empty(name: bytes, directory: int) -> None:
     """Remove a directory that holds nothing but such. Raises OSError where there is a file."""
-    for here, _, _ in os.walk(directory, topdown=False):
-        os.rmdir(here)
+    for _, directories, _, here in os.fwalk(name, topdown=False, dir_fd=directory):
+        for one in directories:
+            os.rmdir(one, dir_fd=here)
+    os.rmdir(name, dir_fd=directory)
 
 
-def _mode(path: bytes) -> int | None:
-    """The bits of the file that is there; None: the system decides, as for every new file."""
+def _status(name: bytes, directory: int) -> os.stat_result | None:
     try:
-        status = os.lstat(path)
-    except OSError:
+        return os.lstat(name, dir_fd=directory)
+    except FileNotFoundError:
         return None
-    return stat.S_IMODE(status.st_mode) if stat.S_ISREG(status.st_mode) else None
 
 
-def _write(path: bytes, data: bytes, mode: int | None, executable: bool) -> None:
+def _write(name: bytes, directory: int, data: bytes, mode: int | None, executable: bool) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(path, flags, 0o666 if mode is None else 0o600)
+    descriptor = os.open(name, flags, 0o666 if mode is None else 0o600, dir_fd=directory)
     try:
         view = memoryview(data)
         while view:
@@ -98,9 +106,10 @@ def _write(path: bytes, data: bytes, mode: int | None, executable: bool) -> None
 
 def remove_temporary(path: bytes) -> None:
     """Remove what a process that was killed left beside a path."""
-    with suppress(OSError):
-        os.unlink(_temporary(path))
+    parent, _, name = path.rpartition(b"/")
+    with suppress(OSError), real_directory(parent) as directory:
+        os.unlink(_temporary(name), dir_fd=directory)
 
 
-def _temporary(path: bytes) -> bytes:
-    return os.path.join(os.path.dirname(path), _TEMPORARY + os.path.basename(path)[:200])
+def _temporary(name: bytes) -> bytes:
+    return _TEMPORARY + name[:200]

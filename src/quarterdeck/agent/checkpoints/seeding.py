@@ -7,10 +7,13 @@ way, are left out and read.
 """
 
 import os
-import shutil
 from pathlib import Path
 
-from .git import Deadline, Git, Repository
+from quarterdeck.system.errors import GitError
+from quarterdeck.system.git_repository import GitRepository, copy_whole
+
+from .errors import SnapshotFailed
+from .git import Deadline, StoreGit
 
 __all__ = ["seed"]
 
@@ -19,21 +22,25 @@ _RESIZED = (b"text", b"crlf", b"eol", b"ident")
 """Attributes by which a content gets another size on its way."""
 
 
-def seed(git: Git, repository: Repository, index: Path, store: Path, deadline: Deadline) -> None:
+def seed(
+    git: StoreGit, repository: GitRepository, index: Path, store: Path, deadline: Deadline
+) -> None:
     """Make the first index; ``git`` works on it. Raises SnapshotFailed."""
-    theirs = Path(repository.index)
-    if not theirs.exists():
-        return  # nothing was ever added; git makes one
-    for shared in theirs.parent.glob("sharedindex.*"):
-        shutil.copyfile(shared, store / shared.name)
     beside = index.with_name(index.name + ".tmp")
-    shutil.copyfile(theirs, beside)
-    beside.chmod(0o600)
+    try:
+        if not copy_whole(repository.index, beside):
+            return  # nothing was ever added; git makes one
+        for shared in repository.shared_indexes():
+            copy_whole(str(shared), store / shared.name)
+    except GitError as error:
+        raise SnapshotFailed(str(error)) from error
     beside.replace(index)
     entries = _entries(git, deadline)
     other, resized = _converted(repository, index, list(entries), deadline)
-    doubtful = entries if repository.autocrlf else {name: entries[name] for name in resized}
-    other |= _of_other_size(git, repository.top, doubtful, deadline)
+    autocrlf = repository.settings.get("core.autocrlf", "false").lower()
+    is_converted = autocrlf not in ("false", "no", "off", "0", "")
+    doubtful = entries if is_converted else {name: entries[name] for name in resized}
+    other |= _of_other_size(git, os.fsencode(repository.top), doubtful, deadline)
     if other:
         given = b"\0".join(sorted(other))
         words = ("update-index", "--force-remove", "-z", "--stdin")
@@ -41,7 +48,7 @@ def seed(git: Git, repository: Repository, index: Path, store: Path, deadline: D
     _look_at_all(git, deadline)
 
 
-def _entries(git: Git, deadline: Deadline) -> dict[bytes, str]:
+def _entries(git: StoreGit, deadline: Deadline) -> dict[bytes, str]:
     """The files of the index, and the object of each; submodules are left out."""
     found: dict[bytes, str] = {}
     for line in git.run("ls-files", "-z", "--stage", deadline=deadline).split(b"\0"):
@@ -52,17 +59,17 @@ def _entries(git: Git, deadline: Deadline) -> dict[bytes, str]:
 
 
 def _converted(
-    repository: Repository, index: Path, names: list[bytes], deadline: Deadline
+    repository: GitRepository, index: Path, names: list[bytes], deadline: Deadline
 ) -> tuple[set[bytes], set[bytes]]:
     """By the person's attributes: files that a filter stands before, and that may be resized."""
-    places = {
-        "GIT_DIR": repository.git_dir,
-        "GIT_WORK_TREE": os.fsdecode(repository.top),
-        "GIT_INDEX_FILE": str(index),
-    }
     asked = [name.decode() for name in (*_FILTERED, *_RESIZED)]
     words = ("check-attr", "-z", "--stdin", *asked)
-    said = Git(places).run(*words, deadline=deadline, given=b"\0".join(names)).split(b"\0")
+    given, seconds = b"\0".join(names), deadline.left()
+    try:
+        answer = repository.ask(words, index=str(index), given=given, seconds=seconds)
+    except GitError as error:
+        raise SnapshotFailed(str(error)) from error
+    said = answer.data.split(b"\0")
     filtered: set[bytes] = set()
     resized: set[bytes] = set()
     for name, attribute, value in zip(said[0::3], said[1::3], said[2::3], strict=False):
@@ -72,7 +79,7 @@ def _converted(
 
 
 def _of_other_size(
-    git: Git, top: bytes, entries: dict[bytes, str], deadline: Deadline
+    git: StoreGit, top: bytes, entries: dict[bytes, str], deadline: Deadline
 ) -> set[bytes]:
     """Files whose size is not that of their object: changed, or with other line ends."""
     if not entries:
@@ -95,7 +102,7 @@ def _of_other_size(
     return found
 
 
-def _look_at_all(git: Git, deadline: Deadline) -> None:
+def _look_at_all(git: StoreGit, deadline: Deadline) -> None:
     """Let no mark of the person's hide a change: *assume unchanged* is a promise of theirs."""
     marked = [
         line[2:]

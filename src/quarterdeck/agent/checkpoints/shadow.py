@@ -17,21 +17,25 @@ from pathlib import Path
 from msgspec import Struct
 
 from quarterdeck.config.places import make_private
+from quarterdeck.system.errors import GitError
+from quarterdeck.system.git import GitPlaces
+from quarterdeck.system.git_repository import GitRepository, read_whole
 
 from .blobs import Blobs
 from .entries import Change, Entry, is_within
 from .errors import SnapshotFailed
-from .git import Deadline, Git, Repository
+from .git import Deadline, StoreGit
 from .looking import LARGEST, fingerprint
 from .seeding import seed
 
 __all__ = ["Shadow", "Snapshot"]
 
-_ATTRIBUTES = "* -text -filter -ident !eol !working-tree-encoding\n"
+_ATTRIBUTES = b"* -text -filter -ident !eol !working-tree-encoding\n"
 """Outranks every file of attributes in the work tree."""
 _TOGETHER = 500
 """Contents that are taken from git at once."""
 _MOST_CHANGES = 20_000
+_MOST_EXCLUDES = 10_000_000
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
@@ -54,9 +58,9 @@ class Shadow:
     """
 
     def __init__(
-        self, repository: Repository, trees: Path, session: Path, hidden: bytes = b""
+        self, repository: GitRepository, trees: Path, session: Path, hidden: bytes = b""
     ) -> None:
-        self.top = repository.top
+        self.top = os.fsencode(repository.top)
         self.key = hashlib.blake2b(self.top, digest_size=12).hexdigest()
         self._repository = repository
         self._store = trees / self.key
@@ -64,13 +68,12 @@ class Shadow:
         self._hidden = hidden
         self._tree: str | None = None
         """What the index holds, if that is known."""
-        excludes = (f"core.excludesFile={repository.excludes}",) if repository.excludes else ()
-        places = {
-            "GIT_DIR": str(self._store),
-            "GIT_WORK_TREE": os.fsdecode(self.top),
-            "GIT_INDEX_FILE": str(self._index),
-        }
-        self._git = Git(places, settings=excludes)
+        excludes = repository.settings.get("core.excludesfile")
+        settings = (f"core.excludesFile={excludes}",) if excludes else ()
+        places = GitPlaces(
+            git_dir=str(self._store), work_tree=repository.top, index=str(self._index)
+        )
+        self._git = StoreGit(places, settings=settings)
 
     def take(self, deadline: Deadline) -> Snapshot:
         """Write down the work tree as it is now. Raises SnapshotFailed."""
@@ -132,6 +135,9 @@ class Shadow:
     def _prepare(self, deadline: Deadline) -> None:
         if not (self._store / "HEAD").exists():
             self._make_store()
+        # Written each time: what is in there decides what git does.
+        _write_if_other(self._store / "config", self._repository.config.encode())
+        _write_if_other(self._store / "info" / "attributes", _ATTRIBUTES)
         _write_if_other(self._store / "info" / "exclude", self._excludes())
         # Only this process uses this index: a lock is of one that was killed.
         self._index.with_name(self._index.name + ".lock").unlink(missing_ok=True)
@@ -144,24 +150,20 @@ class Shadow:
         shutil.rmtree(beside, ignore_errors=True)
         for part in ("objects/info", "refs", "info"):
             make_private(beside / part)
-        is_old = repository.object_format == "sha1"
-        config = f"[core]\n\trepositoryFormatVersion = {0 if is_old else 1}\n\tbare = false\n"
-        if not is_old:
-            config += f"[extensions]\n\tobjectFormat = {repository.object_format}\n"
-        (beside / "config").write_text(config)
+        (beside / "config").write_text(repository.config)
         (beside / "objects" / "info" / "alternates").write_bytes(
             os.fsencode(repository.objects) + b"\n"
         )
-        (beside / "info" / "attributes").write_text(_ATTRIBUTES)
         (beside / "HEAD").write_text("ref: refs/heads/none\n")
         with suppress(OSError):  # another session may have been faster
             beside.rename(self._store)
         shutil.rmtree(beside, ignore_errors=True)
 
     def _excludes(self) -> bytes:
+        path = f"{self._repository.common_dir}/info/exclude"
         try:
-            theirs = Path(self._repository.common_dir, "info", "exclude").read_bytes()
-        except OSError:
+            theirs = read_whole(path, _MOST_EXCLUDES) or b""
+        except GitError:
             theirs = b""
         if self._hidden and is_within(self._hidden, self.top) and self._hidden != self.top:
             theirs += b"\n/" + self._hidden[len(self.top.rstrip(b"/")) + 1 :] + b"/\n"

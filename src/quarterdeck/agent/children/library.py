@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from quarterdeck.system.plain_file import read_plain_file
+
 from .profile import BadProfile, Profile, parse_profile
 from .seam import Shelf
 
@@ -65,8 +67,7 @@ def _read(shelves: tuple[Shelf, ...]) -> Library:
 
 def _profile(path: Path, shelf: Shelf) -> Profile:
     try:
-        with path.open("rb") as file:
-            data = file.read(_MOST_BYTES + 1)
+        data = read_plain_file(path, _MOST_BYTES + 1)
     except OSError as error:
         raise BadProfile(f"profile {str(path)!r} cannot be read: {error.strerror}") from error
     if len(data) > _MOST_BYTES:

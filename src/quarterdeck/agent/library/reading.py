@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from quarterdeck.system.plain_file import read_plain_file
 from quarterdeck.wire.errors import QuarterdeckError
 
 from ..commands.command import Command
@@ -72,8 +73,7 @@ def read_document(path: Path) -> FrontMatter:
         Unreadable: it cannot be read, is too long, or begins with facts that are broken.
     """
     try:
-        with path.open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
+        data = read_plain_file(path, MOST_BYTES + 1)
     except OSError as error:
         raise Unreadable(error.strerror or str(error)) from error
     if len(data) > MOST_BYTES:

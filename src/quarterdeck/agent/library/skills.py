@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from quarterdeck.system.plain_file import read_plain_file
 from quarterdeck.wire.content import ContentBlock, text
 
 from ..commands.command import Expanded
@@ -116,8 +117,7 @@ def read_file(skill: Skill, name: str) -> str:
     if not path.is_relative_to(folder):
         raise Unreadable(f"{name!r} is not in the folder of the skill {skill.name!r}")
     try:
-        with path.open("rb") as file:
-            data = file.read(MOST_BYTES)
+        data = read_plain_file(path, MOST_BYTES)
     except OSError as error:
         raise Unreadable(f"{name!r} cannot be read: {error.strerror or error}") from error
     if b"\0" in data:

@@ -12,6 +12,7 @@ from msgspec import Struct, field, structs
 
 from quarterdeck.config.schema import McpServerSettings, Settings
 from quarterdeck.models.vendors import VENDORS
+from quarterdeck.system.plain_file import read_plain_file
 from quarterdeck.wire.events import Notice
 
 from ..assembly import Ground
@@ -122,8 +123,7 @@ def _read_file(
         problems.append(f"{path}: {_UNTRUSTED}")
         return
     try:
-        with path.open("rb") as file:
-            data = file.read(_LARGEST_FILE)
+        data = read_plain_file(path, _LARGEST_FILE)
         entries = msgspec.json.decode(data, type=dict[str, Any]).get("mcpServers", {})
     except (OSError, msgspec.DecodeError, RecursionError) as error:
         problems.append(f"{path} cannot be read: {error}")

@@ -1,12 +1,14 @@
 """Zstandard: by Python itself since 3.14, else by the program ``zstd``, if there is one."""
 
-import shutil
+import os
 import subprocess
 from collections.abc import Generator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, cast
+
+from quarterdeck.system.environment import find_own_program
 
 from .errors import HistoryUnreadable
 from .files import open_plain
@@ -19,7 +21,7 @@ _MOST = 4 << 30
 
 def can_unpack() -> bool:
     """Whether compressed files can be read here."""
-    return _module() is not None or shutil.which("zstd") is not None
+    return _module() is not None or _program() is not None
 
 
 @contextmanager
@@ -30,7 +32,7 @@ def open_zstd(path: Path) -> Generator[IO[bytes]]:
         HistoryUnreadable: it cannot be opened, is damaged as far as it is read, or neither this
             Python nor a program can read it.
     """
-    module, program = _module(), shutil.which("zstd")
+    module, program = _module(), _program()
     if module is None and program is None:
         told = "it is compressed: install the program zstd, or take Python 3.14"
         raise HistoryUnreadable(path, told)
@@ -40,6 +42,10 @@ def open_zstd(path: Path) -> Generator[IO[bytes]]:
             return
         with _ByProgram(path, cast("str", program), packed) as unpacked:
             yield cast("IO[bytes]", unpacked)
+
+
+def _program() -> str | None:
+    return find_own_program("zstd", [os.getcwd()])  # noqa: PTH109 - none of a project's
 
 
 def _module() -> Any:

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 import tempfile
 from importlib import resources
 from pathlib import Path
@@ -80,26 +79,20 @@ def _files() -> dict[str, str]:
 
 def _commit(project: Path) -> None:
     """Put the project under version control; without git it is just a directory."""
-    clean = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(project), "LANG": "C.UTF-8"}
-    clean |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
-    me = ("-c", "user.name=Quarterdeck", "-c", "user.email=demo@localhost")
+    from quarterdeck.system.errors import GitError
+    from quarterdeck.system.git import GitPlaces, run_git
+
+    top = str(project)
+    places = GitPlaces(git_dir=f"{top}/.git", work_tree=top, cwd=top)
+    settings = ("user.name=Quarterdeck", "user.email=demo@localhost")
     for words in (
         ("init", "-q", "-b", "main"),
         ("add", "."),
-        (*me, "commit", "-q", "-m", "Tides, with a test that fails"),
+        ("commit", "-q", "-m", "Tides, with a test that fails"),
     ):
         try:
-            subprocess.run(
-                ["git", *words],
-                cwd=project,
-                env=clean,
-                check=True,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                timeout=_GIT_SECONDS,
-            )
-        except (OSError, subprocess.SubprocessError):
+            run_git(places, words, settings=settings, seconds=_GIT_SECONDS)
+        except GitError:
             return
 
 

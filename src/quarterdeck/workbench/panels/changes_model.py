@@ -3,7 +3,10 @@
 import os
 from dataclasses import dataclass, replace
 
-from .git import GitFailed, ask_git, top_of
+from quarterdeck.system.errors import GitError, NotARepositoryError
+from quarterdeck.system.git import GitOutput
+from quarterdeck.system.git_repository import GitRepository, expect_repository
+
 from .patch_model import PatchFile, parse_patch, patch_of_new_file
 
 __all__ = ["Changes", "ChangesWanted", "read_changes"]
@@ -53,14 +56,12 @@ def read_changes(wanted: ChangesWanted) -> Changes:
     if not os.path.isdir(cwd):  # noqa: PTH112
         return Changes(problem=f"{cwd!r} is no directory.")
     try:
-        top = top_of(cwd)
-    except GitFailed as error:
-        is_none = "not a git repository" in str(error)
-        told = f"{cwd!r} is in no git repository, so nothing can be compared." if is_none else error
-        return Changes(problem=str(told))
-    try:
-        return _compare(top, path, wanted)
-    except GitFailed as error:
+        repository = expect_repository(cwd)
+        place = repository.top if path is None else cwd
+        return _compare(_Asked(repository, place), path, wanted)
+    except NotARepositoryError:
+        return Changes(problem=f"{cwd!r} is in no git repository, so nothing can be compared.")
+    except GitError as error:
         return Changes(problem=str(error))
 
 
@@ -72,39 +73,49 @@ def _place(wanted: ChangesWanted) -> tuple[str, str | None]:
     return (path, ".") if os.path.isdir(path) else os.path.split(path)  # noqa: PTH112
 
 
-def _compare(top: str, path: str | None, wanted: ChangesWanted) -> Changes:
-    cwd = top if path is None else _place(wanted)[0]
+class _Asked:
+    """One repository, asked from one of its directories."""
+
+    def __init__(self, repository: GitRepository, cwd: str) -> None:
+        self.top = repository.top
+        self._repository = repository
+        self._cwd = cwd
+
+    def __call__(self, words: list[str], most: int = 4_000_000) -> GitOutput:
+        return self._repository.ask(words, cwd=self._cwd, most=most)
+
+
+def _compare(ask: _Asked, path: str | None, wanted: ChangesWanted) -> Changes:
     only = ["--", f":(literal){path}" if path != "." else "."] if path is not None else ["--"]
-    base, against = _base(cwd, wanted.base)
-    words = ["diff", "--no-ext-diff", "--no-textconv", "--no-color", "--find-renames", "--patch"]
-    words += ["--src-prefix=a/", "--dst-prefix=b/", *(["-w"] if wanted.ignores_space else [])]
-    answer = ask_git(cwd, [*words, base, *only], most=MOST)
+    base, against = _base(ask, wanted.base)
+    words = ["diff", "--find-renames", "--patch", "--src-prefix=a/", "--dst-prefix=b/"]
+    words += ["-w"] if wanted.ignores_space else []
+    answer = ask([*words, base, *only], MOST)
     files = parse_patch(answer.data.decode("utf-8", "surrogateescape"))
-    new, more = _new_files(cwd, only)
+    new, more = _new_files(ask, only)
     return Changes(files=(*files, *new), is_cut=answer.is_cut or more, against=against)
 
 
-def _base(cwd: str, base: str | None) -> tuple[str, str]:
+def _base(ask: _Asked, base: str | None) -> tuple[str, str]:
     """A commit to compare with; of a repository without one: nothing at all."""
     name = base or "HEAD"
     try:
         words = ["rev-parse", "--verify", "--end-of-options", f"{name}^{{commit}}"]
-        return ask_git(cwd, words).data.decode().strip(), name
-    except GitFailed:
+        return ask(words).data.decode().strip(), name
+    except GitError:
         if base is not None:
-            raise GitFailed(
+            raise GitError(
                 f"there is no commit {base!r} here; name a branch or a commit."
             ) from None
-    empty = ask_git(cwd, ["hash-object", "-t", "tree", "/dev/null"]).data.decode().strip()
+    empty = ask(["hash-object", "-t", "tree", "/dev/null"]).data.decode().strip()
     return empty, "nothing (there is no commit yet)"
 
 
-def _new_files(cwd: str, only: list[str]) -> tuple[list[PatchFile], bool]:
+def _new_files(ask: _Asked, only: list[str]) -> tuple[list[PatchFile], bool]:
     words = ["ls-files", "--others", "--exclude-standard", "--full-name", "-z", *only]
-    answer = ask_git(cwd, words, most=1_000_000)
+    answer = ask(words, 1_000_000)
     names = [os.fsdecode(name) for name in answer.data.split(b"\0")[:-1]]
-    top = top_of(cwd)
-    found = [_new_file(top, name) for name in names[:_MOST_NEW]]
+    found = [_new_file(ask.top, name) for name in names[:_MOST_NEW]]
     return found, answer.is_cut or len(names) > _MOST_NEW
 
 

@@ -236,12 +236,13 @@ class DiffPanel(WatchingPanel):
         return absolute(self.desk.cwd, self.options.cwd or ".")
 
     async def _hand_on(self, path: str, line: int | None, how: Any) -> None:
-        from .git import GitFailed, top_of
+        from quarterdeck.system.errors import GitError
+        from quarterdeck.system.git_repository import expect_repository
 
         cwd = self._cwd()
         try:
-            top = await asyncio.to_thread(top_of, cwd)
-        except GitFailed:
+            top = (await asyncio.to_thread(expect_repository, cwd)).top
+        except GitError:
             top = cwd
         self.post_message(Panel.FileWanted(f"{top}/{path}", line, how))
 

@@ -5,6 +5,8 @@ from typing import Any, ClassVar
 
 from textual.binding import Binding, BindingType
 
+from quarterdeck.system.plain_file import read_plain_file
+
 from ..rendering.lines import Line, clip
 from .file_model import FileReader, Unreadable
 from .notebook_model import BIGGEST, BrokenNotebook, Notebook, cell_lines, parse_notebook
@@ -112,7 +114,6 @@ class NotebookPanel(PagePanel):
 
 def _read(path: str) -> Notebook:
     try:
-        with open(path, "rb") as file:  # noqa: PTH123
-            return parse_notebook(file.read(BIGGEST + 1))
+        return parse_notebook(read_plain_file(path, BIGGEST + 1))
     except (OSError, ValueError) as error:
         raise Unreadable(path, str(error)) from error

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from quarterdeck.system.environment import child_environment
+from quarterdeck.system.environment import child_environment, find_own_program
 
 from ..literal import one_line
 from ..rendering.lines import Line, clip
@@ -327,9 +327,13 @@ def parse_vm_stat(text: str, total: int) -> tuple[int, int] | None:
 
 
 def _output(command: list[str]) -> str:
+    # Nobody asked for it, so it is none of the project that we happen to be in.
+    program = find_own_program(command[0], [os.getcwd()])  # noqa: PTH109
+    if program is None:
+        return ""
     try:
         done = subprocess.run(
-            command,
+            [program, *command[1:]],
             env=child_environment({"LC_ALL": "C"}),
             stdin=subprocess.DEVNULL,
             capture_output=True,

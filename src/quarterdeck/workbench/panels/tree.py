@@ -8,10 +8,13 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
+from quarterdeck.system.errors import GitError, NotARepositoryError
+from quarterdeck.system.git_repository import ask_git
+
 from ..literal import literal
 from ..rendering.lines import Line
 from ..widgets.picker import Picker
-from .git import GitFailed, ask_git, status_marks
+from .git import status_marks
 from .panel import Panel, PanelOptions
 from .parts import AskBar, HeadLine, WatchingPanel
 from .paths import absolute, safe_path, spelled
@@ -132,9 +135,9 @@ class TreePanel(WatchingPanel):
         try:
             tree.take_marks(await asyncio.to_thread(status_marks, tree.root))
             self._git = f"{len(tree.marks)} changed" if tree.marks else "no changes"
-        except GitFailed as error:
+        except GitError as error:
             tree.take_marks({})
-            self._git = "no git" if "not a git repository" in str(error) else "git failed"
+            self._git = "no git" if isinstance(error, NotARepositoryError) else "git failed"
         self._update()
 
     def shown_rows(self) -> list[tuple[str, Line]]:
@@ -277,7 +280,7 @@ def _listed(root: str) -> list[str] | None:
     words = ["ls-files", "--cached", "--others", "--exclude-standard", "--deduplicate", "-z"]
     try:
         answer = ask_git(root, words)
-    except GitFailed:
+    except GitError:
         return None
     return [os.fsdecode(name) for name in answer.data.split(b"\0")[:-1]]
 

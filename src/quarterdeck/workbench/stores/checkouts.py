@@ -1,6 +1,7 @@
 """Branches and sizes of changes, asked of git in threads and kept for a while."""
 
 import asyncio
+import os
 import re
 import time
 from dataclasses import dataclass
@@ -74,22 +75,20 @@ _NOTHING = Checkout()
 
 
 def _look(cwd: str) -> Checkout:
-    from ..panels.git import ask_git
-
-    def ask(*words: str) -> str:
-        answer = ask_git(cwd, words, most=10_000, seconds=_SECONDS)
-        return answer.data.decode("utf-8", "replace").strip()
+    from quarterdeck.system.git_repository import find_repository
 
     try:
-        branch = ask("rev-parse", "--abbrev-ref", "HEAD")
-        if branch == "HEAD":
-            branch = ask("rev-parse", "--short", "HEAD")
+        repository = find_repository(cwd)
     except QuarterdeckError:
         return _NOTHING
+    if repository is None:
+        return _NOTHING
+    branch = os.fsencode(repository.branch).decode("utf-8", "replace")
     try:
-        said = ask("diff", "--shortstat", "--no-ext-diff", "--no-textconv", "HEAD")
+        answer = repository.ask(["diff", "--shortstat", "HEAD"], most=10_000, seconds=_SECONDS)
     except QuarterdeckError:
         return Checkout(branch=branch)
+    said = answer.data.decode("utf-8", "replace")
     counts = {kind: int(number) for number, kind in _COUNTS.findall(said)}
     added, removed = counts.get("insertion", 0), counts.get("deletion", 0)
     return Checkout(branch=branch, added=added, removed=removed)

@@ -4,9 +4,11 @@ It gets the very files that we would read and looks for plain pieces of text onl
 is then read and searched as without it. So the answer is the same, sooner.
 """
 
+import asyncio
 import os
 from collections.abc import Iterator, Sequence
 
+from quarterdeck.system.environment import find_own_program
 from quarterdeck.system.errors import SpawnFault
 from quarterdeck.system.port import Command, Ending, Entry, Process, System
 from quarterdeck.wire.errors import LinkError
@@ -55,7 +57,10 @@ async def without_hopeless(
 async def _search(system: System, paths: Sequence[str], sieve: Sieve) -> set[str] | None:
     case = ("--ignore-case",) if sieve.ignore_case else ("--case-sensitive",)
     pieces = (word for piece in sieve.pieces for word in ("-e", piece.decode()))
-    command = Command(argv=("rg", *_OPTIONS, *case, *pieces, "--", *paths))
+    program = await asyncio.to_thread(find_own_program, "rg", system.roots)
+    if program is None:
+        return None
+    command = Command(argv=(program, *_OPTIONS, *case, *pieces, "--", *paths))
     try:
         process = await system.processes.spawn(command)
     except SpawnFault:
