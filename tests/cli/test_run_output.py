@@ -285,6 +285,43 @@ def test_a_terminal_gets_notices_and_errors_of_agents_as_text(
         assert "\\x1b" in shown
 
 
+def test_no_command_lets_foreign_text_act_on_a_terminal(
+    project: Path, environment: dict[str, str]
+):
+    """What an agent said, asked and was called; the title of an agent's file."""
+    agents = Path(environment["QUARTERDECK_HOME"]) / "agents"
+    odd = json.dumps("odd \x1b]0;x\x07 \u202e")
+    (agents / "odd.toml").write_text(f'title = {odd}\n[transports.acp]\ncommand = ["no"]\n')
+    said = HOSTILE.replace("\r", "")
+    spawn = [SCRIPT, "spawn", "-a", "fake", "-n", "hostile", "-C", project, "--wait"]
+    try:
+        subprocess.run(
+            [*spawn, f"echo {said}\ntool {said}\nask {said}"],
+            env=environment,
+            capture_output=True,
+            timeout=60,
+        )
+        for arguments in (
+            ["logs", "hostile"],
+            ["logs", "hostile", "--json"],
+            ["attach", "hostile"],
+            ["ps"],
+            ["inbox"],
+            ["sessions"],
+            ["search", "c"],
+            ["journal", "export"],
+            ["journal", "search", "a*"],
+            ["agents"],
+            ["agents", "odd"],
+            ["agents", "--json"],
+            ["doctor"],
+        ):
+            shown, _ = on_terminal([str(SCRIPT), *arguments], environment)
+            assert not set("\x1b\x07\x9b\u202e") & set(shown), arguments
+    finally:
+        subprocess.run([SCRIPT, "host", "stop"], env=environment, capture_output=True, timeout=60)
+
+
 # Nobody to ask
 
 

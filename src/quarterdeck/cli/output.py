@@ -13,6 +13,7 @@ from quarterdeck.wire.shown import literal
 
 __all__ = [
     "OutputLostError",
+    "echo",
     "find_lost_output",
     "is_terminal",
     "open_closed_descriptors",
@@ -43,7 +44,7 @@ def open_closed_descriptors() -> None:
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
             mode = "r" if name == "stdin" else "w"
-            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
 
 
 def is_terminal() -> bool:
@@ -54,6 +55,15 @@ def is_terminal() -> bool:
 def shown(text: str) -> str:
     """Foreign text for standard output: escaped for a terminal, else as it is."""
     return literal(text.replace("\r\n", "\n"), keep="\n\t") if is_terminal() else text
+
+
+def echo(text: str = "", *, nl: bool = True, err: bool = False) -> None:
+    """Write text that may be foreign: escaped for a terminal, on standard error always."""
+    if err:
+        for line in text.splitlines() or [""]:
+            write_notice(line)
+        return
+    write_output(shown(text) + "\n" * nl)
 
 
 def write_output(data: str | bytes) -> None:

@@ -18,8 +18,8 @@ from quarterdeck.wire.content import text
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import TurnEnded
 
-from .answers import AnswerSchema
 from ..output import write_notice
+from .answers import AnswerSchema
 from .codes import CANCELLED, ERROR, OK, exit_code, goal_code
 from .outputs import Output
 from .session import HeadlessSession, Result
