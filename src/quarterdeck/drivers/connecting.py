@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from quarterdeck.wire.ids import SessionId, new_session_id
 from .catalogue import find_agent
 from .description import Agent
 from .driver import Opening, Sink
+from .hints import login_hint
 from .links import links_of
 from .opening import begin
 from .session import DrivenSession
@@ -59,7 +61,8 @@ async def open_session(
     session = DrivenSession(
         id_, agent.name, opening, sink, gate or Gate(mode=opening.mode), around, on_terminal
     )
-    await begin(session, links, is_known=is_known)
+    environment = {**os.environ, **opening.environment}
+    await begin(session, links, is_known=is_known, hint=partial(login_hint, agent, environment))
     return session
 
 

@@ -176,7 +176,7 @@ def _outcome(running: "asyncio.Task[Outcome]") -> Outcome:
         case None:
             return running.result()
         case RpcError():
-            return Outcome(stop="failed", reason=error.message)
+            return Outcome(stop="failed", reason=error.told)
         case QuarterdeckError():
             return Outcome(stop="failed", reason=str(error))
         case _:
