@@ -36,7 +36,7 @@ _CLIENT = acp.ClientCapabilities(
     ),
     auth=acp.AuthCapabilities(terminal=True),
     elicitation=acp.ElicitationCapabilities(form=_HERE, url=_HERE),
-    meta=TERMINAL_OUTPUT,
+    meta={**TERMINAL_OUTPUT, "quarterdeck": {"unstable": True}},
 )
 """What we can do for an agent: all of it works, and nothing else is said."""
 
