@@ -15,6 +15,7 @@ from quarterdeck.wire.ids import SessionId, new_session_id
 from .catalogue import find_agent
 from .description import Agent
 from .driver import Opening, Sink
+from .errors import Unsupported
 from .hints import login_hint
 from .links import links_of
 from .opening import begin
@@ -55,7 +56,9 @@ async def open_session(
     """
     if isinstance(agent, str):
         agent = await asyncio.to_thread(find_agent, agent, places)
-    links = links_of(agent, transport)
+    if opening.login is not None and transport not in (None, "acp"):
+        raise Unsupported(agent.name, transport or "", "log in by a method of the protocol")
+    links = links_of(agent, transport if opening.login is None else "acp")
     id_ = session_id or new_session_id()
     around = around or await asyncio.to_thread(_surroundings, agent.name, opening, id_)
     session = DrivenSession(

@@ -18,6 +18,7 @@ An open session fails in the four words of ``quarterdeck.wire.errors``: Closed, 
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from quarterdeck.wire.errors import QuarterdeckError
 
@@ -25,6 +26,7 @@ __all__ = [
     "AgentMissing",
     "BadAgentFile",
     "DriverError",
+    "LoginKind",
     "LoginMethod",
     "LoginNeeded",
     "OpenFailed",
@@ -119,6 +121,10 @@ class AgentMissing(OpenFailed):
         self.install = install
 
 
+LoginKind: TypeAlias = Literal["agent", "terminal", "variables"]
+"""Who does it: the agent when it is told to; a program in a terminal; whoever sets variables."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginMethod:
     """A way to log in that an agent offers."""
@@ -126,8 +132,13 @@ class LoginMethod:
     id: str
     name: str
     description: str | None = None
+    kind: LoginKind = "agent"
     command: tuple[str, ...] | None = None
-    """A command for a terminal; None: the agent itself runs the login when told to."""
+    """A command for a terminal; None: it needs none."""
+    variables: tuple[str, ...] = ()
+    """Variables that must be set, where the agent reads keys from its environment."""
+    link: str | None = None
+    """A page about it."""
 
 
 class LoginNeeded(OpenFailed):

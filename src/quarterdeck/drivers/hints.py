@@ -33,7 +33,7 @@ def login_hint(agent: Agent, environment: Mapping[str, str], error: QuarterdeckE
             return None
     ways = [agent.login.hint] if agent.login.hint else []
     if isinstance(error, LoginNeeded) and error.methods:
-        ways.append(f"run `quarterdeck agents --login {agent.name}`")
+        ways.append(f"run `quarterdeck login {agent.name}`")
     if not ways:
         return None
     return f"If it is not logged in: {', or '.join(ways)}."
