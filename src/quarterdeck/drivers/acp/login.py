@@ -71,10 +71,11 @@ def _command(launch: Launch, method: OfferedLogin) -> tuple[str, ...] | None:
 
 
 def _variables(method: OfferedLogin) -> tuple[str, ...]:
-    if method.type != "env_var" or not isinstance(method.vars, list):
+    told: Any = method.vars
+    if method.type != "env_var" or not isinstance(told, list):
         return ()
     found: list[str] = []
-    for one in cast("list[Any]", method.vars):
+    for one in cast("list[Any]", told):
         fields = _object(one)
         name = one if isinstance(one, str) else fields.get("name")
         if isinstance(name, str) and fields.get("optional") is not True:

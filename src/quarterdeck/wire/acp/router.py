@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, cast, overload
 
 from ..errors import RpcError
 from ..rpc.codes import INVALID_REQUEST, MethodNotFound
@@ -128,7 +128,7 @@ async def _detailed(answer: Awaitable[Any]) -> Any:
     try:
         return await answer
     except RpcError as error:
-        data = {} if error.data is None else error.data
-        if isinstance(data, dict) and "details" not in data:
-            error.data = {**data, "details": error.told}
+        told: Any = {} if error.data is None else error.data
+        if isinstance(told, dict) and "details" not in told:
+            error.data = {**cast("dict[str, Any]", told), "details": error.told}
         raise
