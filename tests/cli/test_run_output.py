@@ -285,9 +285,7 @@ def test_a_terminal_gets_notices_and_errors_of_agents_as_text(
         assert "\\x1b" in shown
 
 
-def test_no_command_lets_foreign_text_act_on_a_terminal(
-    project: Path, environment: dict[str, str]
-):
+def test_no_command_lets_foreign_text_act_on_a_terminal(project: Path, environment: dict[str, str]):
     """What an agent said, asked and was called; the title of an agent's file."""
     agents = Path(environment["QUARTERDECK_HOME"]) / "agents"
     odd = json.dumps("odd \x1b]0;x\x07 \u202e")

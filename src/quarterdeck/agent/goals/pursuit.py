@@ -146,9 +146,7 @@ def _verdict(state: GoalState, turn: TurnEnded | None) -> GoalEnded | None:
         unit = {"cost": "USD"}.get(spent[0], spent[0])
         return _ended(state, "limit", f"the budget of {bound:g} {unit} is spent")
     if state.idle >= MOST_IDLE:
-        told = (
-            f"{state.idle} turns in a row in which no tool did any new work"
-        )
+        told = f"{state.idle} turns in a row in which no tool did any new work"
         return _ended(state, "stuck", told)
     return None
 
