@@ -164,7 +164,7 @@ class Generator:
         if annotation.startswith("tuple["):
             return "()"
         if annotation.startswith("dict["):
-            return f"field(default_factory={annotation})"
+            return "{}"  # msgspec copies it, and leaves it out of a message; of a factory it does not
         if annotation in ENUM_DEFAULTS:
             return ENUM_DEFAULTS[annotation]
         if annotation in SCALARS.values():
@@ -365,7 +365,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from msgspec import UNSET, Raw, Struct, UnsetType, field
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 {imports}
 from ..values import AcpValue

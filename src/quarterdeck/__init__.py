@@ -4,15 +4,18 @@
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from quarterdeck.drivers.connect import connect
+    from quarterdeck.drivers.login import log_in, login_methods
 
-__all__ = ["__version__", "connect"]
+__all__ = ["__version__", "connect", "log_in", "login_methods"]
 
 __version__ = "0.1.0"
 
+_HOMES = {"connect": "connect", "log_in": "login", "login_methods": "login"}
+
 
 def __getattr__(name: str) -> object:
-    if name != "connect":
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from quarterdeck.drivers.connect import connect
+    from importlib import import_module
 
-    return connect
+    return getattr(import_module(f"quarterdeck.drivers.{_HOMES[name]}"), name)

@@ -115,7 +115,8 @@ async def test_an_adaptive_turn_goes_on_while_tools_do_their_work(tmp_path: Path
         return said("ran", is_error=not works)
 
     steps = says(call("fake", n=1), repeat=40)
-    async with deck(tmp_path, steps, "done", tools=[FakeTool(run)]) as ship:
+    limits = {"repeats": "unbounded"}
+    async with deck(tmp_path, steps, "done", tools=[FakeTool(run)], limits=limits) as ship:
         ended = await ship.prompt()
     if works:
         assert ended.stop == "end_turn"
@@ -125,7 +126,8 @@ async def test_an_adaptive_turn_goes_on_while_tools_do_their_work(tmp_path: Path
 
 async def test_an_unbounded_turn_has_no_limit_of_calls(tmp_path: Path):
     steps = says(call("nosuch"), repeat=60)
-    async with deck(tmp_path, steps, "done", tools=(), limits={"model_calls": "unbounded"}) as ship:
+    limits = {"model_calls": "unbounded", "repeats": "unbounded"}
+    async with deck(tmp_path, steps, "done", tools=(), limits=limits) as ship:
         assert (await ship.prompt()).stop == "end_turn"
 
 

@@ -27,7 +27,7 @@ async def test_a_permission_that_nobody_gives_in_time_is_refused():
         events.append(event)
 
     verdict = await Gate(mode="ask", patience=0.02).permit(emit, QUESTION, CALL)
-    assert isinstance(verdict, Refused) and verdict.cancelled
+    assert isinstance(verdict, Refused) and not verdict.cancelled
     asked, answered = events
     assert isinstance(asked, PermissionAsked) and isinstance(answered, PermissionAnswered)
     assert answered.by.kind == "timeout" and isinstance(answered.outcome, Cancelled)

@@ -210,7 +210,7 @@ async def connect(
 ) -> AsyncIterator[Editor]:
     """Serve one editor; in the end every frame of the server's was valid, and it has ended."""
     ours, theirs = memory_pair()
-    judge = FrameJudge(unstable=True)
+    judge = FrameJudge(unstable=knows_unstable(capabilities), closed=True)
     serving = asyncio.create_task(
         serve(ours, Places.find(environment), environment, observers=[judge], limits=limits)
     )
@@ -219,6 +219,11 @@ async def connect(
     await asyncio.wait_for(serving, 45)
     if FOLDER.is_dir():
         assert judge.faults() == []
+
+
+def knows_unstable(capabilities: Mapping[str, Any]) -> bool:
+    """Whether an editor shows that it knows more than the stable protocol."""
+    return "subagents" in capabilities or "quarterdeck" in capabilities.get("_meta", {})
 
 
 @asynccontextmanager

@@ -26,8 +26,8 @@ async def test_a_text_turn_streams_before_its_answer(connected, project: Path):
         assert answer.stop_reason == "end_turn"
         assert editor.said() == "Hello from the scripted model."
         assert len({chunk.message_id for chunk in editor.of(acp.AgentMessageChunk)}) == 1
-        assert answer.usage is not None
-        assert answer.usage.total_tokens > 0
+        assert answer.usage is None and answer.meta is not None
+        assert answer.meta["quarterdeck"]["usage"]["totalTokens"] > 0
         assert editor.of(acp.UsageUpdate)[-1].size == 200_000
         assert editor.of(acp.SessionInfoUpdate)[-1].title == "scene:text"
         assert editor.of(acp.UserMessageChunk) == []
@@ -152,12 +152,7 @@ async def test_a_prompt_that_is_cancelled_as_a_request_ends_its_turn(connected, 
         await editor.until(lambda: bool(editor.said()))
         turn.cancel()
         await asyncio.gather(turn, return_exceptions=True)
-        while True:
-            try:
-                answer = await editor.prompt(session, "scene:text")
-                break
-            except RpcError as error:  # the turn has not ended yet
-                assert error.data == {"kind": "turn_in_progress"}
+        answer = await editor.prompt(session, "scene:text")  # after the turn that is being ended
         assert answer.stop_reason == "end_turn"
         codes = [m["error"]["code"] for way, m in editor.judge.frames if "error" in m]
         assert -32800 in codes
@@ -171,17 +166,76 @@ async def test_cancel_without_a_turn_does_nothing(connected, project: Path):
         assert (await editor.prompt(session, "scene:text")).stop_reason == "end_turn"
 
 
-async def test_a_second_prompt_is_refused_and_the_first_goes_on(connected, project: Path):
+async def test_a_prompt_during_a_turn_waits_and_has_its_own_answer(connected, project: Path):
     async with connected() as editor:
         session = await editor.new(project)
-        turn = asyncio.create_task(editor.prompt(session, "scene:slow"))
+        editor.leave = "late"
+        first = asyncio.create_task(editor.prompt(session, "scene:write"))
+        await editor.until(lambda: bool(editor.asked))
+        second = asyncio.create_task(editor.prompt(session, "scene:refuse"))
+        third = asyncio.create_task(editor.prompt(session, "scene:e401"))
+        fourth = asyncio.create_task(editor.prompt(session, "scene:text"))
+        await editor.connection.call(acp.SESSION_LIST, acp.ListSessionsRequest())
+        assert not any(task.done() for task in (first, second, third, fourth))
+        editor.answer_late()
+        assert (await first).stop_reason == "end_turn"
+        assert (await second).stop_reason == "refusal"
+        with pytest.raises(RpcError, match="401"):
+            await third
+        assert (await fourth).stop_reason == "end_turn"
+    answers = [m["id"] for way, m in editor.judge.frames if way == "out" and "method" not in m]
+    asked = [
+        m["id"]
+        for way, m in editor.judge.frames
+        if way == "in" and m.get("method") == "session/prompt"
+    ]
+    assert [id_ for id_ in answers if id_ in asked] == asked
+
+
+async def test_cancel_answers_prompts_that_wait_in_their_order(connected, project: Path):
+    async with connected() as editor:
+        session = await editor.new(project)
+        first = asyncio.create_task(editor.prompt(session, "scene:slow"))
         await editor.until(lambda: bool(editor.said()))
-        with pytest.raises(RpcError) as caught:
-            await editor.prompt(session, "scene:text")
-        assert caught.value.data == {"kind": "turn_in_progress"}
-        assert "cancel" in caught.value.message
-        assert not turn.done()
-        assert await cancelled(editor, session, turn)
+        order: list[int] = []
+        waiting = [asyncio.create_task(editor.prompt(session, "scene:write")) for _ in range(3)]
+        for number, task in enumerate((first, *waiting)):
+            task.add_done_callback(lambda _, number=number: order.append(number))
+        await editor.connection.call(acp.SESSION_LIST, acp.ListSessionsRequest())
+        await editor.cancel(session)
+        after = asyncio.create_task(editor.prompt(session, "scene:text"))
+        answers = await asyncio.gather(first, *waiting)
+        assert {answer.stop_reason for answer in answers} == {"cancelled"}
+        assert order == [0, 1, 2, 3]
+        assert (await after).stop_reason == "end_turn"
+        assert editor.asked == []  # the model never heard of those that waited
+
+
+async def test_closing_answers_prompts_that_wait(connected, project: Path):
+    async with connected() as editor:
+        session = await editor.new(project)
+        first = asyncio.create_task(editor.prompt(session, "scene:slow"))
+        await editor.until(lambda: bool(editor.said()))
+        second = asyncio.create_task(editor.prompt(session, "scene:text"))
+        await editor.connection.call(acp.SESSION_LIST, acp.ListSessionsRequest())
+        request = acp.CloseSessionRequest(session_id=session)
+        await editor.connection.call(acp.SESSION_CLOSE, request)
+        assert [(await task).stop_reason for task in (first, second)] == ["cancelled"] * 2
+
+
+async def test_a_waiting_prompt_that_is_taken_back_leaves_the_others(connected, project: Path):
+    async with connected() as editor:
+        session = await editor.new(project)
+        first = asyncio.create_task(editor.prompt(session, "scene:slow"))
+        await editor.until(lambda: bool(editor.said()))
+        second = asyncio.create_task(editor.prompt(session, "scene:text"))
+        third = asyncio.create_task(editor.prompt(session, "scene:text"))
+        await editor.connection.call(acp.SESSION_LIST, acp.ListSessionsRequest())
+        second.cancel()
+        await asyncio.gather(second, return_exceptions=True)
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        assert (await third).stop_reason == "end_turn"
 
 
 async def test_a_turn_that_fails_is_an_error_with_words(connected, project: Path):
@@ -189,7 +243,7 @@ async def test_a_turn_that_fails_is_an_error_with_words(connected, project: Path
         session = await editor.new(project)
         with pytest.raises(RpcError) as caught:
             await editor.prompt(session, "scene:e401")
-        assert caught.value.data == {"kind": "turn_failed"}
+        assert caught.value.data["kind"] == "turn_failed"
         assert "401" in caught.value.message
         assert (await editor.prompt(session, "scene:text")).stop_reason == "end_turn"
 

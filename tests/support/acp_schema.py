@@ -38,24 +38,58 @@ def definition_of(method: str, ending: str, *, unstable: bool) -> str | None:
 
 
 @cache
-def validator(name: str, *, unstable: bool) -> Any:
-    schema = {"$ref": f"#/$defs/{name}", "$defs": definitions(unstable=unstable)}
+def closed_definitions(*, unstable: bool) -> dict[str, Any]:
+    """The definitions, but no object of a message has fields that they do not name."""
+    return {name: _closed(schema) for name, schema in definitions(unstable=unstable).items()}
+
+
+def _closed(schema: Any, *, is_value: bool = False) -> Any:
+    """Close what stands for a whole value: a property, an item. Parts of one stay open."""
+    if isinstance(schema, list):
+        return [_closed(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    inner = {
+        key: {name: _closed(one, is_value=True) for name, one in value.items()}
+        if key == "properties"
+        else _closed(value, is_value=key in ("items", "additionalProperties"))
+        for key, value in schema.items()
+    }
+    if is_value and {"$ref", "allOf", "anyOf", "oneOf", "properties"} & set(inner):
+        inner["unevaluatedProperties"] = False
+    return inner
+
+
+@cache
+def validator(name: str, *, unstable: bool, closed: bool) -> Any:
+    known = closed_definitions if closed else definitions
+    schema = {"$ref": f"#/$defs/{name}", "$defs": known(unstable=unstable)}
+    if closed:
+        schema["unevaluatedProperties"] = False
     return jsonschema.Draft202012Validator(schema)
 
 
-def judge(name: str, value: Any, *, unstable: bool = False) -> str | None:
-    """Return what is wrong with a value of a definition, or None."""
-    error = jsonschema.exceptions.best_match(validator(name, unstable=unstable).iter_errors(value))
+def judge(name: str, value: Any, *, unstable: bool = False, closed: bool = False) -> str | None:
+    """Return what is wrong with a value of a definition, or None.
+
+    ``closed``: also a field that the definition does not name is wrong, but in ``_meta``.
+    """
+    judges = validator(name, unstable=unstable, closed=closed)
+    error = jsonschema.exceptions.best_match(judges.iter_errors(value))
     if error is None:
         return None
     return f"{name}: {error.json_path}: {error.message[:300]}"
 
 
 class FrameJudge:
-    """An observer of a peer that keeps its frames and then judges those which we sent."""
+    """An observer of a peer that keeps its frames and then judges those which we sent.
 
-    def __init__(self, *, unstable: bool = False) -> None:
+    ``closed``: they may have no fields that the schema does not name.
+    """
+
+    def __init__(self, *, unstable: bool = False, closed: bool = False) -> None:
         self.unstable = unstable
+        self.closed = closed
         self.frames: list[tuple[str, dict[str, Any]]] = []
         """Direction and message of each frame, in order."""
 
@@ -86,10 +120,14 @@ class FrameJudge:
         for method, ending, value in self.sent():
             if method.startswith("_"):
                 continue
-            name = definition_of(method, ending, unstable=self.unstable)
+            # Who asks by a method that is not stable knows it.
+            is_known = definition_of(method, "Request", unstable=False) is not None
+            unstable = self.unstable or (ending == "Response" and not is_known)
+            name = definition_of(method, ending, unstable=unstable)
             if ending == "Error":
                 name = "Error"
-            fault = judge(name, value, unstable=self.unstable) if name else "no such method"
+            how = {"unstable": unstable, "closed": self.closed and ending != "Error"}
+            fault = judge(name, value, **how) if name else "no such method"
             if fault:
                 found.append(f"{method} {ending}: {fault}")
         return found

@@ -1,5 +1,6 @@
 """An agent that fails: the screen stays, says what happened, and offers what can be done."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -187,6 +188,19 @@ async def test_logging_in_is_told(tmp_path: Path):
         known(app)
         await command(pilot, "/login")
         await until(pilot, lambda: "run `claude` and follow it" in screen_text(app))
+
+
+async def test_the_ways_that_an_agent_offers_are_chosen_in_a_terminal(tmp_path: Path):
+    fleet = FakeFleet()
+    await broken(fleet, str(LoginNeeded("claude wants to be logged in.", (WAY,))))
+    async with opened(fleet, tmp_path) as (app, pilot):
+        odd = replace(CLAUDE, name="odd", offers_logins=True)
+        app.desk.ground.found = Found(agents=(replace(CLAUDE, offers_logins=True), odd))
+        app.desk.changed()
+        await until(pilot, lambda: "choose a way to log in" in screen_text(app))
+        await command(pilot, "/login odd")
+        await until(pilot, lambda: "-m quarterdeck login odd" in screen_text(app))
+    await fleet.stop()
 
 
 async def test_a_spawn_that_is_refused_keeps_what_was_typed(tmp_path: Path):

@@ -167,6 +167,7 @@ def limits_of(settings: Settings) -> Limits:
         cost=given.cost,
         max_concurrent_tools=given.max_concurrent_tools,
         retries=given.retries,
+        repeats=None if given.repeats == "unbounded" else given.repeats,
     )
 
 

@@ -1,19 +1,39 @@
 """What a turn may spend, and how far it has got."""
 
-from typing import Literal, TypeAlias
+import hashlib
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, Literal, TypeAlias
 
+import msgspec
 from msgspec import Struct, field
 
 from quarterdeck.wire.events import TurnEnd
 from quarterdeck.wire.usage import Cost, TokenUsage
 
-__all__ = ["CallLimit", "Limits", "Spending", "TurnStopped", "out_of_time"]
+__all__ = [
+    "NO_PROGRESS",
+    "CallLimit",
+    "Limits",
+    "Repetition",
+    "Spending",
+    "TurnStopped",
+    "fingerprint",
+    "out_of_time",
+]
 
 CallLimit: TypeAlias = int | Literal["adaptive", "unbounded"]
 """Model calls a turn may make: a number; ``adaptive``, which grows with each step that made
 progress; or ``unbounded``."""
 
 _ADAPTIVE_START = 32
+_LONGEST_CYCLE = 3
+"""Steps in one round of a loop that is noticed."""
+_SLOW = 5.0
+"""Seconds from which on a step may be waiting for something; such steps count a fifth."""
+_ROUNDING = 1e-6
+NO_PROGRESS = "no progress: "
+"""How the reason begins of a turn that was ended because it repeated itself."""
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -29,6 +49,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     max_concurrent_tools: int = 8
     retries: int = 5
     """How often one model call is made again after a failure that may pass."""
+    repeats: int | None = 8
+    """How often a turn may do the same, with the same result, one after another."""
 
 
 class TurnStopped(Exception):
@@ -43,6 +65,45 @@ class TurnStopped(Exception):
 def out_of_time(seconds: float) -> TurnStopped:
     """Make the end of a turn that took too long."""
     return TurnStopped("max_turn_requests", f"{seconds:g} seconds in one turn")
+
+
+def fingerprint(calls: Iterable[tuple[str | None, Any, Any]]) -> bytes:
+    """What tells one step from another: each call's tool, arguments and result."""
+    digest = hashlib.blake2b(digest_size=16)
+    for call in calls:
+        digest.update(msgspec.json.encode(call, enc_hook=repr, order="sorted"))
+    return digest.digest()
+
+
+class Repetition:
+    """Notices a turn that goes in circles: steps with the same calls and the same results.
+
+    Rounds of up to three steps are noticed. What the model says meanwhile does not count.
+    """
+
+    def __init__(self, most: int | None) -> None:
+        self._most = most
+        self._last: deque[bytes] = deque(maxlen=_LONGEST_CYCLE)
+        self._times = 1.0
+
+    def note(self, step: bytes, seconds: float) -> bool:
+        """Take a step that took so long; False if it only repeated one of the last.
+
+        Raises:
+            TurnStopped: that happened as often as it may.
+        """
+        is_new = self._most is None or step not in self._last
+        self._last.append(step)
+        if is_new:
+            self._times = 1.0
+            return True
+        self._times += 1.0 if seconds < _SLOW else 0.2
+        if self._most is not None and self._times >= self._most - _ROUNDING:
+            told = (
+                f"the last steps repeated the same calls with the same results {self._most} times"
+            )
+            raise TurnStopped("max_turn_requests", f"{NO_PROGRESS}{told}")
+        return False
 
 
 class Spending(Struct, eq=False):

@@ -6,25 +6,35 @@ and no completed step is lost: its events are in the log before the next step be
 
 import asyncio
 import logging
-from typing import cast
+from typing import Any, cast
 
+import msgspec
 from msgspec.structs import replace
 
 from quarterdeck.models.errors import ModelError
 from quarterdeck.models.model import Finished
-from quarterdeck.wire.conversation import ToolUsePart
+from quarterdeck.wire.conversation import TextPart, ToolResultPart, ToolUsePart
 from quarterdeck.wire.errors import QuarterdeckError
-from quarterdeck.wire.events import Notice, Prompted, TurnEnd, TurnEnded, TurnStarted
+from quarterdeck.wire.events import (
+    EMPTY_TURN,
+    Notice,
+    Prompted,
+    TurnEnd,
+    TurnEnded,
+    TurnStarted,
+)
 
 from .ask import ask_model
 from .calls import run_calls
 from .hooks.seam import admit, go_on
-from .limits import TurnStopped, out_of_time
+from .limits import Repetition, TurnStopped, fingerprint, out_of_time
 from .turn import Turn
 
 __all__ = ["run_turn"]
 
 _log = logging.getLogger(__name__)
+_RECENT = 4
+"""Messages in which the results of a step are looked for: notes may follow them."""
 _SHORTEST_LOOK = 0.05
 """Seconds between two looks at the time, while a person is waited for."""
 
@@ -86,25 +96,52 @@ async def _watch(turn: Turn, seconds: float, bound: asyncio.Timeout) -> None:
 
 
 async def _steps(turn: Turn) -> None:
-    continued = 0
+    continued, is_empty = 0, True
+    repetition = Repetition(turn.limits.repeats)
     while True:
         turn.spending.check(turn.elapsed())
         turn.spending.calls += 1
         await turn.servers.settle(turn.toolbox, turn.emit)
         finished = await ask_model(turn)
         uses = tuple(part for part in finished.reply.parts if isinstance(part, ToolUsePart))
-        if uses and await run_calls(turn, uses, cut_short=finished.stop == "max_tokens"):
+        if uses and await _run_step(turn, uses, repetition, finished.stop == "max_tokens"):
             turn.spending.progress += 1
+        is_empty = is_empty and not uses and not _said(finished)
         steered = turn.steering()
         if not uses and not steered:
             _conclude(finished)
             again = await go_on(turn, continued)
             if again is None:
+                if is_empty:
+                    await turn.emit(EMPTY_TURN)
                 return
             continued += 1
             await turn.emit(again)
         for prompted in steered:
             await _steer(turn, prompted)
+
+
+async def _run_step(
+    turn: Turn, uses: tuple[ToolUsePart, ...], repetition: Repetition, cut_short: bool
+) -> bool:
+    """Run the calls of a step; whether that was progress. Raises TurnStopped for a loop."""
+    begun = turn.pace.clock()
+    worked = await run_calls(turn, uses, cut_short=cut_short)
+    results = {
+        part.id: part.content
+        for message in turn.conversation.told[-_RECENT:]
+        for part in message.parts
+        if isinstance(part, ToolResultPart)
+    }
+    calls = ((use.name, _canonical(use.arguments), results.get(use.id)) for use in uses)
+    return repetition.note(fingerprint(calls), turn.pace.clock() - begun) and worked
+
+
+def _canonical(arguments: str) -> Any:
+    try:
+        return msgspec.json.decode(arguments)
+    except (msgspec.DecodeError, UnicodeError):
+        return arguments
 
 
 async def _steer(turn: Turn, prompted: Prompted) -> None:
@@ -114,6 +151,10 @@ async def _steer(turn: Turn, prompted: Prompted) -> None:
         await turn.emit(Notice(title="A message was not told", description=admitted))
     else:
         await turn.emit(admitted)
+
+
+def _said(finished: Finished) -> bool:
+    return any(part.text.strip() for part in finished.reply.parts if isinstance(part, TextPart))
 
 
 def _conclude(finished: Finished) -> None:

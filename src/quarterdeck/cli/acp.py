@@ -10,6 +10,8 @@ import click
 
 from quarterdeck.policy.modes import MODES
 
+from .output import echo
+
 __all__ = ["acp"]
 
 
@@ -64,4 +66,4 @@ async def _tell_setup(environment: dict[str, str]) -> None:
 
     ground = await prepare_ground(Places.find(environment), environment, str(Path.cwd()))
     name = await choose(environment, model_options(ground.settings))
-    click.echo(f"A session here uses the model {name}.")
+    echo(f"A session here uses the model {name}.")

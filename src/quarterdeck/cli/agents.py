@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from quarterdeck.wire.shown import escape
+
+from .output import echo
+
 if TYPE_CHECKING:
     from quarterdeck.drivers.catalogue import Catalogue
     from quarterdeck.drivers.probe import AgentState, TransportState
@@ -35,13 +39,13 @@ def agents(name: str | None, as_json: bool, installed: bool, refresh: bool) -> N
     states = asyncio.run(_probe(catalogue, name, refresh))
     shown = [state for state in states if state.is_installed or not installed]
     if as_json:
-        click.echo(json.dumps(_json(shown, catalogue), indent=2, ensure_ascii=False))
+        echo(escape(json.dumps(_json(shown, catalogue), indent=2, ensure_ascii=False)))
         return
     from .agents_text import details, table
 
     lines = details(states[0]) if name is not None else table(shown, catalogue, _width())
     for line in lines:
-        click.echo(line)
+        echo(line)
 
 
 async def _probe(catalogue: "Catalogue", name: str | None, refresh: bool) -> "list[AgentState]":

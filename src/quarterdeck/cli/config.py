@@ -9,6 +9,8 @@ import click
 from quarterdeck.config.errors import ConfigError
 from quarterdeck.config.places import Places
 
+from .output import echo
+
 if TYPE_CHECKING:
     from quarterdeck.config.load import Config
     from quarterdeck.config.trust import TrustStore
@@ -47,7 +49,7 @@ def path(as_json: bool) -> None:
         _echo_json({name.replace(" ", "_"): str(place) for name, place in rows.items()})
         return
     for name, place in rows.items():
-        click.echo(f"{name:<13} {place}{'' if place.exists() else '  (not there)'}")
+        echo(f"{name:<13} {place}{'' if place.exists() else '  (not there)'}")
 
 
 @config.command()
@@ -77,7 +79,7 @@ def show(as_json: bool) -> None:
     texts = [(f"{row.key} = {_toml(row.value)}", row.source) for row in shown]
     width = min(48, max(len(text) for text, _ in texts))
     for text, source in texts:
-        click.echo(f"{text:<{width}}  {source.layer} {source.place or ''}".rstrip())
+        echo(f"{text:<{width}}  {source.layer} {source.place or ''}".rstrip())
     _echo_notices(loaded)
 
 
@@ -87,9 +89,9 @@ def check() -> None:
     loaded = _load()
     _echo_notices(loaded)
     for source in loaded.files:
-        click.echo(f"ok: {source.place} ({source.layer})")
+        echo(f"ok: {source.place} ({source.layer})")
     if not loaded.files:
-        click.echo("ok: there are no files; defaults count")
+        echo("ok: there are no files; defaults count")
 
 
 @config.command()
@@ -97,7 +99,7 @@ def reference() -> None:
     """Describe every setting, as Markdown."""
     from quarterdeck.config.reference import markdown
 
-    click.echo(markdown(), nl=False)
+    echo(markdown(), nl=False)
 
 
 @config.command()
@@ -120,11 +122,11 @@ def trust(directory: Path | None, revoke: bool, as_list: bool) -> None:
         return
     place = directory or find_workspace(_here()).root
     if not revoke:
-        click.echo(f"trusted: {store.trust(place)}")
+        echo(f"trusted: {store.trust(place)}")
     elif store.revoke(place):
-        click.echo(f"no longer trusted: {place}")
+        echo(f"no longer trusted: {place}")
     else:
-        click.echo(f"was not trusted: {place}")
+        echo(f"was not trusted: {place}")
 
 
 def _here() -> Path:
@@ -157,15 +159,15 @@ def _toml(value: Any) -> str:
 
 def _echo_notices(loaded: "Config") -> None:
     for notice in loaded.notices:
-        click.echo(f"quarterdeck: {notice}", err=True)
+        echo(f"quarterdeck: {notice}", err=True)
 
 
 def _echo_lines(texts: Sequence[str]) -> None:
     for text in texts:
-        click.echo(text)
+        echo(text)
 
 
 def _echo_json(value: Any) -> None:
     import json
 
-    click.echo(json.dumps(value, indent=2))
+    echo(json.dumps(value, indent=2))

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from .output import echo
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -31,7 +33,7 @@ def demo(yes: bool, keep: bool, end: bool) -> None:
     from .fleet.connecting import with_fleet
 
     if end:
-        click.echo(with_fleet(_end))
+        echo(with_fleet(_end))
         return
     if yes:
         raise SystemExit(with_fleet(lambda fleet: _play(fleet, keep)))
@@ -72,10 +74,10 @@ async def _leave(fleet: "HostClient", places: "Places", keep: bool) -> None:
 
     if keep:
         for project in await keep_demo(fleet, places):
-            click.echo(f"= kept: {project}")
+            echo(f"= kept: {project}")
     else:
         await end_demo(fleet, places)
-        click.echo("= the demo is cleared away")
+        echo("= the demo is cleared away")
 
 
 async def _follow(fleet: "HostClient", info: "AgentInfo", after: int) -> None:

@@ -9,6 +9,7 @@ import click
 from quarterdeck import __version__
 
 from .findings import Finding, examine
+from .output import echo
 
 __all__ = ["doctor", "lines"]
 
@@ -25,10 +26,10 @@ def doctor(context: click.Context, as_json: bool) -> None:
     """
     findings = examine()
     if as_json:
-        click.echo(_json(findings))
+        echo(_json(findings))
     else:
         for line in lines(findings):
-            click.echo(line)
+            echo(line)
     if any(finding.is_fatal for finding in findings):
         context.exit(1)
 

@@ -13,6 +13,7 @@ from quarterdeck.wire.ids import SessionId
 
 from .journal_export import export
 from .journal_prune import prune
+from .output import echo
 
 if TYPE_CHECKING:
     from quarterdeck.journal import Hit, Report, Salvaged
@@ -51,10 +52,10 @@ def check(context: click.Context, as_json: bool) -> None:
     if as_json:
         _echo_json({"healthy": report.healthy, **asdict(report)})
     else:
-        click.echo(f"{report.events} events in {_log(context)}")
+        echo(f"{report.events} events in {_log(context)}")
         for line in _told(report):
-            click.echo(line)
-        click.echo("All is well." if report.healthy else "Copy what is left: journal salvage")
+            echo(line)
+        echo("All is well." if report.healthy else "Copy what is left: journal salvage")
     if not report.healthy:
         context.exit(1)
 
@@ -65,9 +66,9 @@ def check(context: click.Context, as_json: bool) -> None:
 def salvage(context: click.Context, target: Path) -> None:
     """Copy what can be read of a damaged log to a new one at TARGET; changes nothing else."""
     saved = _run(_salvage(_log(context), target))
-    click.echo(f"{saved.events} events of {saved.sessions} sessions are in {target}")
+    echo(f"{saved.events} events of {saved.sessions} sessions are in {target}")
     if saved.lost_rows or saved.unreadable:
-        click.echo(f"lost: {saved.lost_rows}; kept but not understood: {saved.unreadable}")
+        echo(f"lost: {saved.lost_rows}; kept but not understood: {saved.unreadable}")
 
 
 @journal.command()
@@ -90,7 +91,7 @@ def search(
         _echo_json({"hits": msgspec.to_builtins(hits)})
         return
     for hit in hits:
-        click.echo(f"{hit.session} {hit.seq} {hit.type}: {' '.join(hit.snippet.split())}")
+        echo(f"{hit.session} {hit.seq} {hit.type}: {' '.join(hit.snippet.split())}")
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:
@@ -138,4 +139,4 @@ def _told(report: "Report") -> list[str]:
 def _echo_json(value: Any) -> None:
     import json
 
-    click.echo(json.dumps(value, indent=2))
+    echo(json.dumps(value, indent=2))

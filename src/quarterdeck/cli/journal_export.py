@@ -11,6 +11,9 @@ import click
 
 from quarterdeck.config.places import Places
 from quarterdeck.wire.ids import SessionId
+from quarterdeck.wire.shown import escape
+
+from .output import is_terminal, shown, write_output
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -77,18 +80,28 @@ async def _export(
 
             raise NoSuchSession(id_)
         with _opened(output) as file:
-            await _write(file, _pieces(log, id_, form, after, masked))
+            await _write(file, _pieces(log, id_, form, after, masked), form)
 
 
-async def _write(file: IO[bytes] | None, pieces: AsyncIterator[bytes]) -> None:
-    # By click.echo, which is what the command line knows as our own output.
+async def _write(file: IO[bytes] | None, pieces: AsyncIterator[bytes], form: str) -> None:
     pending = bytearray()
     async for piece in pieces:
         pending += piece
         if len(pending) >= CHUNK:
-            click.echo(bytes(pending), file, nl=False)
+            _put(file, bytes(pending), form)
             pending.clear()
-    click.echo(bytes(pending), file, nl=False)
+    _put(file, bytes(pending), form)
+
+
+def _put(file: IO[bytes] | None, data: bytes, form: str) -> None:
+    """Write whole pieces; on a terminal nothing in them acts on it."""
+    if file is not None:
+        file.write(data)
+    elif not is_terminal():
+        write_output(data)
+    else:
+        text = data.decode("utf-8", "backslashreplace")
+        write_output(escape(text) if form in ("json", "jsonl") else shown(text))
 
 
 async def _pieces(

@@ -9,6 +9,7 @@ import click
 from quarterdeck.config.places import Places
 
 from .durations import DURATION
+from .output import echo
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,7 +83,7 @@ def _tell(done: "list[Kept]", dry_run: bool, as_json: bool) -> None:
         echo_json({"dry_run": dry_run, "sessions": done})
         return
     if not done:
-        click.echo("Nothing to delete.")
+        echo("Nothing to delete.")
         return
     now = time.time_ns() // 1_000
     head = ("WOULD GO" if dry_run else "DELETED", "AGENT", "AGE", "TITLE", "PROBLEM")
@@ -97,4 +98,4 @@ def _tell(done: "list[Kept]", dry_run: bool, as_json: bool) -> None:
         for one in done
     ]
     for line in table(head, rows, terminal_width()):
-        click.echo(line)
+        echo(line)

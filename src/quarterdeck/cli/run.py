@@ -12,6 +12,7 @@ import click
 
 from quarterdeck.wire.errors import QuarterdeckError
 
+from .output import find_lost_output, open_closed_descriptors, write_notice
 from .root import root
 
 __all__ = ["ERROR", "INTERRUPTED", "UNREAD", "is_debug", "leave_output", "run"]
@@ -21,6 +22,7 @@ ERROR, INTERRUPTED, UNREAD = 1, 130, 141
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command line and return its exit code; see ``main``."""
+    open_closed_descriptors()
     _make_output_tolerant()
     return _finish(_run(list(arguments), _program_name(), is_debug(arguments)))
 
@@ -46,7 +48,7 @@ def leave_output(error: OSError) -> int:
     os.close(nothing)
     if isinstance(error, BrokenPipeError):
         return UNREAD
-    click.echo(f"quarterdeck: cannot write the output: {error.strerror or error}", err=True)
+    write_notice(f"quarterdeck: cannot write the output: {error.strerror or error}")
     return ERROR
 
 
@@ -72,13 +74,13 @@ def _run(arguments: list[str], name: str, debug: bool) -> int:
     except click.exceptions.Exit as leave:
         return leave.exit_code
     except (KeyboardInterrupt, click.Abort):
-        click.echo(err=True)
+        write_notice("")
         return INTERRUPTED
     except (QuarterdeckError, click.ClickException) as error:
         return _expected(error, debug)
-    except OSError as error:
-        return leave_output(error) if _is_ours(error) else _unexpected(error, arguments, debug)
     except Exception as error:
+        if (lost := find_lost_output(error)) is not None:
+            return leave_output(lost)
         return _unexpected(error, arguments, debug)
     return 0
 
@@ -89,18 +91,9 @@ def _complete(name: str, variable: str, instruction: str) -> int:
     return shell_complete(root, {}, name, variable, instruction)
 
 
-def _is_ours(error: OSError) -> bool:
-    """Whether it was our own output that could not be written, not a child's or a file's."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return trace is not None and trace.tb_frame.f_code is click.echo.__code__
-
-
 def _finish(code: int) -> int:
     try:
-        if sys.stdout is not None:  # pyright: ignore[reportUnnecessaryComparison] - with `>&-`
-            sys.stdout.flush()
+        sys.stdout.flush()
     except OSError as error:
         return leave_output(error)
     return code
@@ -109,11 +102,13 @@ def _finish(code: int) -> int:
 def _expected(error: QuarterdeckError | click.ClickException, debug: bool) -> int:
     _print_traceback(debug)
     if isinstance(error, click.UsageError) and error.ctx is not None:
-        click.echo(error.ctx.get_usage(), err=True)
-        click.echo(f"Try '{error.ctx.command_path} --help' for help.", err=True)
+        for line in error.ctx.get_usage().splitlines():
+            write_notice(line)
+        write_notice(f"Try '{error.ctx.command_path} --help' for help.")
     text = error.format_message() if isinstance(error, click.ClickException) else str(error)
-    for line in text.splitlines() or [type(error).__name__]:
-        click.echo(f"quarterdeck: {line}", err=True)
+    notes: list[str] = getattr(error, "__notes__", [])
+    for line in "\n".join([text or type(error).__name__, *notes]).splitlines():
+        write_notice(f"quarterdeck: {line}")
     return error.exit_code if isinstance(error, click.ClickException) else ERROR
 
 
@@ -123,12 +118,12 @@ def _unexpected(error: Exception, arguments: Sequence[str], debug: bool) -> int:
     _print_traceback(debug)
     first = (str(error).splitlines() or [""])[0]
     what = f"{type(error).__name__}: {first}" if first else type(error).__name__
-    click.echo(f"quarterdeck: unexpected error: {what}", err=True)
+    write_notice(f"quarterdeck: unexpected error: {what}")
     if path := report(error):
-        click.echo(f"quarterdeck: details are in {path}", err=True)
+        write_notice(f"quarterdeck: details are in {path}")
     if not debug:
         command = " ".join(["quarterdeck", "--debug", *arguments[:1]])
-        click.echo(f"quarterdeck: to see them here, begin with: {command}", err=True)
+        write_notice(f"quarterdeck: to see them here, begin with: {command}")
     return ERROR
 
 
@@ -136,4 +131,5 @@ def _print_traceback(debug: bool) -> None:
     if debug:
         import traceback
 
-        traceback.print_exc()
+        for line in traceback.format_exc().splitlines():
+            write_notice(line)

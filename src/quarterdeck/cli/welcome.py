@@ -6,6 +6,8 @@ import sys
 
 import click
 
+from .output import echo
+
 __all__ = ["AT_A_GLANCE", "greet", "is_terminal", "welcome"]
 
 AT_A_GLANCE = {
@@ -67,7 +69,7 @@ def greet() -> None:
         "",
         _why_no_screen(),
     ):
-        click.echo(line)
+        echo(line)
 
 
 def _why_no_screen() -> str:

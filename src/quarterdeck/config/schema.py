@@ -167,6 +167,9 @@ class LimitSettings(Value, frozen=True, kw_only=True):
     """Tool calls that may run at the same time."""
     retries: Retries = 4
     """How often a call of the model is repeated when it failed for a passing reason."""
+    repeats: Count | Literal["unbounded"] = 8
+    """How often a turn may make the same tool calls with the same results, one after another or in
+    rounds of up to three; then it ends. Calls that take five seconds or longer count a fifth."""
 
 
 class ContextSettings(Value, frozen=True, kw_only=True):

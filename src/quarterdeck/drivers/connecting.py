@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,8 @@ from quarterdeck.wire.ids import SessionId, new_session_id
 from .catalogue import find_agent
 from .description import Agent
 from .driver import Opening, Sink
+from .errors import Unsupported
+from .hints import login_hint
 from .links import links_of
 from .opening import begin
 from .session import DrivenSession
@@ -53,13 +56,16 @@ async def open_session(
     """
     if isinstance(agent, str):
         agent = await asyncio.to_thread(find_agent, agent, places)
-    links = links_of(agent, transport)
+    if opening.login is not None and transport not in (None, "acp"):
+        raise Unsupported(agent.name, transport or "", "log in by a method of the protocol")
+    links = links_of(agent, transport if opening.login is None else "acp")
     id_ = session_id or new_session_id()
     around = around or await asyncio.to_thread(_surroundings, agent.name, opening, id_)
     session = DrivenSession(
         id_, agent.name, opening, sink, gate or Gate(mode=opening.mode), around, on_terminal
     )
-    await begin(session, links, is_known=is_known)
+    environment = {**os.environ, **opening.environment}
+    await begin(session, links, is_known=is_known, hint=partial(login_hint, agent, environment))
     return session
 
 

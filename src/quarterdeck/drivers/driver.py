@@ -115,6 +115,8 @@ class Opening:
     """With ``resume``: go on in a copy."""
     replay: bool = False
     """With ``resume``: have the past told as events, where the agent can."""
+    login: str | None = None
+    """A way to log in, by the agent's id of it, before the session is opened; over ACP only."""
     title: str | None = None
     system_prompt: str | None = None
     """Added to the agent's own."""

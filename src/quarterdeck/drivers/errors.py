@@ -18,6 +18,7 @@ An open session fails in the four words of ``quarterdeck.wire.errors``: Closed, 
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from quarterdeck.wire.errors import QuarterdeckError
 
@@ -25,6 +26,7 @@ __all__ = [
     "AgentMissing",
     "BadAgentFile",
     "DriverError",
+    "LoginKind",
     "LoginMethod",
     "LoginNeeded",
     "OpenFailed",
@@ -33,6 +35,10 @@ __all__ = [
     "Unsupported",
     "WrongProtocol",
 ]
+
+
+_STDERR_LINES = 10
+_STDERR_WIDTH = 300
 
 
 class DriverError(QuarterdeckError):
@@ -70,7 +76,7 @@ class OpenFailed(DriverError):
     """The agent did not start.
 
     ``exit_code`` or ``signal`` are set when its process is gone; ``stderr`` holds the last lines
-    it wrote, secrets masked.
+    it wrote, secrets masked. The message has all of it.
     """
 
     def __init__(
@@ -81,11 +87,27 @@ class OpenFailed(DriverError):
         signal: str | None = None,
         stderr: str = "",
     ) -> None:
-        super().__init__(reason)
+        super().__init__(_told(reason, exit_code, signal, stderr))
         self.reason = reason
         self.exit_code = exit_code
         self.signal = signal
         self.stderr = stderr
+
+    def add_hint(self, hint: str | None) -> None:
+        """Add a line that says what to do, if there is one."""
+        if hint:
+            self.args = (f"{self}\n{hint}",)
+
+
+def _told(reason: str, exit_code: int | None, signal: str | None, stderr: str) -> str:
+    how = f"signal {signal}" if signal else f"exit code {exit_code}"
+    is_known = signal is not None or exit_code is not None
+    told = f"{reason} ({how})" if is_known and how not in reason else reason
+    lines = [line.rstrip() for line in stderr.splitlines() if line.strip()]
+    if all(line.strip() in told for line in lines):
+        return told
+    quoted = "\n".join(f"  {line[:_STDERR_WIDTH]}" for line in lines[-_STDERR_LINES:])
+    return f"{told}\nIts last lines on standard error:\n{quoted}"
 
 
 class AgentMissing(OpenFailed):
@@ -99,6 +121,10 @@ class AgentMissing(OpenFailed):
         self.install = install
 
 
+LoginKind: TypeAlias = Literal["agent", "terminal", "variables"]
+"""Who does it: the agent when it is told to; a program in a terminal; whoever sets variables."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginMethod:
     """A way to log in that an agent offers."""
@@ -106,8 +132,13 @@ class LoginMethod:
     id: str
     name: str
     description: str | None = None
+    kind: LoginKind = "agent"
     command: tuple[str, ...] | None = None
-    """A command for a terminal; None: the agent itself runs the login when told to."""
+    """A command for a terminal; None: it needs none."""
+    variables: tuple[str, ...] = ()
+    """Variables that must be set, where the agent reads keys from its environment."""
+    link: str | None = None
+    """A page about it."""
 
 
 class LoginNeeded(OpenFailed):

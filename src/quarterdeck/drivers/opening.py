@@ -16,11 +16,16 @@ __all__ = ["begin"]
 
 
 async def begin(
-    session: DrivenSession, links: Iterable[Callable[[], Link]], *, is_known: bool = False
+    session: DrivenSession,
+    links: Iterable[Callable[[], Link]],
+    *,
+    is_known: bool = False,
+    hint: Callable[[QuarterdeckError], str | None] | None = None,
 ) -> None:
     """Start the session over the first of ``links`` that starts.
 
-    ``is_known``: our log has this session; it goes on. When none starts, the session is written
+    ``is_known``: our log has this session; it goes on. ``hint``: what to do about a failure, a
+    line for the person; it may block. When none starts, the session is written
     down as opened and broken, and the failure that says most is raised.
 
     Raises:
@@ -44,6 +49,8 @@ async def begin(
             raise
         return
     error = _most_telling(failures)
+    if hint is not None and isinstance(error, OpenFailed):
+        error.add_hint(await asyncio.to_thread(hint, error))
     first = _first(session, Started(), (), is_known=is_known)
     await session.fail(first, _never_ran(error))
     raise error
@@ -70,7 +77,7 @@ async def _start(session: DrivenSession, link: Link) -> Started:
                     stderr=stderr,
                 ) from error
             case RpcError():
-                raise OpenFailed(f"{session.agent} refused: {error}", stderr=stderr) from error
+                raise OpenFailed(f"{session.agent} refused: {error.told}", stderr=stderr) from error
             case _:
                 raise
 

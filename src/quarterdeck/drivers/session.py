@@ -140,7 +140,7 @@ class DrivenSession:
         if self._early is not None:
             self._early.append((event, parent))
             return
-        turn = self._here()
+        turn = self._here(event)
         match event:
             case ToolCallStarted():
                 kept = self._ledger.begin(event)
@@ -193,11 +193,11 @@ class DrivenSession:
     async def _emit_asked(self, event: Event) -> None:
         await self._sink(event, turn=self._here())
 
-    def _here(self) -> TurnId | None:
+    def _here(self, event: Event | None = None) -> TurnId | None:
         """The turn that something belongs to which the agent says now; a sign of its life."""
         if self._turn is None:
             return None
-        self._turn.shows_life()
+        self._turn.shows_life(event)
         return self._turn.id
 
     @property

@@ -8,9 +8,18 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from quarterdeck.policy.gate import Gate
-from quarterdeck.wire.content import ContentBlock
+from quarterdeck.wire.content import ContentBlock, TextContent
 from quarterdeck.wire.errors import Broken, LinkError, QuarterdeckError, RpcError
-from quarterdeck.wire.events import Prompted, TurnEnded, TurnStarted
+from quarterdeck.wire.events import (
+    EMPTY_TURN,
+    CompactionChanged,
+    Event,
+    MessageChunk,
+    Prompted,
+    ToolCallStarted,
+    TurnEnded,
+    TurnStarted,
+)
 from quarterdeck.wire.ids import TurnId, new_turn_id
 
 from .driver import Opening, Sink
@@ -54,10 +63,19 @@ class Turn:
         self._over = asyncio.Event()
         self._overdue: str | None = None
         self._sign_of_life = time.monotonic()
+        self._is_empty = True
+        """No message and no tool call so far, nor other work."""
 
-    def shows_life(self) -> None:
-        """The agent has said something."""
+    def shows_life(self, event: Event | None = None) -> None:
+        """The agent has said something: this."""
         self._sign_of_life = time.monotonic()
+        match event:
+            case MessageChunk(role="agent", content=TextContent(text=said)) if not said.strip():
+                pass
+            case MessageChunk(role="agent") | ToolCallStarted() | CompactionChanged():
+                self._is_empty = False
+            case _:
+                pass
 
     async def run(self, prompted: Prompted) -> TurnEnded:
         """Run it from its prompt to its end; a cancelled caller interrupts it."""
@@ -136,6 +154,8 @@ class Turn:
         left = "cancelled" if stop == "cancelled" else "failed"
         for event in self._ledger.close(left, "the agent did not say how it ended"):
             await self._sink(event, turn=self.id)
+        if stop == "end_turn" and self._is_empty:
+            await self._sink(EMPTY_TURN, turn=self.id)
         ended = TurnEnded(stop=stop, reason=reason, usage=outcome.usage, cost=outcome.cost)
         await self._sink(ended, turn=self.id)
         return ended
@@ -176,7 +196,7 @@ def _outcome(running: "asyncio.Task[Outcome]") -> Outcome:
         case None:
             return running.result()
         case RpcError():
-            return Outcome(stop="failed", reason=error.message)
+            return Outcome(stop="failed", reason=error.told)
         case QuarterdeckError():
             return Outcome(stop="failed", reason=str(error))
         case _:

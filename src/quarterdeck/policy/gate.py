@@ -44,14 +44,25 @@ if TYPE_CHECKING:
     from .options import Choice
     from .rules import Rule
 
-__all__ = ["Above", "Answer", "Emit", "Gate", "Permitted", "QuestionReply", "Refused", "Urge"]
+__all__ = [
+    "NOBODY",
+    "Above",
+    "Answer",
+    "Emit",
+    "Gate",
+    "Permitted",
+    "QuestionReply",
+    "Refused",
+    "Urge",
+]
 
 Emit: TypeAlias = Callable[[Event], Awaitable[None]]
 
 _LONG = 1000
 """Characters of a command beyond which it is judged in a thread."""
 _LATE = Decider(kind="timeout", name="nobody answered in time")
-_NOBODY = Decider(kind="mode", name="nobody is there to ask")
+NOBODY = Decider(kind="mode", name="nobody is there to ask")
+"""Answers in place of a person where there is none."""
 
 
 class Permitted(Struct, frozen=True):
@@ -73,7 +84,7 @@ class Refused(Struct, frozen=True):
     option: str | None = None
     """The option that a person chose; None when policy decided or nobody chose."""
     cancelled: bool = False
-    """Nobody chose: the request was cancelled, or nobody was there."""
+    """Nobody chose: the request was cancelled."""
 
 
 class Urge(Struct, frozen=True, kw_only=True):
@@ -246,7 +257,7 @@ class Gate(Struct, kw_only=True, eq=False):
         try:
             await emit(question)
             if not self.attended:
-                _resolve(waiting, QuestionReply(action="cancel", by=_NOBODY))
+                _resolve(waiting, QuestionReply(action="cancel", by=NOBODY))
             with self.pauses, self._limited(waiting, QuestionReply(action="cancel", by=_LATE)):
                 return await waiting
         finally:
@@ -271,7 +282,7 @@ class Gate(Struct, kw_only=True, eq=False):
             await emit(question)
             if not self.attended:
                 self.refused_unattended += 1
-                _resolve(waiting, Answer(outcome=Cancelled(), by=_NOBODY))
+                _resolve(waiting, Answer(outcome=Cancelled(), by=NOBODY))
             with self.pauses, self._limited(waiting, Answer(outcome=Cancelled(), by=_LATE)):
                 return await waiting
         finally:
@@ -296,7 +307,10 @@ class Gate(Struct, kw_only=True, eq=False):
         answer = await self.leave(emit, question)
         if isinstance(answer.outcome, Cancelled):
             why = answer.by.name or "the request was cancelled"
-            return Refused(why, f"This needs a person's leave, and {why}.", cancelled=True)
+            # To an agent a cancelled request means that its turn is cancelled.
+            is_cancelled = answer.by not in (NOBODY, _LATE)
+            told = f"This needs a person's leave, and {why}."
+            return Refused(why, told, cancelled=is_cancelled)
         from .options import choice_of
 
         option = answer.outcome.option_id

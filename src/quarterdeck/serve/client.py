@@ -1,6 +1,7 @@
 """What the client at the other end is and can do, as it said in ``initialize``."""
 
 from dataclasses import dataclass
+from typing import Any, cast
 
 from quarterdeck.wire.acp.schema import ElicitationCapabilities, InitializeRequest
 
@@ -22,6 +23,9 @@ class Client:
     takes_compaction: bool = False
     takes_children: bool = False
     """It shows agents that a session starts as sessions below it."""
+    knows_unstable: bool = False
+    """It shows that it knows more than the stable protocol: an unstable capability, or
+    ``_meta.quarterdeck.unstable``."""
     takes_terminal_meta: bool = False
     """It shows output that we send in ``_meta``, in terminals that it does not run itself."""
 
@@ -31,6 +35,8 @@ def client_of(request: InitializeRequest) -> Client:
     offered = request.client_capabilities
     session = offered.session
     elicitation = offered.elicitation or ElicitationCapabilities()
+    ours: Any = (offered.meta or {}).get("quarterdeck")
+    says_so = isinstance(ours, dict) and cast("dict[str, Any]", ours).get("unstable") is True
     return Client(
         name=request.client_info.name if request.client_info else "client",
         edits_files=offered.fs.read_text_file and offered.fs.write_text_file,
@@ -40,5 +46,6 @@ def client_of(request: InitializeRequest) -> Client:
         takes_notices=session is not None and session.notices is not None,
         takes_compaction=session is not None and session.compaction is not None,
         takes_children=offered.subagents is not None,
+        knows_unstable=says_so or offered.subagents is not None,
         takes_terminal_meta=(offered.meta or {}).get("terminal_output") is True,
     )

@@ -1,5 +1,7 @@
 """The answer to ``initialize``: who we are, what we can do, how to get a model."""
 
+from msgspec.structs import replace
+
 from quarterdeck import __version__
 from quarterdeck.wire.acp.codec import negotiate
 from quarterdeck.wire.acp.schema import (
@@ -36,18 +38,20 @@ def hello(request: InitializeRequest, client: Client) -> InitializeResponse:
             load_session=True,
             mcp_capabilities=McpCapabilities(http=True),
             prompt_capabilities=PromptCapabilities(image=True, embedded_context=True),
-            session_capabilities=SessionCapabilities(
-                list=_YES,
-                delete=_YES,
-                additional_directories=_YES,
-                resume=_YES,
-                close=_YES,
-                fork=_YES,
-                title=_YES,
-            ),
+            session_capabilities=_session_capabilities(client),
             auth=AgentAuthCapabilities(logout=_YES),
         ),
     )
+
+
+def _session_capabilities(client: Client) -> SessionCapabilities:
+    """What sessions can do; what is not stable goes to ``_meta`` unless the client knows it."""
+    stable = SessionCapabilities(
+        list=_YES, delete=_YES, additional_directories=_YES, resume=_YES, close=_YES
+    )
+    if client.knows_unstable:
+        return replace(stable, fork=_YES, title=_YES)
+    return replace(stable, meta={"quarterdeck": {"fork": {}, "title": {}}})
 
 
 def _auth_methods(client: Client) -> tuple[AuthMethod, ...]:

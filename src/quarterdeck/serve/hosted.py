@@ -12,11 +12,12 @@ from quarterdeck.wire.content import ContentBlock
 from quarterdeck.wire.errors import RpcError
 from quarterdeck.wire.events import TurnEnded
 from quarterdeck.wire.record import Record
-from quarterdeck.wire.rpc.codes import INTERNAL_ERROR, INVALID_REQUEST, FrameTooLarge
+from quarterdeck.wire.rpc.codes import INTERNAL_ERROR, FrameTooLarge
 from quarterdeck.wire.usage import TokenUsage
 
 from .asking import Asker
 from .client import Client
+from .prompt_queue import PromptQueue
 from .pump import Pump
 from .refusals import refused
 from .subsessions import SubSessions
@@ -38,6 +39,7 @@ class Hosted:
         is_clients_terminal: Callable[[str], bool],
     ) -> None:
         self.session = session
+        self._client = client
         self._connection = connection
         self._asker = Asker(connection, client, session)
 
@@ -47,8 +49,7 @@ class Hosted:
         self._children = SubSessions(connection, session.journal, lambda: translator(True))
         self._takes_children = client.takes_children
         self._pump = Pump(session, translator, self._send, self._notice)
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._queue = PromptQueue()
         self._cancelling: set[asyncio.Task[None]] = set()
 
     @property
@@ -74,27 +75,26 @@ class Hosted:
         await self._send(self._commands)
 
     async def prompt(self, content: tuple[ContentBlock, ...]) -> acp.PromptResponse:
-        """Run a turn; every update of it was sent when this returns.
+        """Run a turn, after those asked for earlier; every update of it was sent when this returns.
+
+        A prompt that still waits when turns are cancelled is answered as cancelled, in its order;
+        the model never hears of it.
 
         Raises:
-            RpcError: a turn is running already, or this one failed.
+            RpcError: the turn failed, or too many prompts wait.
         """
-        if not self._idle.is_set():
-            raise refused(
-                INVALID_REQUEST,
-                "a turn is running in this session; wait for its end or cancel it first",
-                "turn_in_progress",
-            )
-        self._idle.clear()
+        if not await self._queue.enter():
+            return acp.PromptResponse(stop_reason="cancelled")
         try:
             ended = await self.session.prompt(content)
             await self.flush()
-            return _response(ended)
+            return _response(ended, self._client)
         finally:
-            self._idle.set()
+            self._queue.leave()
 
     def cancel(self) -> None:
-        """Cancel the turn that runs, if one does; its prompt is answered when it has ended."""
+        """Cancel the turn that runs, and prompts that wait; each is answered in its order."""
+        self._queue.cancel()
         task = asyncio.create_task(self.session.cancel(), name=f"cancel {self.session.id}")
         self._cancelling.add(task)
         task.add_done_callback(self._cancelling.discard)
@@ -106,8 +106,9 @@ class Hosted:
 
     async def close(self) -> None:
         """Cancel what runs, let its prompt be answered, and end."""
+        self._queue.cancel()
         await self.session.cancel()
-        await self._idle.wait()
+        await self._queue.idle.wait()
         await self._pump.close()
         await self._asker.close()
         await self._children.close()
@@ -137,11 +138,14 @@ class Hosted:
         await self._connection.send(acp.SESSION_UPDATE, note)
 
 
-def _response(ended: TurnEnded) -> acp.PromptResponse:
+def _response(ended: TurnEnded, client: Client) -> acp.PromptResponse:
     if ended.stop == "failed":
         raise _failure(ended)
     usage = None if ended.usage is None else _usage(ended.usage)
-    return acp.PromptResponse(stop_reason=ended.stop, usage=usage)
+    if usage is None or client.knows_unstable:
+        return acp.PromptResponse(stop_reason=ended.stop, usage=usage)
+    meta = {"quarterdeck": {"usage": usage}}
+    return acp.PromptResponse(stop_reason=ended.stop, meta=meta)
 
 
 def _failure(ended: TurnEnded) -> RpcError:

@@ -16,7 +16,7 @@ Every room adds its own errors below ``QuarterdeckError``; the command line show
 no traceback. A message names the thing and says what to do.
 """
 
-from typing import Any
+from typing import Any, cast
 
 __all__ = [
     "Broken",
@@ -29,6 +29,9 @@ __all__ = [
     "QuarterdeckError",
     "RpcError",
 ]
+
+
+_LONGEST_DETAILS = 2000
 
 
 class QuarterdeckError(Exception):
@@ -77,10 +80,30 @@ class RpcError(QuarterdeckError):
     """The peer answered a request with an error; raised by a handler, it becomes the answer."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
-        super().__init__(f"{message} ({code})")
         self.code = code
         self.message = message
         self.data = data
+        super().__init__(f"{self.told} ({code})")
+
+    @property
+    def told(self) -> str:
+        """The message, and what ``data`` says beyond it, for a person."""
+        details = _details_of(self.data)
+        if details is None or details in self.message:
+            return self.message
+        is_whole = details.startswith(self.message)
+        return details if is_whole else f"{self.message}: {details}"
+
+
+def _details_of(data: Any) -> str | None:
+    """The text in an error's ``data``, wherever agents put it; at most 2,000 characters."""
+    if isinstance(data, dict):
+        fields = cast("dict[str, Any]", data)
+        found = (_details_of(fields.get(name)) for name in ("details", "message", "error"))
+        return next((text for text in found if text is not None), None)
+    if isinstance(data, str) and data.strip():
+        return data.strip()[:_LONGEST_DETAILS]
+    return None
 
 
 class MalformedRecord(QuarterdeckError):

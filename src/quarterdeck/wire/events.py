@@ -49,6 +49,7 @@ from .usage import ContextUsage, Cost, TokenUsage
 from .values import Value
 
 __all__ = [
+    "EMPTY_TURN",
     "Checkpointed",
     "ChildEnd",
     "ChildEnded",
@@ -377,6 +378,14 @@ class Notice(Value, frozen=True, kw_only=True, tag_field="type", tag="notice"):
     title: str
     severity: Severity = "info"
     description: str | None = None
+
+
+EMPTY_TURN = Notice(
+    title="The turn ended with no message and no tool call.",
+    severity="warning",
+    description="The agent or its model may have failed without saying so.",
+)
+"""Told before the end of a turn of which nothing can be seen."""
 
 
 class Unknown(Value, frozen=True, kw_only=True, tag_field="type", tag="unknown"):

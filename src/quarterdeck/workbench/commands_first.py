@@ -24,5 +24,5 @@ FIRST_COMMANDS = (
         help="copy the command that installs this agent",
         target="mending:copy_install",
     ),
-    Command(name="login", help="tell how to log in to this agent", target="mending:tell_login"),
+    Command(name="login", help="log in to this agent", target="mending:log_in"),
 )

@@ -41,6 +41,7 @@ def _look(agent: "Agent", environment: Mapping[str, str]) -> FoundAgent:
 
     path = environment.get("PATH")
     programs = {reach.command[0] for reach in agent.transports.values()} | {agent.program}
+    acp = agent.transports.get("acp")
     return FoundAgent(
         name=agent.name,
         title=agent.title or agent.name,
@@ -48,6 +49,7 @@ def _look(agent: "Agent", environment: Mapping[str, str]) -> FoundAgent:
         login=login_state(agent.login, environment),
         install=agent.install,
         login_hint=agent.login.hint,
+        offers_logins=acp is not None and shutil.which(acp.command[0], path=path) is not None,
     )
 
 

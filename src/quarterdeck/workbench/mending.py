@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .app import Workbench
     from .stores.ground import FoundAgent
 
-__all__ = ["copy_install", "fresh", "retry", "tell_login"]
+__all__ = ["copy_install", "fresh", "log_in", "retry"]
 
 
 async def retry(app: "Workbench", words: str) -> None:
@@ -75,11 +75,22 @@ def copy_install(app: "Workbench", words: str) -> None:
     app.tell(f"copied: {found.install}")
 
 
-def tell_login(app: "Workbench", words: str) -> None:
-    """Tell how to log in to the agent in view, or the one that is named."""
+async def log_in(app: "Workbench", words: str) -> None:
+    """Log in to the agent in view, or the one that is named.
+
+    In a terminal, by one of the ways that the agent offers; where it offers none, tell how.
+    """
+    found, agent = _found(app, words), app.desk.agent
+    if found is not None and found.offers_logins:
+        from quarterdeck.drivers.description import SELF, expand
+
+        command = list(expand((SELF, "login", found.name)))
+        options = {"cwd": app.desk.cwd, "command": command}
+        await app.screens_desk.call("open_panel", {"widget": "terminal", "options": options})
+        app.tell(f"choose a way to log in to {found.title}; then ctrl+r tries again")
+        return
     from .screens.reading import ReadingScreen
 
-    found, agent = _found(app, words), app.desk.agent
     name = found.title if found is not None else words or (agent.agent if agent else "an agent")
     hint = found.login_hint if found is not None else ""
     steps = [

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from quarterdeck.agent.goals.budget import Budget
 from quarterdeck.agent.goals.pursuit import MOST_IDLE, NoGoal
 from quarterdeck.agent.native import Wishes
-from quarterdeck.models.script import Reply, Script
+from quarterdeck.models.script import Reply, Scene, Script
 from quarterdeck.models.scripted import ScriptedModel
 from quarterdeck.wire.events import GoalEnded, GoalSet, Prompted, ToolCallEnded, TurnEnded
 from quarterdeck.wire.usage import TokenUsage
@@ -76,7 +76,7 @@ async def test_words_without_work_come_to_an_end(tmp_path: Path):
     assert pursued.ended is not None
     assert (pursued.ended.how, pursued.ended.turns) == ("stuck", MOST_IDLE)
     assert len(ship.requests) == MOST_IDLE
-    assert "no tool did any work" in (pursued.ended.reason or "")
+    assert "no tool did any new work" in (pursued.ended.reason or "")
 
 
 async def test_work_in_between_is_progress(tmp_path: Path):
@@ -200,3 +200,19 @@ async def test_saying_it_again_and_again_comes_to_an_end(tmp_path: Path):
     assert pursued.ended is not None
     assert pursued.ended.how == "reached"
     assert len(ship.requests) < 40
+
+
+async def test_turns_that_only_repeat_the_last_come_to_an_end(tmp_path: Path):
+    turn = (says(call("fake", n=1)), "I looked again.")
+    async with deck(tmp_path, *turn * 20, tools=[FakeTool(returns("the same"))]) as ship:
+        pursued = await ship.session.pursue("Goal.")
+    assert pursued.ended is not None
+    assert (pursued.ended.how, pursued.ended.turns) == ("stuck", 1 + MOST_IDLE)
+
+
+async def test_a_loop_within_turns_comes_to_an_end(tmp_path: Path):
+    loop = Script(scenes={"x": Scene(replies=(says(call("fake", n=1)),))}, default="x")
+    async with deck(tmp_path, loop, tools=[FakeTool(returns("the same"))]) as ship:
+        pursued = await ship.session.pursue("Goal.")
+    assert pursued.ended is not None
+    assert (pursued.ended.how, pursued.ended.turns) == ("stuck", MOST_IDLE)

@@ -137,8 +137,8 @@ async def test_a_request_without_options_is_cancelled_and_told(tmp_path: Path):
         assert "no choice" in driven.all(Notice)[0].title
 
 
-async def test_nobody_there_is_no_choice(tmp_path: Path):
+async def test_nobody_there_is_a_rejection_and_not_the_end_of_the_turn(tmp_path: Path):
     gate = Gate(mode="ask", attended=False)
     async with drive(acp_rig(), tmp_path, gate=gate) as driven:
         await driven.say("ask make")
-        assert driven.text == "permission: cancelled, denied"
+        assert driven.text == "permission: no, denied"

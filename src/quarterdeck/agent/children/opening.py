@@ -178,6 +178,7 @@ def _limits(own: Limits, profile: Profile, settings: ChildSettings) -> Limits:
         cost=_least(own.cost, profile.max_cost),
         max_concurrent_tools=own.max_concurrent_tools,
         retries=own.retries,
+        repeats=own.repeats,
     )
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["MOST_IDLE", "NO_BUDGET", "NoGoal", "Pursued", "pursue", "take_up"]
 
 MOST_IDLE = 3
-"""Turns in a row without any work after which nothing more is expected."""
+"""Turns in a row without any new work after which nothing more is expected."""
 
 _BEGIN = """\
 Reach this goal:
@@ -146,7 +146,8 @@ def _verdict(state: GoalState, turn: TurnEnded | None) -> GoalEnded | None:
         unit = {"cost": "USD"}.get(spent[0], spent[0])
         return _ended(state, "limit", f"the budget of {bound:g} {unit} is spent")
     if state.idle >= MOST_IDLE:
-        return _ended(state, "stuck", f"{state.idle} turns in a row in which no tool did any work")
+        told = f"{state.idle} turns in a row in which no tool did any new work"
+        return _ended(state, "stuck", told)
     return None
 
 

@@ -3,6 +3,7 @@
 A session that goes on after a crash knows the same as the one that was stopped.
 """
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,11 +26,15 @@ from quarterdeck.wire.ids import ToolCallId
 from quarterdeck.wire.record import Record
 from quarterdeck.wire.usage import Cost, TokenUsage
 
+from ..limits import NO_PROGRESS, fingerprint
 from ..recovery import DIED
 from ..tools.goal_done import GOAL_DONE, GoalDoneArguments
 from .budget import Budget
 
 __all__ = ["GoalState", "goal_in"]
+
+_LONGEST_CYCLE = 3
+"""Turns in one round of a loop that is noticed."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -44,7 +49,7 @@ class GoalState:
     turns: int = 0
     """Turns that have ended, those not counted in which the process died."""
     idle: int = 0
-    """The last turns in a row in which no tool did its work."""
+    """The last turns in a row in which no tool did its work, or all of it had been done before."""
     usage: TokenUsage = field(default_factory=TokenUsage)
     cost: float = 0.0
     is_priced: bool = False
@@ -55,7 +60,15 @@ class GoalState:
     ended: GoalEnded | None = None
     _clock: int | None = None
     _worked: bool = False
-    _calls: dict[ToolCallId, Any] = field(default_factory=dict[ToolCallId, Any])
+    _calls: dict[ToolCallId, tuple[str | None, Any]] = field(
+        default_factory=dict["ToolCallId", "tuple[str | None, Any]"]
+    )
+    """The calls of the turn: the tool and its arguments."""
+    _done: list[tuple[str | None, Any, Any]] = field(
+        default_factory=list["tuple[str | None, Any, Any]"]
+    )
+    _turns: deque[bytes] = field(default_factory=lambda: deque(maxlen=_LONGEST_CYCLE))
+    """What the last turns did."""
 
     @property
     def budget(self) -> Budget:
@@ -85,6 +98,8 @@ class GoalState:
         match event:
             case TurnStarted():
                 self.has_begun, self._worked = True, False
+                self._calls.clear()
+                self._done.clear()
             case TurnEnded():
                 self._turn_ended(event)
             case ModelCallFinished(usage=usage, cost=cost):
@@ -92,24 +107,34 @@ class GoalState:
             case ChildEnded(usage=usage, cost=cost) | CompactionChanged(usage=usage, cost=cost):
                 self._spend(usage, cost)
             case ToolCallStarted(call=call, name=name, raw_input=raw):
-                if name == GOAL_DONE:
-                    self._calls[call] = raw
-            case ToolCallEnded(call=call, status="completed"):
-                self._worked = True
-                if call in self._calls:
-                    self.done = _arguments(self._calls[call])
+                self._calls[call] = (name, raw)
+            case ToolCallEnded():
+                self._call_ended(event)
             case GoalEnded():
                 self.ended = event
             case _:
                 pass
+
+    def _call_ended(self, event: ToolCallEnded) -> None:
+        name, raw = self._calls.get(event.call, (None, None))
+        result = event.result.content if event.result is not None else event.reason
+        self._done.append((name, raw, result))
+        if event.status == "completed":
+            self._worked = True
+            if name == GOAL_DONE:
+                self.done = _arguments(raw)
 
     def _turn_ended(self, event: TurnEnded) -> None:
         self._clock = None
         if event.reason == DIED.reason:
             return  # it goes on in the next
         self.turns += 1
-        if event.stop not in ("cancelled", "failed"):
-            self.idle = 0 if self._worked else self.idle + 1
+        if event.stop in ("cancelled", "failed"):
+            return
+        turn = fingerprint(sorted(self._done, key=repr))
+        is_loop = turn in self._turns or (event.reason or "").startswith(NO_PROGRESS)
+        self._turns.append(turn)
+        self.idle = 0 if self._worked and not is_loop else self.idle + 1
 
     def _count_time(self, record: Record) -> None:
         if isinstance(record.event, TurnStarted):

@@ -11,15 +11,17 @@ from .connecting import as_json_option, directory, echo_json, given_text, with_f
 from .text import literal
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from quarterdeck.fleet.client import HostClient
     from quarterdeck.fleet.port import AgentInfo, Spawn
 
-__all__ = ["fork", "resume", "spawn"]
+__all__ = ["begin", "fork", "resume", "spawn"]
 
 
 @click.command(
-    epilog="Exit codes with --wait: 0 at rest, 4 it needs you, 5 it failed or was ended, "
-    "124 not in time."
+    epilog="Exit codes: 0 it works, 5 it did not start. With --wait: 0 at rest, 4 it needs you, "
+    "5 it failed or was ended, 124 not in time."
 )
 @click.argument("prompt", required=False)
 @click.option("-a", "--agent", default="native", show_default=True, help="Which agent.")
@@ -56,9 +58,11 @@ def spawn(prompt: str | None, wait: bool, timeout: float | None, as_json: bool, 
     """Start an agent on PROMPT; it goes on when this command ends. ``-`` reads standard input."""
     wish = _wish(given_text(prompt), o)
     if not wait:
-        info = with_fleet(lambda fleet: fleet.spawn(wish))
-        _show(info, as_json)
-        return
+        raise SystemExit(
+            with_fleet(
+                lambda fleet: begin(fleet, fleet.spawn(wish), wish.prompt is not None, as_json)
+            )
+        )
     from .waiting import spawn_and_wait
 
     raise SystemExit(with_fleet(lambda fleet: spawn_and_wait(fleet, wish, timeout, as_json)))
@@ -70,7 +74,10 @@ def spawn(prompt: str | None, wait: bool, timeout: float | None, as_json: bool, 
 @as_json_option
 def resume(agent: str, prompt: str | None, as_json: bool) -> None:
     """Start AGENT again where it ended, and give it PROMPT if there is one."""
-    _show(with_fleet(lambda fleet: _resume(fleet, agent, given_text(prompt))), as_json)
+    text = given_text(prompt)
+    raise SystemExit(
+        with_fleet(lambda fleet: begin(fleet, _resume(fleet, agent, text), bool(text), as_json))
+    )
 
 
 @click.command()
@@ -81,7 +88,13 @@ def resume(agent: str, prompt: str | None, as_json: bool) -> None:
 def fork(agent: str, prompt: str | None, name: str | None, as_json: bool) -> None:
     """Start a copy of AGENT with the same past."""
     text = given_text(prompt)
-    _show(with_fleet(lambda fleet: fleet.fork(agent, name=name, prompt=text)), as_json)
+    raise SystemExit(
+        with_fleet(
+            lambda fleet: begin(
+                fleet, fleet.fork(agent, name=name, prompt=text), bool(text), as_json
+            )
+        )
+    )
 
 
 def _wish(prompt: str | None, o: dict[str, Any]) -> "Spawn":
@@ -116,11 +129,18 @@ def _environment(variables: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def _show(info: "AgentInfo", as_json: bool) -> None:
+async def begin(
+    fleet: "HostClient", starting: "Awaitable[AgentInfo]", has_prompt: bool, as_json: bool
+) -> int:
+    """Start an agent, print its name, and say if it does not start; returns the exit code."""
+    from .waiting import tell_start
+
+    info = await starting
     if as_json:
         echo_json(info)
     else:
         click.echo(literal(info.name))
+    return await tell_start(fleet, info, has_prompt=has_prompt)
 
 
 async def _resume(fleet: "HostClient", agent: str, prompt: str | None) -> "AgentInfo":

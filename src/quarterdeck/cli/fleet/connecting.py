@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from ..output import echo
+
 if TYPE_CHECKING:
     from quarterdeck.fleet.client import HostClient
 
@@ -51,7 +53,7 @@ def echo_json(value: Any) -> None:
     """Write a value as indented JSON."""
     import msgspec
 
-    click.echo(plain_json(msgspec.json.format(msgspec.json.encode(value), indent=2)))
+    echo(plain_json(msgspec.json.format(msgspec.json.encode(value), indent=2)))
 
 
 def plain_json(data: bytes) -> str:
@@ -64,7 +66,7 @@ def plain_json(data: bytes) -> str:
 def echo_lines(lines: Iterable[str]) -> None:
     """Write lines as they are."""
     for line in lines:
-        click.echo(line)
+        echo(line)
 
 
 def terminal_width() -> int | None:

@@ -11,6 +11,7 @@ import click
 
 from quarterdeck.config.places import Places
 
+from ..output import echo
 from .codes import NO_HOST
 from .connecting import as_json_option, echo_json, echo_lines, with_fleet
 from .text import literal, since
@@ -53,7 +54,7 @@ def run(idle: float | None, detached: bool) -> None:
                 return
             raise
     if not detached:
-        click.echo(f"The host ended: {why}", err=True)
+        echo(f"The host ended: {why}", err=True)
 
 
 async def _be_host(
@@ -67,7 +68,7 @@ async def _be_host(
 
     def ready() -> None:
         if not detached:
-            click.echo(f"The host is ready; it tells what it does in {log_file(places)}", err=True)
+            echo(f"The host is ready; it tells what it does in {log_file(places)}", err=True)
 
     settings = (await asyncio.to_thread(load, places, environ=environment)).settings
     minutes = settings.host.idle_minutes if idle is None else idle
@@ -89,7 +90,7 @@ def start(as_json: bool) -> None:
     if as_json:
         echo_json(status)
     else:
-        click.echo(f"The host runs: process {status.pid}")
+        echo(f"The host runs: process {status.pid}")
 
 
 @host.command(epilog="Exit codes: 0 it runs, 3 none runs.")
@@ -105,7 +106,7 @@ def status(context: click.Context, as_json: bool) -> None:
         if as_json:
             echo_json({"running": False})
         else:
-            click.echo(f"quarterdeck: {error}", err=True)
+            echo(f"quarterdeck: {error}", err=True)
         context.exit(NO_HOST)
     if as_json:
         echo_json({"running": True, **_as_dict(found)})
@@ -131,12 +132,12 @@ def stop(context: click.Context, timeout: float, force: bool, as_json: bool) -> 
         if as_json:
             echo_json({"stopped": False})
         else:
-            click.echo(f"quarterdeck: {error}", err=True)
+            echo(f"quarterdeck: {error}", err=True)
         context.exit(NO_HOST)
     if as_json:
         echo_json({"stopped": True, "pid": pid})
     else:
-        click.echo("The host has ended.")
+        echo("The host has ended.")
 
 
 @host.command()
@@ -155,7 +156,7 @@ def logs(lines: int, follow: bool, as_json: bool) -> None:
     echo_lines(literal(line) for line in shown)
     if follow:
         for line in _new_lines(path):
-            click.echo(literal(line))
+            echo(literal(line))
 
 
 def _told(status: "FleetStatus") -> Iterator[str]:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..output import echo
 from .codes import ANSWERED
 from .connecting import as_json_option, echo_json, with_fleet
 from .text import literal, since
@@ -24,18 +25,18 @@ def inbox(as_json: bool) -> None:
         echo_json({"inbox": items})
         return
     if not items:
-        click.echo("Nobody needs you.")
+        echo("Nobody needs you.")
     from .requests import describe
 
     now = time.time_ns() // 1_000
     for number, item in enumerate(items):
         if number:
-            click.echo()
-        click.echo(f"{literal(item.name)}  {item.request}  {since(item.since, now)} ago")
+            echo()
+        echo(f"{literal(item.name)}  {item.request}  {since(item.since, now)} ago")
         for line in describe(item):
-            click.echo(f"  {line}")
+            echo(f"  {line}")
     if items:
-        click.echo("\nquarterdeck answer NAME allow|deny|OPTION")
+        echo("\nquarterdeck answer NAME allow|deny|OPTION")
 
 
 @click.command(epilog="Exit codes: 0 answered, 1 error, 6 somebody else had answered before.")
@@ -53,7 +54,7 @@ def answer(request_or_agent: str, choice: str, feedback: str | None, as_json: bo
     if as_json:
         echo_json({"request": request, "answered": is_first})
     elif not is_first:
-        click.echo("quarterdeck: somebody else had answered before", err=True)
+        echo("quarterdeck: somebody else had answered before", err=True)
     raise SystemExit(0 if is_first else ANSWERED)
 
 

@@ -7,12 +7,12 @@ import click
 
 from quarterdeck.policy.modes import MODES
 
-from .connecting import as_json_option, directory, echo_json, given_text, with_fleet
+from .connecting import as_json_option, directory, given_text, with_fleet
 from .text import literal
 
 if TYPE_CHECKING:
     from quarterdeck.fleet.client import HostClient
-    from quarterdeck.fleet.port import AgentInfo, Spawn
+    from quarterdeck.fleet.port import Spawn
 
 __all__ = ["lead"]
 
@@ -37,9 +37,13 @@ def lead(prompt: str | None, detach: bool, as_json: bool, **options: object) -> 
     """
     wish = _wish(given_text(prompt), options)
     if detach or as_json:
-        info = with_fleet(lambda fleet: fleet.spawn(wish))
-        _show(info, as_json)
-        return
+        from .beginning import begin
+
+        raise SystemExit(
+            with_fleet(
+                lambda fleet: begin(fleet, fleet.spawn(wish), wish.prompt is not None, as_json)
+            )
+        )
     raise SystemExit(with_fleet(lambda fleet: _lead(fleet, wish)))
 
 
@@ -63,10 +67,3 @@ def _wish(prompt: str | None, o: dict[str, object]) -> "Spawn":
     if prompt is not None:
         given["prompt"] = prompt
     return msgspec.convert(given, Spawn)
-
-
-def _show(info: "AgentInfo", as_json: bool) -> None:
-    if as_json:
-        echo_json(info)
-    else:
-        click.echo(literal(info.name))

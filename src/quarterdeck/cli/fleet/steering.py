@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..output import echo
 from .connecting import as_json_option, echo_json, given_text, with_fleet
 from .text import literal
 
@@ -59,7 +60,7 @@ def hand_over(
     if as_json:
         echo_json(info)
     else:
-        click.echo(info.name)
+        echo(info.name)
 
 
 @click.command()
@@ -149,4 +150,4 @@ def _show(agents: "list[AgentInfo]", as_json: bool) -> None:
         echo_json({"agents": agents})
         return
     for agent in agents:
-        click.echo(f"{literal(agent.name)} {agent.state}")
+        echo(f"{literal(agent.name)} {agent.state}")

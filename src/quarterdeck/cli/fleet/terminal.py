@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..output import echo
 from .codes import ENDED_BADLY
 from .connecting import (
     as_json_option,
@@ -73,7 +74,7 @@ def open_(
         if as_json:
             echo_json(info)
         else:
-            click.echo(info.id)
+            echo(info.id)
         return 0
 
     raise SystemExit(with_fleet(work))
@@ -87,7 +88,7 @@ def list_(as_json: bool) -> None:
     if as_json:
         echo_json({"terminals": found})
     elif not found:
-        click.echo("No terminals. `quarterdeck terminal open --attach` opens one.")
+        echo("No terminals. `quarterdeck terminal open --attach` opens one.")
     else:
         now = time.time_ns() // 1_000
         echo_lines(table(_HEAD, [_row(one, now) for one in found], terminal_width()))
@@ -142,12 +143,12 @@ async def _attach(fleet: "HostClient", info: "TerminalInfo", *, closes: bool = F
     code = await attached.run()
     if attached.left is None:
         told = f"Left {literal(info.name)}, which runs on; quarterdeck terminal attach {info.id}"
-        click.echo(told, err=True)
+        echo(told, err=True)
         return code
     if closes:
         with suppress(NoSuchTerminal):  # somebody else may be faster
             await fleet.close_terminal(info.id)
-    click.echo(f"{literal(info.name)} has left: {attached.left}", err=True)
+    echo(f"{literal(info.name)} has left: {attached.left}", err=True)
     return 0 if attached.left == _WELL else ENDED_BADLY
 
 

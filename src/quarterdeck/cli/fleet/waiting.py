@@ -1,14 +1,25 @@
 """Waiting for agents, and what they said last."""
 
-from contextlib import aclosing
+import asyncio
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
 
 import click
 
 from quarterdeck.wire.content import TextContent
-from quarterdeck.wire.events import MessageChunk, Prompted, ToolCallStarted
+from quarterdeck.wire.events import (
+    MessageChunk,
+    PermissionAsked,
+    Prompted,
+    QuestionAsked,
+    SessionEnded,
+    SessionOpened,
+    SessionResumed,
+    ToolCallStarted,
+)
 
-from .codes import TIMED_OUT, rest_code
+from ..output import echo
+from .codes import ENDED_BADLY, OK, TIMED_OUT, rest_code
 from .connecting import echo_json
 from .text import literal
 
@@ -19,9 +30,21 @@ if TYPE_CHECKING:
     from quarterdeck.fleet.port import AgentInfo, Fleet, Spawn, WaitFor
     from quarterdeck.wire.record import Record
 
-__all__ = ["backward", "last_records", "last_words", "spawn_and_wait", "wait_for"]
+__all__ = [
+    "backward",
+    "last_records",
+    "last_words",
+    "spawn_and_wait",
+    "tell_rest",
+    "tell_start",
+    "wait_for",
+]
 
 _PAGE = 500
+_START = 10.0
+"""Seconds that the start of an agent is waited for."""
+_OPENED = 0.2
+"""Seconds that an agent without a prompt is watched once it has started."""
 
 
 async def spawn_and_wait(
@@ -40,8 +63,40 @@ async def spawn_and_wait(
     if not rested:
         click.echo(f"quarterdeck: {literal(now.name)} is not at rest yet", err=True)
         return TIMED_OUT
-    _tell(now)
+    tell_rest(now)
     return rest_code(rested)
+
+
+async def tell_start(fleet: "HostClient", info: "AgentInfo", *, has_prompt: bool) -> int:
+    """Wait until an agent that was just started works; the exit code, and why if it failed.
+
+    One that takes long to start is left to itself.
+    """
+    if info.state == "starting":
+        with suppress(TimeoutError):
+            await _started(fleet, info, has_prompt)
+    now = await fleet.agent(info.session)
+    if now.state == "starting":
+        click.echo(f"quarterdeck: {literal(now.name)} is still starting", err=True)
+    if now.state in ("failed", "killed"):
+        tell_rest(now)
+        return ENDED_BADLY
+    return OK
+
+
+async def _started(fleet: "HostClient", info: "AgentInfo", has_prompt: bool) -> None:
+    """Wait until it works on its prompt, has nothing to work on, or has ended."""
+    records = fleet.follow(info.last_seq, agent=info.session)
+    async with asyncio.timeout(_START) as limit, aclosing(records):
+        async for record in records:
+            match record.event:
+                case SessionEnded() | Prompted() | PermissionAsked() | QuestionAsked():
+                    return
+                case SessionOpened() | SessionResumed() if not has_prompt:
+                    # The end of a start that failed follows at once.
+                    limit.reschedule(asyncio.get_running_loop().time() + _OPENED)
+                case _:
+                    continue
 
 
 async def wait_for(
@@ -100,8 +155,9 @@ def _is_said(record: "Record") -> bool:
     return isinstance(record.event, MessageChunk)
 
 
-def _tell(info: "AgentInfo") -> None:
+def tell_rest(info: "AgentInfo") -> None:
+    """Say on standard error why an agent is at rest, if it is not because it is done."""
     if info.needs_person:
         click.echo(f"quarterdeck: {literal(info.name)} needs you: quarterdeck inbox", err=True)
     elif info.reason:
-        click.echo(f"quarterdeck: {info.state}: {literal(info.reason)}", err=True)
+        echo(f"quarterdeck: {info.name}: {info.state}: {info.reason}", err=True)

@@ -47,7 +47,11 @@ def goal_code(how: GoalEnd) -> int:
     return _GOAL_CODES[how]
 
 
-def exit_code(ended: TurnEnded, *, was_denied: bool) -> int:
-    """The code for how a turn ended; a call refused because nobody was there is not success."""
+def exit_code(ended: TurnEnded, *, was_denied: bool, was_interrupted: bool = False) -> int:
+    """The code for how a turn ended; a call refused because nobody was there is not success.
+
+    Some agents end their turn as cancelled or refused when a call of theirs is refused.
+    """
     code = _CODES[ended.stop]
-    return DENIED if code == OK and was_denied else code
+    may_be_denial = code in (OK, REFUSAL) or (code == CANCELLED and not was_interrupted)
+    return DENIED if was_denied and may_be_denial else code

@@ -73,11 +73,15 @@ def run(prompt: str | None, format_: Any, quiet: bool, **options: Any) -> None:
     """
     import asyncio  # late, so that --help does not wait for it
 
+    from .codes import CANCELLED
     from .outputs import make_output
     from .running import run_job
 
     said = _prompt(prompt) if options["goal"] is None else _goal_text(prompt, options)
-    code = asyncio.run(run_job(_job(said, options), make_output(format_, quiet=quiet)))
+    try:
+        code = asyncio.run(run_job(_job(said, options), make_output(format_, quiet=quiet)))
+    except KeyboardInterrupt:  # before or after ``run_job`` listens for it
+        code = CANCELLED
     raise SystemExit(code)
 
 

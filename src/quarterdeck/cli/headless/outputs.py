@@ -1,28 +1,54 @@
 """The three forms of a headless answer: text, one JSON object, one event a line."""
 
-import sys
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import msgspec
+from msgspec import Struct
 
 from quarterdeck.wire.content import TextContent
 from quarterdeck.wire.events import (
+    CompactionChanged,
     MessageChunk,
     ModelCallFinished,
     Notice,
+    PermissionAnswered,
+    PermissionAsked,
+    RateLimited,
     RetryScheduled,
     ToolCallStarted,
 )
 from quarterdeck.wire.record import Record, encode_record
 
+from ..output import shown, write_notice, write_output
 from .session import Result
 
 if TYPE_CHECKING:
     from quarterdeck.agent.goals.pursuit import Pursued
 
-__all__ = ["Format", "JsonOutput", "Output", "StreamOutput", "TextOutput", "make_output"]
+__all__ = [
+    "Format",
+    "JsonOutput",
+    "Output",
+    "RefusedCall",
+    "StreamOutput",
+    "TextOutput",
+    "make_output",
+]
 
 Format: TypeAlias = Literal["text", "json", "stream-json"]
+
+_LONGEST = 2000
+"""Characters of a notice that are shown."""
+_EMPTY = "the turn ended with no message and no tool call"
+
+
+class RefusedCall(Struct, frozen=True, kw_only=True):
+    """A call that was refused because nobody was there to ask."""
+
+    tool: str | None
+    title: str
+    allow: tuple[str, ...]
+    """The rules that would have allowed it; none where no rule can."""
 
 
 class Output(Protocol):
@@ -30,67 +56,98 @@ class Output(Protocol):
 
     answer: str
     """The last message of the agent, so far."""
+    is_empty: bool
+    """Whether there was no message and no call so far, nor any other work."""
 
     def record(self, record: Record) -> None:
-        """Take one record, in order."""
+        """Take one record, in order.
+
+        Raises:
+            OutputLostError: nobody reads it any more, or it cannot be written.
+        """
         ...
 
     def end(self, result: Result) -> None:
-        """Write what is left to write."""
+        """Write what is left to write. Raises as ``record``."""
         ...
 
 
 class _Listener:
-    """Keeps the agent's last message; what it said before a tool call is not the answer."""
+    """Keeps the agent's last message; what it said before a tool call is not the answer.
 
-    def __init__(self) -> None:
+    What happens meanwhile, and at the end what was refused, goes to stderr.
+    """
+
+    def __init__(self, *, quiet: bool) -> None:
         self.answer = ""
+        self.is_empty = True
+        self._quiet = quiet
         self._is_over = False
+        self._asked: dict[str, PermissionAsked] = {}
+        self._refused: list[RefusedCall] = []
 
     def record(self, record: Record) -> None:
         match record.event:
             case MessageChunk(content=TextContent(text=text), role="agent"):
                 self.answer = text if self._is_over else self.answer + text
                 self._is_over = False
-            case ModelCallFinished() | ToolCallStarted():
+                self.is_empty = self.is_empty and not text.strip()
+            case MessageChunk(role="agent") | CompactionChanged():
+                self.is_empty = False
+            case ModelCallFinished():
                 self._is_over = True
+            case ToolCallStarted():
+                self._is_over = True
+                self.is_empty = False
+            case PermissionAsked(request=request) as asked:
+                self._asked[request] = asked
+            case PermissionAnswered(request=request) as answered:
+                self._answered(self._asked.pop(request, None), answered)
             case _:
                 pass
-
-
-class TextOutput(_Listener):
-    """The answer alone on stdout; what happens meanwhile on stderr."""
-
-    def __init__(self, *, quiet: bool) -> None:
-        super().__init__()
-        self._quiet = quiet
-
-    def record(self, record: Record) -> None:
-        """Take one record."""
-        super().record(record)
         if not self._quiet:
             self._tell(record)
 
     def end(self, result: Result) -> None:
-        """Write the answer."""
+        self._tell_end(result)
+
+    def _tell(self, record: Record) -> None:
+        _tell(record)
+
+    def _answered(self, asked: PermissionAsked | None, answered: PermissionAnswered) -> None:
+        from quarterdeck.policy.gate import NOBODY
+
+        if asked is not None and answered.by == NOBODY:
+            self._refused.append(_refused_call(asked))
+
+    def _tell_end(self, result: Result) -> None:
         ended = result.ended
-        if self.answer:
-            sys.stdout.write(self.answer.rstrip("\n") + "\n")
         if result.goal is not None:
             _say(_goal_words(result.goal))
         if ended.stop != "end_turn":
             _say(f"the turn ended: {ended.stop}" + (f" ({ended.reason})" if ended.reason else ""))
+        elif self.is_empty and result.goal is None:
+            _say(_EMPTY)
+        for call in dict.fromkeys(self._refused):
+            _say(f"refused, nobody was there to ask: {call.tool or 'tool'}: {call.title}")
+            _say(f"  {_way_to_allow(call)}")
+
+
+class TextOutput(_Listener):
+    """The answer alone on stdout."""
+
+    def end(self, result: Result) -> None:
+        """Write the answer; on a terminal nothing in it acts on the terminal."""
+        if self.answer:
+            write_output(shown(self.answer.rstrip("\n")) + "\n")
+        self._tell_end(result)
 
     def _tell(self, record: Record) -> None:
         match record.event:
             case ToolCallStarted(title=title, name=name):
                 _say(f"{name or 'tool'}: {title}")
-            case RetryScheduled(delay=delay, reason=reason):
-                _say(f"trying again in {delay:.1f} s: {reason}")
-            case Notice(title=title):
-                _say(title)
             case _:
-                pass
+                super()._tell(record)
 
 
 class JsonOutput(_Listener):
@@ -98,7 +155,11 @@ class JsonOutput(_Listener):
 
     def end(self, result: Result) -> None:
         """Write the object."""
-        _write(msgspec.json.encode(summary(result, self.answer)))
+        told = summary(result, self.answer)
+        if self._refused:
+            told["refusals"] = self._refused
+        _write(msgspec.json.encode(told))
+        self._tell_end(result)
 
 
 class StreamOutput(_Listener):
@@ -109,8 +170,8 @@ class StreamOutput(_Listener):
         super().record(record)
         _write(encode_record(record))
 
-    def end(self, result: Result) -> None:
-        """Nothing: the last line was the turn's end."""
+    def _tell(self, record: Record) -> None:
+        """Nothing: it is in the records."""
 
 
 def make_output(format_: Format, *, quiet: bool) -> Output:
@@ -119,9 +180,9 @@ def make_output(format_: Format, *, quiet: bool) -> Output:
         case "text":
             return TextOutput(quiet=quiet)
         case "json":
-            return JsonOutput()
+            return JsonOutput(quiet=quiet)
         case "stream-json":
-            return StreamOutput()
+            return StreamOutput(quiet=quiet)
 
 
 def summary(result: Result, answer: str) -> dict[str, Any]:
@@ -165,13 +226,46 @@ def _goal_words(pursued: "Pursued") -> str:
     return f"the goal is not reached ({ended.how}): {ended.reason}"
 
 
+def _refused_call(asked: PermissionAsked) -> RefusedCall:
+    from quarterdeck.policy.grammar import print_pattern
+    from quarterdeck.policy.options import choice_of
+
+    standing = [
+        choice_of(asked.options, option.option_id)
+        for option in asked.options
+        if option.kind == "allow_always"
+    ]
+    patterns = next((choice.patterns for choice in standing if choice.scope == "session"), ())
+    return RefusedCall(
+        tool=asked.name, title=asked.title, allow=tuple(print_pattern(p) for p in patterns)
+    )
+
+
+def _way_to_allow(call: RefusedCall) -> str:
+    import shlex
+
+    if not call.allow:
+        return "no rule can allow it in this mode; `quarterdeck spawn` lets you answer"
+    return "to allow it: " + " ".join(f"--allow {shlex.quote(rule)}" for rule in call.allow)
+
+
+def _tell(record: Record) -> None:
+    match record.event:
+        case RetryScheduled(delay=delay, reason=reason):
+            _say(f"trying again in {delay:.1f} s: {reason}" if delay else f"trying again: {reason}")
+        case RateLimited(reason=reason):
+            _say("held back by the vendor" + (f": {reason}" if reason else ""))
+        case Notice(title=title, description=description, severity=severity):
+            more = f": {description}" if description and severity != "info" else ""
+            _say(title + more)
+        case _:
+            pass
+
+
 def _write(line: bytes) -> None:
-    sys.stdout.buffer.write(line + b"\n")
-    sys.stdout.buffer.flush()
+    write_output(line + b"\n")
 
 
 def _say(text: str) -> None:
-    # Tool titles come from a model: one line, no control characters.
-    shown = "".join(char if char.isprintable() else " " for char in text)
-    sys.stderr.write(f"· {shown[:200]}\n")
-    sys.stderr.flush()
+    words = " ".join(text.split()) if not text.startswith(" ") else "  " + " ".join(text.split())
+    write_notice(f"· {words if len(words) <= _LONGEST else words[:_LONGEST] + '…'}")

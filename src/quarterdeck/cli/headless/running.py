@@ -18,8 +18,9 @@ from quarterdeck.wire.content import text
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import TurnEnded
 
+from ..output import write_notice
 from .answers import AnswerSchema
-from .codes import OK, exit_code, goal_code
+from .codes import CANCELLED, ERROR, OK, exit_code, goal_code
 from .outputs import Output
 from .session import HeadlessSession, Result
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from .foreign import Foreign
 
 __all__ = ["Goal", "Job", "WrongAnswer", "run_job"]
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class WrongAnswer(QuarterdeckError):
@@ -60,24 +63,41 @@ class Job(Struct, frozen=True, kw_only=True):
 
 
 async def run_job(job: Job, output: Output) -> int:
-    """Run the turn and write its output; returns the exit code."""
+    """Run the turn and write its output; returns the exit code.
+
+    Ctrl-C and SIGTERM cancel the turn, or the start of the agent; a second one ends everything.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    with _Interrupts(task) as interrupts:
+        try:
+            return await _run(job, output, interrupts)
+        except asyncio.CancelledError:
+            if not interrupts.happened:
+                raise
+            task.uncancel()
+            write_notice("· interrupted")
+            return CANCELLED
+
+
+async def _run(job: Job, output: Output, interrupts: "_Interrupts") -> int:
     if job.foreign is not None:
         from .foreign import open_foreign
 
         async with open_foreign(job.foreign) as foreign:
-            ended = await _talk(foreign, job, output)
-            return _finish(job, output, _result(foreign, foreign.model, ended))
+            ended = await _talk(foreign, job, output, interrupts)
+            return _finish(job, output, _result(foreign, foreign.model, ended), interrupts)
     async with NativeAgent(Places.find(), dict(os.environ)) as agent:
         session = await _session(agent, job)
         if job.goal is not None:
-            return await _pursue(session, job.goal, output)
-        ended = await _talk(session, job, output)
-        return _finish(job, output, _result(session, session.model.name, ended))
+            return await _pursue(session, job.goal, output, interrupts)
+        ended = await _talk(session, job, output, interrupts)
+        return _finish(job, output, _result(session, session.model.name, ended), interrupts)
 
 
-async def _pursue(session: Session, goal: Goal, output: Output) -> int:
+async def _pursue(session: Session, goal: Goal, output: Output, interrupts: "_Interrupts") -> int:
     """Pursue a goal and write the output; returns the exit code."""
-    async with _follow(session, output) as reached, _interruptible(session):
+    async with _follow(session, output, interrupts) as reached:
         pursued = await session.pursue(goal.text, goal.budget)
         await reached(session.last_seq)
     ended = pursued.turn or TurnEnded(stop="end_turn")
@@ -88,8 +108,10 @@ async def _pursue(session: Session, goal: Goal, output: Output) -> int:
     return exit_code(ended, was_denied=False)
 
 
-async def _talk(session: HeadlessSession, job: Job, output: Output) -> TurnEnded:
-    async with _follow(session, output) as reached, _interruptible(session):
+async def _talk(
+    session: HeadlessSession, job: Job, output: Output, interrupts: "_Interrupts"
+) -> TurnEnded:
+    async with _follow(session, output, interrupts) as reached:
         ended = await _turn(session, job, output)
         await reached(session.last_seq)
     return ended
@@ -100,9 +122,13 @@ def _result(session: HeadlessSession, model: str | None, ended: TurnEnded) -> Re
     return Result(session=session.id, model=model, ended=ended, refused=refused)
 
 
-def _finish(job: Job, output: Output, result: Result) -> int:
+def _finish(job: Job, output: Output, result: Result, interrupts: "_Interrupts") -> int:
     output.end(result)
-    code = exit_code(result.ended, was_denied=result.refused > 0)
+    code = exit_code(
+        result.ended, was_denied=result.refused > 0, was_interrupted=interrupts.happened
+    )
+    if code == OK and output.is_empty:
+        return ERROR
     if code == OK and job.schema is not None and (wrong := job.schema.problem(output.answer)):
         raise WrongAnswer(f"the answer does not fit {job.schema.name}: {wrong}")
     return code
@@ -139,8 +165,13 @@ async def _turn(session: HeadlessSession, job: Job, output: Output) -> TurnEnded
 
 
 @asynccontextmanager
-async def _follow(session: HeadlessSession, output: Output) -> AsyncGenerator["_Reached"]:
-    """Show the session's records from now on, and let the caller wait for one of them."""
+async def _follow(
+    session: HeadlessSession, output: Output, interrupts: "_Interrupts"
+) -> AsyncGenerator["_Reached"]:
+    """Show the session's records from now on, and let the caller wait for one of them.
+
+    Meanwhile interrupts cancel the turn; so does an output that cannot be written any more.
+    """
     start = session.journal.last
     reached = _Reached(start)
 
@@ -151,9 +182,12 @@ async def _follow(session: HeadlessSession, output: Output) -> AsyncGenerator["_
 
     task = asyncio.create_task(pump())
     reached.pump = task
+    interrupts.session = session
+    task.add_done_callback(lambda _: interrupts.cancel_turn())
     try:
         yield reached
     finally:
+        interrupts.session = None
         task.cancel()
         await asyncio.wait([task])
 
@@ -182,22 +216,37 @@ class _Reached:
                 return
 
 
-@asynccontextmanager
-async def _interruptible(session: HeadlessSession) -> AsyncGenerator[None]:
-    """Let Ctrl-C and SIGTERM cancel the turn instead of killing the program."""
-    loop = asyncio.get_running_loop()
-    cancelling: set[asyncio.Task[None]] = set()
+class _Interrupts:
+    """Lets Ctrl-C and SIGTERM cancel what is under way instead of killing the program."""
 
-    def cancel() -> None:
-        task = loop.create_task(session.cancel())
-        cancelling.add(task)
-        task.add_done_callback(cancelling.discard)
+    def __init__(self, task: "asyncio.Task[object]") -> None:
+        self.happened = False
+        self.session: HeadlessSession | None = None
+        """Whose turn is cancelled first; None while it is being opened."""
+        self._task = task
+        self._cancelling: set[asyncio.Task[None]] = set()
 
-    signals = (signal.SIGINT, signal.SIGTERM)
-    for number in signals:
-        loop.add_signal_handler(number, cancel)
-    try:
-        yield
-    finally:
-        for number in signals:
+    def __enter__(self) -> "_Interrupts":
+        loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, self._interrupt)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
             loop.remove_signal_handler(number)
+
+    def cancel_turn(self) -> None:
+        """Cancel the turn that runs, if one does."""
+        if self.session is not None:
+            task = asyncio.get_running_loop().create_task(self.session.cancel())
+            self._cancelling.add(task)
+            task.add_done_callback(self._cancelling.discard)
+
+    def _interrupt(self) -> None:
+        if self.session is None or self.happened:
+            self._task.cancel()
+        else:
+            self.cancel_turn()
+        self.happened = True

@@ -12,6 +12,7 @@ from quarterdeck.wire.errors import QuarterdeckError
 from ..durations import DURATION
 from ..fleet.connecting import as_json_option, directory, echo_json, with_fleet
 from ..fleet.text import one_line
+from ..output import echo
 
 if TYPE_CHECKING:
     from quarterdeck.policy.grants import Grant
@@ -63,7 +64,7 @@ def add(
         return
     reach = f"in {one_line(made.project)}" if made.project else "in every project"
     whom = f" for {one_line(made.agent)}" if made.agent else ""
-    click.echo(f"{made.id}: {one_line(made.effect)} {one_line(made.pattern)} {reach}{whom}")
+    echo(f"{made.id}: {one_line(made.effect)} {one_line(made.pattern)} {reach}{whom}")
 
 
 async def _add(
@@ -129,7 +130,7 @@ def revoke(ids: tuple[str, ...], session: str | None, as_json: bool) -> None:
         echo_json({"revoked": gone})
         return
     for grant in gone:
-        click.echo(f"revoked {_described(grant)}")
+        echo(f"revoked {_described(grant)}")
 
 
 async def _revoke(ids: Sequence[str]) -> "tuple[list[Grant], list[Grant]]":

@@ -17,7 +17,7 @@ from ..driver import Capabilities, McpServer, Opening
 from ..errors import Unsupported, WrongProtocol
 from ..words import render, render_mode
 from .extensions import TERMINAL_OUTPUT
-from .login import login_needed
+from .login import TERMINAL_LOGIN, Greeting, login_needed
 from .quirks import NEVER_ASKS
 from .settings import OpenedSession
 
@@ -36,9 +36,14 @@ _CLIENT = acp.ClientCapabilities(
     ),
     auth=acp.AuthCapabilities(terminal=True),
     elicitation=acp.ElicitationCapabilities(form=_HERE, url=_HERE),
-    meta=TERMINAL_OUTPUT,
+    meta={**TERMINAL_OUTPUT, **TERMINAL_LOGIN, "quarterdeck": {"unstable": True}},
 )
 """What we can do for an agent: all of it works, and nothing else is said."""
+
+
+_GREETING: Method[acp.InitializeRequest, Greeting] = Method(
+    name=acp.INITIALIZE.name, params=acp.InitializeRequest, result=Greeting, side="agent"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +73,9 @@ def command_words(launch: Launch, opening: Opening) -> tuple[str, ...]:
     return tuple(words)
 
 
-async def greet(connection: AcpConnection, launch: Launch) -> acp.InitializeResponse:
+async def greet(
+    connection: AcpConnection, launch: Launch, able: acp.ClientCapabilities = _CLIENT
+) -> Greeting:
     """Say who we are and what we can do, and hear the same.
 
     Raises:
@@ -77,13 +84,13 @@ async def greet(connection: AcpConnection, launch: Launch) -> acp.InitializeResp
     """
     request = acp.InitializeRequest(
         protocol_version=PROTOCOL_VERSION,
-        client_capabilities=_CLIENT,
+        client_capabilities=able,
         client_info=acp.Implementation(
             name="quarterdeck", title="Quarterdeck", version=__version__
         ),
     )
     try:
-        answer = await connection.call(acp.INITIALIZE, request)
+        answer = await connection.call(_GREETING, request)
     except MalformedAnswer as error:
         raise WrongProtocol(f"{launch.agent} does not speak ACP: {error}") from error
     if answer.protocol_version != PROTOCOL_VERSION:
@@ -144,7 +151,7 @@ async def open_session(
     connection: AcpConnection,
     launch: Launch,
     opening: Opening,
-    hello: acp.InitializeResponse,
+    hello: Greeting,
     way: Way,
 ) -> OpenedSession:
     """Open the session.

@@ -146,8 +146,8 @@ class AcpLink:
         agent = hello.agent_capabilities
         self._capabilities = capabilities_of(launch, agent)
         way = choose_way(launch, opening, agent)
-        if self._login is not None:
-            await connection.call(acp.AUTHENTICATE, acp.AuthenticateRequest(method_id=self._login))
+        if (login := self._login or opening.login) is not None:
+            await connection.call(acp.AUTHENTICATE, acp.AuthenticateRequest(method_id=login))
         if opening.resume is not None and not opening.fork:
             self._router.session = opening.resume
         self._translator.mute(way.is_silent)

@@ -41,7 +41,7 @@ def failed(error: RpcError, cost: Cost | None = None) -> Outcome:
     """The outcome of a prompt that was answered with an error."""
     if error.code == REQUEST_CANCELLED:
         return Outcome(stop="cancelled", cost=cost)
-    return Outcome(stop="failed", reason=_told(error.message), cost=cost)
+    return Outcome(stop="failed", reason=_told(error), cost=cost)
 
 
 def rate_limit(error: RpcError) -> RateLimited | None:
@@ -49,7 +49,7 @@ def rate_limit(error: RpcError) -> RateLimited | None:
     data: Any = error.data
     kind = cast("dict[str, Any]", data).get("errorKind") if isinstance(data, dict) else None
     if error.code == _TOO_MANY or kind in ("rate_limit", "rate_limit_error"):
-        return RateLimited(reason=_told(error.message))
+        return RateLimited(reason=_told(error))
     return None
 
 
@@ -81,12 +81,12 @@ def _tokens(usage: acp.Usage) -> TokenUsage:
     )
 
 
-def _told(message: str) -> str:
+def _told(error: RpcError) -> str:
     """What an error says; some put the vendor's whole answer, as JSON, into the message."""
-    if not message.startswith("{"):
-        return message
+    if not error.message.startswith("{"):
+        return error.told
     try:
-        inner = msgspec.json.decode(message)["error"]["message"]
+        inner = msgspec.json.decode(error.message)["error"]["message"]
     except (msgspec.DecodeError, KeyError, TypeError):
-        return message
-    return inner if isinstance(inner, str) else message
+        return error.told
+    return inner if isinstance(inner, str) else error.told

@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.content import ImageContent, text
 from quarterdeck.wire.errors import RpcError
@@ -341,6 +343,10 @@ async def _error(work: Work, rest: str) -> None:
     raise Stop("error", RpcError(int(code), message or "it went wrong"))
 
 
+async def _error_data(work: Work, rest: str) -> None:
+    raise Stop("error", RpcError(-32603, "Internal error", msgspec.json.decode(rest)))
+
+
 COMMANDS: dict[str, Callable[[Work, str], Awaitable[None]]] = {
     "echo": _echo,
     "think": _think,
@@ -371,5 +377,6 @@ COMMANDS: dict[str, Callable[[Work, str], Awaitable[None]]] = {
     "hang-up": _hang_up,
     "stop": _stop,
     "error": _error,
+    "error-data": _error_data,
     **ODDITIES,
 }

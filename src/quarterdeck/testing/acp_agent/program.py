@@ -39,6 +39,21 @@ _LOGINS = (
 )
 
 
+class _KeyLogin(acp.AuthMethod, frozen=True, kw_only=True):
+    vars: tuple[dict[str, str], ...] = ()
+
+
+_MORE_LOGINS = (
+    acp.AuthMethod(
+        id="meta",
+        name="By a command",
+        meta={"terminal-auth": {"command": "sh", "args": ["-c", 'echo done > "$FAKE_LOGIN_FILE"']}},
+    ),
+    _KeyLogin(id="key", name="By a key", type="env_var", vars=({"name": "FAKE_AGENT_KEY"},)),
+    acp.AuthMethod(id="refused", name="Always refused"),
+)
+
+
 class _SetModel(AcpValue, frozen=True, kw_only=True):
     session_id: str
     model_id: str
@@ -63,6 +78,9 @@ def options() -> argparse.ArgumentParser:
     add("--slow-start", type=float, default=0.0, help="seconds before anything is read")
     add("--needs-login", action="store_true", help="session/new fails until authenticate")
     add("--terminal-login", action="store_true", help="offer a login in a terminal as well")
+    add("--more-logins", action="store_true", help="offer further logins: _meta, env_var, refused")
+    add("--login-file", type=Path, help="who has written this file is logged in")
+    add("--type", action="store_true", help="be the login in a terminal: write --login-file, leave")
     add("--no-resume", action="store_true", help="offer load, but neither resume nor fork")
     add("--old-models", action="store_true", help="models as they were before options")
     add("--no-settings", action="store_true", help="neither modes nor options nor models")
@@ -81,7 +99,7 @@ class FakeAgent:
         self._settings = settings
         self._sessions = Sessions(settings.state)
         self._running: dict[str, asyncio.Task[None]] = {}
-        self._logged_in = not settings.needs_login
+        self._has_logged_in = not settings.needs_login
         self._connection: AcpConnection | None = None
         self._stream: ByteStream | None = None
 
@@ -141,22 +159,27 @@ class FakeAgent:
                 ),
                 auth=acp.AgentAuthCapabilities(logout=acp.Empty()),
             ),
-            auth_methods=_LOGINS[: 2 if settings.terminal_login else 1],
+            auth_methods=(
+                *_LOGINS[: 2 if settings.terminal_login else 1],
+                *(_MORE_LOGINS if settings.more_logins else ()),
+            ),
             agent_info=acp.Implementation(name="fake", version="1.0.0", title="Fake agent"),
         )
 
     async def _authenticate(self, request: acp.AuthenticateRequest) -> acp.Empty:
-        if request.method_id != "pretend":
+        if request.method_id == "refused":
+            raise RpcError(-32603, "Internal error", {"details": "the account is closed"})
+        if request.method_id not in ("pretend", "key"):
             raise RpcError(-32602, f"no such login: {request.method_id!r}")
-        self._logged_in = True
+        self._has_logged_in = True
         return acp.Empty()
 
     async def _logout(self, request: acp.Empty) -> acp.Empty:
-        self._logged_in = not self._settings.needs_login
+        self._has_logged_in = not self._settings.needs_login
         return acp.Empty()
 
     async def _new(self, request: acp.NewSessionRequest) -> Any:
-        if not self._logged_in:
+        if not (self._has_logged_in or await asyncio.to_thread(self._has_file)):
             raise RpcError(AUTH_REQUIRED, "log in first")
         saved = self._sessions.new(request.cwd)
         if self._settings.update_first:
@@ -167,6 +190,10 @@ class FakeAgent:
             *(server.name for server in request.mcp_servers),
         ]
         return self._opened(saved, named=True)
+
+    def _has_file(self) -> bool:
+        file: Path | None = self._settings.login_file
+        return file is not None and file.exists()
 
     def _opened(self, saved: Saved, *, named: bool = False) -> Any:
         """The answer to an opened session, in the form that the options ask for."""
@@ -335,6 +362,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if settings.exit_at_start is not None:
         sys.stderr.write("leaving at once\n")
         sys.exit(settings.exit_at_start)
+    if settings.type:
+        settings.login_file.write_text(os.environ.get("FAKE_LOGIN", ""))
+        sys.exit(0 if os.isatty(0) else 3)
     time.sleep(settings.slow_start)
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(_serve(settings))

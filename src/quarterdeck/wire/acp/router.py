@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, cast, overload
 
 from ..errors import RpcError
 from ..rpc.codes import INVALID_REQUEST, MethodNotFound
@@ -107,9 +107,9 @@ class Router:
         if route is not None:
             value = route.read(params)
             self._is_waiting = False
-            return route.handle(value)
+            return _detailed(route.handle(value))
         if self._on_extension is not None and method.startswith("_"):
-            return self._on_extension(method, params)
+            return _detailed(self._on_extension(method, params))
         raise MethodNotFound(method)
 
     def on_notification(self, method: str, params: Raw | None) -> Awaitable[None] | None:
@@ -121,3 +121,14 @@ class Router:
         if self._on_extension_notification is not None and method.startswith("_"):
             return self._on_extension_notification(method, params)
         raise MethodNotFound(method)
+
+
+async def _detailed(answer: Awaitable[Any]) -> Any:
+    """Answer; an error says in ``data.details`` what happened, where many clients look for it."""
+    try:
+        return await answer
+    except RpcError as error:
+        told: Any = {} if error.data is None else error.data
+        if isinstance(told, dict) and "details" not in told:
+            error.data = {**cast("dict[str, Any]", told), "details": error.told}
+        raise

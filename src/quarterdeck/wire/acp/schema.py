@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from msgspec import UNSET, Raw, Struct, UnsetType, field
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from ..content import (
     Annotations,
@@ -395,7 +395,7 @@ class ElicitationSchema(AcpValue, frozen=True, kw_only=True):
     type: str = "object"
     """Known: ``object``."""
     title: str | None = None
-    properties: dict[str, ElicitationProperty] = field(default_factory=dict[str, ElicitationProperty])
+    properties: dict[str, ElicitationProperty] = {}
     required: tuple[str, ...] | None = None
     description: str | None = None
 
@@ -586,7 +586,7 @@ class AuthMethod(AcpValue, frozen=True, kw_only=True):
     type: str | None = None
     description: str | None = None
     args: tuple[str, ...] = ()
-    env: dict[str, str] = field(default_factory=dict[str, str])
+    env: dict[str, str] = {}
 
 
 class InitializeResponse(AcpValue, frozen=True, kw_only=True):

@@ -26,6 +26,8 @@ class FoundAgent:
     """A command that installs it, or where to find one."""
     login_hint: str = ""
     """How to log in, for a person."""
+    offers_logins: bool = False
+    """It is here and speaks ACP, by which it may offer ways to log in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

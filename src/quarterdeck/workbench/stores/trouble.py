@@ -112,7 +112,9 @@ def _offers(kind: TroubleKind, agent: "AgentInfo", found: "FoundAgent | None") -
         case "key":
             return (Offer("/doctor", "which keys are set"), _RETRY, _OTHER, _DEMO)
         case "login":
-            return (Offer("/login", "how to log in"), _RETRY, _OTHER)
+            chooses = found is not None and found.offers_logins
+            how = "choose a way to log in" if chooses else "how to log in"
+            return (Offer("/login", how), _RETRY, _OTHER)
         case "session":
             return (_FRESH, _OTHER)
         case "version":
