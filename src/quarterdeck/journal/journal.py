@@ -255,6 +255,7 @@ class Journal(ReadableJournal):
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._appender is not None:
             self._appender.finish()
+        await self._keep_damage()
         # Readers first: the last connection to close tidies the file, and only a writer can.
         await self._readers.close()
         if "_search" in self.__dict__:  # nobody has searched otherwise

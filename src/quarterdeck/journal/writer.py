@@ -21,6 +21,7 @@ from msgspec import Struct
 from quarterdeck.wire.record import Record
 
 from . import lock
+from .checksum import record_checksum, session_checksum
 from .deletion import finish_deletions
 from .errors import Full, JournalClosed, JournalError, Stalled, is_faulty_statement, translate
 from .limits import Limits
@@ -280,11 +281,8 @@ class Writer:
             if record.session not in keys:
                 keys[record.session] = _key(desk.connection, record)
         desk.connection.executemany(
-            "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?)",
-            [
-                (r.seq, r.time, keys[r.session], r.turn, r.parent, tag, body)
-                for r, tag, body in batch
-            ],
+            "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            [_row(record, keys[record.session], tag, body) for record, tag, body in batch],
         )
         desk.projections.apply(desk.connection, [(record, tag) for record, tag, _ in batch])
 
@@ -296,13 +294,24 @@ class Writer:
             _log.debug("nobody is left to hear of %r", callback)
 
 
+def _row(record: Record, key: int, tag: str, body: bytes) -> tuple[Any, ...]:
+    seq, time, turn, parent = record.seq, record.time, record.turn, record.parent
+    checksum = record_checksum(seq, time, key, turn, parent, tag, body)
+    return seq, time, key, turn, parent, tag, body, checksum
+
+
 def _key(connection: sqlite3.Connection, record: Record) -> int:
-    connection.execute(
+    made = connection.execute(
         "INSERT OR IGNORE INTO session_ids (id, made) VALUES (?, ?)", (record.session, record.time)
     )
     (key,) = connection.execute(
         "SELECT key FROM session_ids WHERE id = ?", (record.session,)
     ).fetchone()
+    if made.rowcount > 0:
+        connection.execute(
+            "UPDATE session_ids SET checksum = ? WHERE key = ?",
+            (session_checksum(key, record.session, record.time), key),
+        )
     return key
 
 
