@@ -78,6 +78,12 @@ async def _export(
             raise NoSuchSession(id_)
         with _opened(output) as file:
             await _write(file, _pieces(log, id_, form, after, masked))
+        if damaged := log.damaged:
+            click.echo(
+                f"{damaged} record{'s are' if damaged != 1 else ' is'} damaged and left out or told"
+                " as unknown; see: quarterdeck journal check",
+                err=True,
+            )
 
 
 async def _write(file: IO[bytes] | None, pieces: AsyncIterator[bytes]) -> None:

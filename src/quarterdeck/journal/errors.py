@@ -16,6 +16,7 @@
     └── JournalClosed    used after it was closed
 """
 
+import shlex
 import sqlite3
 from pathlib import Path
 
@@ -127,7 +128,8 @@ class Corrupt(JournalError):
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(
             f"the log {str(path)!r} is damaged ({reason}); keep the file and copy what is "
-            f"readable into a new log with salvage({str(path)!r}, <new file>)"
+            f"readable into a new log: "
+            f"quarterdeck journal --file {shlex.quote(str(path))} salvage NEW_FILE"
         )
         self.path = path
         self.reason = reason
@@ -213,4 +215,6 @@ def is_faulty_statement(error: Exception) -> bool:
 
 def _is_damage(error: Exception) -> bool:
     # Text that is no UTF-8 is found by Python, which gives no code.
-    return isinstance(error, _Damage | UnicodeDecodeError) or str(error).startswith("Could not decode to UTF-8")
+    return isinstance(error, _Damage | UnicodeDecodeError) or str(error).startswith(
+        "Could not decode to UTF-8"
+    )

@@ -57,6 +57,11 @@ class ReadableJournal:
         """The newest sequence number that readers and followers can see."""
         return self._recent.last
 
+    @property
+    def damaged(self) -> int:
+        """How many damaged records reading has come upon since the log was opened."""
+        return self._readers.damaged().total()
+
     async def read(
         self, after: int = 0, session: SessionId | None = None, limit: int = _PAGE
     ) -> list[Record]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from struct import error as StructError
 from typing import Any, TypeAlias
 
 from .checksum import record_checksum
@@ -251,7 +252,7 @@ def is_intact(row: EventRow) -> bool | None:
         return None
     try:
         return checksum == record_checksum(seq, time, session, turn, parent, kind, body)
-    except (TypeError, UnicodeEncodeError):
+    except (TypeError, UnicodeEncodeError, StructError):
         return False
 
 

@@ -86,7 +86,9 @@ def _copy(source: Path, connection: sqlite3.Connection) -> Salvaged:
         doubtful += (event for event in events if is_intact(event) is False)
         with transaction(connection):
             connection.executemany(_PUT_SESSION, sessions)
-            connection.executemany(_PUT_EVENT, [one for one in events if is_intact(one) is not False])
+            connection.executemany(
+                _PUT_EVENT, [one for one in events if is_intact(one) is not False]
+            )
     with transaction(connection):
         lost += _copy_doubtful(connection, doubtful)
         _name_lost(connection)
@@ -136,7 +138,9 @@ def _is_session(columns: list[Any]) -> bool:
 
 
 def _session(number: int, columns: list[Any]) -> tuple[Any, ...]:
-    return (number, *columns[1:3], columns[3] if len(columns) > 3 else None)
+    """A name as it is found: nothing else says what the session was called."""
+    _, id_, made, *_ = columns
+    return (number, id_, made, session_checksum(number, id_, made))
 
 
 def _is_unreadable(body: Any) -> bool:

@@ -229,9 +229,12 @@ def _refuse_foreign(connection: sqlite3.Connection, path: Path) -> None:
         (application,) = cursor.execute("PRAGMA application_id").fetchone()
         (version,) = cursor.execute("PRAGMA user_version").fetchone()
         (objects,) = cursor.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        has_events = objects and cursor.execute(
-            "SELECT 1 FROM sqlite_master WHERE name = 'events_by_session'"
-        ).fetchone()
+        has_events = (
+            objects
+            and cursor.execute(
+                "SELECT 1 FROM sqlite_master WHERE name = 'events_by_session'"
+            ).fetchone()
+        )
     if has_events and (application != APPLICATION_ID or not version):
         raise damage("its header does not say that it is a log, but its tables do")
     if application != APPLICATION_ID and (application or version or objects):

@@ -282,7 +282,13 @@ class Writer:
                 keys[record.session] = _key(desk.connection, record)
         desk.connection.executemany(
             "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            [_row(record, keys[record.session], tag, body) for record, tag, body in batch],
+            [
+                (
+                    *(r.seq, r.time, key := keys[r.session], r.turn, r.parent, tag, body),
+                    record_checksum(r.seq, r.time, key, r.turn, r.parent, tag, body),
+                )
+                for r, tag, body in batch
+            ],
         )
         desk.projections.apply(desk.connection, [(record, tag) for record, tag, _ in batch])
 
@@ -292,12 +298,6 @@ class Writer:
         except RuntimeError:
             # The loop is gone, and with it everyone who could have listened.
             _log.debug("nobody is left to hear of %r", callback)
-
-
-def _row(record: Record, key: int, tag: str, body: bytes) -> tuple[Any, ...]:
-    seq, time, turn, parent = record.seq, record.time, record.turn, record.parent
-    checksum = record_checksum(seq, time, key, turn, parent, tag, body)
-    return seq, time, key, turn, parent, tag, body, checksum
 
 
 def _key(connection: sqlite3.Connection, record: Record) -> int:
