@@ -145,3 +145,23 @@ def test_a_damaged_beginning_is_reported_and_never_a_crash(run, log: Path, place
         assert "unexpected error" not in done.stderr
         assert done.returncode in (0, 1)
     assert not list(log.parent.glob("logs/*"))
+
+
+def test_a_secret_in_several_pieces_is_masked_in_lines(run, environ: dict[str, str]):
+    path = Path(environ["HOME"]) / ".local/state/quarterdeck/journal.db"
+    pieces = ["use sk-an", "t-api03-abcdef", "ghijklmnop and", " password=hun", "ter2 now"]
+
+    async def fill() -> None:
+        async with Journal.open(path) as journal:
+            for piece in pieces:
+                for session in ("ses_0", "ses_1"):
+                    event = MessageChunk(content=TextContent(text=piece), message=None)
+                    await journal.append(SessionId(session), event)
+
+    asyncio.run(fill())
+    lines = [json.loads(line) for line in run("journal", "export").stdout.splitlines()]
+    assert [line["seq"] for line in lines] == list(range(1, 11))
+    for session in ("ses_0", "ses_1"):
+        own = [line for line in lines if line["session"] == session]
+        said = "".join(line["event"]["content"]["text"] for line in own)
+        assert said == "use … and password=… now"

@@ -104,8 +104,12 @@ async def _pieces(
 
     environment = secrets_in(os.environ) if masked else {}
     if form == "jsonl":
-        async for line in log.export(session, after):
-            yield _masked_line(line, environment) if masked else line
+        from quarterdeck.journal.exporting.lines import masked_lines
+
+        records = log.history(after, session)
+        lines = masked_lines(records, environment) if masked else log.export(session, after)
+        async for line in lines:
+            yield line
         return
     from quarterdeck.journal.exporting import FORMS, Form, export_session
 
@@ -115,14 +119,6 @@ async def _pieces(
     texts = export_session(session, records, chosen, masked=masked, environment=environment)
     async for text in texts:
         yield text.encode("utf-8", "backslashreplace")
-
-
-def _masked_line(line: bytes, environment: dict[str, str]) -> bytes:
-    import msgspec
-
-    from quarterdeck.wire.masking import mask_values
-
-    return msgspec.json.encode(mask_values(msgspec.json.decode(line), environment)) + b"\n"
 
 
 def _opened(output: Path | None) -> "AbstractContextManager[IO[bytes] | None]":

@@ -139,8 +139,7 @@ class _Examination:
         """All rows that can be read; what cannot is a problem."""
         found: list[tuple[Any, ...]] = []
         try:
-            for row in self._connection.execute(statement, values):
-                found.append(row)
+            found.extend(self._connection.execute(statement, values))
         except sqlite3.DatabaseError as error:
             self._problems.append(str(error))
         return found

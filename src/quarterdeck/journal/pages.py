@@ -6,7 +6,7 @@ number in the file is believed: what it says is bounded by how large the file is
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
@@ -87,7 +87,7 @@ def rows_between(path: Path, after: int, before: int) -> Iterator[Row]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Pages]:
+def _opened(path: Path) -> Generator[Pages]:
     wal_path = path.with_name(path.name + "-wal")
     with path.open("rb") as file, ExitStack() as stack:
         wal = stack.enter_context(wal_path.open("rb")) if wal_path.exists() else None

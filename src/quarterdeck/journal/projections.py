@@ -11,7 +11,7 @@ import logging
 import re
 import sqlite3
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol, cast
 
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.record import Record
@@ -209,8 +209,9 @@ class Projections:
         row = connection.execute(
             "SELECT tables, through FROM projections WHERE name = ?", (name,)
         ).fetchone()
-        is_placed = row is not None and isinstance(row[1], int | None)
-        return is_placed and set(_listed(row[0])) <= _tables(connection)
+        if row is None or not isinstance(row[1], int | None):
+            return False
+        return set(_listed(row[0])) <= _tables(connection)
 
     def _enliven(self, name: str) -> None:
         self._live[name] = self._all[name]
@@ -234,7 +235,7 @@ def _tables(connection: sqlite3.Connection) -> set[str]:
 
 def _listed(tables: object) -> list[str]:
     try:
-        found = json.loads(tables) if isinstance(tables, str) else None
+        found: Any = json.loads(tables) if isinstance(tables, str) else None
     except (ValueError, RecursionError):
         found = None
-    return [str(one) for one in found] if isinstance(found, list) else []
+    return [str(one) for one in cast("list[Any]", found)] if isinstance(found, list) else []

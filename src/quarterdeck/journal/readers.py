@@ -1,7 +1,6 @@
 """A few connections that read, each used by one thread at a time, off the event loop."""
 
 import asyncio
-import sqlite3
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

@@ -20,7 +20,7 @@ from .pages import rows_between
 __all__ = ["EventRow", "EventRows", "RowQuery", "event_row", "in_order", "is_intact"]
 
 EventRow: TypeAlias = tuple[Any, ...]
-"""Columns ``seq, time, session, turn, parent, type, body, checksum``; all but ``seq`` are as found."""
+"""``seq, time, session, turn, parent, type, body, checksum``; all but ``seq`` are as found."""
 
 _COLUMNS = "seq, time, session, turn, parent, type, body"
 _CHUNK = 256
@@ -149,10 +149,10 @@ class EventRows:
     def _chunk(self, position: int, high: int) -> tuple[list[EventRow], bool]:
         rows: list[EventRow] = []
         try:
-            for row in self.select(
-                RowQuery(low=position, high=high, limit=_CHUNK), is_indexed=False
-            ):
-                rows.append(row)
+            # What came before an error stays in the list.
+            rows.extend(
+                self.select(RowQuery(low=position, high=high, limit=_CHUNK), is_indexed=False)
+            )
         except sqlite3.DatabaseError:
             return rows, False
         return rows, True
