@@ -75,7 +75,7 @@ class SessionStore:
 
     def create(self, id_: SessionId) -> AbstractAsyncContextManager[Journal]:
         """Open the log of a new session."""
-        return Journal.open(self._path(id_))
+        return Journal.open(self._path(id_), owns_directory=True)
 
     async def open(self, id_: str) -> AbstractAsyncContextManager[Journal]:
         """Open the log of a session that exists.
@@ -87,7 +87,7 @@ class SessionStore:
         path = self._path(id_)
         if not await asyncio.to_thread(path.is_file):
             raise NoSuchSession(id_)
-        return Journal.open(path)
+        return Journal.open(path, owns_directory=True)
 
     async def sessions(
         self,

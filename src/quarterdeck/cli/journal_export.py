@@ -124,5 +124,6 @@ async def _pieces(
 def _opened(output: Path | None) -> "AbstractContextManager[IO[bytes] | None]":
     if output is None:
         return nullcontext()
-    descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    return os.fdopen(descriptor, "wb")
+    from quarterdeck.wire.private_files import open_private
+
+    return os.fdopen(open_private(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb")

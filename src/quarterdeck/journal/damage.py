@@ -13,6 +13,7 @@ import msgspec
 
 from quarterdeck.wire.events import Unknown
 from quarterdeck.wire.ids import SessionId
+from quarterdeck.wire.private_files import open_private
 from quarterdeck.wire.record import Record
 
 from .records import CHANGED
@@ -88,6 +89,6 @@ def _write(log: Path, sessions: dict[SessionId, int]) -> None:
     beside = _file(log).with_name(_file(log).name + f".{os.getpid()}")
     with contextlib.suppress(OSError):
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-        with os.fdopen(os.open(beside, flags, 0o600), "wb") as file:
+        with os.fdopen(open_private(beside, flags), "wb") as file:
             file.write(msgspec.json.encode(DamageNote(sessions=sessions)))
         beside.replace(_file(log))

@@ -8,7 +8,6 @@ index is a temporary file.
 import asyncio
 import contextlib
 import logging
-import os
 import re
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from quarterdeck.wire.ids import SessionId
+from quarterdeck.wire.private_files import open_private
 
 from .errors import Corrupt, JournalClosed, Unreachable, is_faulty_statement, translate
 from .hits import Hit
@@ -219,4 +219,4 @@ def _unmark(marked: str) -> tuple[str, tuple[tuple[int, int], ...]]:
 
 
 def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+    return open_private(path, flags)

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import quote
 
+from quarterdeck.wire.private_files import close_to_others, open_private
+
 from .errors import (
     DATABASE_ERRORS,
     JournalError,
@@ -93,11 +95,13 @@ def connect_writer(path: Path) -> sqlite3.Connection:
     """
     try:
         # Made by us first, so that transcripts are never readable by others.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        os.close(open_private(path, os.O_RDWR | os.O_CREAT))
     except PermissionError as error:
         raise ReadOnly(path, str(error)) from error
     except OSError as error:
         raise Unreachable(path, str(error)) from error
+    for end in ("-wal", "-shm"):
+        close_to_others(path.with_name(path.name + end))
     connection = _connect(path, "rw")
     try:
         _refuse_foreign(connection, path)
