@@ -294,3 +294,38 @@ async def test_records_of_the_first_version_are_unverified_and_read(tmp_path: Pa
         async with Journal.open(tmp_path / "v1.db", write=write) as journal:
             report = await journal.check()
             assert (report.events, report.unverified, report.healthy) == (5, 5, True)
+
+
+async def test_a_damaged_log_of_writes_hurts_nobody(path: Path, tmp_path: Path, say):
+    """As a power cut leaves it: the last commits stand in the write-ahead log alone."""
+    async with Journal.open(path) as journal:
+        for number in range(30):
+            await journal.commit("a", say(f"event {number}"))
+        wal = bytearray(await asyncio.to_thread(Path(f"{path}-wal").read_bytes))
+        data = await asyncio.to_thread(path.read_bytes)
+    chance = random.Random(7)
+    for number in range(12):
+        copy = tmp_path / f"{number}.db"
+        damaged = bytearray(wal)
+        place = chance.randrange(40) if number % 3 == 0 else chance.randrange(len(wal))
+        damaged[place : place + chance.choice([1, 8])] = b"\xff" * chance.choice([1, 8])
+        if number % 4 == 3:
+            del damaged[chance.randrange(len(damaged)) :]
+        await asyncio.to_thread(copy.write_bytes, data)
+        await asyncio.to_thread(Path(f"{copy}-wal").write_bytes, damaged)
+        async with asyncio.timeout(LONGEST):
+            await salvage(copy, tmp_path / f"{number}-new.db")
+            await use(copy)
+
+
+def test_a_frame_that_names_a_page_far_away_is_not_waited_for(tmp_path: Path):
+    from quarterdeck.journal.pages import rows_of
+
+    (tmp_path / "log.db").write_bytes(b"\x0d" * 8192)
+    header = b"\x37\x7f\x06\x82" + (3007000).to_bytes(4, "big") + (4096).to_bytes(4, "big")
+    header += bytes(4) + b"saltsalt" + bytes(8)
+    frame = (0xFFFFFFF0).to_bytes(4, "big") + (1).to_bytes(4, "big") + b"saltsalt" + bytes(8)
+    (tmp_path / "log.db-wal").write_bytes(header + frame + b"\x0d" * 4096)
+    began = time.monotonic()
+    assert len(list(rows_of(tmp_path / "log.db"))) < 10_000
+    assert time.monotonic() - began < 10
