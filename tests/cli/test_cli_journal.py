@@ -126,7 +126,7 @@ def test_damage_is_told_by_check_export_and_lists(run, log: Path):
     done = run("journal", "check")
     assert done.returncode == 1
     assert "not as they were written: 2\n" in done.stdout
-    assert "session ses_1: damaged, 1 records unreadable\n" in done.stdout
+    assert "session ses_1: damaged, unreadable records: 1\n" in done.stdout
     assert "quarterdeck journal salvage TARGET" in done.stdout
     done = run("journal", "export")
     assert (done.returncode, len(done.stdout.splitlines())) == (0, 3)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from quarterdeck.drivers.catalogue import find_agent
-from quarterdeck.drivers.history.history import AGENTS, History
+from quarterdeck.drivers.history.history import History
 from quarterdeck.drivers.history.past import Tally
 from quarterdeck.drivers.links import links_of
 from quarterdeck.testing.model_server import ModelServer
@@ -60,7 +60,7 @@ async def test_one_prompt_is_listed_shown_taken_over_and_gone_on_with(name: str,
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", AGENTS)
+@pytest.mark.parametrize("name", FIRST)
 async def test_a_session_that_was_just_written(name: str, tmp_path: Path):
     real_agents.need(name)
     project = tmp_path / "project"

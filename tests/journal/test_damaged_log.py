@@ -329,3 +329,16 @@ def test_a_frame_that_names_a_page_far_away_is_not_waited_for(tmp_path: Path):
     began = time.monotonic()
     assert len(list(rows_of(tmp_path / "log.db"))) < 10_000
     assert time.monotonic() - began < 10
+
+
+async def test_a_projection_that_cannot_be_read_is_told_as_damage(path: Path, say):
+    async with Journal.open(path) as journal:
+        await journal.commit("a", say("x"))
+
+        def read_badly(connection: sqlite3.Connection) -> object:
+            import msgspec
+
+            return msgspec.json.decode(connection.execute("SELECT x'7b'").fetchone()[0])
+
+        with pytest.raises(JournalError, match="damaged"):
+            await journal.query(read_badly)

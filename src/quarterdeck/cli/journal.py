@@ -139,7 +139,7 @@ def _told(report: "Report") -> list[str]:
     if report.changed:
         lines.append(f"not as they were written: {', '.join(map(str, report.changed[:20]))}")
     for session, count in report.damaged.items():
-        lines.append(f"session {session}: damaged, {count or 'some'} records unreadable")
+        lines.append(f"session {session}: damaged, unreadable records: {count or 'some'}")
     if report.unverified:
         lines.append(f"{report.unverified} events are older than checksums and were not verified")
     if report.orphans:

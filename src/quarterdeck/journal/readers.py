@@ -8,9 +8,11 @@ from pathlib import Path
 from threading import Lock
 from typing import TypeVar
 
+import msgspec
+
 from quarterdeck.wire.ids import SessionId
 
-from .errors import DATABASE_ERRORS, JournalClosed, is_faulty_statement, translate_reading
+from .errors import DATABASE_ERRORS, Corrupt, JournalClosed, is_faulty_statement, translate_reading
 from .records import RecordReader
 from .store import connect_reader
 
@@ -64,6 +66,9 @@ class Readers:
             if is_faulty_statement(error):
                 raise
             raise translate_reading(error, self._path) from error
+        except msgspec.DecodeError as error:
+            # What a projection keeps is not guarded by checksums; it follows from the log.
+            raise Corrupt(self._path, f"what was computed from it: {error}") from error
         finally:
             if reader is not None:
                 with self._guard:
