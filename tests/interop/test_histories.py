@@ -20,6 +20,7 @@ from quarterdeck.wire.usage import TokenUsage
 from tests.support import real_agents
 from tests.support.driving import Rig, drive
 from tests.support.fleeting import fleet_of
+from tests.support.pasts import FIRST
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 LONG = 60.0

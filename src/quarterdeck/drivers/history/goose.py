@@ -63,14 +63,14 @@ class GooseHistory:
             )
             for role, content, time, about, name in rows:
                 tally.lines += 1
-                parts = decode(_bytes(content))
-                if not isinstance(parts, list):
+                parts = as_list(decode(_bytes(content)))
+                if not parts:
                     tally.corrupt += 1
                     continue
                 if as_map(decode(_bytes(about))).get("userVisible") is False:
                     continue  # what only the model is told
                 moment = as_number(time) * 1_000_000 or None
-                yield from reading.message(as_text(role), as_list(parts), moment, as_text(name))
+                yield from reading.message(as_text(role), parts, moment, as_text(name))
             yield from reading.finish()
 
     def has_words(self, past: PastSession, words: tuple[str, ...], budget: Budget) -> bool:
@@ -206,8 +206,8 @@ class _Reading:
 
 
 def _ended(id_: str, result: Mapping[str, Any]) -> Any:
-    value = result.get("value")
-    content = as_map(value).get("content") if isinstance(value, dict) else value
-    failed = result.get("status") == "error" or as_map(value).get("isError") is True
+    value = as_map(result.get("value"))
+    content = value.get("content") if value else result.get("value")
+    failed = result.get("status") == "error" or value.get("isError") is True
     output = text_of_parts(content) or as_text(result.get("error"))
     return call_ended(id_, "failed" if failed else "completed", output)
