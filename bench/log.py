@@ -61,7 +61,8 @@ def _bare(path: Path) -> float:
     for start in range(0, EVENTS, 4_000):
         with transaction(connection):
             connection.executemany(
-                "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO events (seq, time, session, turn, parent, type, body)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)",
                 [
                     (n + 1, time.time_ns(), n % 50, TURN, None, "message_chunk", bodies[n % 200])
                     for n in range(start, start + 4_000)

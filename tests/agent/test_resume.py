@@ -216,7 +216,7 @@ def move_to_the_past(path: Path) -> None:
 
     connection = sqlite3.connect(path)
     with connection:
-        connection.execute("UPDATE events SET time = 1577836800000000")
+        connection.execute("UPDATE events SET time = 1577836800000000, checksum = NULL")
     connection.close()
 
 

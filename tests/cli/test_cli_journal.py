@@ -117,3 +117,51 @@ def test_the_fakes_have_help(run):
     assert "acp-agent" in run("testing", "--help").stdout
     assert run("testing", "acp-agent", "--help").returncode == 0
     assert run("testing", "model-server", "--help").returncode == 0
+
+
+def test_damage_is_told_by_check_export_and_lists(run, log: Path):
+    data = bytearray(log.read_bytes())
+    data[data.index(b"the lazy dog") + 4] ^= 1
+    log.write_bytes(data)
+    done = run("journal", "check")
+    assert done.returncode == 1
+    assert "not as they were written: 2\n" in done.stdout
+    assert "session ses_1: damaged, unreadable records: 1\n" in done.stdout
+    assert "quarterdeck journal salvage TARGET" in done.stdout
+    done = run("journal", "export")
+    assert (done.returncode, len(done.stdout.splitlines())) == (0, 3)
+    assert "1 record is damaged" in done.stderr
+    told = json.loads(run("journal", "check", "--json").stdout)
+    assert (told["changed"], told["damaged"]) == ([2], {"ses_1": 1})
+
+
+@pytest.mark.parametrize("place", [0, 16, 20, 44, 56, 60, 68, 100, 4096])
+def test_a_damaged_beginning_is_reported_and_never_a_crash(run, log: Path, place: int):
+    data = bytearray(log.read_bytes())
+    data[place : place + 8] = b"\xff" * 8
+    log.write_bytes(data)
+    for command in (("check",), ("export",), ("search", "fox"), ("check", "--json")):
+        done = run("journal", *command)
+        assert "unexpected error" not in done.stderr
+        assert done.returncode in (0, 1)
+    assert not list(log.parent.glob("logs/*"))
+
+
+def test_a_secret_in_several_pieces_is_masked_in_lines(run, environ: dict[str, str]):
+    path = Path(environ["HOME"]) / ".local/state/quarterdeck/journal.db"
+    pieces = ["use sk-an", "t-api03-abcdef", "ghijklmnop and", " password=hun", "ter2 now"]
+
+    async def fill() -> None:
+        async with Journal.open(path) as journal:
+            for piece in pieces:
+                for session in ("ses_0", "ses_1"):
+                    event = MessageChunk(content=TextContent(text=piece), message=None)
+                    await journal.append(SessionId(session), event)
+
+    asyncio.run(fill())
+    lines = [json.loads(line) for line in run("journal", "export").stdout.splitlines()]
+    assert [line["seq"] for line in lines] == list(range(1, 11))
+    for session in ("ses_0", "ses_1"):
+        own = [line for line in lines if line["session"] == session]
+        said = "".join(line["event"]["content"]["text"] for line in own)
+        assert said == "use … and password=… now"

@@ -85,7 +85,7 @@ def test_a_directory_below_names_the_one_above(past, lab: Path):
 
 def test_nothing_at_all_says_so(run, environ: dict[str, str], tmp_path: Path):
     environ["HOME"] = str(tmp_path / "empty")
-    assert run("history").stdout.startswith("No sessions of Claude Code, Codex")
+    assert run("history").stdout.startswith("No sessions of other agents are on disk")
 
 
 def test_a_session_is_told_with_what_it_took(past):

@@ -78,11 +78,11 @@ def test_made_directories_are_for_the_owner_alone(tmp_path: Path):
     assert [stat.S_IMODE(p.stat().st_mode) for p in (made, made.parent)] == [0o700, 0o700]
 
 
-def test_a_directory_that_exists_keeps_its_mode(tmp_path: Path):
+def test_a_directory_that_exists_is_closed_to_others(tmp_path: Path):
     there = tmp_path / "there"
     there.mkdir(mode=0o755)
     make_private(there)
-    assert stat.S_IMODE(there.stat().st_mode) == 0o755
+    assert stat.S_IMODE(there.stat().st_mode) == 0o700
 
 
 def test_a_file_in_the_way_is_named(tmp_path: Path):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from quarterdeck.drivers.catalogue import find_agent
-from quarterdeck.drivers.history.history import AGENTS, History
+from quarterdeck.drivers.history.history import History
 from quarterdeck.drivers.history.past import Tally
 from quarterdeck.drivers.links import links_of
 from quarterdeck.testing.model_server import ModelServer
@@ -20,6 +20,7 @@ from quarterdeck.wire.usage import TokenUsage
 from tests.support import real_agents
 from tests.support.driving import Rig, drive
 from tests.support.fleeting import fleet_of
+from tests.support.pasts import FIRST
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 LONG = 60.0
@@ -60,7 +61,7 @@ async def test_one_prompt_is_listed_shown_taken_over_and_gone_on_with(name: str,
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", AGENTS)
+@pytest.mark.parametrize("name", FIRST)
 async def test_a_session_that_was_just_written(name: str, tmp_path: Path):
     real_agents.need(name)
     project = tmp_path / "project"

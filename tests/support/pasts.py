@@ -15,6 +15,7 @@ __all__ = [
     "CLAUDE",
     "CLAUDE_SUB",
     "CODEX",
+    "FIRST",
     "GEMINI",
     "LAB",
     "OPENCODE",
@@ -29,6 +30,8 @@ __all__ = [
     "write_lines",
 ]
 
+FIRST = ("claude", "codex", "gemini", "opencode")
+"""The agents of ``recorded_home``."""
 RECORDED = Path(__file__).parents[1] / "fixtures" / "history"
 LAB = "/home/dev/lab"
 CLAUDE = "649c0e84-e677-4338-b207-8561126c4d9f"

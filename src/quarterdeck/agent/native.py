@@ -35,7 +35,7 @@ from .hooks.seam import find_hooks
 from .instructions import Nested
 from .library.shelves import stock
 from .pace import Pace
-from .past import Past, recall, shared_events
+from .past import Past, allow_for_damage, recall, shared_events
 from .recovery import FORKED, close_children
 from .servers import ServerDefinition, find_servers
 from .session import Session, Setup
@@ -144,6 +144,7 @@ class NativeAgent:
         Raises:
             NoSuchSession: there is none of that id.
             Locked: another process has it open.
+            DamagedSessionError: its log no longer says where it works.
             QuarterdeckError: as ``new``.
         """
         if (session := self.get(id_)) is not None:
@@ -157,6 +158,7 @@ class NativeAgent:
             if past.agent != "native":
                 raise NoSuchSession(id_, agent=past.agent)
             past.cwd = cwd or past.cwd
+            allow_for_damage(id_, records, past)
             past.roots = past.roots if roots is None else roots
             session = await self._assemble(session_id, journal, past, wishes, stack)
             for turn, event in past.closing:

@@ -7,12 +7,14 @@ from msgspec import UNSET, Struct, field
 from msgspec.structs import replace
 
 from quarterdeck.models.model import Effort
+from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import (
     Checkpointed,
     Event,
     GoalSet,
     GrantRevoked,
     ModeChanged,
+    Notice,
     OptionsChanged,
     PermissionAnswered,
     PermissionAsked,
@@ -25,6 +27,7 @@ from quarterdeck.wire.events import (
     SessionResumed,
     SessionSpawned,
     TurnEnded,
+    Unknown,
     UsageReported,
 )
 from quarterdeck.wire.ids import RequestId, TurnId
@@ -39,7 +42,14 @@ if TYPE_CHECKING:
 
     from .goals.state import GoalState
 
-__all__ = ["Past", "grants_in", "recall", "shared_events"]
+__all__ = [
+    "DamagedSessionError",
+    "Past",
+    "allow_for_damage",
+    "grants_in",
+    "recall",
+    "shared_events",
+]
 
 
 class Past(Struct, eq=False):
@@ -100,6 +110,40 @@ def recall(records: Iterable[Record], cut: Cut = DIED) -> Past:
     for _, event in past.closing:
         past.apply(event)
     return past
+
+
+class DamagedSessionError(QuarterdeckError):
+    """Too much of a session's log is damaged to go on with it."""
+
+
+def allow_for_damage(id_: str, records: Iterable[Record], past: Past) -> None:
+    """Go on with what is whole of a damaged session, and say so in its log.
+
+    What people allowed in it is asked for again: a record that is lost may have taken it back.
+
+    Raises:
+        DamagedSessionError: the directory in which it works is not known any more.
+    """
+    lost = [record for record in records if isinstance(record.event, Unknown)]
+    if not lost:
+        return
+    from quarterdeck.journal.damage import count_damaged
+
+    if not (count := count_damaged(lost)):
+        return
+    if not past.cwd:
+        raise DamagedSessionError(
+            f"session {id_!r} is damaged: the record of where it works cannot be read; name its "
+            f"directory, or see what is left: quarterdeck journal export --session {id_}"
+        )
+    past.grants = ()
+    told = Notice(
+        title=f"{count} record{'s' * (count != 1)} of this session cannot be read",
+        severity="warning",
+        description="The session goes on without them. What was allowed in it is asked for again. "
+        "See: quarterdeck journal check",
+    )
+    past.closing = ((None, told), *past.closing)
 
 
 def grants_in(records: Iterable[Record]) -> "tuple[Grant, ...]":

@@ -9,10 +9,12 @@ import asyncio
 import re
 import sqlite3
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager, closing, suppress
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import quote
+
+from msgspec.structs import replace
 
 from quarterdeck.journal import Journal, SessionSummary
 from quarterdeck.journal.sessions import list_sessions
@@ -22,6 +24,7 @@ from quarterdeck.wire.ids import SessionId
 __all__ = ["NoSuchSession", "SessionStore", "Store"]
 
 _ALL = -1
+_PAGE_BYTES = 16 << 20
 _ID = re.compile(r"ses_[0-9a-z]{26}")
 
 
@@ -72,7 +75,7 @@ class SessionStore:
 
     def create(self, id_: SessionId) -> AbstractAsyncContextManager[Journal]:
         """Open the log of a new session."""
-        return Journal.open(self._path(id_))
+        return Journal.open(self._path(id_), owns_directory=True)
 
     async def open(self, id_: str) -> AbstractAsyncContextManager[Journal]:
         """Open the log of a session that exists.
@@ -84,7 +87,7 @@ class SessionStore:
         path = self._path(id_)
         if not await asyncio.to_thread(path.is_file):
             raise NoSuchSession(id_)
-        return Journal.open(path)
+        return Journal.open(path, owns_directory=True)
 
     async def sessions(
         self,
@@ -154,19 +157,62 @@ def _changed(path: Path) -> float:
 
 
 def _summary(path: Path) -> SessionSummary | None:
-    """A session's row in its own log; None for a log that cannot be read or says nothing yet."""
+    """A session's row in its own log; None for a log that says nothing yet."""
     try:
-        connection = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)
-    except sqlite3.Error:
-        return None
-    try:
-        rows = list_sessions(connection, limit=_ALL, before=None)
-    except sqlite3.Error:
-        return None
-    finally:
-        connection.close()
+        with closing(
+            sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True)
+        ) as connection:
+            rows = list_sessions(connection, limit=_ALL, before=None)
+    except sqlite3.OperationalError:
+        return None  # another process makes it just now, or it may not be read
+    except (sqlite3.DatabaseError, TypeError, ValueError):
+        return _damaged_summary(path)
     # Agents that the session has started are in its log, too.
-    return next((row for row in rows if row.id == path.stem), None)
+    found = next((row for row in rows if row.id == path.stem), None)
+    beside = path.with_name(path.name + ".damage")
+    if found is not None and beside.exists():
+        from quarterdeck.journal.damage import read_damage
+
+        return replace(found, damage=read_damage(path).get(found.id))
+    return found
+
+
+def _damaged_summary(path: Path) -> SessionSummary:
+    """What is left of a session whose log is damaged; at the least that there was one."""
+    # Imported here: hardly any log is damaged, and every start would pay for it.
+    from quarterdeck.journal.damage import read_damage
+    from quarterdeck.journal.records import RecordReader
+    from quarterdeck.journal.sessions import list_sessions_carefully
+    from quarterdeck.journal.store import connect_reader
+
+    id_ = SessionId(path.stem)
+    try:
+        with closing(connect_reader(path)) as connection:
+            rows = list_sessions_carefully(RecordReader(connection, _PAGE_BYTES), limit=_ALL)
+    except (sqlite3.Error, QuarterdeckError):
+        rows = []
+    found = next((row for row in rows if row.id == id_), None)
+    damage = read_damage(path).get(id_) or "damaged: quarterdeck journal check tells more"
+    if found is not None:
+        return replace(found, damage=damage)
+    changed = int(_changed(path) * 1_000_000)
+    return SessionSummary(
+        id=id_,
+        agent="?",
+        cwd="",
+        title=None,
+        model=None,
+        parent=None,
+        forked_from=None,
+        transport=None,
+        agent_session=None,
+        opened=changed,
+        updated=changed,
+        last_seq=0,
+        ended=None,
+        reason=None,
+        damage=damage,
+    )
 
 
 def _remove(path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from quarterdeck import __version__
 from quarterdeck.config.errors import ConfigError
 from quarterdeck.config.places import Places, make_private
+from quarterdeck.wire.private_files import open_private
 
 __all__ = ["KEPT", "report"]
 
@@ -25,8 +26,10 @@ def report(error: Exception) -> Path | None:
     try:
         directory = make_private(Places.find().logs)
         path = directory / f"crash-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
-        path.write_text(_text(error), encoding="utf-8", errors="backslashreplace")
-        path.chmod(0o600)
+        data = _text(error).encode("utf-8", "backslashreplace")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+        with os.fdopen(open_private(path, flags), "wb") as file:
+            file.write(data)
         for old in sorted(directory.glob("crash-*.log"))[:-KEPT]:
             old.unlink(missing_ok=True)
     except (OSError, ConfigError):

@@ -54,7 +54,7 @@ def history(
     limit: int,
     as_json: bool,
 ) -> None:
-    """List the sessions that Claude Code, Codex, Gemini and OpenCode keep on disk, newest first.
+    """List the sessions that other agents keep on disk, newest first.
 
     With an ID, or the beginning of one, show that session. Nothing of theirs is changed.
     """

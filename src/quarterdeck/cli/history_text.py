@@ -65,7 +65,7 @@ def nothing(where: Path | None, others: Iterable["PastSession"]) -> str:
     """What to say where there are none; ``others`` are those of every directory."""
     places = Counter(past.cwd for past in others)
     if where is None or not places:
-        return "No sessions of Claude Code, Codex, Gemini or OpenCode are on disk."
+        return "No sessions of other agents are on disk."
     told = f"No sessions of {literal(str(where))}"
     above = next((one for one in where.parents if str(one) in places), None)
     if above is not None:

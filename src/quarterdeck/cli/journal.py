@@ -11,6 +11,7 @@ import click
 from quarterdeck.config.places import Places
 from quarterdeck.wire.ids import SessionId
 
+from .fleet.text import one_line
 from .journal_export import export
 from .journal_prune import prune
 from .output import echo
@@ -54,8 +55,9 @@ def check(context: click.Context, as_json: bool) -> None:
     else:
         echo(f"{report.events} events in {_log(context)}")
         for line in _told(report):
-            echo(line)
-        echo("All is well." if report.healthy else "Copy what is left: journal salvage")
+            echo(one_line(line))
+        advice = "Copy what is whole to a new log: quarterdeck journal salvage TARGET"
+        echo("All is well." if report.healthy else advice)
     if not report.healthy:
         context.exit(1)
 
@@ -108,10 +110,14 @@ def _session(text: str | None) -> SessionId | None:
 
 
 async def _check(path: Path) -> "Report":
-    from quarterdeck.journal import Journal
+    from quarterdeck.journal import Corrupt, Journal, Report
 
-    async with Journal.open(path, write=False) as log:
-        return await log.check()
+    try:
+        async with Journal.open(path, write=False) as log:
+            return await log.check()
+    except Corrupt as error:
+        # It cannot even be opened: that is what was asked for, not a failure of asking.
+        return Report(events=0, problems=(error.reason,), unreadable=(), orphans=())
 
 
 async def _salvage(source: Path, target: Path) -> "Salvaged":
@@ -131,6 +137,12 @@ def _told(report: "Report") -> list[str]:
     lines = list(report.problems)
     if report.unreadable:
         lines.append(f"not understood: {', '.join(map(str, report.unreadable[:20]))}")
+    if report.changed:
+        lines.append(f"not as they were written: {', '.join(map(str, report.changed[:20]))}")
+    for session, count in report.damaged.items():
+        lines.append(f"session {session}: damaged, unreadable records: {count or 'some'}")
+    if report.unverified:
+        lines.append(f"{report.unverified} events are older than checksums and were not verified")
     if report.orphans:
         lines.append(f"of no known session: {', '.join(map(str, report.orphans[:20]))}")
     return lines

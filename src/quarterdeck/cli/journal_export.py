@@ -81,6 +81,12 @@ async def _export(
             raise NoSuchSession(id_)
         with _opened(output) as file:
             await _write(file, _pieces(log, id_, form, after, masked), form)
+        if damaged := log.damaged:
+            click.echo(
+                f"{damaged} record{'s are' if damaged != 1 else ' is'} damaged and left out or told"
+                " as unknown; see: quarterdeck journal check",
+                err=True,
+            )
 
 
 async def _write(file: IO[bytes] | None, pieces: AsyncIterator[bytes], form: str) -> None:
@@ -111,8 +117,12 @@ async def _pieces(
 
     environment = secrets_in(os.environ) if masked else {}
     if form == "jsonl":
-        async for line in log.export(session, after):
-            yield _masked_line(line, environment) if masked else line
+        from quarterdeck.journal.exporting.lines import masked_lines
+
+        records = log.history(after, session)
+        lines = masked_lines(records, environment) if masked else log.export(session, after)
+        async for line in lines:
+            yield line
         return
     from quarterdeck.journal.exporting import FORMS, Form, export_session
 
@@ -124,16 +134,9 @@ async def _pieces(
         yield text.encode("utf-8", "backslashreplace")
 
 
-def _masked_line(line: bytes, environment: dict[str, str]) -> bytes:
-    import msgspec
-
-    from quarterdeck.wire.masking import mask_values
-
-    return msgspec.json.encode(mask_values(msgspec.json.decode(line), environment)) + b"\n"
-
-
 def _opened(output: Path | None) -> "AbstractContextManager[IO[bytes] | None]":
     if output is None:
         return nullcontext()
-    descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    return os.fdopen(descriptor, "wb")
+    from quarterdeck.wire.private_files import open_private
+
+    return os.fdopen(open_private(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb")

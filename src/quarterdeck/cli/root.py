@@ -57,7 +57,7 @@ COMMANDS = {
     "sessions": Later("quarterdeck.cli.fleet.listing:sessions", "List every session."),
     "history": Later(
         "quarterdeck.cli.history:history",
-        "List the sessions that Claude Code, Codex, Gemini and OpenCode keep on disk.",
+        "List the sessions that other agents keep on disk.",
     ),
     "terminal": Later(
         "quarterdeck.cli.fleet.terminal:terminal",

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from quarterdeck.wire.private_files import make_private_directory
+
 from .errors import UnusablePlace
 
 __all__ = ["Places", "make_private"]
@@ -112,20 +114,15 @@ class Places:
 
 
 def make_private(path: Path) -> Path:
-    """Create a directory, and those above it, for the owner alone; return it.
+    """Create a directory of ours, and those above it, for the owner alone; return it.
 
-    A directory that exists stays as it is.
+    One that exists is closed to others; those above it stay as they are.
 
     Raises:
-        UnusablePlace: it cannot be made, or something else has its name.
+        UnusablePlace: it cannot be made, belongs to another user, or something else has its name.
     """
-    missing = [path]
-    while not missing[-1].exists() and missing[-1].parent != missing[-1]:
-        missing.append(missing[-1].parent)
     try:
-        # Path.mkdir(mode, parents=True) gives the mode to the last directory alone.
-        for directory in reversed(missing):
-            directory.mkdir(mode=0o700, exist_ok=True)
+        make_private_directory(path)
     except OSError as error:
         raise _unusable(path, error) from error
     return path

@@ -13,6 +13,7 @@ from pathlib import Path
 from quarterdeck.config.places import Places, make_private
 from quarterdeck.journal.exporting import export_session
 from quarterdeck.wire.ids import SessionId
+from quarterdeck.wire.private_files import open_private
 from quarterdeck.wire.record import Record
 
 from .handing import hand_over
@@ -59,7 +60,7 @@ async def write_transcript(fleet: Fleet, places: Places, session: SessionId) -> 
     path = folder / f"{session}.md"
     unfinished = path.with_suffix(".part")
     number = await asyncio.to_thread(
-        os.open, unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600
+        open_private, unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
     )
     with os.fdopen(number, "wb") as file:
         async for piece in _exported(fleet, session):

@@ -14,8 +14,12 @@ from quarterdeck.wire.events import (
     Event,
     MessageChunk,
     Prompted,
+    Rewound,
+    ThoughtChunk,
     ToolCallEnded,
     ToolCallStarted,
+    TurnEnded,
+    TurnStarted,
 )
 from quarterdeck.wire.record import Record
 from quarterdeck.wire.toolcalls import Diff, ToolCallContent, ToolCallLocation
@@ -28,6 +32,7 @@ _PROMPT = 1_000
 _ANSWER = 6_000
 _SUMMARY = 6_000
 _FILES = 60
+_ENDS_A_MESSAGE = (Prompted, ThoughtChunk, ToolCallStarted, TurnStarted, TurnEnded, Rewound)
 
 
 async def summarise(records: AsyncIterable[Record]) -> str:
@@ -47,6 +52,7 @@ class Portable:
         self._prompts: deque[str] = deque(maxlen=_PROMPTS)
         self._answer = ""
         self._speaker: str | None = None
+        self._is_speaking = False
         self._changed: dict[str, None] = {}
         self._read: dict[str, None] = {}
         self._compacted = ""
@@ -54,15 +60,19 @@ class Portable:
 
     def take(self, event: Event) -> None:
         """Take the next event."""
+        if isinstance(event, _ENDS_A_MESSAGE):
+            self._is_speaking = False
         match event:
             case Prompted(content=content):
                 said = _words(content)
                 self._goal = self._goal or said
                 self._prompts.append(said)
             case MessageChunk(content=TextContent(text=said), role="agent", message=message):
-                is_more = message is not None and message == self._speaker
+                # Without ids, pieces belong together until something else happens.
+                is_more = self._is_speaking and None in (message, self._speaker)
+                is_more = is_more or (message is not None and message == self._speaker)
                 self._answer = (self._answer + said if is_more else said)[: _ANSWER * 4]
-                self._speaker = message
+                self._speaker, self._is_speaking = message, True
             case ToolCallStarted(call=call, kind=kind):
                 self._kinds = {call: kind}
                 self._touch(kind, event.locations, event.content)

@@ -18,6 +18,7 @@ from .writer import Entry, Writer
 __all__ = ["Appender"]
 
 _HAND_OVER = 512
+_BEYOND = 1 << 63
 
 
 class Appender:
@@ -68,6 +69,8 @@ class Appender:
             raise Unrecordable(f"this {event_type(event)!r} event has no JSON form: {error}") from (
                 error
             )
+        if time is not None and not -_BEYOND <= time < _BEYOND:
+            raise Unrecordable(f"{time} is no time in microseconds since the epoch")
         # An event larger than the whole bound is let in alone rather than never.
         while self._events and (
             self._events >= self._limits.pending_events

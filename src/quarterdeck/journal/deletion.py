@@ -35,9 +35,10 @@ def delete_slice(connection: sqlite3.Connection, note: int) -> int:
         deleted = 0
         if row is not None:
             deleted = connection.execute(
-                "DELETE FROM events WHERE seq IN"
+                # Asked twice, because a damaged index may name rows of another session.
+                "DELETE FROM events WHERE session = ? AND seq IN"
                 " (SELECT seq FROM events WHERE session = ? AND seq <= ? LIMIT ?)",
-                (*row, _SLICE),
+                (row[0], *row, _SLICE),
             ).rowcount
         if not deleted:
             _finish(connection, note, row and row[0])

@@ -16,12 +16,14 @@
     └── JournalClosed    used after it was closed
 """
 
+import shlex
 import sqlite3
 from pathlib import Path
 
 from quarterdeck.wire.errors import QuarterdeckError
 
 __all__ = [
+    "DATABASE_ERRORS",
     "Corrupt",
     "Full",
     "JournalClosed",
@@ -34,6 +36,7 @@ __all__ = [
     "Unlockable",
     "Unreachable",
     "Unrecordable",
+    "damage",
     "is_faulty_statement",
     "translate",
     "translate_reading",
@@ -125,7 +128,8 @@ class Corrupt(JournalError):
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(
             f"the log {str(path)!r} is damaged ({reason}); keep the file and copy what is "
-            f"readable into a new log with salvage({str(path)!r}, <new file>)"
+            f"readable into a new log: "
+            f"quarterdeck journal --file {shlex.quote(str(path))} salvage NEW_FILE"
         )
         self.path = path
         self.reason = reason
@@ -162,8 +166,23 @@ class JournalClosed(JournalError):
         self.path = path
 
 
-def translate(error: sqlite3.Error, path: Path) -> JournalError:
+class _Damage(sqlite3.DatabaseError):
+    """Damage that we found where the database did not."""
+
+
+def damage(reason: str) -> sqlite3.DatabaseError:
+    """An error that is translated as ``Corrupt``, for damage that the database does not notice."""
+    return _Damage(reason)
+
+
+DATABASE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
+"""What the database raises; the latter where its message quotes a damaged schema."""
+
+
+def translate(error: Exception, path: Path) -> JournalError:
     """Give a database error its name in our words."""
+    if _is_damage(error):
+        return Corrupt(path, str(error))
     code = getattr(error, "sqlite_errorname", "") or ""
     if code == "SQLITE_FULL":
         return Full(path, "the disk is full", kept=True)
@@ -178,7 +197,7 @@ def translate(error: sqlite3.Error, path: Path) -> JournalError:
     return Stalled(path, f"{error}, {code}" if code else str(error), kept=True)
 
 
-def translate_reading(error: sqlite3.Error, path: Path) -> JournalError:
+def translate_reading(error: Exception, path: Path) -> JournalError:
     """Give an error of opening or reading its name in our words."""
     found = translate(error, path)
     return Unreachable(path, found.reason) if isinstance(found, Stalled) else found
@@ -186,7 +205,16 @@ def translate_reading(error: sqlite3.Error, path: Path) -> JournalError:
 
 def is_faulty_statement(error: Exception) -> bool:
     """Whether the fault is in what was asked of the database rather than in file or disk."""
+    if _is_damage(error):
+        return False
     if not isinstance(error, sqlite3.Error):
         return True
     code = getattr(error, "sqlite_errorname", None) or "SQLITE_ERROR"
     return code.startswith(_STATEMENT_FAULTS)
+
+
+def _is_damage(error: Exception) -> bool:
+    # Text that is no UTF-8 is found by Python, which gives no code.
+    return isinstance(error, _Damage | UnicodeDecodeError) or str(error).startswith(
+        "Could not decode to UTF-8"
+    )

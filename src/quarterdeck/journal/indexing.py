@@ -8,6 +8,7 @@ A tool call's output is indexed when the call ends, since each report repeats th
 """
 
 import sqlite3
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,8 +24,10 @@ from quarterdeck.wire.events import (
     ToolCallEnded,
     ToolCallUpdated,
 )
+from quarterdeck.wire.record import encode_event, event_type
 
-from .records import event_of
+from .errors import damage
+from .records import RecordReader, event_of
 from .store import transaction
 from .text import block_text, cut, output_text, own_text
 
@@ -120,18 +123,36 @@ class Indexer:
         return not is_end
 
     def _take_slice(self, through: int) -> tuple[int, bool]:
-        room, rows = _BYTES, 0
-        cursor = self._log.execute(_READ, (through, _ROWS))
+        rows, is_end = self._slice(through)
+        for seq, session, parent, kind, body in rows:
+            through = seq
+            self._take(seq, session, parent or "", kind, body)
+        return through, is_end
+
+    def _slice(self, through: int) -> tuple[list[tuple[Any, ...]], bool]:
+        """The next rows, and whether they are the last; in order, however damaged the log is."""
+        room, rows, last = _BYTES, list[tuple[Any, ...]](), through
         try:
-            for seq, session, parent, kind, body in cursor:
-                through, rows = seq, rows + 1
-                self._take(seq, session, parent or "", kind, body)
-                room -= len(body) if isinstance(body, bytes) else 0
-                if room < 0:
-                    break
-        finally:
-            cursor.close()
-        return through, room >= 0 and rows < _ROWS
+            with closing(self._log.execute(_READ, (through, _ROWS))) as cursor:
+                for row in cursor:
+                    if row[0] <= last:
+                        raise damage("records are out of order")
+                    rows.append(row)
+                    last = row[0]
+                    room -= len(row[4]) if isinstance(row[4], bytes) else 0
+                    if room < 0:
+                        break
+        except sqlite3.DatabaseError:
+            return self._slice_carefully(through)
+        return rows, room >= 0 and len(rows) < _ROWS
+
+    def _slice_carefully(self, through: int) -> tuple[list[tuple[Any, ...]], bool]:
+        records = RecordReader(self._log, _BYTES).after(through, limit=_ROWS)
+        rows = [
+            (one.seq, one.session, one.parent, event_type(one.event), encode_event(one.event))
+            for one in records
+        ]
+        return rows, not records
 
     def _take(self, seq: int, session: str, parent: str, kind: str, body: Any) -> None:
         if kind not in _CHUNKS:

@@ -11,6 +11,7 @@ from typing import Any
 
 from quarterdeck.wire.events import Event
 from quarterdeck.wire.ids import SessionId, ToolCallId, TurnId
+from quarterdeck.wire.private_files import make_private_directory
 from quarterdeck.wire.record import Record
 
 from .appender import Appender
@@ -60,9 +61,11 @@ class Journal(ReadableJournal):
         projections: Sequence[Projection] = (),
         clock: Callable[[], int] = now,
         limits: Limits | None = None,
+        owns_directory: bool = False,
     ) -> AsyncGenerator["Journal", None]:
         """Open the log at ``path``; with ``write`` make it and its directory where missing.
 
+        ``owns_directory``: the directory is this program's own; it is closed to other users.
         On leaving, what was appended is committed and followers end.
 
         Raises:
@@ -72,6 +75,7 @@ class Journal(ReadableJournal):
         """
         path, limits = Path(path), limits or Limits()
         if write:
+            await asyncio.to_thread(_make_directory, path, owns_directory)
             journal = await cls._open_to_write(path, projections, clock, limits)
         else:
             journal = await cls._open_to_read(path, limits)
@@ -94,7 +98,6 @@ class Journal(ReadableJournal):
         clock: Callable[[], int],
         limits: Limits,
     ) -> "Journal":
-        await asyncio.to_thread(_make_directory, path)
         appender = Appender(path, clock, limits)
         writer = Writer(path, (Sessions(), *projections), limits, appender)
         recent = Recent(await writer.start(), limits)
@@ -255,6 +258,7 @@ class Journal(ReadableJournal):
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._appender is not None:
             self._appender.finish()
+        await self._keep_damage()
         # Readers first: the last connection to close tidies the file, and only a writer can.
         await self._readers.close()
         if "_search" in self.__dict__:  # nobody has searched otherwise
@@ -273,9 +277,9 @@ def _report(task: asyncio.Task[None]) -> None:
         _log.error("a background task of the journal failed", exc_info=error)
 
 
-def _make_directory(path: Path) -> None:
+def _make_directory(path: Path, is_ours: bool) -> None:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private_directory(path.parent, is_ours=is_ours)
     except PermissionError as error:
         raise ReadOnly(path, str(error)) from error
     except OSError as error:

@@ -9,6 +9,8 @@ import fcntl
 import os
 from pathlib import Path
 
+from quarterdeck.wire.private_files import open_private
+
 from .errors import Locked, ReadOnly, Unlockable, Unreachable
 
 __all__ = ["acquire", "lock_path", "release"]
@@ -32,7 +34,7 @@ def acquire(path: Path) -> int:
     """
     lock = lock_path(path)
     try:
-        handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+        handle = open_private(lock, os.O_RDWR | os.O_CREAT)
     except OSError as error:
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise ReadOnly(path, str(error)) from error

@@ -1,20 +1,24 @@
 """Reading rows straight from a database file's pages, without the database.
 
 A page that is damaged costs the rows on it and nothing else: no tree is walked, every page that
-looks like a leaf of a table is read by itself. The form is SQLite's documented file format.
+looks like a leaf of a table is read by itself. The form is SQLite's documented file format. No
+number in the file is believed: what it says is bounded by how large the file is.
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
-__all__ = ["Pages", "Row", "rows_of"]
+__all__ = ["Pages", "Row", "rows_between", "rows_of"]
 
 Row: TypeAlias = tuple[int, list[int | float | str | bytes | None]]
 """A row's number and its columns."""
 
 _TABLE_LEAF = 0x0D
+_OTHER_PAGES = {0x00, 0x02, 0x05, 0x0A}
+"""First bytes of pages that are none: overflow pages begin with a page's number, hence with 0."""
 _FIRST_PAGE_HEADER = 100
 _WAL_HEADER, _FRAME_HEADER = 32, 24
 _DEFAULT_SIZE = 4096
@@ -33,15 +37,23 @@ class Pages:
         reserved = header[20] if len(header) > 20 and header[20] < 64 else 0
         self.usable = self.size - reserved
         self._offsets = _committed_frames(wal, self.size) if wal is not None else {}
-        in_file = file.seek(0, 2) // self.size
-        self.count = max([in_file, *self._offsets])
+        self.in_file = file.seek(0, 2) // self.size
+        # A damaged frame may name any page; no more pages are there than have been written.
+        self.count = self.in_file + len(self._offsets)
+        self.chained = 4 * self.count
+        """Pages that long rows may still be followed over; chains may lead in circles."""
+
+    def numbers(self) -> Iterator[int]:
+        """The number of every page."""
+        yield from range(1, self.in_file + 1)
+        yield from sorted(number for number in self._offsets if number > self.in_file)
 
     def __getitem__(self, number: int) -> bytes:
         """A page, counted from 1; empty when the file does not have it."""
         if self._wal is not None and number in self._offsets:
             self._wal.seek(self._offsets[number])
             return self._wal.read(self.size)
-        if not 1 <= number <= self.count:
+        if not 1 <= number <= self.in_file:
             return b""
         self._file.seek((number - 1) * self.size)
         return self._file.read(self.size)
@@ -53,32 +65,78 @@ def rows_of(path: Path) -> Iterator[Row | None]:
     Raises:
         OSError: the file cannot be read at all.
     """
+    with _opened(path) as pages:
+        for number in pages.numbers():
+            yield from _leaf_rows(pages, number)
+
+
+def rows_between(path: Path, after: int, before: int) -> Iterator[Row]:
+    """The rows whose numbers lie between these, both left out, of every table.
+
+    Pages whose first, middle and last rows lie elsewhere are passed over.
+
+    Raises:
+        OSError: the file cannot be read at all.
+    """
+    with _opened(path) as pages:
+        for number in pages.numbers():
+            if any(after < one < before for one in _some_numbers(pages, number)):
+                for row in _leaf_rows(pages, number):
+                    if row is not None and after < row[0] < before:
+                        yield row
+
+
+@contextmanager
+def _opened(path: Path) -> Generator[Pages]:
     wal_path = path.with_name(path.name + "-wal")
-    with path.open("rb") as file:
-        wal = wal_path.open("rb") if wal_path.exists() else None
-        try:
-            pages = Pages(file, wal)
-            for number in range(1, pages.count + 1):
-                yield from _leaf_rows(pages, number)
-        finally:
-            if wal is not None:
-                wal.close()
+    with path.open("rb") as file, ExitStack() as stack:
+        wal = stack.enter_context(wal_path.open("rb")) if wal_path.exists() else None
+        yield Pages(file, wal)
 
 
 def _leaf_rows(pages: Pages, number: int) -> Iterator[Row | None]:
     page = pages[number]
     start = _FIRST_PAGE_HEADER if number == 1 else 0
-    if len(page) < pages.size or page[start] != _TABLE_LEAF:
+    if len(page) < pages.size or page[start] in _OTHER_PAGES:
         return
+    is_leaf = page[start] == _TABLE_LEAF
     (cells,) = struct.unpack_from(">H", page, start + 3)
-    for index in range(cells):
-        place = start + 8 + 2 * index
-        if place + 2 > len(page):
+    for index, pointer in enumerate(_pointers(page, start)):
+        if index >= cells and not pointer:
             return
         try:
-            yield _row(pages, page, struct.unpack_from(">H", page, place)[0])
+            yield _row(pages, page, pointer)
         except (IndexError, KeyError, ValueError, struct.error):
-            yield None
+            # Beyond the number of rows that the page names, it need not be one.
+            if index < cells and is_leaf:
+                yield None
+
+
+def _pointers(page: bytes, start: int) -> Iterator[int]:
+    """Where the rows of a page begin, also beyond the number that it names: that may be wrong."""
+    least = len(page)
+    place = start + 8
+    while place + 2 <= least:
+        (pointer,) = struct.unpack_from(">H", page, place)
+        if place < pointer < least:
+            least = pointer if pointer > place + 2 else least
+        yield pointer
+        place += 2
+
+
+def _some_numbers(pages: Pages, number: int) -> Iterator[int]:
+    page = pages[number]
+    start = _FIRST_PAGE_HEADER if number == 1 else 0
+    if len(page) < pages.size or page[start] in _OTHER_PAGES:
+        return
+    cells = max(1, min(struct.unpack_from(">H", page, start + 3)[0], pages.size // 4))
+    for index in {0, 1, cells // 2, cells - 1}:
+        try:
+            (pointer,) = struct.unpack_from(">H", page, start + 8 + 2 * index)
+            _, place = _varint(page, pointer)
+            yield _varint(page, place)[0]
+        except (IndexError, struct.error):
+            continue
 
 
 def _row(pages: Pages, page: bytes, place: int) -> Row:
@@ -112,6 +170,9 @@ def _payload(pages: Pages, page: bytes, place: int, length: int) -> bytes:
     left = length - local
     (following,) = struct.unpack_from(">I", page, place + local)
     while left > 0:
+        pages.chained -= 1
+        if pages.chained < 0:
+            raise ValueError("rows that are longer than the file")
         overflow = pages[following]
         part = overflow[4 : 4 + min(left, pages.usable - 4)]
         if not part:

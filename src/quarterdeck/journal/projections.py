@@ -8,9 +8,10 @@ the next one that registers it catches up from there. No commit pays for this bo
 
 import json
 import logging
+import re
 import sqlite3
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol, cast
 
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.record import Record
@@ -23,6 +24,7 @@ __all__ = ["Projection", "Projections"]
 
 _log = logging.getLogger(__name__)
 _SLICE = 2_000
+_TABLE = re.compile(r"CREATE TABLE (\w+)")
 
 
 class Projection(Protocol):
@@ -89,7 +91,7 @@ class Projections:
                 [(last_seq(connection), name) for name in left_out],
             )
             for name, projection in self._all.items():
-                if known.get(name) != projection.version:
+                if known.get(name) != projection.version or not self._is_whole(connection, name):
                     self._create(connection, projection)
 
     def behind(self) -> list[str]:
@@ -188,8 +190,8 @@ class Projections:
         row = connection.execute(
             "SELECT tables FROM projections WHERE name = ?", (projection.name,)
         ).fetchone()
-        made: list[str] = json.loads(row[0]) if row else []
-        for table in made:
+        made = _listed(row[0]) if row else []
+        for table in (*made, *_TABLE.findall(" ".join(projection.schema))):
             quoted = table.replace('"', '""')
             connection.execute(f'DROP TABLE IF EXISTS "{quoted}"')
         before = _tables(connection)
@@ -201,6 +203,15 @@ class Projections:
             " VALUES (?, ?, ?, 0)",
             (projection.name, projection.version, json.dumps(made)),
         )
+
+    def _is_whole(self, connection: sqlite3.Connection, name: str) -> bool:
+        """Whether its tables are there; in a damaged log one may have lost its name."""
+        row = connection.execute(
+            "SELECT tables, through FROM projections WHERE name = ?", (name,)
+        ).fetchone()
+        if row is None or not isinstance(row[1], int | None):
+            return False
+        return set(_listed(row[0])) <= _tables(connection)
 
     def _enliven(self, name: str) -> None:
         self._live[name] = self._all[name]
@@ -220,3 +231,11 @@ class Projections:
 def _tables(connection: sqlite3.Connection) -> set[str]:
     rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
     return {name for (name,) in rows}
+
+
+def _listed(tables: object) -> list[str]:
+    try:
+        found: Any = json.loads(tables) if isinstance(tables, str) else None
+    except (ValueError, RecursionError):
+        found = None
+    return [str(one) for one in cast("list[Any]", found)] if isinstance(found, list) else []

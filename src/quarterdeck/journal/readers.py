@@ -1,14 +1,18 @@
 """A few connections that read, each used by one thread at a time, off the event loop."""
 
 import asyncio
-import sqlite3
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
 from typing import TypeVar
 
-from .errors import JournalClosed, is_faulty_statement, translate_reading
+import msgspec
+
+from quarterdeck.wire.ids import SessionId
+
+from .errors import DATABASE_ERRORS, Corrupt, JournalClosed, is_faulty_statement, translate_reading
 from .records import RecordReader
 from .store import connect_reader
 
@@ -40,6 +44,12 @@ class Readers:
             raise JournalClosed(self._path)
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, work)
 
+    def damaged(self) -> Counter[SessionId]:
+        """How many damaged records of each session the readers have come upon."""
+        with self._guard:
+            found = {seq: id_ for reader in self._idle for seq, id_ in reader.damaged.items()}
+        return Counter(found.values())
+
     async def close(self) -> None:
         """Wait for what runs and close the connections."""
         self._closed = True
@@ -52,10 +62,13 @@ class Readers:
             if reader is None:
                 reader = RecordReader(connect_reader(self._path), self._page_bytes)
             return work(reader)
-        except sqlite3.Error as error:
+        except DATABASE_ERRORS as error:
             if is_faulty_statement(error):
                 raise
             raise translate_reading(error, self._path) from error
+        except msgspec.DecodeError as error:
+            # What a projection keeps is not guarded by checksums; it follows from the log.
+            raise Corrupt(self._path, f"what was computed from it: {error}") from error
         finally:
             if reader is not None:
                 with self._guard:

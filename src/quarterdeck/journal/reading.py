@@ -1,10 +1,13 @@
 """The half of the journal that reads: pages, followers, queries, search."""
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncGenerator, Callable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+
+from msgspec.structs import replace
 
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.record import Record, encode_record
@@ -13,7 +16,8 @@ from .errors import JournalClosed
 from .limits import Limits
 from .readers import Readers
 from .recent import Recent
-from .sessions import SessionSummary, list_sessions
+from .records import RecordReader
+from .sessions import SessionSummary, list_sessions, list_sessions_carefully
 
 if TYPE_CHECKING:
     from .check import Report
@@ -52,6 +56,11 @@ class ReadableJournal:
     def last(self) -> int:
         """The newest sequence number that readers and followers can see."""
         return self._recent.last
+
+    @property
+    def damaged(self) -> int:
+        """How many damaged records reading has come upon since the log was opened."""
+        return self._readers.damaged().total()
 
     async def read(
         self, after: int = 0, session: SessionId | None = None, limit: int = _PAGE
@@ -121,8 +130,11 @@ class ReadableJournal:
     async def sessions(
         self, *, limit: int = _PAGE, before: int | None = None
     ) -> list[SessionSummary]:
-        """The sessions opened last, newest first; ``before`` is an ``opened`` time to page on."""
-        return await self.query(lambda c: list_sessions(c, limit=limit, before=before))
+        """The sessions opened last, newest first; ``before`` is an ``opened`` time to page on.
+
+        Those that are known to be damaged say so (``SessionSummary.damage``).
+        """
+        return await self._readers.run(lambda reader: self._sessions(reader, limit, before))
 
     async def count(self, session: SessionId | None = None) -> int:
         """How many events the log or a session has; takes time in proportion."""
@@ -140,10 +152,16 @@ class ReadableJournal:
         return await self._search.find(query, session, limit)
 
     async def check(self) -> "Report":
-        """Examine the whole file and every record; takes time in proportion to its size."""
-        from .check import examine
+        """Examine the whole file and every record; takes time in proportion to its size.
 
-        return await self._readers.run(examine)
+        What it finds is kept beside the log, so that damaged sessions are listed as such.
+        """
+        from .check import examine
+        from .damage import replace_damage
+
+        report = await self._readers.run(examine)
+        await asyncio.to_thread(replace_damage, self.path, report.damaged)
+        return report
 
     async def export(
         self, session: SessionId | None = None, after: int = 0
@@ -151,3 +169,22 @@ class ReadableJournal:
         """The records as JSON lines (``wire.record``'s form), each with its newline."""
         async for record in self.history(after, session):
             yield encode_record(record) + b"\n"
+
+    def _sessions(
+        self, reader: RecordReader, limit: int, before: int | None
+    ) -> list[SessionSummary]:
+        try:
+            found = list_sessions(reader.connection, limit=limit, before=before)
+        except (sqlite3.DatabaseError, TypeError, ValueError):
+            found = list_sessions_carefully(reader, limit=limit, before=before)
+        from .damage import read_damage
+
+        damage = read_damage(self.path)
+        return [replace(one, damage=damage.get(one.id)) for one in found] if damage else found
+
+    async def _keep_damage(self) -> None:
+        """Note what was found in passing, so that whoever lists the sessions can tell."""
+        if found := self._readers.damaged():
+            from .damage import note_damage
+
+            await asyncio.to_thread(note_damage, self.path, found)

@@ -10,17 +10,22 @@ from typing import Any
 from quarterdeck.wire.events import Unknown
 from quarterdeck.wire.record import decode_event
 
+from .checksum import session_checksum
 from .errors import Unreachable, translate
 from .limits import Limits
 from .pages import rows_of
 from .projections import Projections
 from .records import RecordReader
+from .rows import EventRow, event_row, is_intact
 from .sessions import Sessions
 from .store import connect_writer, transaction
 
 __all__ = ["Salvaged", "salvage"]
 
 _BATCH = 1_000
+_NEAR = 1_000
+_PUT_EVENT = "INSERT OR IGNORE INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+_PUT_SESSION = "INSERT OR IGNORE INTO session_ids VALUES (?, ?, ?, ?)"
 _LATE_ENOUGH = 1_000_000_000_000_000
 """Microseconds since the epoch, in 2001: tells a time from any other number in a row."""
 
@@ -71,25 +76,48 @@ def _salvage(source: Path, target: Path) -> Salvaged:
 def _copy(source: Path, connection: sqlite3.Connection) -> Salvaged:
     rows = rows_of(source)
     lost = unreadable = 0
+    doubtful: list[EventRow] = []
     while batch := list(islice(rows, _BATCH)):
         whole = [row for row in batch if row is not None]
         lost += len(batch) - len(whole)
-        events = [(number, *columns[1:]) for number, columns in whole if _is_event(columns)]
-        sessions = [(number, *columns[1:]) for number, columns in whole if _is_session(columns)]
-        unreadable += sum(_is_unreadable(event[-1]) for event in events)
+        found = [event_row(number, columns) for number, columns in whole]
+        events = [row for row in found if row is not None]
+        sessions = [_session(number, columns) for number, columns in whole if _is_session(columns)]
+        doubtful += (event for event in events if is_intact(event) is False)
         with transaction(connection):
-            connection.executemany("INSERT OR IGNORE INTO session_ids VALUES (?, ?, ?)", sessions)
+            connection.executemany(_PUT_SESSION, sessions)
             connection.executemany(
-                "INSERT OR IGNORE INTO events VALUES (?, ?, ?, ?, ?, ?, ?)", events
+                _PUT_EVENT, [one for one in events if is_intact(one) is not False]
             )
     with transaction(connection):
-        connection.execute(
-            "INSERT INTO session_ids SELECT session, 'lost_' || session, min(time) FROM events"
-            " WHERE session NOT IN (SELECT key FROM session_ids) GROUP BY session"
-        )
-        connection.execute("DELETE FROM session_ids WHERE key NOT IN (SELECT session FROM events)")
+        lost += _copy_doubtful(connection, doubtful)
+        _name_lost(connection)
+    for (body,) in connection.execute("SELECT body FROM events"):
+        unreadable += _is_unreadable(body)
     count = connection.execute("SELECT count(*), count(DISTINCT session) FROM events").fetchone()
     return Salvaged(events=count[0], sessions=count[1], lost_rows=lost, unreadable=unreadable)
+
+
+def _copy_doubtful(connection: sqlite3.Connection, events: list[EventRow]) -> int:
+    """Copy rows that fail their checksum where no sound one stands; returns how many stay out.
+
+    They keep the checksum, so that they are known for what they are. A number beyond all sound
+    ones is not believed: everything that follows would be numbered after it.
+    """
+    (last,) = connection.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()
+    near = [event for event in events if 0 < event[0] <= last + _NEAR]
+    return len(events) - max(0, connection.executemany(_PUT_EVENT, near).rowcount)
+
+
+def _name_lost(connection: sqlite3.Connection) -> None:
+    nameless = connection.execute(
+        "SELECT session, min(time) FROM events"
+        " WHERE session NOT IN (SELECT key FROM session_ids) GROUP BY session"
+    ).fetchall()
+    for key, made in nameless:
+        name = f"lost_{key}"
+        connection.execute(_PUT_SESSION, (key, name, made, session_checksum(key, name, made)))
+    connection.execute("DELETE FROM session_ids WHERE key NOT IN (SELECT session FROM events)")
 
 
 def _project(connection: sqlite3.Connection) -> None:
@@ -101,20 +129,18 @@ def _project(connection: sqlite3.Connection) -> None:
         pass
 
 
-def _is_event(columns: list[Any]) -> bool:
-    match columns:
-        case [None, int(), int(), None | str(), None | str(), str(), bytes()]:
-            return True
-        case _:
-            return False
-
-
 def _is_session(columns: list[Any]) -> bool:
-    match columns:
+    match columns[:3]:
         case [None, str(), int() as made]:
-            return made >= _LATE_ENOUGH
+            return made >= _LATE_ENOUGH and len(columns) in (3, 4)
         case _:
             return False
+
+
+def _session(number: int, columns: list[Any]) -> tuple[Any, ...]:
+    """A name as it is found: nothing else says what the session was called."""
+    _, id_, made, *_ = columns
+    return (number, id_, made, session_checksum(number, id_, made))
 
 
 def _is_unreadable(body: Any) -> bool:

@@ -7,7 +7,7 @@ index is a temporary file.
 
 import asyncio
 import contextlib
-import os
+import logging
 import re
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -16,14 +16,16 @@ from pathlib import Path
 from typing import TypeVar
 
 from quarterdeck.wire.ids import SessionId
+from quarterdeck.wire.private_files import open_private
 
-from .errors import Corrupt, JournalClosed, Unreachable, translate
+from .errors import Corrupt, JournalClosed, Unreachable, is_faulty_statement, translate
 from .hits import Hit
 from .indexing import SCHEMA, Indexer
 from .store import connect_reader, last_seq, transaction
 
 __all__ = ["Hit", "SearchIndex", "match_expression"]
 
+_log = logging.getLogger(__name__)
 T = TypeVar("T")
 _VERSION = 1
 _BEGIN, _END = "\x02", "\x03"
@@ -89,12 +91,19 @@ class SearchIndex:
             return work()
         except sqlite3.Error as error:
             found = translate(error, self._path)
-            if isinstance(found, Corrupt):
-                # Whatever is wrong with it, the log can make it anew.
-                self._disconnect()
-                self._remove()
-                return work()
-            raise found from error
+            if not isinstance(found, Corrupt) and not is_faulty_statement(error):
+                raise found from error
+        except (TypeError, ValueError, LookupError) as error:
+            _log.info("the search index is made anew: %r", error)
+        # Whatever is wrong with it, the log can make it anew; unless the log is what is damaged.
+        self._disconnect()
+        self._remove()
+        try:
+            return work()
+        except sqlite3.Error as error:
+            raise Corrupt(self._log_path, str(error)) from error
+        except (TypeError, ValueError, LookupError) as error:
+            raise Corrupt(self._log_path, repr(error)) from error
 
     def _connected(self) -> tuple[sqlite3.Connection, Indexer]:
         if self._index is None or self._indexer is None:
@@ -210,4 +219,4 @@ def _unmark(marked: str) -> tuple[str, tuple[tuple[int, int], ...]]:
 
 
 def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+    return open_private(path, flags)

@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, Struct
@@ -16,10 +17,12 @@ from quarterdeck.wire.events import (
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.record import Record
 
+from .records import RecordReader
+
 if TYPE_CHECKING:
     from .projections import Projection
 
-__all__ = ["SessionSummary", "Sessions", "list_sessions"]
+__all__ = ["SessionSummary", "Sessions", "list_sessions", "list_sessions_carefully"]
 
 
 class SessionSummary(Struct, frozen=True, kw_only=True):
@@ -44,6 +47,8 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
     ended: EndOfSession | None
     """How its last run ended; None while it runs, or when its host died."""
     reason: str | None
+    damage: str | None = None
+    """What is known to be wrong with it, in words; None if nothing is."""
 
 
 class Sessions:
@@ -93,6 +98,31 @@ def list_sessions(
         (1 << 62 if before is None else before, limit),
     )
     return [_summary(row) for row in rows]
+
+
+def list_sessions_carefully(
+    reader: RecordReader, *, limit: int = 1_000, before: int | None = None
+) -> list[SessionSummary]:
+    """The same of a damaged log, from its records alone; takes time in proportion to its size."""
+    found: list[SessionSummary] = []
+    with closing(sqlite3.connect(":memory:")) as memory:
+        kept, last = Sessions(), dict[SessionId, Record]()
+        for statement in kept.schema:
+            memory.execute(statement)
+        position = -(1 << 62)
+        while records := reader.after(position, limit=1_000):
+            position = records[-1].seq
+            last.update((record.session, record) for record in records)
+            kept.apply(memory, records)
+        rows = memory.execute(
+            "SELECT id, agent, cwd, title, model, parent, forked_from, transport, agent_session,"
+            " opened, ended, reason FROM sessions WHERE opened < ? ORDER BY opened DESC LIMIT ?",
+            (1 << 62 if before is None else before, limit),
+        )
+        for row in rows:
+            newest = last[row[0]]
+            found.append(_summary((*row, newest.time, newest.seq)))
+    return found
 
 
 def _summary(row: tuple[Any, ...]) -> SessionSummary:

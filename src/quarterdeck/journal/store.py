@@ -1,9 +1,10 @@
 """The database file: its schema, its versions, and how connections to it are made.
 
-Tables of version 1::
+Tables of version 2::
 
     session_ids   the text id behind each small number used in events
-    events        one row for each event; ``seq`` is its place in the log
+    events        one row for each event; ``seq`` is its place in the log, ``checksum`` that of
+                  its columns (``journal.checksum``), NULL in rows of version 1
     deletions     sessions that were deleted, and up to where; read by the search index
     projections   which projections the file holds, of what version, and how far they are
     identity      one row: a random name of this log
@@ -17,7 +18,19 @@ from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import quote
 
-from .errors import JournalError, NotAJournal, ReadOnly, TooNew, Unreachable, translate_reading
+from quarterdeck.wire.private_files import close_to_others, open_private
+
+from .errors import (
+    DATABASE_ERRORS,
+    JournalError,
+    NotAJournal,
+    ReadOnly,
+    TooNew,
+    Unreachable,
+    damage,
+    is_faulty_statement,
+    translate_reading,
+)
 
 __all__ = [
     "APPLICATION_ID",
@@ -51,10 +64,23 @@ MIGRATIONS: tuple[Migration, ...] = (
         "CREATE TABLE identity (id TEXT NOT NULL)",
         "INSERT INTO identity VALUES (lower(hex(randomblob(16))))",
     ),
+    (
+        # Rows that are there already have none: they are read, and counted as unverified.
+        "ALTER TABLE events ADD COLUMN checksum INTEGER",
+        "ALTER TABLE session_ids ADD COLUMN checksum INTEGER",
+    ),
 )
 """What leads from each version to the next; only ever appended to."""
 VERSION = len(MIGRATIONS)
 
+_PROBES = (
+    "SELECT seq, time, session, turn, parent, type, body FROM events LIMIT 0",
+    "SELECT key, id, made FROM session_ids LIMIT 0",
+    "SELECT number, session, through, done FROM deletions LIMIT 0",
+    "SELECT name, version, tables, through FROM projections LIMIT 0",
+    "SELECT id FROM identity LIMIT 0",
+)
+_MOST_SEQ = 1 << 53
 _BUSY_SECONDS = 5.0
 _WAL_BYTES = 64 << 20
 _CHECKPOINT_PAGES = 4_000
@@ -69,11 +95,13 @@ def connect_writer(path: Path) -> sqlite3.Connection:
     """
     try:
         # Made by us first, so that transcripts are never readable by others.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        os.close(open_private(path, os.O_RDWR | os.O_CREAT))
     except PermissionError as error:
         raise ReadOnly(path, str(error)) from error
     except OSError as error:
         raise Unreachable(path, str(error)) from error
+    for end in ("-wal", "-shm"):
+        close_to_others(path.with_name(path.name + end))
     connection = _connect(path, "rw")
     try:
         _refuse_foreign(connection, path)
@@ -86,8 +114,9 @@ def connect_writer(path: Path) -> sqlite3.Connection:
         connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
         connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         migrate(connection, MIGRATIONS)
+        _probe(connection)
         last_seq(connection)
-    except sqlite3.Error as error:
+    except DATABASE_ERRORS as error:
         connection.close()
         raise translate_reading(error, path) from error
     except JournalError:
@@ -130,11 +159,17 @@ def migrate(connection: sqlite3.Connection, migrations: Sequence[Migration]) -> 
 
 
 def last_seq(connection: sqlite3.Connection) -> int:
-    """The highest sequence number ever given out and committed; deleted ones count."""
+    """The highest sequence number ever given out and committed; deleted ones count.
+
+    Raises:
+        sqlite3.DatabaseError: it cannot be read, or is none that was ever given out.
+    """
     (seq,) = connection.execute(
         "SELECT max(coalesce((SELECT max(seq) FROM events), 0),"
         " coalesce((SELECT max(through) FROM deletions), 0))"
     ).fetchone()
+    if not isinstance(seq, int) or not 0 <= seq <= _MOST_SEQ:
+        raise damage("the number of its last record cannot be right")
     return seq
 
 
@@ -172,7 +207,8 @@ def _reader(path: Path, mode: str) -> sqlite3.Connection:
         _refuse_foreign(connection, path)
         if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
             raise Unreachable(path, "the file is empty; nothing was ever written to it")
-    except sqlite3.Error as error:
+        _probe(connection)
+    except DATABASE_ERRORS as error:
         connection.close()
         raise translate_reading(error, path) from error
     except JournalError:
@@ -181,11 +217,30 @@ def _reader(path: Path, mode: str) -> sqlite3.Connection:
     return connection
 
 
+def _probe(connection: sqlite3.Connection) -> None:
+    """Make sure that the tables are there; a flipped letter in the schema renames one."""
+    for statement in _PROBES:
+        try:
+            connection.execute(statement).close()
+        except sqlite3.OperationalError as error:
+            if is_faulty_statement(error):
+                raise damage(f"its tables are not those of a log: {error}") from error
+            raise
+
+
 def _refuse_foreign(connection: sqlite3.Connection, path: Path) -> None:
     with closing(connection.cursor()) as cursor:
         (application,) = cursor.execute("PRAGMA application_id").fetchone()
         (version,) = cursor.execute("PRAGMA user_version").fetchone()
         (objects,) = cursor.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        has_events = (
+            objects
+            and cursor.execute(
+                "SELECT 1 FROM sqlite_master WHERE name = 'events_by_session'"
+            ).fetchone()
+        )
+    if has_events and (application != APPLICATION_ID or not version):
+        raise damage("its header does not say that it is a log, but its tables do")
     if application != APPLICATION_ID and (application or version or objects):
         raise NotAJournal(path)
     if version > VERSION:

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TypeVar
 
 from quarterdeck.wire.record import Record, encode_event
 
-from .errors import JournalError, translate_reading
+from .errors import DATABASE_ERRORS, JournalError, translate_reading
 from .limits import Limits
 from .recent import Recent
 from .records import RecordReader
@@ -71,7 +70,7 @@ class _Watcher:
             if not records:
                 self._seen = version
             return [(record, len(encode_event(record.event))) for record in records]
-        except sqlite3.Error as error:
+        except DATABASE_ERRORS as error:
             raise translate_reading(error, self._path) from error
 
     def close(self) -> None:

@@ -21,6 +21,7 @@ from msgspec import Struct
 from quarterdeck.wire.record import Record
 
 from . import lock
+from .checksum import record_checksum, session_checksum
 from .deletion import finish_deletions
 from .errors import Full, JournalClosed, JournalError, Stalled, is_faulty_statement, translate
 from .limits import Limits
@@ -280,9 +281,12 @@ class Writer:
             if record.session not in keys:
                 keys[record.session] = _key(desk.connection, record)
         desk.connection.executemany(
-            "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             [
-                (r.seq, r.time, keys[r.session], r.turn, r.parent, tag, body)
+                (
+                    *(r.seq, r.time, key := keys[r.session], r.turn, r.parent, tag, body),
+                    record_checksum(r.seq, r.time, key, r.turn, r.parent, tag, body),
+                )
                 for r, tag, body in batch
             ],
         )
@@ -297,12 +301,17 @@ class Writer:
 
 
 def _key(connection: sqlite3.Connection, record: Record) -> int:
-    connection.execute(
+    made = connection.execute(
         "INSERT OR IGNORE INTO session_ids (id, made) VALUES (?, ?)", (record.session, record.time)
     )
     (key,) = connection.execute(
         "SELECT key FROM session_ids WHERE id = ?", (record.session,)
     ).fetchone()
+    if made.rowcount > 0:
+        connection.execute(
+            "UPDATE session_ids SET checksum = ? WHERE key = ?",
+            (session_checksum(key, record.session, record.time), key),
+        )
     return key
 
 

@@ -6,6 +6,12 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from quarterdeck.wire.private_files import (
+    close_to_others,
+    make_private_directory,
+    open_private,
+)
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -86,6 +92,7 @@ def _state(path: Path) -> _State:
 
 
 def _load(path: Path) -> "tuple[tuple[Grant, ...], _State]":
+    close_to_others(path)
     # The state first: a change in between is then seen at the next look.
     state = _state(path)
     return _read(path), state
@@ -105,14 +112,18 @@ def _change(path: Path, added: "tuple[Grant, ...]", revoked: frozenset[str]) -> 
     """Rewrite the file in one step, under a lock that other processes respect."""
     from .grants import grants_to_json
 
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with path.with_suffix(".lock").open("w") as lock:
+    make_private_directory(path.parent)
+    lock = open_private(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT)
+    try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         kept = tuple(grant for grant in _read(path) if grant.id not in revoked) + added
         fresh = path.with_suffix(".new")
-        with fresh.open("wb") as file:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+        with os.fdopen(open_private(fresh, flags), "wb") as file:
             file.write(grants_to_json(kept))
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(path)
+    finally:
+        os.close(lock)
     return kept

@@ -47,8 +47,8 @@ class Record(Struct, frozen=True, kw_only=True):
 
 _encoder = msgspec.json.Encoder()
 _any_decoder = msgspec.json.Decoder()
-# msgspec reports text that is no UTF-8 by Python's own error.
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
+# msgspec reports text that is no UTF-8, and values nested too deeply, by Python's own errors.
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 @cache

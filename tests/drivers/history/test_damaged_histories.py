@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from quarterdeck.drivers.history.errors import HistoryError
-from quarterdeck.drivers.history.history import AGENTS, History, Listed
+from quarterdeck.drivers.history.history import History, Listed
 from quarterdeck.drivers.history.past import Tally
 from quarterdeck.wire.events import ToolCallEnded, ToolCallStarted, TurnEnded, TurnStarted
-from tests.support.pasts import LAB, RECORDED, history_in, recorded_home
+from tests.support.pasts import FIRST, LAB, RECORDED, history_in, recorded_home
 
 FEW = settings(
     deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -74,7 +74,7 @@ async def everything(history: History) -> Listed:
 def check(home: Path, damaged: Path, data: bytes) -> None:
     """Read a home with one file damaged; those of the other agents must all be there."""
     whole = damaged.read_bytes()
-    owner = next(agent for agent in AGENTS if agent in str(damaged.relative_to(home)))
+    owner = next(agent for agent in FIRST if agent in str(damaged.relative_to(home)))
     try:
         damaged.write_bytes(data)
         after = asyncio.run(everything(history_in(home)))
@@ -273,7 +273,7 @@ async def test_a_locked_database_says_so_soon_and_the_others_are_listed(
         listed = await history_in(home).list(Path(LAB))
         assert time.monotonic() - began < 2
         assert "locked by its agent" in listed.failures["opencode"]
-        assert {past.agent for past in listed.sessions} == set(AGENTS)  # older ones are in files
+        assert {past.agent for past in listed.sessions} == set(FIRST)  # older ones are in files
         with pytest.raises(HistoryError, match="locked by its agent"):
             await history_in(home).find("ses_e1ca")
     finally:
@@ -288,7 +288,7 @@ async def test_nothing_is_left_beside_a_database(tmp_path: Path):
     connection.close()
     stamp = (folder / "opencode.db").stat()
     listed = await everything(history_in(home))
-    assert {past.agent for past in listed.sessions} == set(AGENTS)
+    assert {past.agent for past in listed.sessions} == set(FIRST)
     assert [one.name for one in await asyncio.to_thread(lambda: list(folder.iterdir()))] == [
         "opencode.db"
     ]

@@ -22,11 +22,12 @@ from quarterdeck.drivers.history.files import (
     microseconds,
     tail_lines,
 )
-from quarterdeck.drivers.history.history import AGENTS, History
+from quarterdeck.drivers.history.history import History
 from quarterdeck.drivers.history.past import PastSession, Tally
 from quarterdeck.wire.events import Prompted, TurnEnded
 from tests.support.pasts import (
     CODEX,
+    FIRST,
     LAB,
     claude_lines,
     events_of,
@@ -192,7 +193,7 @@ async def test_variables_say_where_they_are(tmp_path: Path):
         XDG_DATA_HOME=str(home / ".local/share"),
     )
     listed = await history.list(None)
-    assert {past.agent for past in listed.sessions} == set(AGENTS)
+    assert {past.agent for past in listed.sessions} == set(FIRST)
 
 
 async def test_nothing_but_sessions_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

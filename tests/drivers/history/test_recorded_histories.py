@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.drivers.history.history import AGENTS, History
+from quarterdeck.drivers.history.history import History
 from quarterdeck.drivers.history.past import Tally
 from quarterdeck.wire.content import TextContent
 from quarterdeck.wire.events import (
@@ -26,6 +26,7 @@ from tests.support.pasts import (
     CLAUDE,
     CLAUDE_SUB,
     CODEX,
+    FIRST,
     GEMINI,
     LAB,
     OPENCODE,
@@ -86,7 +87,7 @@ async def test_a_session_has_the_facts_of_its_file(
     assert past == await history.find(IDS[agent][:12], agent=agent)
 
 
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", IDS)
 async def test_turns_and_calls_keep_the_rules(history: History, agent: str):
     past, tally = await history.find(IDS[agent]), Tally()
     places = await read_all(history, past, tally)
@@ -226,7 +227,7 @@ async def test_opencode_with_its_database(history: History):
 async def test_words_are_found_with_the_place(history: History):
     listed = await history.list(Path(LAB))
     hits = [hit async for hit in history.search("COMMAND finished.", listed.sessions)]
-    assert {hit.past.agent for hit in hits} == set(AGENTS)
+    assert {hit.past.agent for hit in hits} == set(FIRST)
     assert all("Command finished." in hit.snippet for hit in hits)
     assert [h async for h in history.search("nowhere-to-be-found", listed.sessions)] == []
     some = [hit async for hit in history.search('"sky blue"', listed.sessions)]

@@ -39,6 +39,10 @@ def ps(archived: bool, as_json: bool) -> None:
         click.echo('No agents. Start one: quarterdeck spawn "…"')
         return
     echo_lines(agent_table(agents, terminal_width(), _now()))
+    damage = _damage()
+    for agent in agents:
+        if agent.session in damage:
+            click.echo(f"{literal(agent.name)}: {damage[agent.session]}; quarterdeck journal check")
     if needed := sum(agent.needs_person for agent in agents):
         click.echo(f"{needed} need{'s' * (needed == 1)} you: quarterdeck inbox")
 
@@ -67,7 +71,8 @@ def sessions(context: click.Context, limit: int, as_json: bool) -> None:
         children = [child for some in below.values() for child in some]
         echo_json({"agents": agents, "standalone": alone, "sub_agents": children})
         return
-    rows = [(agent.updated, _agent_session(agent)) for agent in agents]
+    damage = _damage()
+    rows = [(agent.updated, _agent_session(agent, damage)) for agent in agents]
     rows += [(summary.updated, _alone(summary)) for summary in alone]
     rows.sort(key=lambda row: row[0], reverse=True)
     lines = [line for _, row in rows[:limit] for line in (row, *_below(row[0], below, 1))]
@@ -133,16 +138,28 @@ async def _sessions(
     return agents, alone, await sub_agents(places, [one.id for one in alone])
 
 
-def _agent_session(agent: "AgentInfo") -> tuple[str, ...]:
+def _agent_session(agent: "AgentInfo", damage: "Mapping[SessionId, str]") -> tuple[str, ...]:
     state = "archived" if agent.is_archived else agent.state
-    changed = since(agent.updated, _now())
-    return (agent.session, agent.name, agent.agent, state, changed, agent.title or "")
+    title = _titled(agent.title, damage.get(agent.session))
+    return (agent.session, agent.name, agent.agent, state, since(agent.updated, _now()), title)
 
 
 def _alone(summary: "SessionSummary") -> tuple[str, ...]:
     state = summary.ended or "open"
     changed = since(summary.updated, _now())
-    return (summary.id, "-", summary.agent, state, changed, summary.title or "")
+    return (summary.id, "-", summary.agent, state, changed, _titled(summary.title, summary.damage))
+
+
+def _titled(title: str | None, damage: str | None) -> str:
+    return " · ".join(part for part in (damage, title) if part)
+
+
+def _damage() -> "Mapping[SessionId, str]":
+    """What is known to be wrong with sessions of the host's log."""
+    from quarterdeck.config.places import Places
+    from quarterdeck.journal.damage import read_damage
+
+    return read_damage(Places.find().journal_file)
 
 
 def _below(

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import stat
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ __all__ = [
     "Budget",
     "Found",
     "decode",
+    "folders_of",
     "found_files",
     "found_folders",
     "head_lines",
@@ -115,6 +117,23 @@ def found_folders(directory: Path) -> Iterator[Path]:
                 continue
             if is_folder:
                 yield Path(entry.path)
+
+
+def folders_of(home: Path, directory: Path | None) -> list[Path]:
+    """Directories that are named after the one in which their sessions worked, as far as is known.
+
+    Where none has the name, all: who wrote them may name them otherwise. A name can stand for
+    several, so what a session itself says still decides.
+    """
+    folders = list(found_folders(home))
+    if directory is None:
+        return folders
+    wanted = _slug(str(directory))
+    return [folder for folder in folders if _slug(folder.name) == wanted] or folders
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9]", "-", name).strip("-").lower()
 
 
 @contextlib.contextmanager

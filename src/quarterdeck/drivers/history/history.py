@@ -15,13 +15,18 @@ from .codex import CodexHistory
 from .errors import AmbiguousPast, HistoryError, HistoryPartly, NoSuchPast
 from .files import Budget
 from .gemini import GeminiHistory
+from .goose import GooseHistory
 from .homes import Homes
+from .kimi import KimiHistory
 from .opencode import OpencodeHistory
 from .past import HistoryReader, PastEvent, PastSession, Tally
+from .pi import PiHistory
+from .qwen import QwenHistory
+from .vibe import VibeHistory
 
 __all__ = ["AGENTS", "History", "Listed", "PastHit"]
 
-AGENTS = ("claude", "codex", "gemini", "opencode")
+AGENTS = ("claude", "codex", "gemini", "opencode", "goose", "kimi", "pi", "qwen", "vibe")
 """Whose sessions can be read."""
 _BATCH = 200
 """Events that are taken in a thread at one time."""
@@ -61,6 +66,11 @@ class History:
             CodexHistory(homes.codex),
             GeminiHistory(homes.gemini),
             OpencodeHistory(homes.opencode),
+            GooseHistory(homes.goose),
+            KimiHistory(homes.kimi),
+            PiHistory(homes.pi),
+            QwenHistory(homes.qwen),
+            VibeHistory(homes.vibe),
         )
         self._readers = {reader.agent: reader for reader in readers}
 

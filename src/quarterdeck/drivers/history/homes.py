@@ -8,7 +8,10 @@ from quarterdeck.wire.errors import QuarterdeckError
 
 __all__ = ["VARIABLES", "Homes"]
 
-VARIABLES = ("HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "XDG_DATA_HOME")
+VARIABLES = (
+    *("HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "XDG_DATA_HOME"),
+    *("KIMI_CODE_HOME", "PI_CODING_AGENT_DIR", "QWEN_HOME", "VIBE_HOME"),
+)
 """The variables that count; none of them holds a secret."""
 
 
@@ -20,6 +23,11 @@ class Homes:
     codex: Path
     gemini: Path
     opencode: Path
+    goose: Path
+    kimi: Path
+    pi: Path
+    qwen: Path
+    vibe: Path
 
     @classmethod
     def find(cls, environment: Mapping[str, str]) -> "Homes":
@@ -32,14 +40,19 @@ class Homes:
         if not given:
             raise QuarterdeckError("no home directory is known; set HOME to a directory")
         home = Path(given).absolute()
-        data = environment.get("XDG_DATA_HOME", "")
+        told = environment.get("XDG_DATA_HOME", "")
+        data = Path(told) if told.startswith("/") else home / ".local" / "share"
         gemini = environment.get("GEMINI_CLI_HOME", "")
         return cls(
             claude=_given(environment, "CLAUDE_CONFIG_DIR", home / ".claude"),
             codex=_given(environment, "CODEX_HOME", home / ".codex"),
             gemini=(Path(gemini).absolute() if gemini else home) / ".gemini",
-            opencode=(Path(data) if data.startswith("/") else home / ".local" / "share")
-            / "opencode",
+            opencode=data / "opencode",
+            goose=data / "goose",
+            kimi=_given(environment, "KIMI_CODE_HOME", home / ".kimi-code"),
+            pi=_given(environment, "PI_CODING_AGENT_DIR", home / ".pi" / "agent"),
+            qwen=_given(environment, "QWEN_HOME", home / ".qwen"),
+            vibe=_given(environment, "VIBE_HOME", home / ".vibe"),
         )
 
 

@@ -49,10 +49,12 @@ class _Answer:
     id: str
     blocks: dict[int, _Block] = field(default_factory=dict[int, _Block])
     stop: str | None = None
+    was_whole: bool = False
+    """A block that was whole had an index that another one has now, as with Qwen Code."""
 
     @property
     def has_whole_blocks(self) -> bool:
-        return any(block.is_whole for block in self.blocks.values())
+        return self.was_whole or any(block.is_whole for block in self.blocks.values())
 
 
 class Messages:
@@ -79,7 +81,7 @@ class Messages:
                 self._note(event)
             case "message_stop":
                 yield from self._end()
-            case "content_block_stop" | "ping":
+            case "content_block_stop" | "ping" | "goal_state":
                 pass
             case "error":
                 told = as_text(as_map(event.get("error")).get("message"))
@@ -114,6 +116,8 @@ class Messages:
         if self._answer is None:
             self._answer = _Answer("")
         kind = as_text(block.get("type"))
+        before = self._answer.blocks.get(index)
+        self._answer.was_whole |= before is not None and before.is_whole
         made = self._answer.blocks[index] = _Block(kind)
         if kind in _CALLS:
             made.call = as_text(block.get("id"))
@@ -167,7 +171,7 @@ class Messages:
             said = as_text(block.get(kind))
             yield from _chunk(kind, self._unsaid(id_, kind, said), id_)
         elif kind in _CALLS and block.get("id"):
-            yield from self._call(id_, block)
+            yield from self._call(block)
         elif kind.endswith("_tool_result") and block.get("tool_use_id"):
             yield _server_result(block)
         elif kind not in _QUIET_BLOCKS:
@@ -180,11 +184,16 @@ class Messages:
                 block.is_whole = True
                 told = "".join(block.said)
                 return said[len(told) :] if said.startswith(told) else ""
+        for block in self._answer.blocks.values() if self._answer is not None else ():
+            # Qwen Code gives each block of an answer an id of its own when it is whole.
+            if block.kind == kind and not block.is_whole and "".join(block.said) == said:
+                block.is_whole = True
+                return ""
         return said
 
-    def _call(self, id_: str, block: Mapping[str, Any]) -> Iterator[Event]:
+    def _call(self, block: Mapping[str, Any]) -> Iterator[Event]:
         call, name = as_text(block.get("id")), as_text(block.get("name"))
-        for piece in self._pieces(id_):
+        for piece in self._answer.blocks.values() if self._answer is not None else ():
             if piece.call == call:
                 piece.is_whole = True
         if not call:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from quarterdeck.system.environment import child_environment, find_program
 from quarterdeck.system.errors import CommandNotFound, SpawnFault
@@ -95,12 +96,15 @@ class TurnsLink:
         self._model = opening.model
         if opening.resume is not None:
             self._is_kept, self._total = True, None
+        elif "session" in self._launch.words:
+            # Known from the beginning: a turn that is interrupted early tells none.
+            self._session = str(uuid4())
         self._extra = self._dialect.extra(self._launch, opening)
         self._fixed = self._options(opening)
         self._resume_words()
         await asyncio.to_thread(_look_for, self._launch, opening)
         self._system = LocalSystem([opening.cwd, *opening.roots], guard=shared_guard())
-        agent_session = None if opening.fork else opening.resume
+        agent_session = None if opening.fork else self._session
         return Started(agent_session=agent_session, model=opening.model)
 
     async def prompt(self, content: tuple[ContentBlock, ...]) -> Outcome:
@@ -188,6 +192,8 @@ class TurnsLink:
             return ()
         if self._fork:
             return render(self._launch, _TRANSPORT, "fork", self._session)
+        if not self._is_kept and "session" in self._launch.words:
+            return render(self._launch, _TRANSPORT, "session", self._session)
         return render(self._launch, _TRANSPORT, "resume", self._session)
 
     def _words(self, prompt: str) -> tuple[tuple[str, ...], bytes]:
@@ -228,6 +234,8 @@ class TurnsLink:
         Agents tell the id of a session before they keep it, and some keep none whose first turn
         failed; without this no later prompt could go well.
         """
+        if "session" in self._launch.words:
+            return False  # a session that we named is made where there is none
         return self._session is not None and not self._is_kept and self._told == 0
 
     async def _begin_anew(self, outcome: Outcome) -> None:

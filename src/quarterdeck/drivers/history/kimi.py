@@ -1,0 +1,202 @@
+"""Kimi Code: ``sessions/<workspace>/<id>/state.json`` and ``agents/main/wire.jsonl`` beside it.
+
+The wire has what the agent's loop did, one entry a line. Sub-agents have wires of their own, which
+are not read.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from quarterdeck.wire.events import CompactionChanged, SessionChanged, TurnEnd
+from quarterdeck.wire.ids import CompactionId
+from quarterdeck.wire.usage import TokenUsage
+
+from ..pipe.told import as_map, as_number, as_text, message, thought
+from .files import (
+    Budget,
+    Found,
+    decode,
+    found_files,
+    found_folders,
+    head_lines,
+    is_same_place,
+    json_lines,
+    microseconds,
+    one_title,
+    open_plain,
+    read_json,
+)
+from .past import PastEvent, PastSession, Tally
+from .scanning import may_have
+from .tool_events import call_ended, call_started, content_of, text_of_parts
+from .turns import Turns
+
+__all__ = ["KimiHistory"]
+
+_STATE = "state.json"
+_LARGEST_STATE = 1 << 20
+_QUIET = (
+    *("metadata", "runtime.", "profile.", "permission.", "agent.", "plugin.", "llm.", "usage."),
+    *("token_counting.", "file_history.", "prompt.", "context.", "turn.", "session.", "config."),
+    *("tools.", "goal.", "plan.", "todo.", "mcp.", "hook.", "compaction.", "notify."),
+)
+"""How kinds begin that tell nothing more."""
+_STOPS: dict[str, TurnEnd] = {"cancelled": "cancelled", "aborted": "cancelled", "failed": "failed"}
+_TITLE_BYTES = 262_144
+"""The system's prompt stands before the first of the person's."""
+
+
+class KimiHistory:
+    """Reads the sessions of Kimi Code below its own directory."""
+
+    agent = "kimi"
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+
+    def list(self, directory: Path | None, limit: int | None, budget: Budget) -> list[PastSession]:
+        """See ``HistoryReader``."""
+        found = [
+            file
+            for workspace in found_folders(self._home / "sessions")
+            for folder in found_folders(workspace)
+            for file in found_files(folder, lambda name: name == _STATE)
+        ]
+        sessions: list[PastSession] = []
+        for file in sorted(found, key=lambda one: one.changed, reverse=True):
+            if limit is not None and len(sessions) >= limit:
+                break
+            past = _past(file, directory, budget)
+            if past is not None:
+                sessions.append(past)
+        return sorted(sessions, key=lambda past: past.updated, reverse=True)
+
+    def read(self, past: PastSession, tally: Tally) -> Iterator[PastEvent]:
+        """See ``HistoryReader``."""
+        reading = _Reading(past.id, tally)
+        with open_plain(Path(past.path)) as file:
+            for entry in json_lines(file, tally):
+                yield from reading.entry(entry)
+        yield from reading.finish()
+
+    def has_words(self, past: PastSession, words: tuple[str, ...], budget: Budget) -> bool:
+        """See ``HistoryReader``."""
+        return may_have((Path(past.path),), words, budget)
+
+
+def _past(file: Found, directory: Path | None, budget: Budget) -> PastSession | None:
+    state = as_map(read_json(file.path, budget, most=_LARGEST_STATE))
+    id_, cwd = as_text(state.get("id")), as_text(state.get("cwd"))
+    if not id_ or (directory is not None and not is_same_place(cwd, directory)):
+        return None
+    wire = file.path.parent / "agents" / "main" / "wire.jsonl"
+    (size,) = [one.size for one in found_files(wire.parent, lambda name: name == wire.name)] or [0]
+    title = as_text(state.get("title")) or (_first_prompt(wire, budget) if size else "")
+    return PastSession(
+        agent="kimi",
+        id=id_,
+        path=str(wire),
+        cwd=cwd or None,
+        title=one_title(title),
+        started=microseconds(state.get("createdAt")) or file.changed,
+        updated=microseconds(state.get("updatedAt")) or file.changed,
+        size=size,
+        archived=state.get("archived") is True,
+    )
+
+
+def _first_prompt(wire: Path, budget: Budget) -> str:
+    for line in head_lines(wire, budget, most=_TITLE_BYTES, first=65_536):
+        if line.startswith(b'{"type":"turn.prompt"'):
+            entry = as_map(decode(line))
+            if as_map(entry.get("origin")).get("kind") == "user":
+                return text_of_parts(entry.get("input"))
+    return ""
+
+
+class _Reading:
+    """One reading of one session."""
+
+    def __init__(self, id_: str, tally: Tally) -> None:
+        self._turns = Turns("kimi", id_)
+        self._tally = tally
+        self._model = ""
+        self._compactions = 0
+
+    def entry(self, entry: Mapping[str, Any]) -> Iterator[PastEvent]:
+        time = microseconds(entry.get("time")) or None
+        match as_text(entry.get("type")):
+            case "turn.prompt":
+                content = content_of(entry.get("input"))
+                yield from self._turns.prompt(content, time, as_text(entry.get("promptId")))
+            case "context.append_loop_event":
+                yield from self._step(as_map(entry.get("event")), time)
+            case "llm.request" if (model := as_text(entry.get("model"))) != self._model and model:
+                self._model = model
+                yield from self._turns.outside(SessionChanged(model=model), time)
+            case "turn.ended":
+                if how := _STOPS.get(as_text(entry.get("reason"))):
+                    self._turns.stop(how)
+                yield from self._turns.end()
+            case "compaction.completed" | "context.apply_compaction":
+                yield from self._compacted(as_text(entry.get("summary")), time)
+            case kind if not kind.startswith(_QUIET):
+                self._tally.note_unknown(kind)
+            case _:
+                pass
+
+    def finish(self) -> Iterator[PastEvent]:
+        yield from self._turns.end()
+
+    def _step(self, event: Mapping[str, Any], time: int | None) -> Iterator[PastEvent]:
+        match as_text(event.get("type")):
+            case "content.part":
+                part = as_map(event.get("part"))
+                if said := as_text(part.get("think")) or as_text(part.get("thinking")):
+                    yield from self._turns.tell(thought(said, self._turns.message()), time)
+                elif said := as_text(part.get("text")):
+                    yield from self._turns.tell(message(said, self._turns.message()), time)
+            case "tool.call":
+                begun = call_started(
+                    as_text(event.get("toolCallId")),
+                    as_text(event.get("name")),
+                    event.get("args"),
+                )
+                yield from self._turns.tell(begun, time)
+            case "tool.result":
+                yield from self._turns.tell(_ended(event), time)
+            case "step.end":
+                if usage := as_map(event.get("usage")):
+                    self._turns.spend(_usage(usage))
+            case "step.begin":
+                return
+            case kind:
+                self._tally.note_unknown(f"loop {kind}")
+
+    def _compacted(self, summary: str, time: int | None) -> Iterator[PastEvent]:
+        self._compactions += 1
+        name = CompactionId(f"cmp_{self._compactions}")
+        for event in (
+            CompactionChanged(compaction=name, status="in_progress"),
+            CompactionChanged(compaction=name, status="completed", summary=summary or None),
+        ):
+            yield from self._turns.outside(event, time)
+
+
+def _ended(event: Mapping[str, Any]) -> Any:
+    result = as_map(event.get("result"))
+    output = as_text(result.get("output")) or text_of_parts(result.get("output"))
+    failed = result.get("isError") is True or result.get("is_error") is True
+    return call_ended(as_text(event.get("toolCallId")), "failed" if failed else "completed", output)
+
+
+def _usage(told: Mapping[str, Any]) -> TokenUsage:
+    cached = as_number(told.get("inputCacheRead"))
+    written = as_number(told.get("inputCacheCreation"))
+    return TokenUsage(
+        input=as_number(told.get("inputOther")) + cached + written,
+        output=as_number(told.get("output")),
+        cached=cached,
+        cache_written=written,
+    )

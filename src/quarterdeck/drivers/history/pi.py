@@ -1,0 +1,219 @@
+"""pi: ``agent/sessions/--<directory>--/<time>_<id>.jsonl``, a tree of entries in one file.
+
+Each entry names the one before it. Where a person went back, the next entry names an earlier one;
+both branches are told, with a notice between.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from quarterdeck.wire.events import CompactionChanged, Notice, SessionChanged, TurnEnd
+from quarterdeck.wire.ids import CompactionId
+from quarterdeck.wire.usage import TokenUsage
+
+from ..pipe.told import as_list, as_map, as_number, as_text, message, thought
+from .files import (
+    Budget,
+    Found,
+    decode,
+    folders_of,
+    found_files,
+    head_lines,
+    is_same_place,
+    json_lines,
+    microseconds,
+    one_title,
+    open_plain,
+)
+from .past import PastEvent, PastSession, Tally
+from .scanning import may_have
+from .tool_events import call_ended, call_started, content_of, text_of_parts
+from .turns import Turns
+
+__all__ = ["PiHistory"]
+
+_QUIET = frozenset(
+    (
+        *("session", "thinking_level_change", "usage", "custom"),
+        *("custom_message", "label", "context_edit"),
+    )
+)
+_STOPS: dict[str, TurnEnd] = {"aborted": "cancelled", "error": "failed", "length": "max_tokens"}
+
+
+class PiHistory:
+    """Reads the sessions of pi below its own directory."""
+
+    agent = "pi"
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+
+    def list(self, directory: Path | None, limit: int | None, budget: Budget) -> list[PastSession]:
+        """See ``HistoryReader``."""
+        found = [
+            file
+            for folder in folders_of(self._home / "sessions", directory)
+            for file in found_files(folder, lambda name: name.endswith(".jsonl"))
+        ]
+        sessions: list[PastSession] = []
+        for file in sorted(found, key=lambda one: one.changed, reverse=True):
+            if limit is not None and len(sessions) >= limit:
+                break
+            past = _past(file, directory, budget)
+            if past is not None:
+                sessions.append(past)
+        return sessions
+
+    def read(self, past: PastSession, tally: Tally) -> Iterator[PastEvent]:
+        """See ``HistoryReader``."""
+        reading = _Reading(past.id, tally)
+        with open_plain(Path(past.path)) as file:
+            for entry in json_lines(file, tally):
+                yield from reading.entry(entry)
+        yield from reading.finish()
+
+    def has_words(self, past: PastSession, words: tuple[str, ...], budget: Budget) -> bool:
+        """See ``HistoryReader``."""
+        return may_have((Path(past.path),), words, budget)
+
+
+def _past(file: Found, directory: Path | None, budget: Budget) -> PastSession | None:
+    id_ = cwd = title = ""
+    started = 0
+    for line in head_lines(file.path, budget):
+        entry = as_map(decode(line))
+        if entry.get("type") == "session":
+            id_, cwd = as_text(entry.get("id")), as_text(entry.get("cwd"))
+            started = microseconds(entry.get("timestamp"))
+            if directory is not None and not is_same_place(cwd, directory):
+                return None
+        said = as_map(entry.get("message"))
+        if said.get("role") == "user":
+            title = text_of_parts(said.get("content"))
+        if not id_ or title:
+            break
+    if not id_:
+        return None
+    return PastSession(
+        agent="pi",
+        id=id_,
+        path=str(file.path),
+        cwd=cwd or None,
+        title=one_title(title),
+        started=started or file.changed,
+        updated=file.changed,
+        size=file.size,
+    )
+
+
+class _Reading:
+    """One reading of one session."""
+
+    def __init__(self, id_: str, tally: Tally) -> None:
+        self._turns = Turns("pi", id_)
+        self._tally = tally
+        self._last = ""
+        self._compactions = 0
+
+    def entry(self, entry: Mapping[str, Any]) -> Iterator[PastEvent]:
+        time = microseconds(entry.get("timestamp")) or None
+        before = as_text(entry.get("parentId"))
+        if before and self._last and before != self._last:
+            went = Notice(title="The person went back to an earlier message")
+            yield from self._turns.outside(went, time)
+        self._last = as_text(entry.get("id")) or self._last
+        match as_text(entry.get("type")):
+            case "message":
+                yield from self._message(as_map(entry.get("message")), entry, time)
+            case "model_change":
+                model = as_text(entry.get("modelId"))
+                yield from self._turns.outside(SessionChanged(model=model or None), time)
+            case "session_info":
+                title = one_title(as_text(entry.get("name")))
+                yield from self._turns.outside(SessionChanged(title=title), time)
+            case "compaction" | "branch_summary":
+                yield from self._compacted(as_text(entry.get("summary")), time)
+            case kind if kind not in _QUIET:
+                self._tally.note_unknown(kind)
+            case _:
+                pass
+
+    def finish(self) -> Iterator[PastEvent]:
+        yield from self._turns.end()
+
+    def _message(
+        self, said: Mapping[str, Any], entry: Mapping[str, Any], time: int | None
+    ) -> Iterator[PastEvent]:
+        match as_text(said.get("role")):
+            case "user":
+                content = content_of(said.get("content"))
+                yield from self._turns.prompt(content, time, as_text(entry.get("id")))
+            case "assistant":
+                yield from self._answer(said, time)
+            case "toolResult":
+                failed = said.get("isError") is True
+                output = text_of_parts(said.get("content"))
+                ended = call_ended(
+                    as_text(said.get("toolCallId")), "failed" if failed else "completed", output
+                )
+                yield from self._turns.tell(ended, time)
+            case "bashExecution":
+                yield from self._typed(said, as_text(entry.get("id")), time)
+            case "system" | "custom" | "branchSummary" | "compactionSummary":
+                return
+            case kind:
+                self._tally.note_unknown(f"message {kind}")
+
+    def _answer(self, said: Mapping[str, Any], time: int | None) -> Iterator[PastEvent]:
+        for part in map(as_map, as_list(said.get("content"))):
+            match as_text(part.get("type")):
+                case "text" if words := as_text(part.get("text")):
+                    yield from self._turns.tell(message(words, self._turns.message()), time)
+                case "thinking" if words := as_text(part.get("thinking")):
+                    yield from self._turns.tell(thought(words, self._turns.message()), time)
+                case "toolCall":
+                    begun = call_started(
+                        as_text(part.get("id")), as_text(part.get("name")), part.get("arguments")
+                    )
+                    yield from self._turns.tell(begun, time)
+                case _:
+                    continue
+        usage = as_map(said.get("usage"))
+        if usage:
+            cost = as_map(usage.get("cost")).get("total")
+            self._turns.spend(_usage(usage), cost if isinstance(cost, int | float) else 0.0)
+        if how := _STOPS.get(as_text(said.get("stopReason"))):
+            self._turns.stop(how, as_text(said.get("errorMessage")) or None)
+        else:
+            self._turns.stop("end_turn")
+
+    def _typed(self, said: Mapping[str, Any], id_: str, time: int | None) -> Iterator[PastEvent]:
+        """A command that the person ran with ``!``."""
+        begun = call_started(f"typed-{id_}", "bash", {"command": as_text(said.get("command"))})
+        yield from self._turns.tell(begun, time)
+        failed = as_number(said.get("exitCode")) != 0
+        output = as_text(said.get("output"))
+        ended = call_ended(f"typed-{id_}", "failed" if failed else "completed", output)
+        yield from self._turns.tell(ended, time)
+
+    def _compacted(self, summary: str, time: int | None) -> Iterator[PastEvent]:
+        self._compactions += 1
+        name = CompactionId(f"cmp_{self._compactions}")
+        for event in (
+            CompactionChanged(compaction=name, status="in_progress"),
+            CompactionChanged(compaction=name, status="completed", summary=summary or None),
+        ):
+            yield from self._turns.outside(event, time)
+
+
+def _usage(told: Mapping[str, Any]) -> TokenUsage:
+    cached, written = as_number(told.get("cacheRead")), as_number(told.get("cacheWrite"))
+    return TokenUsage(
+        input=as_number(told.get("input")) + cached + written,
+        output=as_number(told.get("output")),
+        cached=cached,
+        cache_written=written,
+        thought=as_number(told.get("reasoning")),
+    )
