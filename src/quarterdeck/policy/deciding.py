@@ -10,10 +10,15 @@
 
 The call gets the strictest answer of its parts. Scopes choose which of several rules of the same
 effect is named as the one that decided: the most specific.
+
+A command that nothing allows but its classification as one that only reads is *sealed* where the
+session has a sandbox for that. Where it has none, or where the same line runs something else, which
+a seal would break, the command must be among the few that are certain without (``Reading.core``);
+any other counts as a command of which nothing is known.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from quarterdeck.wire.permissions import Decider
@@ -23,8 +28,9 @@ from .grammar import print_rule
 from .grants import Grant, applicable
 from .matching import Fit, covers, touches
 from .modes import NO_SANDBOX, Containment, Deed, Mode, Sandbox, answer_of
-from .parts import Hidden, Part, Run, Unclear, parts_of
-from .rules import SCOPES, Rule, Scope, Source
+from .parts import Hidden, Part, Run, Touch, Unclear, parts_of
+from .paths import is_below
+from .rules import SCOPES, PathPattern, Rule, Scope, Source
 from .trust import trusted_rules
 
 __all__ = [
@@ -164,6 +170,12 @@ class _Findings:
     denied: list[Deny] = field(default_factory=list[Deny])
     asked: list[Ask] = field(default_factory=list[Ask])
     allowed: dict[By, None] = field(default_factory=dict["By", None])
+    classified: list[tuple[Part, By]] = field(default_factory=list[tuple[Part, "By"]])
+    """What a command does that only its classification allows, and who allows such."""
+    is_free: bool = False
+    """A rule or a person allows, or will, something of a command besides reading."""
+    writes: bool = False
+    """The mode allows a command's writing in the workspace."""
 
 
 class _Judge:
@@ -182,6 +194,7 @@ class _Judge:
         self.call = call
         self.mode: Mode = mode
         self.sandbox = sandbox
+        self.trusted = trusted
         self.steps: list[Step] | None = None
         given = applicable(
             grants,
@@ -201,6 +214,7 @@ class _Judge:
     def decide(self) -> Decision:
         for part in parts_of(self.call):
             self._part(part)
+        self._settle_classified()
         found = self.found
         if found.denied:
             return found.denied[0]
@@ -212,7 +226,22 @@ class _Judge:
                 by=tuple(by),
                 standing=all(ask.standing for ask in found.asked),
             )
-        return Allow(by=tuple(found.allowed))
+        return Allow(by=tuple(found.allowed), containment=self._containment())
+
+    def _containment(self) -> Containment:
+        found = self.found
+        if self.call.command is None:
+            return "none"
+        if self._runs_contained:
+            return "workspace"
+        if found.is_free or not self.sandbox.seals:
+            return "none"
+        return "workspace" if found.writes else "sealed"
+
+    @property
+    def _runs_contained(self) -> bool:
+        """Whether the mode itself allows commands, in a sandbox with a writable workspace."""
+        return self.mode == "full-auto" and self.sandbox.in_force
 
     def _part(self, part: Part) -> None:
         restricted = self._restricted(part)
@@ -254,12 +283,61 @@ class _Judge:
         elif restricted:
             return
         elif (rule := self._allowing(part, insist=answer == "insist")) is not None:
-            self.found.allowed[_by(rule)] = None
+            self._allow(part, _by(rule), rule)
         elif answer == "allow":
-            self.found.allowed[by_mode] = None
+            self._allow(part, by_mode)
         else:
             self._ask(part)
         self._note_mode(part, by_mode, answer)
+
+    def _allow(self, part: Part, by: By, rule: Rule | None = None) -> None:
+        """Take note of what is allowed, and of what that says about where a command runs."""
+        # A rule about paths says what may be read, not that the program only reads.
+        about_paths = rule is None or isinstance(rule.pattern, PathPattern)
+        if _only_reads(part) and about_paths and not self._runs_contained:
+            self.found.classified.append((part, by))
+            return
+        if rule is not None and not (about_paths and _only_reads(part)):
+            self.found.is_free = True
+        elif part.deed == "run write":
+            self.found.writes = True
+        self.found.allowed[by] = None
+
+    def _settle_classified(self) -> None:
+        """Decide what only its classification allows, now that the rest of the line is known."""
+        found, self.found.classified = self.found.classified, []
+        for part, _ in found:
+            if self._is_distrusted(part):
+                self.found.is_free = True
+                self._ask(part, "git runs programs that a workspace names; this one is not trusted")
+        sealed = self.sandbox.seals and not (self.found.is_free or self.found.writes)
+        for part, by in found:
+            if self._is_distrusted(part):
+                continue
+            if sealed or _is_core(part):
+                self.found.allowed[by] = None
+                self.found.classified.append((part, by))
+            else:
+                self._unclassified(part)
+
+    def _is_distrusted(self, part: Part) -> bool:
+        reading = part.reading if isinstance(part, Run) else None
+        return reading is not None and reading.at_root and not self.trusted
+
+    def _unclassified(self, part: Part) -> None:
+        """Decide about a command as if nothing were known of what it does."""
+        assert isinstance(part, Run)
+        cwds = part.cwds
+        inside = cwds is not None and all(is_below(cwd, self.call.roots) for cwd in cwds)
+        plain = replace(part, deed="run" if inside else "run outside")
+        answer = answer_of(self.mode, plain.deed, self.sandbox)
+        by = By(kind="mode", text=self.mode)
+        if answer == "deny":
+            reason = f"the mode {self.mode!r} does not allow {part.label!r}"
+            self.found.denied.append(Deny(reason=reason, by=by))
+        else:
+            self._ask(plain)
+        self._note_mode(plain, by, answer)
 
     def _looked_through(self, run: Run, restricted: bool) -> bool:
         """Decide a wrapper by what it runs; False when it is decided by itself."""
@@ -290,9 +368,11 @@ class _Judge:
                 return rule
         return None
 
-    def _ask(self, part: Part) -> None:
+    def _ask(self, part: Part, why: str = "") -> None:
         self.undecided.append(part)
-        reason = _reason(part, self.mode, self.sandbox)
+        # What would allow it next time would not be its classification.
+        self.found.is_free |= not _only_reads(part)
+        reason = f"{part.label!r}: {why}" if why else _reason(part, self.mode, self.sandbox)
         doubt = isinstance(part, Unclear)
         by = By(kind="doubt", text=part.reason) if doubt else By(kind="mode", text=self.mode)
         self.found.asked.append(Ask(reason=reason, by=(by,), standing=not doubt))
@@ -306,6 +386,18 @@ class _Judge:
         if self.steps is not None:
             text = f"{answer} ({part.deed})"
             self.steps.append(Step(part=part.label, by=by, outcome=text))
+
+
+def _only_reads(part: Part) -> bool:
+    """Whether it is a command that is seen to read only, or reads by a redirection."""
+    if isinstance(part, Run):
+        return part.reading is not None and part.deed in ("run reading", "run reading outside")
+    return isinstance(part, Touch) and part.by_shell and part.use.access == "read"
+
+
+def _is_core(part: Part) -> bool:
+    """Whether it only reads for certain. The shell itself opens what is redirected."""
+    return not isinstance(part, Run) or (part.reading is not None and part.reading.core)
 
 
 def _specificity(rule: Rule) -> int:

@@ -121,8 +121,8 @@ class Sandbox(Struct, frozen=True, kw_only=True):
 
 
 Containment: TypeAlias = Literal["none", "workspace", "sealed"]
-"""What a permitted command runs in: nothing; a sandbox with a writable workspace; a sandbox in which
-nothing is writable but a private temporary directory, without a network."""
+"""What a permitted command runs in: nothing; a sandbox with a writable workspace; a sandbox in
+which nothing is writable but a private temporary directory, without a network."""
 
 NO_SANDBOX = Sandbox()
 

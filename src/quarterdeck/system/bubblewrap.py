@@ -32,19 +32,22 @@ def wrapped(
     *,
     cwd: str,
     scratch: str,
-    writable: Iterable[str],
+    writable: Iterable[str] = (),
     read_only: Iterable[str] = (),
     readable: Iterable[str] = (),
     hidden: Iterable[str] = (),
-    network: bool,
+    network: bool = False,
+    sealed: bool = False,
 ) -> list[str]:
     """The words of a command that runs ``argv`` by ``program`` (the path of bwrap).
 
     The whole file system is there to read, but for ``hidden`` directories, which are empty, and
     ``/run``. ``/tmp`` is ``scratch``; ``writable`` directories can be changed, except for
     ``read_only`` paths in them; ``readable`` directories are shown though they lie below ``/tmp``.
-    What lies deeper counts. Paths are real ones; what is not there is left out.
+    A ``sealed`` command sees ``/tmp`` as it is, and ``scratch`` is in its own place. What lies
+    deeper counts. Paths are real ones; what is not there is left out.
     """
+    temporary = scratch if sealed else "/tmp"
     words = [program, "--die-with-parent", "--cap-drop", "ALL"]
     words += ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
     if not network:
@@ -53,18 +56,18 @@ def wrapped(
     words += ["--tmpfs", "/run"]
     for path in _NEEDED_OF_RUN:
         words += ["--ro-bind-try", path, path]
-    words += ["--bind", scratch, "/tmp"]
+    words += ["--bind", scratch, temporary]
     shown = [*(("--ro-bind-try", path) for path in readable)]
     shown += [("--bind-try", path) for path in writable]
     there = [path for _, path in shown]
     mounts = [
         *shown,
         *(("--ro-bind-try", path) for path in read_only),
-        *(("--tmpfs", path) for path in hidden if _is_seen(path, there)),
+        *(("--tmpfs", path) for path in hidden if _is_seen(path, there, sealed=sealed)),
     ]
     for option, path in sorted(mounts, key=lambda mount: len(PurePosixPath(mount[1]).parts)):
         words += [option, path] if option == "--tmpfs" else [option, path, path]
-    return [*words, "--setenv", "TMPDIR", "/tmp", "--chdir", cwd, "--", *argv]
+    return [*words, "--setenv", "TMPDIR", temporary, "--chdir", cwd, "--", *argv]
 
 
 def kept_in(root: str) -> Iterator[tuple[str, bool]]:
@@ -99,10 +102,9 @@ def _complete(git: str) -> None:
         os.close(os.open(f"{git}/config", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
 
 
-def _is_seen(path: str, shown: Sequence[str]) -> bool:
+def _is_seen(path: str, shown: Sequence[str], *, sealed: bool) -> bool:
     """Whether there is something to hide; of ``/tmp`` and ``/run`` only what is shown is there."""
     if not os.path.isdir(path):  # noqa: PTH112
         return False
-    return not path.startswith(("/tmp/", "/run/")) or any(
-        path.startswith(f"{place}/") for place in shown
-    )
+    gone = ("/run/",) if sealed else ("/run/", "/tmp/")
+    return not path.startswith(gone) or any(path.startswith(f"{place}/") for place in shown)

@@ -205,6 +205,7 @@ def confined(
             readable=cage.readable,
             hidden=cage.hidden,
             network=cage.network,
+            sealed=cage.sealed,
         )
         data: tuple[tuple[str, bytes], ...] = ()
         if has_seccomp():
