@@ -19,7 +19,7 @@ any other counts as a command of which nothing is known.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeGuard
 
 from quarterdeck.wire.permissions import Decider
 
@@ -27,7 +27,7 @@ from .call import Call
 from .grammar import print_rule
 from .grants import Grant, applicable
 from .matching import Fit, covers, touches
-from .modes import NO_SANDBOX, Containment, Deed, Mode, Sandbox, answer_of
+from .modes import NO_SANDBOX, Answer, Containment, Deed, Mode, Sandbox, answer_of
 from .parts import Hidden, Part, Run, Touch, Unclear, parts_of
 from .paths import is_below
 from .rules import SCOPES, PathPattern, Rule, Scope, Source
@@ -170,12 +170,29 @@ class _Findings:
     denied: list[Deny] = field(default_factory=list[Deny])
     asked: list[Ask] = field(default_factory=list[Ask])
     allowed: dict[By, None] = field(default_factory=dict["By", None])
-    classified: list[tuple[Part, By]] = field(default_factory=list[tuple[Part, "By"]])
-    """What a command does that only its classification allows, and who allows such."""
+    readings: list["_Reading"] = field(default_factory=list["_Reading"])
+    """What only reads; decided when the rest of the line is known."""
     is_free: bool = False
-    """A rule or a person allows, or will, something of a command besides reading."""
+    """A rule or a person allows, or will, a command as such."""
     writes: bool = False
     """The mode allows a command's writing in the workspace."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A command, or a redirection of one, that is seen to read only."""
+
+    part: Run | Touch
+    by: By | None
+    """What allows that; None: an ask rule holds."""
+    is_covered: bool
+    """A rule allows the command, whatever it does."""
+
+    @property
+    def is_core(self) -> bool:
+        """Whether it only reads for certain. The shell itself opens what is redirected."""
+        reading = self.part.reading if isinstance(self.part, Run) else None
+        return isinstance(self.part, Touch) or (reading is not None and reading.core)
 
 
 class _Judge:
@@ -214,7 +231,7 @@ class _Judge:
     def decide(self) -> Decision:
         for part in parts_of(self.call):
             self._part(part)
-        self._settle_classified()
+        self._settle_readings()
         found = self.found
         if found.denied:
             return found.denied[0]
@@ -280,64 +297,80 @@ class _Judge:
         if answer == "deny":
             reason = f"the mode {self.mode!r} does not allow {part.label!r}"
             self.found.denied.append(Deny(reason=reason, by=by_mode))
+        elif _only_reads(part) and not self._runs_contained:
+            self._permit_reading(part, answer, restricted)
         elif restricted:
             return
         elif (rule := self._allowing(part, insist=answer == "insist")) is not None:
-            self._allow(part, _by(rule), rule)
+            self.found.is_free = True
+            self.found.allowed[_by(rule)] = None
         elif answer == "allow":
-            self._allow(part, by_mode)
+            self.found.writes |= part.deed == "run write"
+            self.found.allowed[by_mode] = None
         else:
+            self.found.is_free = True
             self._ask(part)
         self._note_mode(part, by_mode, answer)
 
-    def _allow(self, part: Part, by: By, rule: Rule | None = None) -> None:
-        """Take note of what is allowed, and of what that says about where a command runs."""
-        # A rule about paths says what may be read, not that the program only reads.
-        about_paths = rule is None or isinstance(rule.pattern, PathPattern)
-        if _only_reads(part) and about_paths and not self._runs_contained:
-            self.found.classified.append((part, by))
+    def _permit_reading(self, part: Run | Touch, answer: Answer, restricted: bool) -> None:
+        if restricted:
+            self.found.readings.append(_Reading(part, None, is_covered=False))
             return
-        if rule is not None and not (about_paths and _only_reads(part)):
+        rule = self._allowing(part, insist=False)
+        if rule is None and answer != "allow":
+            self._ask(part)
+            return
+        by = By(kind="mode", text=self.mode) if rule is None else _by(rule)
+        covered = rule is not None and self._covers_command(rule, part)
+        self.found.readings.append(_Reading(part, by, covered))
+
+    def _covers_command(self, rule: Rule, part: Run | Touch) -> bool:
+        """Whether a rule would allow the command if nothing were known of what it does."""
+        if isinstance(rule.pattern, PathPattern):  # it says what may be read, not by what
+            return False
+        answer = answer_of(self.mode, self._plain_deed(part), self.sandbox)
+        return answer in ("allow", "ask") or (answer == "insist" and rule.scope == "call")
+
+    def _settle_readings(self) -> None:
+        """Decide about what only reads: by rule, sealed, as certain, or as any other command."""
+        readings = self.found.readings
+        for reading in [each for each in readings if self._is_distrusted(each)]:
+            readings.remove(reading)
             self.found.is_free = True
-        elif part.deed == "run write":
-            self.found.writes = True
-        self.found.allowed[by] = None
+            why = "git runs programs that a workspace names; this one is not trusted"
+            self._ask(reading.part, why)
+        doubtful = [each for each in readings if not (each.is_covered or each.is_core)]
+        covered = any(each.is_covered for each in readings)
+        if self.found.is_free or self.found.writes or not self.sandbox.seals:
+            for reading in doubtful:
+                self._settle_unsealed(reading)
+        elif not doubtful and covered:
+            self.found.is_free = True
+        self.found.allowed |= {each.by: None for each in readings if each.by is not None}
 
-    def _settle_classified(self) -> None:
-        """Decide what only its classification allows, now that the rest of the line is known."""
-        found, self.found.classified = self.found.classified, []
-        for part, _ in found:
-            if self._is_distrusted(part):
-                self.found.is_free = True
-                self._ask(part, "git runs programs that a workspace names; this one is not trusted")
-        sealed = self.sandbox.seals and not (self.found.is_free or self.found.writes)
-        for part, by in found:
-            if self._is_distrusted(part):
-                continue
-            if sealed or _is_core(part):
-                self.found.allowed[by] = None
-                self.found.classified.append((part, by))
-            else:
-                self._unclassified(part)
-
-    def _is_distrusted(self, part: Part) -> bool:
-        reading = part.reading if isinstance(part, Run) else None
-        return reading is not None and reading.at_root and not self.trusted
-
-    def _unclassified(self, part: Part) -> None:
+    def _settle_unsealed(self, reading: _Reading) -> None:
         """Decide about a command as if nothing were known of what it does."""
+        part = reading.part
         assert isinstance(part, Run)
-        cwds = part.cwds
-        inside = cwds is not None and all(is_below(cwd, self.call.roots) for cwd in cwds)
-        plain = replace(part, deed="run" if inside else "run outside")
+        plain = replace(part, deed=self._plain_deed(part))
         answer = answer_of(self.mode, plain.deed, self.sandbox)
-        by = By(kind="mode", text=self.mode)
+        by_mode = By(kind="mode", text=self.mode)
         if answer == "deny":
             reason = f"the mode {self.mode!r} does not allow {part.label!r}"
-            self.found.denied.append(Deny(reason=reason, by=by))
-        else:
+            self.found.denied.append(Deny(reason=reason, by=by_mode))
+        elif reading.by is not None:
             self._ask(plain)
-        self._note_mode(plain, by, answer)
+        self._note_mode(plain, by_mode, answer)
+
+    def _plain_deed(self, part: Run | Touch) -> Deed:
+        cwds = part.cwds if isinstance(part, Run) else (self.call.cwd,)
+        inside = cwds is not None and all(is_below(cwd, self.call.roots) for cwd in cwds)
+        return "run" if inside else "run outside"
+
+    def _is_distrusted(self, reading: _Reading) -> bool:
+        known = reading.part.reading if isinstance(reading.part, Run) else None
+        by_rule = reading.is_covered or reading.by is None
+        return known is not None and known.at_root and not (self.trusted or by_rule)
 
     def _looked_through(self, run: Run, restricted: bool) -> bool:
         """Decide a wrapper by what it runs; False when it is decided by itself."""
@@ -370,8 +403,6 @@ class _Judge:
 
     def _ask(self, part: Part, why: str = "") -> None:
         self.undecided.append(part)
-        # What would allow it next time would not be its classification.
-        self.found.is_free |= not _only_reads(part)
         reason = f"{part.label!r}: {why}" if why else _reason(part, self.mode, self.sandbox)
         doubt = isinstance(part, Unclear)
         by = By(kind="doubt", text=part.reason) if doubt else By(kind="mode", text=self.mode)
@@ -388,16 +419,11 @@ class _Judge:
             self.steps.append(Step(part=part.label, by=by, outcome=text))
 
 
-def _only_reads(part: Part) -> bool:
+def _only_reads(part: Part) -> TypeGuard[Run | Touch]:
     """Whether it is a command that is seen to read only, or reads by a redirection."""
     if isinstance(part, Run):
         return part.reading is not None and part.deed in ("run reading", "run reading outside")
     return isinstance(part, Touch) and part.by_shell and part.use.access == "read"
-
-
-def _is_core(part: Part) -> bool:
-    """Whether it only reads for certain. The shell itself opens what is redirected."""
-    return not isinstance(part, Run) or (part.reading is not None and part.reading.core)
 
 
 def _specificity(rule: Rule) -> int:
