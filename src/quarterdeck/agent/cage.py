@@ -47,6 +47,7 @@ class LocalCage:
 
     ``writable`` and ``network`` are what the person allows to commands with a writable workspace;
     ``private`` directories are hidden from every contained command, where that can be done.
+    ``required``: where there is no sandbox, no command runs.
     """
 
     def __init__(
@@ -56,11 +57,13 @@ class LocalCage:
         writable: tuple[str, ...] = (),
         private: tuple[str, ...] = (),
         network: bool = False,
+        required: bool = False,
     ) -> None:
         self._local = LocalSystem(roots)
         self._writable = writable
         self._private = private
         self._network = network
+        self._required = required
         self._offered: Offered | None = None
         self._held: dict[Containment, SandboxedTerminals] = {}
         self.roots = self._local.roots
@@ -81,7 +84,12 @@ class LocalCage:
         from quarterdeck.system.sandbox import detect
 
         found = self._offered = await detect()
-        return Sandbox(in_force=found.is_there, network=self._network, seals=found.seals)
+        return Sandbox(
+            in_force=found.is_there,
+            network=self._network,
+            seals=found.seals,
+            required=self._required,
+        )
 
     def terminals_for(self, containment: Containment) -> Terminals:
         """Where a command runs that was permitted so."""
@@ -119,7 +127,11 @@ def local_cage(roots: tuple[str, ...], ground: "Ground") -> Cage:
     """This machine, with the sandbox that the settings describe."""
     wanted = ground.settings.sandbox
     return LocalCage(
-        roots, writable=wanted.writable, private=ground.private, network=wanted.network
+        roots,
+        writable=wanted.writable,
+        private=ground.private,
+        network=wanted.network,
+        required=wanted.require,
     )
 
 

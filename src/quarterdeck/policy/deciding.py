@@ -229,6 +229,11 @@ class _Judge:
         self.undecided: list[Part] = []
 
     def decide(self) -> Decision:
+        if self.sandbox.required and not self.sandbox.in_force and self.call.command is not None:
+            reason = "commands run only in a sandbox (sandbox.require), and there is none here"
+            self.found.denied.append(
+                Deny(reason=reason, by=By(kind="mode", text="sandbox.require"))
+            )
         for part in parts_of(self.call):
             self._part(part)
         self._settle_readings()

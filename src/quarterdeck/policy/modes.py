@@ -118,6 +118,8 @@ class Sandbox(Struct, frozen=True, kw_only=True):
     seals: bool = False
     """A command that only its classification allows runs sealed: nothing is writable but a private
     temporary directory, and there is no network."""
+    required: bool = False
+    """The person wants no command to run where none is in force."""
 
 
 Containment: TypeAlias = Literal["none", "workspace", "sealed"]
