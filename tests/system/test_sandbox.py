@@ -258,15 +258,17 @@ async def test_the_person_can_name_the_one_to_use(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="there is none elsewhere")
-async def test_one_that_was_named_and_is_not_there_is_none(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
+async def test_one_that_was_named_and_is_not_there_is_none(tmp_path: Path):
     """In a process of its own: what was found is remembered."""
     code = (
         "from quarterdeck.system.sandbox import detect_now as look; f = look();"
         "print(f.kind, f.reason)"
     )
-    environment = {"PATH": str(tmp_path), SANDBOX_VARIABLE: "bubblewrap"}
+    environment = {
+        "PATH": str(tmp_path),
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        SANDBOX_VARIABLE: "bubblewrap",
+    }
     done = await asyncio.to_thread(
         subprocess.run, [sys.executable, "-c", code], env=environment, capture_output=True
     )

@@ -292,27 +292,22 @@ call("write memory", 311 if x else 271, pid, vector, 1, vector, 1, 0)
 
 
 async def test_shared_memory_of_others_is_out_of_reach(system: SandboxedSystem):
-    name = f"quarterdeck-test-{os.getpid()}"
-    there = Path("/dev/shm") / name
+    there = Path("/dev/shm") / f"quarterdeck-test-{os.getpid()}"
     key = 0x51D0000 | os.getpid() & 0xFFFF
     libc = ctypes.CDLL(None, use_errno=True)
     segment = libc.shmget(key, 4096, 0o600 | 0o1000)
-    there.write_text("mine")
     try:
         script = f"""
 attempt("segment", lambda: None if libc.shmget({key}, 0, 0o600) >= 0 else os.stat("/nowhere"))
 try:
-    open("/dev/shm/{name}", "w").write("theirs")
-    open("/dev/shm/{name}-new", "w").write("theirs")
+    open({str(there)!r}, "w").write("theirs")
 except OSError:
     pass
 """
         assert await python(system, script) == ""
-        assert there.read_text() == "mine"
-        assert not there.with_name(f"{name}-new").exists()
+        assert not there.exists()
     finally:
-        there.unlink()
-        there.with_name(f"{name}-new").unlink(missing_ok=True)
+        there.unlink(missing_ok=True)
         libc.shmctl(segment, 0, None)
 
 
@@ -370,6 +365,18 @@ async def test_the_repository_cannot_be_replaced_or_the_gap_is_told(
     assert not list((git / "hooks").iterdir())
     assert (project / ".quarterdeck").is_dir()
     assert (project / ".mcp.json").read_text() == "{}"
+
+
+async def test_settings_of_ours_cannot_be_planted(project: Path, sandbox: Sandbox):
+    """A trusted workspace's settings name programs that run outside, when a session begins."""
+    if sandbox.kind == "landlock":
+        assert any("settings" in gap for gap in sandbox.gaps)
+        return
+    async with SandboxedSystem([project], sandbox) as system:
+        await sh(system, "mkdir -p .quarterdeck; echo x > .quarterdeck/config.toml")
+        await sh(system, "rm -rf .quarterdeck; mv .quarterdeck x; mkdir .quarterdeck")
+        assert not list((project / ".quarterdeck").iterdir())
+    assert sorted(path.name for path in project.iterdir()) == ["file"]
 
 
 async def test_the_file_of_a_worktree_cannot_be_replaced(project: Path, sandbox: Sandbox):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import PurePosixPath
 
-__all__ = ["kept_in", "wrapped"]
+__all__ = ["hold_place", "kept_in", "wrapped"]
 
 _NEEDED_OF_RUN = ("/run/current-system", "/run/systemd/resolve", "/run/resolvconf")
 """What programs need of ``/run``; all else there are doors to daemons."""
@@ -93,6 +93,19 @@ def kept_in(root: str) -> Iterator[tuple[str, bool]]:
         for name in _KEPT_OF_GIT:
             if os.path.lexists(path := f"{git}/{name}"):
                 yield path, False
+
+
+def hold_place(root: str) -> str | None:
+    """Make our own settings' directory in a workspace without one, to be kept empty and removed.
+
+    What a command put there would run outside when the next session begins. None: it is there.
+    """
+    path = f"{root}/.quarterdeck"
+    try:
+        os.mkdir(path)  # noqa: PTH102
+    except OSError:
+        return None
+    return path
 
 
 def _complete(git: str) -> None:

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -256,6 +257,7 @@ class SandboxedTerminals:
         # The launcher may begin anywhere; the directory of the command was checked before.
         self._terminals = LocalTerminals(guard=guard)
         self._scratch: str | None = None
+        self._placeholders: set[str] = set()
         self._shown: set[str] = set()
 
     async def create(
@@ -286,6 +288,13 @@ class SandboxedTerminals:
             scratch, self._scratch = self._scratch, None
             if scratch is not None:
                 await asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True)
+            await asyncio.to_thread(self._remove_placeholders)
+
+    def _remove_placeholders(self) -> None:
+        for path in self._placeholders:
+            with suppress(OSError):  # somebody has put something there, or another session did this
+                os.rmdir(path)  # noqa: PTH106
+        self._placeholders.clear()
 
     def _confine(self, command: Command) -> tuple[Command, Confinement]:
         cwd = self._roots.real(command.cwd if command.cwd is not None else ".")
@@ -318,6 +327,7 @@ class SandboxedTerminals:
     def _kept(self, roots: tuple[str, ...]) -> list[tuple[str, bool]]:
         if self._sandbox.kind != "bubblewrap":
             return []
+        self._placeholders.update(filter(None, map(bubblewrap.hold_place, roots)))
         return [each for root in roots for each in bubblewrap.kept_in(root)]
 
 

@@ -199,7 +199,10 @@ def _restricted(
             done.append(error)
 
     thread = threading.Thread(target=work, name="start in a sandbox")
-    thread.start()
+    try:
+        thread.start()
+    except RuntimeError as error:
+        raise SpawnFault(name, f"Command {name!r} cannot be started: {error}.") from error
     thread.join()
     if not done:
         raise SpawnFault(name, f"Command {name!r} was not started: its thread failed.")
