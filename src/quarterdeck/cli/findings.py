@@ -159,9 +159,10 @@ def find_state() -> Finding:
 
 def find_sandbox() -> Finding:
     """What contains commands of our own agent that nobody was asked about."""
-    from quarterdeck.system.sandbox import detect_now
+    from quarterdeck.system.sandbox import SANDBOX_VARIABLE, detect_now
 
     found = detect_now()
+    named = SANDBOX_VARIABLE in found.reason
     return Finding(
         name=found.kind if found.is_there else "sandbox",
         kind="useful",
@@ -170,5 +171,5 @@ def find_sandbox() -> Finding:
         place=found.program or ("the kernel" if found.is_there else None),
         advice=None
         if found.kind == "bubblewrap"
-        else f"{found.reason}; apt or dnf install bubblewrap",
+        else found.reason + ("" if named else "; apt or dnf install bubblewrap"),
     )
