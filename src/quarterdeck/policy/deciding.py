@@ -364,7 +364,8 @@ class _Judge:
             reason = f"the mode {self.mode!r} does not allow {part.label!r}"
             self.found.denied.append(Deny(reason=reason, by=by_mode))
         elif reading.by is not None:
-            self._ask(plain)
+            why = "it seems to read only, which is not certain enough to run it unsealed"
+            self._ask(plain, why)
         self._note_mode(plain, by_mode, answer)
 
     def _plain_deed(self, part: Run | Touch) -> Deed:
