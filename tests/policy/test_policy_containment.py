@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from quarterdeck.policy.call import Call
 from quarterdeck.policy.deciding import Allow, Ask, Decision, Deny, decide
@@ -158,6 +160,24 @@ def test_where_a_sandbox_is_required_nothing_runs_without():
     assert "sandbox" in denied.reason
     held = msgspec.structs.replace(SEALS, required=True)
     assert word(decide(run("ls"), "ask", sandbox=held)) == "sealed"
+
+
+LINES = st.lists(
+    st.sampled_from(
+        ("ls", "git log", "cat a", "make", "echo x", "> b", "< c", "| head", "&&", ";", "$(x)")
+    ),
+    min_size=1,
+    max_size=6,
+).map(" ".join)
+EVERY = st.lists(st.sampled_from(("allow read", "allow read(/**)", "ask bash(make)")), max_size=2)
+
+
+@settings(deadline=None, max_examples=100)
+@given(LINES, st.sampled_from(MODES), EVERY, st.booleans())
+def test_no_command_that_nobody_allows_runs_free(
+    line: str, mode: Mode, rules: list[str], trusted: bool
+):
+    assert decided(line, mode, SEALS, *rules, trusted=trusted) != "none"
 
 
 # The gate

@@ -19,7 +19,9 @@ from quarterdeck.system.guard import shared_guard
 from quarterdeck.system.local import LocalSystem
 from quarterdeck.system.port import Command, Exit
 from quarterdeck.system.sandbox import Sandbox, SandboxedSystem, probe_bubblewrap, probe_landlock
+from quarterdeck.system.seccomp import has_seccomp, install, seccomp_program
 from quarterdeck.system.spawn import Confinement, start
+from quarterdeck.system.terminal import LocalTerminals
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sandboxes are for Linux")
 
@@ -466,3 +468,21 @@ async def test_what_cannot_be_restricted_is_not_started(project: Path):
             start, command, None, shared_guard(), confinement=Confinement(restrict=fail)
         )
     assert not (project / "made").exists()
+
+
+async def test_where_signals_cannot_be_kept_inside_none_are_sent(project: Path):
+    """Kernels before 6.12; the filter alone, as a thread loads it."""
+    if not has_seccomp():
+        pytest.skip("system calls cannot be refused on this kind of machine")
+
+    def restrict() -> None:
+        ctypes.CDLL(None).prctl(38, *map(ctypes.c_ulong, (1, 0, 0, 0)))
+        install(seccomp_program(internet=False, shared_memory=False, sealed=True, signals=False))
+
+    script = f"kill -0 {os.getpid()}; echo $?; cat file | head -c 2; exit 3"
+    command = Command(argv=["/bin/bash", "-c", script], cwd=str(project))
+    terminals = LocalTerminals()
+    terminal = await terminals.create(command, confinement=Confinement(restrict=restrict))
+    assert await terminal.wait() == Exit(code=3)
+    assert (await terminal.output()).text.endswith("1\nmi")
+    await terminals.close()

@@ -26,6 +26,7 @@ _MAKE_CHARACTER_DEVICE, _MAKE_BLOCK_DEVICE = 1 << 6, 1 << 11
 _CHANGES = _WRITE_FILE | sum(1 << bit for bit in range(4, 13))  # remove and make, of all kinds
 _TCP = 0b11  # bind, connect
 _SCOPES = 0b11  # abstract unix sockets, signals
+_SCOPED_SIGNALS = 6  # the version that has them
 
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
 _CAPABILITIES = 0x20080522
@@ -54,7 +55,11 @@ def restrict_thread(writable: Iterable[str], *, network: bool, sealed: bool) -> 
     _drop_capabilities()
     _restrict_files(writable, network=network)
     if has_seccomp():
-        install(seccomp_program(internet=network, shared_memory=False, sealed=sealed))
+        # Before the kernel could keep signals inside, a sealed command sends none at all.
+        signals = not sealed or abi() >= _SCOPED_SIGNALS
+        install(
+            seccomp_program(internet=network, shared_memory=False, sealed=sealed, signals=signals)
+        )
 
 
 @cache
@@ -89,7 +94,7 @@ def _restrict_files(writable: Iterable[str], *, network: bool) -> None:
     changes |= _TRUNCATE if version >= 3 else 0
     changes |= _IOCTL if version >= 5 else 0
     sockets = _TCP if version >= 4 and not network else 0
-    scopes = _SCOPES if version >= 6 else 0
+    scopes = _SCOPES if version >= _SCOPED_SIGNALS else 0
     ruleset = struct.pack("=QQQ", changes, sockets, scopes)
     size = 24 if version >= 6 else 16 if version >= 4 else 8
     handle = _checked(

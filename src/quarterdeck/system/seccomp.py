@@ -137,6 +137,15 @@ _SEALED: Numbers = {
 }
 """What a command needs to change something without writing to a file, or to disturb a process."""
 
+_SIGNALS: Numbers = {
+    "kill": (62, 129),
+    "tkill": (200, 130),
+    "tgkill": (234, 131),
+    "rt_sigqueueinfo": (129, 138),
+    "rt_tgsigqueueinfo": (297, 240),
+    "pidfd_send_signal": (424, 424),
+}
+
 _SOCKET, _SOCKETPAIR, _IOCTL = (41, 198), (53, 199), (16, 29)
 _PRLIMIT, _UNSHARE, _CLONE, _CLONE3 = (302, 261), (272, 97), (56, 220), (435, 435)
 _CLONE_NEWUSER = 0x10000000
@@ -163,12 +172,14 @@ def has_seccomp() -> bool:
 
 
 @cache
-def seccomp_program(*, internet: bool, shared_memory: bool, sealed: bool) -> bytes:
+def seccomp_program(
+    *, internet: bool, shared_memory: bool, sealed: bool, signals: bool = True
+) -> bytes:
     """The filter in the kernel's form, as ``bwrap --seccomp`` reads it.
 
     ``internet`` allows sockets of IP. ``shared_memory`` allows memory and queues of System V and
-    POSIX, which are harmless in a name space of their own. Local sockets are never allowed, but
-    for pairs of streams.
+    POSIX, which are harmless in a name space of their own. ``signals`` allows to send some, to
+    whom is for others to hold. Local sockets are never allowed, but for pairs of streams.
     """
     architecture, column = _ARCHITECTURES[os.uname().machine]
     lines: list[_Line] = [
@@ -181,9 +192,12 @@ def seccomp_program(*, internet: bool, shared_memory: bool, sealed: bool) -> byt
         # What it asks for stands in memory, where it cannot be looked at; libraries fall back.
         *_when(_CLONE3[column], [_refuse(_ENOSYS)]),
     ]
-    for table in (_NEVER, {} if shared_memory else _SHARED_MEMORY, _SEALED if sealed else {}):
-        for numbers in table.values():
-            lines += _when(numbers[column], [_refuse(_EPERM)])
+    refused = dict(_NEVER)
+    refused |= {} if shared_memory else _SHARED_MEMORY
+    refused |= _SEALED if sealed else {}
+    refused |= {} if signals else _SIGNALS
+    for numbers in refused.values():
+        lines += _when(numbers[column], [_refuse(_EPERM)])
     families = (_INET, _INET6, _NETLINK) if internet else ()
     orders = (*_TYPING, *(_ATTRIBUTES if sealed else ()))
     lines += _when(_SOCKET[column], _only(0, families, _EACCES))
