@@ -1,6 +1,7 @@
 """What nobody was asked about is contained, in a whole session and after a change of mode."""
 
 import asyncio
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -17,7 +18,8 @@ from quarterdeck.config.trust import TrustStore
 from quarterdeck.policy.grammar import parse_rule
 from quarterdeck.system.errors import SystemFault
 from quarterdeck.system.local import LocalSystem
-from quarterdeck.system.sandbox import SANDBOX_VARIABLE, detect
+from quarterdeck.system.port import Command
+from quarterdeck.system.sandbox import SANDBOX_VARIABLE, detect, detect_seal
 from quarterdeck.wire.events import PermissionAnswered, PermissionAsked
 from tests.support.agent_tools import FakeTool, NumberArguments
 from tests.support.agents import Deck, call, deck, says
@@ -25,7 +27,7 @@ from tests.support.agents import Deck, call, deck, says
 
 @pytest.fixture
 async def seals() -> None:
-    found = await detect()
+    found = await detect_seal()
     if not found.seals:
         pytest.skip(f"no sandbox here seals commands: {found.reason or '; '.join(found.gaps)}")
 
@@ -60,6 +62,26 @@ async def test_a_command_that_does_more_than_it_seems_has_no_effect(tmp_path: Pa
         assert await ship.events(PermissionAsked) == []
     assert not (work / "inside.txt").exists()
     assert not outside.exists()
+
+
+@pytest.mark.usefixtures("seals")
+async def test_a_sealed_command_sees_the_machine_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv(SANDBOX_VARIABLE, raising=False)
+    seal = await detect_seal()
+    if seal.kind != "landlock":
+        pytest.skip(f"{seal.kind} has processes of its own: {seal.reason}")
+    cage = LocalCage((str(tmp_path),))
+    await cage.sandbox()
+    terminal = await cage.terminals_for("sealed").create(
+        Command(argv=["/bin/sh", "-c", f"test -d /proc/{os.getpid()} && echo x > made"])
+    )
+    left = await terminal.wait()
+    text = (await terminal.output()).text
+    await cage.close()
+    assert left.code not in (0, None)
+    assert "made" in text, "it came to the writing, and that was refused"
 
 
 @pytest.mark.usefixtures("seals")

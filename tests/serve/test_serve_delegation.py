@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.system.sandbox import detect
+from quarterdeck.system.sandbox import detect, detect_seal
 from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.toolcalls import TerminalItem
 from tests.support.patience import SOON
@@ -112,7 +112,7 @@ async def test_cancel_ends_the_command_in_the_clients_terminal(
 
 
 async def test_what_nobody_was_asked_about_does_not_run_at_the_clients(connected, project: Path):
-    if not (await detect()).seals:
+    if not (await detect_seal()).seals:
         pytest.skip("no sandbox on this machine seals commands")
     async with connected(terminal=True) as editor:
         session = await editor.new(project)

@@ -64,7 +64,7 @@ class LocalCage:
         self._private = private
         self._network = network
         self._required = required
-        self._offered: Offered | None = None
+        self._offered: dict[Containment, Offered] = {}
         self._held: dict[Containment, SandboxedTerminals] = {}
         self.roots = self._local.roots
         self.files = self._local.files
@@ -81,13 +81,14 @@ class LocalCage:
 
     async def sandbox(self) -> Sandbox:
         """What contains commands."""
-        from quarterdeck.system.sandbox import detect
+        from quarterdeck.system.sandbox import detect, detect_seal
 
-        found = self._offered = await detect()
+        found, seal = await detect(), await detect_seal()
+        self._offered = {"workspace": found, "sealed": seal}
         return Sandbox(
             in_force=found.is_there,
             network=self._network,
-            seals=found.seals,
+            seals=seal.seals,
             required=self._required,
         )
 
@@ -110,7 +111,7 @@ class LocalCage:
     def _make(self, containment: Containment) -> "SandboxedTerminals":
         from quarterdeck.system.sandbox import NoSandbox, SandboxedTerminals
 
-        found = self._offered
+        found = self._offered.get(containment)
         if found is None or not found.is_there:
             raise NoSandbox(found.reason if found is not None else "nobody has looked for one")
         return SandboxedTerminals(

@@ -15,7 +15,7 @@ from functools import cache
 
 from quarterdeck.system.seccomp import has_seccomp, install, seccomp_program
 
-__all__ = ["abi", "restrict_thread"]
+__all__ = ["SCOPED_SIGNALS", "abi", "restrict_thread"]
 
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
 _PR_SET_NO_NEW_PRIVS = 38
@@ -26,7 +26,8 @@ _MAKE_CHARACTER_DEVICE, _MAKE_BLOCK_DEVICE = 1 << 6, 1 << 11
 _CHANGES = _WRITE_FILE | sum(1 << bit for bit in range(4, 13))  # remove and make, of all kinds
 _TCP = 0b11  # bind, connect
 _SCOPES = 0b11  # abstract unix sockets, signals
-_SCOPED_SIGNALS = 6  # the version that has them
+SCOPED_SIGNALS = 6
+"""The version that keeps signals inside."""
 
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
 _CAPABILITIES = 0x20080522
@@ -56,7 +57,7 @@ def restrict_thread(writable: Iterable[str], *, network: bool, sealed: bool) -> 
     _restrict_files(writable, network=network)
     if has_seccomp():
         # Before the kernel could keep signals inside, a sealed command sends none at all.
-        signals = not sealed or abi() >= _SCOPED_SIGNALS
+        signals = not sealed or abi() >= SCOPED_SIGNALS
         install(
             seccomp_program(internet=network, shared_memory=False, sealed=sealed, signals=signals)
         )
@@ -94,7 +95,7 @@ def _restrict_files(writable: Iterable[str], *, network: bool) -> None:
     changes |= _TRUNCATE if version >= 3 else 0
     changes |= _IOCTL if version >= 5 else 0
     sockets = _TCP if version >= 4 and not network else 0
-    scopes = _SCOPES if version >= _SCOPED_SIGNALS else 0
+    scopes = _SCOPES if version >= SCOPED_SIGNALS else 0
     ruleset = struct.pack("=QQQ", changes, sockets, scopes)
     size = 24 if version >= 6 else 16 if version >= 4 else 8
     handle = _checked(

@@ -44,6 +44,7 @@ __all__ = [
     "confined",
     "detect",
     "detect_now",
+    "detect_seal",
     "probe_bubblewrap",
     "probe_landlock",
 ]
@@ -105,6 +106,19 @@ class Cage:
 async def detect() -> Sandbox:
     """What this machine offers; looked at once, in a thread (some 20 ms)."""
     return await asyncio.to_thread(detect_now)
+
+
+async def detect_seal() -> Sandbox:
+    """What sealed commands run in: Landlock where it lacks nothing for that, else as ``detect``.
+
+    A sealed command is to look at this machine. Name spaces of its own would show it no process
+    and no mount of others, without a word, and take several times as long.
+    """
+    if not os.environ.get(SANDBOX_VARIABLE) and landlock.abi() >= landlock.SCOPED_SIGNALS:
+        found = probe_landlock("it is quicker, and sealed commands see the same processes")
+        if found.seals:
+            return found
+    return await detect()
 
 
 def detect_now() -> Sandbox:
