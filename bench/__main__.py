@@ -15,6 +15,7 @@ NAMES = (
     "undo",
     "history",
     "emulators",
+    "containment",
 )
 
 

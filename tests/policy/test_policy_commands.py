@@ -32,6 +32,7 @@ def word_of(decision: Decision) -> str:
 def test_commands_get_their_decision(group: dict[str, Any], expected: str):
     rules = [parse_rule(text) for text in group.get("rules", ())]
     mode = parse_mode(group.get("mode", "ask"))
+    # What is classified is not what is certain: sealed, all of it runs unasked.
     sandbox = Sandbox(in_force=group.get("sandbox", False), seals=True)
     wrong: list[str] = []
     for command in group[expected]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.system.sandbox import detect
+from quarterdeck.system.sandbox import detect, detect_seal
 from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.toolcalls import TerminalItem
 from tests.support.patience import SOON
@@ -87,7 +87,17 @@ async def test_commands_run_in_the_clients_terminal(connected, project: Path):
         assert (project / "made-by-shell.txt").exists()
 
 
-async def test_cancel_ends_the_command_in_the_clients_terminal(connected, project: Path):
+def allow(environment: dict[str, str], *rules: str) -> None:
+    """Rules of the person; what they allow needs no sandbox and runs at the client's."""
+    place = Path(environment["QUARTERDECK_HOME"])
+    place.mkdir(exist_ok=True)
+    (place / "config.toml").write_text(f"[permissions]\nallow = {list(rules)!r}\n")
+
+
+async def test_cancel_ends_the_command_in_the_clients_terminal(
+    connected, project: Path, environment: dict[str, str]
+):
+    allow(environment, "bash(echo:*)", "bash(sleep:*)")
     async with connected(terminal=True) as editor:
         session = await editor.new(project)
         turn = asyncio.create_task(editor.prompt(session, "scene:longcmd"))
@@ -99,6 +109,21 @@ async def test_cancel_ends_the_command_in_the_clients_terminal(connected, projec
         assert editor.released == ["t1"]
         assert editor.terminals["t1"].returncode is not None
         assert editor.call_states()[-1] == "failed"
+
+
+async def test_what_nobody_was_asked_about_does_not_run_at_the_clients(connected, project: Path):
+    if not (await detect_seal()).seals:
+        pytest.skip("no sandbox on this machine seals commands")
+    async with connected(terminal=True) as editor:
+        session = await editor.new(project)
+        turn = asyncio.create_task(editor.prompt(session, "scene:longcmd"))
+        await editor.until(
+            lambda: any("long-start" in str(each.content) for each in editor.of(acp.ToolCallUpdate))
+        )
+        await editor.cancel(session)
+        assert (await turn).stop_reason == "cancelled"
+        assert editor.asked == []
+        assert editor.terminals == {}
 
 
 async def test_what_the_sandbox_shall_hold_does_not_run_at_the_clients(connected, project: Path):

@@ -8,6 +8,7 @@ import msgspec
 from quarterdeck.agent.tools.tool import Outcome, Prepared, Tool
 from quarterdeck.agent.tools.toolbox import Toolbox
 from quarterdeck.agent.tools.workspace import Workspace
+from quarterdeck.policy.modes import Containment
 from quarterdeck.wire.conversation import TextPart
 from quarterdeck.wire.events import Event, QuestionAnswered
 from quarterdeck.wire.ids import RequestId, ToolCallId
@@ -19,6 +20,7 @@ class FakeLive:
     """A session that remembers what it was told and gives the prepared answer."""
 
     call: ToolCallId = field(default_factory=lambda: ToolCallId("call-1"))
+    containment: Containment = "none"
     events: list[Event] = field(default_factory=list[Event])
     asked: list[tuple[str, dict[str, Any]]] = field(
         default_factory=list[tuple[str, dict[str, Any]]]

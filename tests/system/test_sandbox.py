@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import time
@@ -19,6 +20,7 @@ from quarterdeck.system.descendants import MARK_VARIABLE, Tree, find
 from quarterdeck.system.errors import CommandNotFound, OutsideRoots
 from quarterdeck.system.port import Command, Exit
 from quarterdeck.system.sandbox import (
+    SANDBOX_VARIABLE,
     NoSandbox,
     Sandbox,
     SandboxedSystem,
@@ -233,13 +235,44 @@ async def test_hooks_and_settings_stay_as_they_are_or_the_gap_is_told(root: Path
         assert (await sh(system, "echo x > .git/HEAD"))[0].is_success
 
 
-async def test_what_there_is_is_told():
+async def test_what_there_is_is_told(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv(SANDBOX_VARIABLE, raising=False)
     found = await detect()
     assert found == await detect()
     if sys.platform == "linux" and shutil.which("bwrap") is None and landlock.abi():
         assert found.kind == "landlock"
         assert "not installed" in found.reason
     assert found.is_there == (found.kind != "none")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there is none elsewhere")
+async def test_the_person_can_name_the_one_to_use(monkeypatch: pytest.MonkeyPatch):
+    for kind, probe in PROBES.items():
+        monkeypatch.setenv(SANDBOX_VARIABLE, kind)
+        assert (await detect()).kind == probe().kind
+    for value, reason in (("none", "says 'none'"), ("docker", "'docker'; write 'bubblewrap'")):
+        monkeypatch.setenv(SANDBOX_VARIABLE, value)
+        found = await detect()
+        assert (found.kind, found.seals) == ("none", False)
+        assert reason in found.reason
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there is none elsewhere")
+async def test_one_that_was_named_and_is_not_there_is_none(tmp_path: Path):
+    """In a process of its own: what was found is remembered."""
+    code = (
+        "from quarterdeck.system.sandbox import detect_now as look; f = look();"
+        "print(f.kind, f.reason)"
+    )
+    environment = {
+        "PATH": str(tmp_path),
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        SANDBOX_VARIABLE: "bubblewrap",
+    }
+    done = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", code], env=environment, capture_output=True
+    )
+    assert done.stdout == b"none bubblewrap (bwrap) is not installed\n"
 
 
 def test_without_a_sandbox_there_is_no_sandboxed_system(root: Path):

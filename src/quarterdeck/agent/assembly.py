@@ -55,6 +55,8 @@ class Ground(Struct, frozen=True, kw_only=True):
     """What people should know of what was found."""
     has_mcp_file: bool = False
     """Whether the project names servers to agents of every make."""
+    private: tuple[str, ...] = ()
+    """Directories of ours that no command of an agent needs to see: the log, sockets."""
 
     @property
     def settings(self) -> Settings:
@@ -115,6 +117,7 @@ def _prepare(
         instructions=tuple(map(str, gathered.paths)),
         problems=tuple(gathered.problems),
         has_mcp_file=(workspace.root / MCP_FILE).is_file(),
+        private=(str(places.state), str(places.runtime)),
     )
 
 

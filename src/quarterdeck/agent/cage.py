@@ -1,16 +1,21 @@
-"""The system a session works on, with a sandbox around its commands in full-auto mode."""
+"""The system a session works on, with a sandbox around those of its commands that need one.
+
+Which do is decided with each call (``quarterdeck.policy``) and is a fact of the call from then on:
+whoever runs it asks here for the terminals of its containment, and no later change of the mode
+changes what it gets.
+"""
 
 from typing import TYPE_CHECKING, Protocol
 
-from quarterdeck.policy.modes import Sandbox
+from quarterdeck.policy.modes import Containment, Sandbox
 from quarterdeck.system.local import LocalSystem
 from quarterdeck.system.paths import Roots
 from quarterdeck.system.port import Processes, System, Terminals
 from quarterdeck.wire.events import Notice
 
 if TYPE_CHECKING:
-    from quarterdeck.policy.gate import Gate
-    from quarterdeck.system.sandbox import SandboxedTerminals as Held
+    from quarterdeck.system.sandbox import Sandbox as Offered
+    from quarterdeck.system.sandbox import SandboxedTerminals
 
     from .assembly import Ground
 
@@ -18,14 +23,18 @@ __all__ = ["Cage", "LocalCage", "local_cage", "tell_sandbox"]
 
 
 class Cage(System, Protocol):
-    """A system that knows what holds its commands."""
+    """A system that can contain commands."""
 
     async def sandbox(self) -> Sandbox:
-        """Make ready what holds the commands in full-auto mode, and say what it is."""
+        """Make ready what contains commands, and say what it is."""
         ...
 
-    def follow(self, gate: "Gate") -> None:
-        """Let the gate's mode decide whether a command runs in the sandbox."""
+    def terminals_for(self, containment: Containment) -> Terminals:
+        """Where a command runs that was permitted with this containment.
+
+        Raises:
+            NoSandbox: It has to be contained, and nothing was made ready to do that.
+        """
         ...
 
     async def close(self) -> None:
@@ -34,16 +43,29 @@ class Cage(System, Protocol):
 
 
 class LocalCage:
-    """This machine; in full-auto mode its commands run in the sandbox, if there is one."""
+    """This machine, with a sandbox for commands if there is one.
+
+    ``writable`` and ``network`` are what the person allows to commands with a writable workspace;
+    ``private`` directories are hidden from every contained command, where that can be done.
+    ``required``: where there is no sandbox, no command runs.
+    """
 
     def __init__(
-        self, roots: tuple[str, ...], *, writable: tuple[str, ...] = (), network: bool = False
+        self,
+        roots: tuple[str, ...],
+        *,
+        writable: tuple[str, ...] = (),
+        private: tuple[str, ...] = (),
+        network: bool = False,
+        required: bool = False,
     ) -> None:
         self._local = LocalSystem(roots)
         self._writable = writable
+        self._private = private
         self._network = network
-        self._held: Held | None = None
-        self._gate: Gate | None = None
+        self._required = required
+        self._offered: dict[Containment, Offered] = {}
+        self._held: dict[Containment, SandboxedTerminals] = {}
         self.roots = self._local.roots
         self.files = self._local.files
 
@@ -54,39 +76,64 @@ class LocalCage:
 
     @property
     def terminals(self) -> Terminals:
-        """Those that the mode of the moment wants."""
-        if self._held is not None and self._gate is not None and self._gate.mode == "full-auto":
-            return self._held
+        """Those without a sandbox."""
         return self._local.terminals
 
     async def sandbox(self) -> Sandbox:
-        """What holds the commands in full-auto mode."""
-        from quarterdeck.system.sandbox import SandboxedTerminals, detect
+        """What contains commands."""
+        from quarterdeck.system.sandbox import detect, detect_seal
 
-        found = await detect()
-        if found.is_there and self._held is None:
-            self._held = SandboxedTerminals(
-                Roots(self.roots), found, writable=self._writable, network=self._network
-            )
-        return Sandbox(in_force=found.is_there, network=self._network)
+        found, seal = await detect(), await detect_seal()
+        self._offered = {"workspace": found, "sealed": seal}
+        return Sandbox(
+            in_force=found.is_there,
+            network=self._network,
+            seals=seal.seals,
+            required=self._required,
+        )
 
-    def follow(self, gate: "Gate") -> None:
-        """Let the gate's mode decide."""
-        self._gate = gate
+    def terminals_for(self, containment: Containment) -> Terminals:
+        """Where a command runs that was permitted so."""
+        if containment == "none":
+            return self.terminals
+        if containment not in self._held:
+            self._held[containment] = self._make(containment)
+        return self._held[containment]
 
     async def close(self) -> None:
         """End everything that runs."""
         try:
-            if self._held is not None:
-                await self._held.close()
+            for held in self._held.values():
+                await held.close()
         finally:
             await self._local.close()
+
+    def _make(self, containment: Containment) -> "SandboxedTerminals":
+        from quarterdeck.system.sandbox import NoSandbox, SandboxedTerminals
+
+        found = self._offered.get(containment)
+        if found is None or not found.is_there:
+            raise NoSandbox(found.reason if found is not None else "nobody has looked for one")
+        return SandboxedTerminals(
+            Roots(self.roots),
+            found,
+            writable=self._writable,
+            hidden=self._private,
+            network=self._network,
+            sealed=containment == "sealed",
+        )
 
 
 def local_cage(roots: tuple[str, ...], ground: "Ground") -> Cage:
     """This machine, with the sandbox that the settings describe."""
     wanted = ground.settings.sandbox
-    return LocalCage(roots, writable=wanted.writable, network=wanted.network)
+    return LocalCage(
+        roots,
+        writable=wanted.writable,
+        private=ground.private,
+        network=wanted.network,
+        required=wanted.require,
+    )
 
 
 async def tell_sandbox() -> Notice:

@@ -15,7 +15,8 @@ import msgspec
 from msgspec import UNSET, Struct, field
 
 from quarterdeck.policy.call import Call
-from quarterdeck.policy.gate import Refused, Urge
+from quarterdeck.policy.gate import Permitted, Refused, Urge
+from quarterdeck.policy.modes import Containment
 from quarterdeck.wire.conversation import ResultPart, TextPart, ToolResultPart, ToolUsePart
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import (
@@ -222,14 +223,14 @@ async def _run(turn: Turn, ready: _Ready, room: asyncio.Semaphore) -> bool:
     use = ready.use
     try:
         ready = await _oversee(turn, ready)
-        refused = ready.refused or await _permit(turn, ready)
-        if refused is not None:
-            await _finish(turn, use, "failed", said(refused.told, is_error=True), refused.reason)
+        verdict = ready.refused or await _permit(turn, ready)
+        if isinstance(verdict, Refused):
+            await _finish(turn, use, "failed", said(verdict.told, is_error=True), verdict.reason)
             return False
         async with room:
             await turn.emit(ToolCallUpdated(call=ToolCallId(use.id), status="in_progress"))
             await turn.watch.before_call(turn, ready.prepared.call)
-            outcome = await _execute(turn, ready)
+            outcome = await _execute(turn, ready, verdict.containment)
     except asyncio.CancelledError:
         told = said("The call was cancelled before it finished.", is_error=True)
         await _finish(turn, use, "cancelled", told, "cancelled")
@@ -277,22 +278,21 @@ async def _reviewed(turn: Turn, ready: _Ready, outcome: Outcome) -> Outcome:
     )
 
 
-async def _permit(turn: Turn, ready: _Ready) -> Refused | None:
+async def _permit(turn: Turn, ready: _Ready) -> Permitted | Refused:
     """Ask the gate; what cannot be decided is refused."""
     try:
         id_ = ToolCallId(ready.use.id)
-        verdict = await permit(
+        return await permit(
             turn.gate, turn.emit, id_, ready.tool, ready.prepared, ready.arguments, ready.urge
         )
     except Exception as error:
         _log.exception("no decision about a call of %s", ready.tool.name)
         reason = f"it could not be decided whether this may run: {error!r}"
         return Refused(reason, f"This was not run: {reason}.")
-    return verdict if isinstance(verdict, Refused) else None
 
 
-async def _execute(turn: Turn, ready: _Ready) -> Outcome:
-    live = _Live(turn, ToolCallId(ready.use.id))
+async def _execute(turn: Turn, ready: _Ready, containment: Containment) -> Outcome:
+    live = _Live(turn, ToolCallId(ready.use.id), containment)
     bound = asyncio.timeout(ready.prepared.timeout)
     try:
         async with bound:
@@ -350,9 +350,10 @@ def _decoded(arguments: str) -> Any:
 class _Live:
     """What a running call can do towards the session."""
 
-    def __init__(self, turn: Turn, call: ToolCallId) -> None:
+    def __init__(self, turn: Turn, call: ToolCallId, containment: Containment) -> None:
         self._turn = turn
         self.call = call
+        self.containment: Containment = containment
         self.spending = turn.spending
 
     async def emit(self, event: Event) -> None:

@@ -272,7 +272,6 @@ class NativeAgent:
         cage = wishes.make_cage((past.cwd, *past.roots), ground)
         stack.push_async_callback(cage.close)
         gate = await self._gate(ground, past, wishes, cage)
-        cage.follow(gate)
         setup = await self._setup(id_, ground, past, wishes, cage)
         await stock(setup, self._places.config, ground)
         if ground.trusted:
@@ -315,6 +314,7 @@ class NativeAgent:
             rules=(*rules_of(ground.config), *wishes.rules),
             grants=grants,
             sandbox=await cage.sandbox() if mode == "full-auto" else NO_SANDBOX,
+            find_sandbox=None if mode == "full-auto" else cage.sandbox,
             trusted=ground.trusted,
             attended=wishes.attended,
             patience=ground.settings.permissions.patience,
@@ -339,6 +339,7 @@ class NativeAgent:
             toolbox=toolbox,
             workspace=Workspace(
                 system=cage,
+                contain=cage.terminals_for,
                 home=self._environment.get("HOME", ""),
                 project=ground.project,
                 session=id_,

@@ -158,19 +158,18 @@ def find_state() -> Finding:
 
 
 def find_sandbox() -> Finding:
-    """What commands of our own agent are locked into in full-auto mode."""
-    from quarterdeck.system.sandbox import probe_bubblewrap, probe_landlock
+    """What contains commands of our own agent that nobody was asked about."""
+    from quarterdeck.system.sandbox import SANDBOX_VARIABLE, detect_now
 
-    found = probe_bubblewrap()
-    if not found.is_there:
-        found = probe_landlock(found.reason)
+    found = detect_now()
+    named = SANDBOX_VARIABLE in found.reason
     return Finding(
         name=found.kind if found.is_there else "sandbox",
         kind="useful",
         state="found" if found.is_there else "missing",
-        purpose="holds the agent's commands in full-auto mode",
+        purpose="holds the agent's commands that nobody was asked about",
         place=found.program or ("the kernel" if found.is_there else None),
         advice=None
         if found.kind == "bubblewrap"
-        else f"{found.reason}; apt or dnf install bubblewrap",
+        else found.reason + ("" if named else "; apt or dnf install bubblewrap"),
     )

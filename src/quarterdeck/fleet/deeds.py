@@ -133,7 +133,7 @@ async def scene_of(
         grants=GrantBook(),
     )
     sandbox = NO_SANDBOX
-    if gate.mode == "full-auto" and agent in (None, NATIVE):
+    if agent in (None, NATIVE):
         prepared = await prepare_ground(places, environment, directory)
         cage = local_cage((directory,), prepared)
         try:

@@ -10,11 +10,16 @@
 
 The call gets the strictest answer of its parts. Scopes choose which of several rules of the same
 effect is named as the one that decided: the most specific.
+
+A command that nothing allows but its classification as one that only reads is *sealed* where the
+session has a sandbox for that. Where it has none, or where the same line runs something else, which
+a seal would break, the command must be among the few that are certain without (``Reading.core``);
+any other counts as a command of which nothing is known.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias, TypeGuard
 
 from quarterdeck.wire.permissions import Decider
 
@@ -22,9 +27,10 @@ from .call import Call
 from .grammar import print_rule
 from .grants import Grant, applicable
 from .matching import Fit, covers, touches
-from .modes import NO_SANDBOX, Containment, Deed, Mode, Sandbox, answer_of
-from .parts import Hidden, Part, Run, Unclear, parts_of
-from .rules import SCOPES, Rule, Scope, Source
+from .modes import NO_SANDBOX, Answer, Containment, Deed, Mode, Sandbox, answer_of
+from .parts import Hidden, Part, Run, Touch, Unclear, parts_of
+from .paths import is_below
+from .rules import SCOPES, PathPattern, Rule, Scope, Source
 from .trust import trusted_rules
 
 __all__ = [
@@ -164,6 +170,29 @@ class _Findings:
     denied: list[Deny] = field(default_factory=list[Deny])
     asked: list[Ask] = field(default_factory=list[Ask])
     allowed: dict[By, None] = field(default_factory=dict["By", None])
+    readings: list["_Reading"] = field(default_factory=list["_Reading"])
+    """What only reads; decided when the rest of the line is known."""
+    is_free: bool = False
+    """A rule or a person allows, or will, a command as such."""
+    writes: bool = False
+    """The mode allows a command's writing in the workspace."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A command, or a redirection of one, that is seen to read only."""
+
+    part: Run | Touch
+    by: By | None
+    """What allows that; None: an ask rule holds."""
+    is_covered: bool
+    """A rule allows the command, whatever it does."""
+
+    @property
+    def is_core(self) -> bool:
+        """Whether it only reads for certain. The shell itself opens what is redirected."""
+        reading = self.part.reading if isinstance(self.part, Run) else None
+        return isinstance(self.part, Touch) or (reading is not None and reading.core)
 
 
 class _Judge:
@@ -182,6 +211,7 @@ class _Judge:
         self.call = call
         self.mode: Mode = mode
         self.sandbox = sandbox
+        self.trusted = trusted
         self.steps: list[Step] | None = None
         given = applicable(
             grants,
@@ -199,8 +229,14 @@ class _Judge:
         self.undecided: list[Part] = []
 
     def decide(self) -> Decision:
+        if self.sandbox.required and not self.sandbox.in_force and self.call.command is not None:
+            reason = "commands run only in a sandbox (sandbox.require), and there is none here"
+            self.found.denied.append(
+                Deny(reason=reason, by=By(kind="mode", text="sandbox.require"))
+            )
         for part in parts_of(self.call):
             self._part(part)
+        self._settle_readings()
         found = self.found
         if found.denied:
             return found.denied[0]
@@ -212,7 +248,22 @@ class _Judge:
                 by=tuple(by),
                 standing=all(ask.standing for ask in found.asked),
             )
-        return Allow(by=tuple(found.allowed))
+        return Allow(by=tuple(found.allowed), containment=self._containment())
+
+    def _containment(self) -> Containment:
+        found = self.found
+        if self.call.command is None:
+            return "none"
+        if self._runs_contained:
+            return "workspace"
+        if found.is_free or not self.sandbox.seals:
+            return "none"
+        return "workspace" if found.writes else "sealed"
+
+    @property
+    def _runs_contained(self) -> bool:
+        """Whether the mode itself allows commands, in a sandbox with a writable workspace."""
+        return self.mode == "full-auto" and self.sandbox.in_force
 
     def _part(self, part: Part) -> None:
         restricted = self._restricted(part)
@@ -251,15 +302,81 @@ class _Judge:
         if answer == "deny":
             reason = f"the mode {self.mode!r} does not allow {part.label!r}"
             self.found.denied.append(Deny(reason=reason, by=by_mode))
+        elif _only_reads(part) and not self._runs_contained:
+            self._permit_reading(part, answer, restricted)
         elif restricted:
             return
         elif (rule := self._allowing(part, insist=answer == "insist")) is not None:
+            self.found.is_free = True
             self.found.allowed[_by(rule)] = None
         elif answer == "allow":
+            self.found.writes |= part.deed == "run write"
             self.found.allowed[by_mode] = None
         else:
+            self.found.is_free = True
             self._ask(part)
         self._note_mode(part, by_mode, answer)
+
+    def _permit_reading(self, part: Run | Touch, answer: Answer, restricted: bool) -> None:
+        if restricted:
+            self.found.readings.append(_Reading(part, None, is_covered=False))
+            return
+        rule = self._allowing(part, insist=False)
+        if rule is None and answer != "allow":
+            self._ask(part)
+            return
+        by = By(kind="mode", text=self.mode) if rule is None else _by(rule)
+        covered = rule is not None and self._covers_command(rule, part)
+        self.found.readings.append(_Reading(part, by, covered))
+
+    def _covers_command(self, rule: Rule, part: Run | Touch) -> bool:
+        """Whether a rule would allow the command if nothing were known of what it does."""
+        if isinstance(rule.pattern, PathPattern):  # it says what may be read, not by what
+            return False
+        answer = answer_of(self.mode, self._plain_deed(part), self.sandbox)
+        return answer in ("allow", "ask") or (answer == "insist" and rule.scope == "call")
+
+    def _settle_readings(self) -> None:
+        """Decide about what only reads: by rule, sealed, as certain, or as any other command."""
+        readings = self.found.readings
+        for reading in [each for each in readings if self._is_distrusted(each)]:
+            readings.remove(reading)
+            self.found.is_free = True
+            why = "git runs programs that a workspace names; this one is not trusted"
+            self._ask(reading.part, why)
+        doubtful = [each for each in readings if not (each.is_covered or each.is_core)]
+        covered = any(each.is_covered for each in readings)
+        if self.found.is_free or self.found.writes or not self.sandbox.seals:
+            for reading in doubtful:
+                self._settle_unsealed(reading)
+        elif not doubtful and covered:
+            self.found.is_free = True
+        self.found.allowed |= {each.by: None for each in readings if each.by is not None}
+
+    def _settle_unsealed(self, reading: _Reading) -> None:
+        """Decide about a command as if nothing were known of what it does."""
+        part = reading.part
+        assert isinstance(part, Run)
+        plain = replace(part, deed=self._plain_deed(part))
+        answer = answer_of(self.mode, plain.deed, self.sandbox)
+        by_mode = By(kind="mode", text=self.mode)
+        if answer == "deny":
+            reason = f"the mode {self.mode!r} does not allow {part.label!r}"
+            self.found.denied.append(Deny(reason=reason, by=by_mode))
+        elif reading.by is not None:
+            why = "it seems to read only, which is not certain enough to run it unsealed"
+            self._ask(plain, why)
+        self._note_mode(plain, by_mode, answer)
+
+    def _plain_deed(self, part: Run | Touch) -> Deed:
+        cwds = part.cwds if isinstance(part, Run) else (self.call.cwd,)
+        inside = cwds is not None and all(is_below(cwd, self.call.roots) for cwd in cwds)
+        return "run" if inside else "run outside"
+
+    def _is_distrusted(self, reading: _Reading) -> bool:
+        known = reading.part.reading if isinstance(reading.part, Run) else None
+        by_rule = reading.is_covered or reading.by is None
+        return known is not None and known.at_root and not (self.trusted or by_rule)
 
     def _looked_through(self, run: Run, restricted: bool) -> bool:
         """Decide a wrapper by what it runs; False when it is decided by itself."""
@@ -290,9 +407,9 @@ class _Judge:
                 return rule
         return None
 
-    def _ask(self, part: Part) -> None:
+    def _ask(self, part: Part, why: str = "") -> None:
         self.undecided.append(part)
-        reason = _reason(part, self.mode, self.sandbox)
+        reason = f"{part.label!r}: {why}" if why else _reason(part, self.mode, self.sandbox)
         doubt = isinstance(part, Unclear)
         by = By(kind="doubt", text=part.reason) if doubt else By(kind="mode", text=self.mode)
         self.found.asked.append(Ask(reason=reason, by=(by,), standing=not doubt))
@@ -306,6 +423,13 @@ class _Judge:
         if self.steps is not None:
             text = f"{answer} ({part.deed})"
             self.steps.append(Step(part=part.label, by=by, outcome=text))
+
+
+def _only_reads(part: Part) -> TypeGuard[Run | Touch]:
+    """Whether it is a command that is seen to read only, or reads by a redirection."""
+    if isinstance(part, Run):
+        return part.reading is not None and part.deed in ("run reading", "run reading outside")
+    return isinstance(part, Touch) and part.by_shell and part.use.access == "read"
 
 
 def _specificity(rule: Rule) -> int:

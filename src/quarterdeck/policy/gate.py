@@ -136,6 +136,8 @@ class Gate(Struct, kw_only=True, eq=False):
     rules: "tuple[Rule, ...]" = ()
     grants: GrantBook = field(default_factory=GrantBook)
     sandbox: Sandbox = NO_SANDBOX
+    find_sandbox: Callable[[], Awaitable[Sandbox]] | None = None
+    """Says what ``sandbox`` is; asked once, before the first command is decided."""
     trusted: bool = True
     attended: bool = True
     """Whether anybody can answer; if not, what would be asked is refused."""
@@ -168,24 +170,35 @@ class Gate(Struct, kw_only=True, eq=False):
         from .deciding import Allow, Ask, Deny, decider_of
 
         await self.grants.refresh()
-        match await self._decide_soon(call):
+        decision = await self._decide_soon(call)
+        # Of the mode now: until a person has answered it may be another.
+        contained = self._contained(call)
+        match decision:
             case Allow() if urge is not None and urge.effect == "ask":
                 options = self._options(call, question.options)
                 ready = msgspec.structs.replace(question, options=options, reason=urge.reason)
-                return await self._ask_person(emit, ready, call)
+                return await self._ask_person(emit, ready, call, contained)
             case Ask(standing=True) if urge is not None and urge.effect == "allow":
                 await emit(_decided(question, urge.by, allow=True))
-                return Permitted()
+                return Permitted(containment=contained)
             case Allow() as allowed:
                 await emit(_decided(question, decider_of(allowed), allow=True))
-                return Permitted()
+                return Permitted(containment=allowed.containment)
             case Deny() as denied:
                 await emit(_decided(question, decider_of(denied), allow=False))
                 return Refused(denied.reason, f"This was not allowed: {denied.reason}.")
             case Ask() as asked:
                 options = self._options(call, question.options)
                 ready = msgspec.structs.replace(question, options=options, reason=asked.reason)
-                return await self._ask_person(emit, ready, call)
+                return await self._ask_person(emit, ready, call, contained)
+
+    def _contained(self, call: Call) -> Containment:
+        """What a command runs in that a person, a rule or a hook allows.
+
+        Full-auto was chosen for its sandbox: no answer takes a command out of it.
+        """
+        is_held = self.mode == "full-auto" and self.sandbox.in_force
+        return "workspace" if is_held and call.command is not None else "none"
 
     def may_read(self, path: str, like: Call) -> bool:
         """Whether no rule forbids to read a file; for searches that walk a directory.
@@ -302,7 +315,7 @@ class Gate(Struct, kw_only=True, eq=False):
             timer.cancel()
 
     async def _ask_person(
-        self, emit: Emit, question: PermissionAsked, call: Call
+        self, emit: Emit, question: PermissionAsked, call: Call, contained: Containment
     ) -> Permitted | Refused:
         answer = await self.leave(emit, question)
         if isinstance(answer.outcome, Cancelled):
@@ -317,7 +330,9 @@ class Gate(Struct, kw_only=True, eq=False):
         choice = choice_of(question.options, option)
         await self._remember(emit, choice, call, question, answer)
         if choice.effect == "allow":
-            return Permitted(option)
+            if contained == "none":  # the mode may have become full-auto while it was asked
+                contained = self._contained(call)
+            return Permitted(option, contained)
         told = "The person refused this call."
         if answer.feedback:
             told += f" They said: {answer.feedback}"
@@ -344,6 +359,9 @@ class Gate(Struct, kw_only=True, eq=False):
             await emit(Notice(title=title, severity="warning", description=str(error)))
 
     async def _decide_soon(self, call: Call) -> "Allow | Deny | Ask":
+        if call.command is not None and self.find_sandbox is not None:
+            self.sandbox = await self.find_sandbox()
+            self.find_sandbox = None
         # A long command line can take the parser most of a second.
         if len(call.command or "") > _LONG:
             return await asyncio.to_thread(self._decide, call)

@@ -118,11 +118,13 @@ class Sandbox(Struct, frozen=True, kw_only=True):
     seals: bool = False
     """A command that only its classification allows runs sealed: nothing is writable but a private
     temporary directory, and there is no network."""
+    required: bool = False
+    """The person wants no command to run where none is in force."""
 
 
 Containment: TypeAlias = Literal["none", "workspace", "sealed"]
-"""What a permitted command runs in: nothing; a sandbox with a writable workspace; a sandbox in which
-nothing is writable but a private temporary directory, without a network."""
+"""What a permitted command runs in: nothing; a sandbox with a writable workspace; a sandbox in
+which nothing is writable but a private temporary directory, without a network."""
 
 NO_SANDBOX = Sandbox()
 

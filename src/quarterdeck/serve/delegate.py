@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from quarterdeck.agent.assembly import Ground
 from quarterdeck.agent.cage import Cage, local_cage
-from quarterdeck.policy.gate import Gate
-from quarterdeck.policy.modes import NO_SANDBOX, Sandbox
+from quarterdeck.policy.modes import Containment, Sandbox
 from quarterdeck.system.errors import SystemFault
 from quarterdeck.system.port import Command, Files, PathLike, Terminal, Terminals
 from quarterdeck.wire.acp.connection import AcpConnection
@@ -65,7 +64,7 @@ class Delegation:
 class DelegatedCage:
     """A system whose files, terminals or both are the client's.
 
-    A sandbox cannot hold what the client runs: in the mode that relies on one, commands run
+    A sandbox of ours cannot hold what the client runs: a command that has to be contained runs
     here.
     """
 
@@ -73,31 +72,25 @@ class DelegatedCage:
         self.roots = inner.roots
         self.processes = inner.processes
         self._inner = inner
-        self._gate: Gate | None = None
-        self._sandbox: Sandbox = NO_SANDBOX
         self._theirs = DelegatedTerminals(link, inner.files) if client.has_terminals else None
         self.files: Files = DelegatedFiles(link, inner) if client.edits_files else inner.files
 
     @property
     def terminals(self) -> Terminals:
-        """Where commands run now."""
-        if self._theirs is None or self._is_sandboxed:
-            return self._inner.terminals
-        return self._theirs
+        """Where commands run that nothing contains."""
+        return self._inner.terminals if self._theirs is None else self._theirs
+
+    def terminals_for(self, containment: Containment) -> Terminals:
+        """Where a command runs that was permitted so; the client's terminals contain nothing."""
+        return self.terminals if containment == "none" else self._inner.terminals_for(containment)
 
     def runs(self, terminal_id: str) -> bool:
         """Whether this is a terminal of the client."""
         return self._theirs is not None and self._theirs.has_given(terminal_id)
 
     async def sandbox(self) -> Sandbox:
-        """What can hold the commands that run here."""
-        self._sandbox = await self._inner.sandbox()
-        return self._sandbox
-
-    def follow(self, gate: Gate) -> None:
-        """Let the gate's mode decide where a command runs."""
-        self._gate = gate
-        self._inner.follow(gate)
+        """What can contain the commands that run here."""
+        return await self._inner.sandbox()
 
     async def close(self) -> None:
         """End everything that runs, there and here."""
@@ -106,11 +99,6 @@ class DelegatedCage:
                 await self._theirs.close()
         finally:
             await self._inner.close()
-
-    @property
-    def _is_sandboxed(self) -> bool:
-        is_wanted = self._gate is not None and self._gate.mode == "full-auto"
-        return is_wanted and self._sandbox.in_force
 
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from quarterdeck.system.paths import Roots
 from quarterdeck.system.pipes import PipeReader, PipeWriter
 from quarterdeck.system.port import Command, Ending, Exit, Process, Processes
 from quarterdeck.system.ring import Decoder, Ring
-from quarterdeck.system.spawn import Input, Started, start
+from quarterdeck.system.spawn import Confinement, Input, Started, start
 from quarterdeck.wire.errors import Broken, Closed
 
 __all__ = ["LocalProcess", "LocalProcesses", "all_ended", "spawn", "started_in_thread"]
@@ -187,6 +187,7 @@ async def spawn(
     merged: bool = False,
     ends_with_child: bool = True,
     on_stderr: Callable[[bytes], None] | None = None,
+    confinement: Confinement | None = None,
 ) -> LocalProcess:
     """Start a command; without ``roots`` its working directory can be anywhere.
 
@@ -197,7 +198,9 @@ async def spawn(
         SpawnFault, PathFault: As the port says. Nothing is left behind, also when cancelled.
     """
     guard = guard or shared_guard()
-    starting = partial(start, command, roots, guard, stdin=stdin, merged=merged)
+    starting = partial(
+        start, command, roots, guard, stdin=stdin, merged=merged, confinement=confinement
+    )
     started = await started_in_thread(starting, guard)
     return LocalProcess(started, guard, ends_with_child=ends_with_child, on_stderr=on_stderr)
 

@@ -1,9 +1,10 @@
 """A sandbox for commands: they can change nothing but the workspace, and be offline.
 
 ``detect`` says what this machine offers: bubblewrap, else Landlock, else nothing and why.
-``SandboxedSystem`` is this machine with every terminal's command inside; who uses it sees the
-port and no difference. Files stay confined by the roots; programs that we talk with
-(``processes``) are not the model's and run outside.
+``SandboxedTerminals`` are this machine's terminals with every command inside; who uses them sees
+the port and no difference. A *sealed* command can change nothing at all but its temporary files,
+and has no network. Files stay confined by the roots; programs that we talk with (``processes``)
+are not the model's and run outside.
 """
 
 import asyncio
@@ -13,8 +14,9 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -27,25 +29,31 @@ from quarterdeck.system.guard import Guard
 from quarterdeck.system.local import LocalSystem
 from quarterdeck.system.paths import Roots
 from quarterdeck.system.port import Command, PathLike
+from quarterdeck.system.seccomp import has_seccomp, seccomp_program
+from quarterdeck.system.spawn import Confinement, open_data
 from quarterdeck.system.terminal import LocalTerminal, LocalTerminals
 
 __all__ = [
+    "SANDBOX_VARIABLE",
     "Cage",
     "NoSandbox",
     "Sandbox",
     "SandboxKind",
     "SandboxedSystem",
     "SandboxedTerminals",
+    "confined",
     "detect",
+    "detect_now",
+    "detect_seal",
     "probe_bubblewrap",
     "probe_landlock",
-    "sandboxed",
 ]
 
 SandboxKind: TypeAlias = Literal["bubblewrap", "landlock", "none"]
 
-_KEPT = (".git/hooks", ".git/config", ".quarterdeck")
-"""What programs outside run or believe later; bubblewrap keeps it as it is."""
+SANDBOX_VARIABLE = "QUARTERDECK_SANDBOX"
+"""Environment variable of the person that names the one kind of sandbox to use, for tests and to
+find out what is wrong: ``bubblewrap``, ``landlock`` or ``none``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +67,8 @@ class Sandbox:
     """What it does not hold, in words for people."""
     program: str = ""
     """The path of bwrap."""
+    seals: bool = False
+    """A sealed command changes nothing and talks with nobody, so that it may run unasked."""
 
     @property
     def is_there(self) -> bool:
@@ -79,27 +89,56 @@ class NoSandbox(SystemFault):
 class Cage:
     """What a command in the sandbox may do; paths are real ones."""
 
-    writable: tuple[str, ...]
     scratch: str
     """The directory for temporary files; what ``/tmp`` is with bubblewrap."""
+    writable: tuple[str, ...] = ()
     network: bool = False
+    sealed: bool = False
+    """It must not change the permissions and times of files either, wherever they are."""
     read_only: tuple[str, ...] = ()
     """Paths inside ``writable`` that stay as they are; Landlock cannot do that."""
     readable: tuple[str, ...] = ()
     """Directories to show though they lie below ``/tmp``."""
+    hidden: tuple[str, ...] = ()
+    """Directories that are empty inside; Landlock cannot do that."""
 
 
 async def detect() -> Sandbox:
     """What this machine offers; looked at once, in a thread (some 20 ms)."""
-    return await asyncio.to_thread(_detect)
+    return await asyncio.to_thread(detect_now)
+
+
+async def detect_seal() -> Sandbox:
+    """What sealed commands run in: Landlock where it lacks nothing for that, else as ``detect``.
+
+    A sealed command is to look at this machine. Name spaces of its own would show it no process
+    and no mount of others, without a word, and take several times as long.
+    """
+    if not os.environ.get(SANDBOX_VARIABLE) and landlock.abi() >= landlock.SCOPED_SIGNALS:
+        found = probe_landlock("it is quicker, and sealed commands see the same processes")
+        if found.seals:
+            return found
+    return await detect()
+
+
+def detect_now() -> Sandbox:
+    """What this machine offers, or the one kind that the person's environment names. Blocks."""
+    return _detect(os.environ.get(SANDBOX_VARIABLE, ""))
 
 
 @cache
-def _detect() -> Sandbox:
+def _detect(wanted: str) -> Sandbox:
     if sys.platform != "linux":
         return Sandbox(kind="none", reason=f"there is none for {sys.platform} yet")
+    if wanted == "none":
+        return Sandbox(kind="none", reason=f"{SANDBOX_VARIABLE} says 'none'")
+    if wanted == "landlock":
+        return probe_landlock(f"{SANDBOX_VARIABLE} says 'landlock'")
+    if wanted not in ("", "bubblewrap"):
+        why = f"{SANDBOX_VARIABLE} is {wanted!r}; write 'bubblewrap', 'landlock' or 'none'"
+        return Sandbox(kind="none", reason=why)
     found = probe_bubblewrap()
-    return found if found.is_there else probe_landlock(found.reason)
+    return found if found.is_there or wanted else probe_landlock(found.reason)
 
 
 def probe_bubblewrap() -> Sandbox:
@@ -108,19 +147,33 @@ def probe_bubblewrap() -> Sandbox:
     if program is None:
         return Sandbox(kind="none", reason="bubblewrap (bwrap) is not installed")
     with tempfile.TemporaryDirectory(prefix="quarterdeck-") as scratch:
-        argv = bubblewrap.wrapped(
-            program, ["true"], cwd="/", scratch=scratch, writable=(), network=False
-        )
+        cage = Cage(scratch=scratch, sealed=True)
+        held = Sandbox(kind="bubblewrap", program=program)
         try:
-            tried = subprocess.run(
-                argv, env=child_environment(), capture_output=True, timeout=10, check=False
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
+            tried = _try(*confined(Command(argv=["true"]), held, cage, cwd="/"))
+        except (OSError, SystemFault, subprocess.TimeoutExpired) as error:
             return Sandbox(kind="none", reason=f"bubblewrap does not run: {error}")
     if tried.returncode != 0:
         said = tried.stderr.decode("utf-8", "replace").strip()
         return Sandbox(kind="none", reason=f"bubblewrap does not work here: {said}")
-    return Sandbox(kind="bubblewrap", program=program)
+    gaps = () if has_seccomp() else ("local sockets of daemons can be used",)
+    return Sandbox(kind="bubblewrap", program=program, gaps=gaps, seals=has_seccomp())
+
+
+def _try(command: Command, confinement: Confinement) -> "subprocess.CompletedProcess[bytes]":
+    options, descriptors = open_data(confinement)
+    try:
+        return subprocess.run(
+            [command.argv[0], *options, *command.argv[1:]],
+            env=child_environment(),
+            capture_output=True,
+            timeout=10,
+            check=False,
+            pass_fds=descriptors,
+        )
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
 
 
 def probe_landlock(reason: str = "") -> Sandbox:
@@ -136,21 +189,25 @@ def probe_landlock(reason: str = "") -> Sandbox:
         gaps.append("files outside can be emptied")
     if version < 6:
         gaps.append("processes outside can be signalled")
-    if not landlock.has_seccomp():
+    if not has_seccomp():
         only = "only TCP is" if version >= 4 else "nothing is"
         gaps.append(f"of the network {only} held back; local sockets can be used")
-    return Sandbox(kind="landlock", reason=reason, gaps=tuple(gaps))
+    seals = version >= 3 and has_seccomp()
+    return Sandbox(kind="landlock", reason=reason, gaps=tuple(gaps), seals=seals)
 
 
-def sandboxed(command: Command, sandbox: Sandbox, cage: Cage, *, cwd: str) -> Command:
-    """The command that runs ``command`` in the cage; ``cwd`` is its real directory. Blocks.
+def confined(
+    command: Command, sandbox: Sandbox, cage: Cage, *, cwd: str
+) -> tuple[Command, Confinement]:
+    """How ``command`` is run in the cage; ``cwd`` is its real directory. Blocks.
 
     Raises:
         SpawnFault: There is no such program.
         NoSandbox: There is nothing to hold it with.
     """
     name = command.argv[0] if command.argv else ""
-    program = find_program(name, child_environment(command.env, command.inherit), cwd)
+    environment = {**command.env, **(_QUIET if cage.sealed else {})}
+    program = find_program(name, child_environment(environment, command.inherit), cwd)
     argv = [program, *command.argv[1:]]
     if sandbox.kind == "bubblewrap":
         words = bubblewrap.wrapped(
@@ -161,21 +218,37 @@ def sandboxed(command: Command, sandbox: Sandbox, cage: Cage, *, cwd: str) -> Co
             writable=cage.writable,
             read_only=cage.read_only,
             readable=cage.readable,
+            hidden=cage.hidden,
             network=cage.network,
+            sealed=cage.sealed,
         )
-        return replace(command, argv=words, cwd=cwd)
+        data: tuple[tuple[str, bytes], ...] = ()
+        if has_seccomp():
+            # Offline it has a loopback of its own, and memory of its own always.
+            filters = seccomp_program(internet=True, shared_memory=True, sealed=cage.sealed)
+            data = (("--seccomp", filters),)
+        return replace(command, argv=words, cwd=cwd, env=environment), Confinement(data=data)
     if sandbox.kind == "landlock":
-        places = [*cage.writable, cage.scratch]
-        words = landlock.launcher(places, argv, network=cage.network)
-        environment = {**command.env, "TMPDIR": cage.scratch}
-        return replace(command, argv=words, cwd=cwd, env=environment)
+        places = (*cage.writable, cage.scratch)
+        restrict = partial(
+            landlock.restrict_thread, places, network=cage.network, sealed=cage.sealed
+        )
+        environment["TMPDIR"] = cage.scratch
+        inside = replace(command, argv=argv, cwd=cwd, env=environment)
+        return inside, Confinement(restrict=restrict)
     raise NoSandbox(sandbox.reason)
+
+
+_QUIET = {"GIT_OPTIONAL_LOCKS": "0"}
+"""What keeps programs that only look from trying to write."""
 
 
 class SandboxedTerminals:
     """The ``Terminals`` port with every command in the sandbox.
 
-    With bubblewrap a command that a signal ended has the exit code 128 + the signal's number.
+    ``sealed``: commands can change nothing but temporary files, and have no network, whatever
+    else is given. ``hidden`` directories are empty inside, where the sandbox can do that. With
+    bubblewrap a command that a signal ended has the exit code 128 + the signal's number.
     """
 
     def __init__(
@@ -184,16 +257,21 @@ class SandboxedTerminals:
         sandbox: Sandbox,
         *,
         writable: Sequence[PathLike] = (),
+        hidden: Sequence[PathLike] = (),
         network: bool = False,
+        sealed: bool = False,
         guard: Guard | None = None,
     ) -> None:
         self._roots = roots
         self._sandbox = sandbox
         self._writable = tuple(os.fspath(path) for path in writable)
+        self._hidden = tuple(os.fspath(path) for path in hidden)
         self._network = network
+        self._sealed = sealed
         # The launcher may begin anywhere; the directory of the command was checked before.
         self._terminals = LocalTerminals(guard=guard)
         self._scratch: str | None = None
+        self._placeholders: set[str] = set()
         self._shown: set[str] = set()
 
     async def create(
@@ -207,8 +285,10 @@ class SandboxedTerminals:
         """Start a command in the sandbox and keep what it prints."""
         if spill is not None:
             self._shown.add(str(Path(spill).parent))
-        inside = await asyncio.to_thread(self._wrap, command)
-        return await self._terminals.create(inside, head=head, tail=tail, spill=spill)
+        inside, confinement = await asyncio.to_thread(self._confine, command)
+        return await self._terminals.create(
+            inside, head=head, tail=tail, spill=spill, confinement=confinement
+        )
 
     def get(self, terminal_id: str) -> LocalTerminal:
         """The terminal of this id."""
@@ -222,29 +302,55 @@ class SandboxedTerminals:
             scratch, self._scratch = self._scratch, None
             if scratch is not None:
                 await asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True)
+            await asyncio.to_thread(self._remove_placeholders)
 
-    def _wrap(self, command: Command) -> Command:
+    def _remove_placeholders(self) -> None:
+        for path in self._placeholders:
+            with suppress(OSError):  # somebody has put something there, or another session did this
+                os.rmdir(path)  # noqa: PTH106
+        self._placeholders.clear()
+
+    def _confine(self, command: Command) -> tuple[Command, Confinement]:
         cwd = self._roots.real(command.cwd if command.cwd is not None else ".")
-        return sandboxed(command, self._sandbox, self._cage(), cwd=cwd)
+        return confined(command, self._sandbox, self._cage(), cwd=cwd)
 
     def _cage(self) -> Cage:
         if self._scratch is None:
             self._scratch = tempfile.mkdtemp(prefix="quarterdeck-scratch-")
-        roots = [os.path.realpath(root) for root in self._roots.directories]
+        roots = tuple(os.path.realpath(root) for root in self._roots.directories)
+        shown = tuple(sorted(self._shown))
+        hidden = tuple(map(os.path.realpath, self._hidden))
+        if self._sealed:
+            return Cage(
+                scratch=self._scratch, sealed=True, readable=(*shown, *roots), hidden=hidden
+            )
+        kept = self._kept(roots)
         return Cage(
-            writable=(*roots, *map(os.path.realpath, self._writable)),
+            writable=(
+                *roots,
+                *map(os.path.realpath, self._writable),
+                *(path for path, changes in kept if changes),
+            ),
             scratch=self._scratch,
             network=self._network,
-            read_only=tuple(f"{root}/{name}" for root in roots for name in _KEPT),
-            readable=tuple(sorted(self._shown)),
+            read_only=tuple(path for path, changes in kept if not changes),
+            readable=shown,
+            hidden=hidden,
         )
+
+    def _kept(self, roots: tuple[str, ...]) -> list[tuple[str, bool]]:
+        if self._sandbox.kind != "bubblewrap":
+            return []
+        self._placeholders.update(filter(None, map(bubblewrap.hold_place, roots)))
+        return [each for root in roots for each in bubblewrap.kept_in(root)]
 
 
 class SandboxedSystem:
     """This machine, confined to ``roots``, with the commands of terminals in a sandbox.
 
-    ``writable`` names further directories that commands may change. Leaving its ``async with``
-    (or ``close``) ends everything that was started through it.
+    ``writable`` names further directories that commands may change; for the rest see
+    ``SandboxedTerminals``. Leaving its ``async with`` (or ``close``) ends everything that was
+    started through it.
 
     Raises:
         NoSandbox: There is none.
@@ -257,7 +363,9 @@ class SandboxedSystem:
         sandbox: Sandbox,
         *,
         writable: Sequence[PathLike] = (),
+        hidden: Sequence[PathLike] = (),
         network: bool = False,
+        sealed: bool = False,
         guard: Guard | None = None,
     ) -> None:
         if not sandbox.is_there:
@@ -269,7 +377,13 @@ class SandboxedSystem:
         self.files = self._local.files
         self.processes = self._local.processes
         self.terminals = SandboxedTerminals(
-            Roots(roots), sandbox, writable=writable, network=network, guard=guard
+            Roots(roots),
+            sandbox,
+            writable=writable,
+            hidden=hidden,
+            network=network,
+            sealed=sealed,
+            guard=guard,
         )
 
     async def __aenter__(self) -> "SandboxedSystem":

@@ -12,7 +12,8 @@ import signal
 import struct
 import subprocess
 import termios
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -23,7 +24,7 @@ from quarterdeck.system.guard import Guard
 from quarterdeck.system.paths import Roots
 from quarterdeck.system.port import Command
 
-__all__ = ["Input", "Started", "set_size", "start"]
+__all__ = ["Confinement", "Input", "Started", "open_data", "set_size", "start"]
 
 _SHELL = "/bin/sh"
 _ON_TERMINAL = (_SHELL, "-c", 'exec "$@" <"$0" >"$0" 2>&1')
@@ -46,6 +47,21 @@ class Started:
     stderr: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confinement:
+    """What is done to a child before its program begins."""
+
+    restrict: Callable[[], None] | None = None
+    """Called in a thread that then starts the child and ends: what it gives up the child lacks.
+    Raises OSError; then there is no child."""
+    data: tuple[tuple[str, bytes], ...] = ()
+    """Options of the program, to be put before all others, each with what it reads from the
+    descriptor that it is given; some kilobytes at the most."""
+
+
+_UNCONFINED = Confinement()
+
+
 def start(
     command: Command,
     roots: Roots | None,
@@ -54,6 +70,7 @@ def start(
     stdin: Input = "pipe",
     merged: bool = False,
     size: tuple[int, int] | None = None,
+    confinement: Confinement | None = None,
 ) -> Started:
     """Start ``command``; ``merged`` sends its standard error to its standard output.
 
@@ -81,7 +98,8 @@ def start(
             words = [*_ON_TERMINAL, streams.name, program, *command.argv[1:]]
             return _run(name, words, _SHELL, cwd, environment, mark, guard, streams)
         streams = _Pipes(stdin=stdin, merged=merged)
-        return _run(name, command.argv, program, cwd, environment, mark, guard, streams)
+        held = confinement or _UNCONFINED
+        return _run(name, command.argv, program, cwd, environment, mark, guard, streams, held)
     except OSError as error:  # no descriptors, no processes left
         raise SpawnFault(name, f"Command {name!r} cannot be started: {error}.") from error
     finally:
@@ -97,10 +115,14 @@ def _run(
     mark: str,
     guard: Guard,
     pipes: "_Pipes | _Terminal",
+    held: Confinement = _UNCONFINED,
 ) -> Started:
-    try:
-        child = subprocess.Popen(
-            list(words),
+    options: list[str] = []
+    given: list[int] = []
+
+    def begin() -> "subprocess.Popen[bytes]":
+        return subprocess.Popen(
+            [*words[:1], *options, *words[1:]],
             executable=program,
             cwd=cwd,
             env=environment,
@@ -108,12 +130,20 @@ def _run(
             stdout=pipes.child_stdout,
             stderr=pipes.child_stderr,
             start_new_session=True,
+            pass_fds=given,
         )
-    except (OSError, ValueError) as error:
+
+    try:
+        options, given = open_data(held)
+        child = begin() if held.restrict is None else _restricted(name, held.restrict, begin)
+    except (OSError, ValueError, SpawnFault) as error:
         pipes.close_ours()
+        if isinstance(error, SpawnFault):
+            raise
         raise _fault_of(name, program, error) from error
     finally:
         pipes.close_theirs()
+        _close(*given)
     child.returncode = 0  # we watch and reap it ourselves; Popen only started it
     tree = Tree(mark, child.pid, start_of(child.pid))
     try:
@@ -124,6 +154,61 @@ def _run(
         pipes.close_ours()
         raise
     return Started(tree=tree, stdin=pipes.stdin, stdout=pipes.stdout, stderr=pipes.stderr)
+
+
+def open_data(confinement: Confinement) -> tuple[list[str], list[int]]:
+    """The options of a confinement, and the descriptors that they name: to be passed and closed.
+
+    Raises:
+        OSError: There are no descriptors left.
+    """
+    words: list[str] = []
+    descriptors: list[int] = []
+    try:
+        for option, data in confinement.data:
+            theirs, ours = os.pipe()
+            descriptors.append(theirs)
+            with open(ours, "wb", buffering=0) as file:  # noqa: PTH123
+                file.write(data)
+            words += [option, str(theirs)]
+    except BaseException:
+        _close(*descriptors)
+        raise
+    return words, descriptors
+
+
+def _restricted(
+    name: str, restrict: Callable[[], None], begin: Callable[[], "subprocess.Popen[bytes]"]
+) -> "subprocess.Popen[bytes]":
+    """Start a child from a thread that has given up what the child must not have.
+
+    The thread ends here: none that is used again may be restricted.
+    """
+    done: list[subprocess.Popen[bytes] | OSError | ValueError | SpawnFault] = []
+
+    def work() -> None:
+        try:
+            restrict()
+        except OSError as error:
+            why = f"Command {name!r} was not started: the sandbox could not be set up: {error}."
+            done.append(SpawnFault(name, why))
+            return
+        try:
+            done.append(begin())
+        except (OSError, ValueError) as error:
+            done.append(error)
+
+    thread = threading.Thread(target=work, name="start in a sandbox")
+    try:
+        thread.start()
+    except RuntimeError as error:
+        raise SpawnFault(name, f"Command {name!r} cannot be started: {error}.") from error
+    thread.join()
+    if not done:
+        raise SpawnFault(name, f"Command {name!r} was not started: its thread failed.")
+    if isinstance(done[0], Exception):
+        raise done[0]
+    return done[0]
 
 
 class _Pipes:

@@ -22,6 +22,7 @@ from quarterdeck.system.port import (
 )
 from quarterdeck.system.process import LocalProcess, all_ended, spawn
 from quarterdeck.system.ring import Decoder, Ring
+from quarterdeck.system.spawn import Confinement
 from quarterdeck.system.spill import Spill
 
 __all__ = ["LocalTerminal", "LocalTerminals"]
@@ -150,6 +151,7 @@ class LocalTerminals:
         head: int = 0,
         tail: int = 1_048_576,
         spill: PathLike | None = None,
+        confinement: Confinement | None = None,
     ) -> LocalTerminal:
         """Start a command and keep what it prints."""
         ring = Ring(head=head, tail=tail)
@@ -162,6 +164,7 @@ class LocalTerminals:
                 stdin="nothing",
                 merged=True,
                 ends_with_child=False,
+                confinement=confinement,
             )
         except BaseException:
             if file is not None:

@@ -157,6 +157,14 @@ async def test_an_output_that_was_told_whole_leaves_no_file(
     assert [path.name for path in tmp_path.rglob("output-*")] == []
 
 
+async def test_what_leaves_the_session_is_waited_for(workspace: Workspace, mark: Tree):
+    """A shell becomes the last command of its line; ``setsid`` would fork then and seem to end."""
+    outcome = await run(BASH, workspace, command="setsid sh -c 'sleep 0.3; echo late; exit 3'")
+    assert told(outcome).startswith("late\n[exit code 3")
+    outcome = await run(BASH, workspace, command="cat <<end; setsid true\ntext\nend")
+    assert told(outcome).startswith("text\n[exit code 0")
+
+
 async def test_it_runs_the_same_in_a_sandbox(tmp_path: Path, mark: Tree):
     found = await detect()
     if not found.is_there:

@@ -100,6 +100,7 @@ def _gate(parent: Gate, profile: Profile, relay: Relay) -> Gate:
         rules=parent.rules,
         grants=parent.grants,
         sandbox=parent.sandbox,
+        find_sandbox=parent.find_sandbox,
         trusted=parent.trusted,
         pauses=parent.pauses,
         above=relay,
@@ -122,6 +123,7 @@ async def _setup(setup: Setup, wanted: Wanted) -> Setup:
         toolbox=toolbox,
         workspace=Workspace(
             system=workspace.system,
+            contain=workspace.contain,
             home=workspace.home,
             project=workspace.project,
             # What a person allows a child for the session is allowed for the whole family.

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from msgspec import Struct, field
 
 from quarterdeck.policy.call import Call
+from quarterdeck.policy.modes import Containment
 from quarterdeck.wire.conversation import ResultPart, TextPart
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import Event, QuestionAnswered
@@ -54,6 +55,11 @@ class Live(Protocol):
     @property
     def call(self) -> ToolCallId:
         """The call that is running."""
+        ...
+
+    @property
+    def containment(self) -> Containment:
+        """What its command has to run in; fixed when the call was permitted."""
         ...
 
     @property

@@ -9,7 +9,9 @@ from msgspec import Struct, field
 
 from quarterdeck.config.schema import ToolSettings
 from quarterdeck.policy.call import Access, Call, PathUse, path_use
-from quarterdeck.system.port import Identity, System
+from quarterdeck.policy.modes import Containment
+from quarterdeck.system.errors import SystemFault
+from quarterdeck.system.port import Identity, System, Terminals
 from quarterdeck.wire.toolcalls import ToolKind
 
 if TYPE_CHECKING:
@@ -69,6 +71,8 @@ class Workspace(Struct, kw_only=True, eq=False):
     """Where a session's tools work."""
 
     system: System
+    contain: Callable[[Containment], Terminals] | None = None
+    """Gives the terminals of a containment; None: the system knows of none."""
     home: str = ""
     """What ``~`` stands for."""
     project: str | None = None
@@ -87,6 +91,18 @@ class Workspace(Struct, kw_only=True, eq=False):
     def cwd(self) -> str:
         """The working directory."""
         return self.system.roots[0]
+
+    def terminals(self, containment: Containment) -> Terminals:
+        """Where a command runs that was permitted so.
+
+        Raises:
+            SystemFault: It has to be contained, and there is nothing to do it with.
+        """
+        if self.contain is not None:
+            return self.contain(containment)
+        if containment != "none":
+            raise SystemFault("The command has to run in a sandbox, and there is none here.")
+        return self.system.terminals
 
     def call(
         self,

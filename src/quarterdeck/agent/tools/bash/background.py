@@ -5,7 +5,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 
-from quarterdeck.system.port import Exit, System, Terminal
+from quarterdeck.system.port import Exit, Terminal, Terminals
 
 from ..tool import ToolError
 from ..workspace import Workspace
@@ -138,7 +138,9 @@ class Commands:
                 "kill one or wait for it before starting another."
             )
 
-    async def start(self, system: System, line: str, cwd: str, limit: int) -> BackgroundCommand:
+    async def start(
+        self, terminals: Terminals, line: str, cwd: str, limit: int
+    ) -> BackgroundCommand:
         """Start a command that runs on.
 
         Raises:
@@ -148,7 +150,7 @@ class Commands:
         self.check_room()
         self._starting += 1
         try:
-            started = await start(system, line, cwd, limit=limit, outputs=self.outputs)
+            started = await start(terminals, line, cwd, limit=limit, outputs=self.outputs)
         finally:
             self._starting -= 1
         self._count += 1

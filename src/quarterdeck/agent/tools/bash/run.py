@@ -139,7 +139,8 @@ async def _show_terminal(live: Live, terminal: Terminal) -> None:
 
 async def _run_on(order: _Order, live: Live) -> Outcome:
     """Start a command in the background."""
-    command = await order.commands.start(order.workspace.system, order.line, order.cwd, order.limit)
+    terminals = order.workspace.terminals(live.containment)
+    command = await order.commands.start(terminals, order.line, order.cwd, order.limit)
     await _show_terminal(live, command.terminal)
     told = (
         f"Started in the background as {command.id!r}. Use the tool `commands` to read its "
@@ -152,7 +153,7 @@ async def _run(order: _Order, live: Live) -> Outcome:
     """Run a command to its end, or until its time is over."""
     begun = time.monotonic()
     started = await start(
-        order.workspace.system,
+        order.workspace.terminals(live.containment),
         order.line,
         order.cwd,
         limit=order.limit,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from quarterdeck.system.errors import CommandNotFound
-from quarterdeck.system.port import Command, System, Terminal
+from quarterdeck.system.port import Command, Terminal, Terminals
 
 from .outputs import Outputs
 
@@ -37,7 +37,9 @@ class Started:
     file: str
 
 
-async def start(system: System, line: str, cwd: str, *, limit: int, outputs: Outputs) -> Started:
+async def start(
+    terminals: Terminals, line: str, cwd: str, *, limit: int, outputs: Outputs
+) -> Started:
     """Start a command line, keeping ``limit`` bytes of its output: a third head, the rest tail.
 
     Raises:
@@ -46,15 +48,22 @@ async def start(system: System, line: str, cwd: str, *, limit: int, outputs: Out
     head = limit // 3
     missing: CommandNotFound | None = None
     for shell in _SHELLS:
-        command = Command(argv=(shell, "-c", line), cwd=cwd, env=QUIET)
+        command = Command(argv=(shell, "-c", _waiting(line)), cwd=cwd, env=QUIET)
         file = await outputs.new_file()
         try:
-            terminal = await system.terminals.create(
-                command, head=head, tail=limit - head, spill=file
-            )
+            terminal = await terminals.create(command, head=head, tail=limit - head, spill=file)
         except CommandNotFound as error:
             missing = error
         else:
             return Started(terminal=terminal, file=file)
     assert missing is not None
     raise missing
+
+
+def _waiting(line: str) -> str:
+    """The line as the shell waits for all of it.
+
+    A shell becomes the last command of its line. ``setsid`` then leads the process group, so it
+    forks and ends at once, and what it runs seems to be over. Lines after it keep the shell.
+    """
+    return f"{line}\n\n" if "setsid" in line else line
