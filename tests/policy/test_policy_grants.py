@@ -79,7 +79,7 @@ def offers(call: Call, *rules: str) -> list[str]:
         ("npm run build -- -w", ["bash(npm run build -- -w)", "bash(npm run build:*)"]),
         ("python -m pytest -x", ["bash(python -m pytest -x)", "bash(python -m pytest:*)"]),
         ("python tool.py a", ["bash(python tool.py a)", "bash(python tool.py:*)"]),
-        ('pytest "$x"', ["bash(pytest:*)"]),
+        ('pytest "$x"', []),
         ("git push origin main", ["bash(git push origin main)"]),
         ("curl https://a.com", ["bash(curl https://a.com)"]),
         ("FOO=1 pytest", ["bash(FOO=1 pytest)", "bash(FOO=1 pytest:*)"]),

@@ -70,6 +70,11 @@ class Call:
     """What could not be read with certainty."""
     links: Mapping[str, str] = field(default_factory=_no_links, compare=False)
     """Real paths of those that ``mentioned_paths`` named, where they differ."""
+    globs: tuple[str, ...] = ()
+    """Patterns of files that it also reads below ``paths``, as a search's ``glob`` or ``include``;
+    ``**`` for all. Deny and ask rules look at them."""
+    holds_protected: bool = False
+    """What it deletes or moves has a protected file in it, as found on the disk."""
 
     @property
     def project_root(self) -> str:

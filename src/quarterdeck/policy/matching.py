@@ -5,13 +5,21 @@ rules and takes it at its broadest, with ``maybe`` where only running the call w
 """
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Literal, TypeAlias
 
 from .call import Call, PathUse
 from .domains import parse_host, parse_target
 from .parts import Fetch, Hidden, McpUse, Part, Run, Touch, Unclear, Use
-from .paths import fixed_part, is_below, is_protected, matches, matches_broadly
+from .paths import (
+    absolute,
+    fixed_part,
+    is_below,
+    is_protected,
+    matches,
+    matches_broadly,
+    may_match,
+)
 from .rules import (
     AnyCall,
     FetchPattern,
@@ -21,8 +29,12 @@ from .rules import (
     Pattern,
     ShellPattern,
 )
-from .shell.hazards import runs_programs
+from .shell.arguments import HARMLESS_DEVICES, expand_braces, path_texts
+from .shell.collector import split_roughly
+from .shell.hazards import deletes_words, reaching_word_of
 from .shell.line import Command
+from .shell.program_options import has_unknown_word, is_plain
+from .shell.words import Word
 
 __all__ = ["Fit", "covers", "touches"]
 
@@ -40,7 +52,7 @@ def covers(pattern: Pattern, part: Part, call: Call) -> bool:
         case AnyCall():
             return not _is_inner(part)
         case ShellPattern():
-            return _shell_covers(pattern, part)
+            return _shell_covers(pattern, part, call)
         case PathPattern():
             return _path_covers(pattern, part, call)
         case FetchPattern(host=None):
@@ -62,7 +74,7 @@ def _is_inner(part: Part) -> bool:
     return isinstance(part, Unclear) and part.family == "fetch" and part.unread
 
 
-def _shell_covers(pattern: ShellPattern, part: Part) -> bool:
+def _shell_covers(pattern: ShellPattern, part: Part, call: Call) -> bool:
     if not pattern.words:
         by_shell = isinstance(part, Touch) and part.by_shell
         unclear = isinstance(part, Unclear) and part.family == "bash"
@@ -70,10 +82,11 @@ def _shell_covers(pattern: ShellPattern, part: Part) -> bool:
     # "make test" was allowed for this workspace, not for another directory's Makefile.
     if not isinstance(part, Run) or part.deed == "run outside":
         return False
-    return _words_cover(pattern, part.command)
+    return _words_cover(pattern, part, call)
 
 
-def _words_cover(pattern: ShellPattern, command: Command) -> bool:
+def _words_cover(pattern: ShellPattern, run: Run, call: Call) -> bool:
+    command = run.command
     words = (*command.assignments, *command.words)
     count = len(pattern.words)
     if len(words) < count or (len(words) > count and not pattern.open_ended):
@@ -86,7 +99,40 @@ def _words_cover(pattern: ShellPattern, command: Command) -> bool:
         return False
     if len(words) == count and not pattern.open_ended:
         return True
-    return _names_what_runs(command, named) and runs_programs(command, named) is None
+    if not _names_what_runs(command, named) or reaching_word_of(command, named) is not None:
+        return False
+    return not any(_leads_away(word, run, call) for word in command.words[named:])
+
+
+def _leads_away(word: Word, run: Run, call: Call) -> bool:
+    """Say whether an open end must not cover a word: it may name a path outside the workspace,
+
+    or one that decides which programs run, and the command may write it.
+    """
+    for text in path_texts(word):
+        if text in HARMLESS_DEVICES:
+            continue
+        if word.glob and any(part[:1] in (".", "[") for part in _glob_parts(text)):
+            return True
+        for cwd in run.cwds or ("/",):
+            path = absolute(text, cwd=cwd, home=call.home)
+            for place in (path, call.links.get(path, path)):
+                if not is_below(place, call.roots):
+                    return True
+                if run.reading is None and _is_kept(place, run.command, call):
+                    return True
+    return False
+
+
+def _glob_parts(text: str) -> Iterator[str]:
+    """Yield the names of a path that are patterns; one may stand for ``..``."""
+    return (part for part in text.split("/") if any(sign in part for sign in "*?["))
+
+
+def _is_kept(path: str, command: Command, call: Call) -> bool:
+    roots = [root for root in call.roots if is_below(path, (root,))]
+    within = path[len(max(roots, key=len)) :] if roots else path
+    return is_protected(within) or (not within.strip("/") and deletes_words(command))
 
 
 def _names_what_runs(command: Command, named: int) -> bool:
@@ -143,7 +189,7 @@ def touches(pattern: Pattern, part: Part, call: Call) -> Fit:
         case AnyCall():
             return "yes"
         case ShellPattern():
-            return _shell_touches(pattern, part)
+            return _shell_touches(pattern, part, call)
         case PathPattern():
             return _path_touches(pattern, part, call)
         case FetchPattern():
@@ -155,7 +201,7 @@ def touches(pattern: Pattern, part: Part, call: Call) -> Fit:
             return "yes" if _folded(name) == _folded(call.tool) else "no"
 
 
-def _shell_touches(pattern: ShellPattern, part: Part) -> Fit:
+def _shell_touches(pattern: ShellPattern, part: Part, call: Call) -> Fit:
     if not pattern.words:
         by_shell = isinstance(part, Touch) and part.by_shell
         unclear = isinstance(part, Unclear) and part.family == "bash"
@@ -163,15 +209,21 @@ def _shell_touches(pattern: ShellPattern, part: Part) -> Fit:
     if isinstance(part, Run):
         return _worst(_command_fits(pattern.words, command) for command in _chain(part.command))
     if isinstance(part, Hidden):
-        known = any(
-            _command_fits(pattern.words, command) == "yes"
-            for top in part.commands
-            for command in _chain(top)
-        )
-        return "yes" if known or _tokens_fit(pattern.words, part.tokens) else "no"
+        if _tokens_fit(pattern.words, part.tokens):
+            return "yes"
+        return _worst(_hidden_fits(pattern.words, top) for top in part.commands)
     if isinstance(part, Unclear) and part.family == "bash":
-        return "maybe" if part.unread else "no"
+        named = _tokens_fit(pattern.words, split_roughly(call.command or ""))
+        return "maybe" if part.unread or named else "no"
     return "no"
+
+
+def _hidden_fits(wanted: tuple[str, ...], top: Command) -> Fit:
+    """Hold a rule against what a line may run besides; a doubt about it is no more than that."""
+    found = _worst(_command_fits(wanted, command) for command in _chain(top))
+    if top.doubts:
+        return "no" if found == "no" else "maybe"
+    return "yes" if found == "yes" else "no"
 
 
 def _chain(command: Command) -> Iterable[Command]:
@@ -208,12 +260,20 @@ def _command_fits(wanted: tuple[str, ...], command: Command) -> Fit:
     value = command.words[0].value
     if value is None or command.words[0].glob:
         return "maybe"
-    if _program(value) != _program(wanted[first]):
-        return "no"
     rest = command.words[1:]
+    if _program(value) != _program(wanted[first]):
+        return _launches(wanted[first], value, rest)
     if _in_order(wanted[first + 1 :], [word.value for word in rest]):
         return "yes"
     return "maybe" if any(word.value is None or word.glob for word in rest) else "no"
+
+
+def _launches(wanted: str, program: str, words: tuple[Word, ...]) -> Fit:
+    """Say whether a program that is not known may run the one that its first operand names."""
+    operand = next((word for word in words if not (word.value or "").startswith("-")), None)
+    if operand is None or operand.value is None or is_plain(_program(program)):
+        return "no"
+    return "maybe" if _program(operand.value) == _program(wanted) else "no"
 
 
 def _tokens_fit(wanted: tuple[str, ...], tokens: tuple[str, ...]) -> bool:
@@ -265,7 +325,11 @@ def _path_touches(pattern: PathPattern, part: Part, call: Call) -> Fit:
     if isinstance(part, Run):
         outer = _run_touched(pattern, part, call)
         return _worst((outer, *(_path_touches(pattern, inner, call) for inner in part.inner)))
+    if isinstance(part, Hidden):
+        return _hidden_touched(pattern, part, call)
     if isinstance(part, Unclear):
+        if part.family == "bash":
+            return _text_touched(pattern, part, call)
         meant = part.family == "edit" or (part.family == "read" and pattern.access == "read")
         return ("yes" if pattern.glob is None else "maybe") if meant else "no"
     return "no"
@@ -281,19 +345,122 @@ def _use_touched(pattern: PathPattern, use: PathUse, call: Call, *, whole: bool)
             return "yes"
     if whole and is_below(fixed_part(pattern.glob, root=root, home=home), paths):
         return "maybe"
+    for path in paths if use.access == "read" else ():
+        for glob in call.globs:
+            found = f"{path.rstrip('/')}/{glob.strip('/')}"
+            if matches_broadly(pattern.glob, found, root=root, home=home):
+                return "yes"
+            if may_match(pattern.glob, found, root=root, home=home):
+                return "maybe"
     return "no"
 
 
 def _run_touched(pattern: PathPattern, run: Run, call: Call) -> Fit:
     reading = run.reading
+    if reading is not None and pattern.access == "write":
+        return "no"
+    found = _globs_touched(pattern, run.command.words[1:], run.cwds, call)
     if reading is not None:
-        if pattern.access == "write":
-            return "no"
         whole = reading.recursive
-        return _worst(_use_touched(pattern, use, call, whole=whole) for use in run.reads)
+        reads = _worst(_use_touched(pattern, use, call, whole=whole) for use in run.reads)
+        return _worst((found, reads, _git_touched(pattern, run, call)))
     if pattern.glob is None:
         return "no"
-    return _worst(_use_touched(pattern, use, call, whole=True) for use in run.named)
+    named = _worst(_use_touched(pattern, use, call, whole=True) for use in run.named)
+    words = _words_touched(pattern, run.command.words[1:], run.cwds, call)
+    unknown: Fit = "maybe" if has_unknown_word(run.command.words) else "no"
+    return _worst((found, named, words, unknown, _git_touched(pattern, run, call)))
+
+
+def _words_touched(
+    pattern: PathPattern, words: Iterable[Word], cwds: tuple[str, ...] | None, call: Call
+) -> Fit:
+    """Hold a path rule against all that words may name."""
+    if pattern.glob is None:
+        return "no"
+    root, home = call.project_root, call.home
+    for word in words:
+        for each in (word, *(expand_braces(word.raw) if word.value is None else ())):
+            for text in path_texts(each):
+                for cwd in cwds or (call.cwd,):
+                    path = absolute(text, cwd=cwd, home=home)
+                    places = (path, call.links.get(path, path))
+                    if any(matches_broadly(pattern.glob, p, root=root, home=home) for p in places):
+                        return "yes"
+    return "no"
+
+
+def _globs_touched(
+    pattern: PathPattern, words: Iterable[Word], cwds: tuple[str, ...] | None, call: Call
+) -> Fit:
+    """Say whether a pattern among the words may become a path that a rule means."""
+    if pattern.glob is None:
+        return "no"
+    root, home = call.project_root, call.home
+    for word in words:
+        for each in (word, *(expand_braces(word.raw) if word.value is None else ())):
+            for text in path_texts(each) if each.glob else ():
+                for cwd in cwds or (call.cwd,):
+                    path = absolute(text, cwd=cwd, home=home)
+                    if may_match(pattern.glob, path, root=root, home=home):
+                        return "maybe"
+    return "no"
+
+
+_GIT_SEARCHES = frozenset(("grep", "archive"))
+
+
+def _git_touched(pattern: PathPattern, run: Run, call: Call) -> Fit:
+    """Hold a path rule against what git reads of other revisions: ``git show HEAD:.env``."""
+    command = run.command
+    if command.name != "git" or pattern.access == "write" or pattern.glob is None:
+        return "no"
+    values = [word.value or "" for word in command.words[1:]]
+    sub = next((value for value in values if not value.startswith("-")), "")
+    named = _words_touched(pattern, command.words[1:], (call.cwd, call.project_root), call)
+    if named != "no":
+        return named
+    if sub in _GIT_SEARCHES:
+        limited = values[values.index("--") + 1 :] if "--" in values else ["."]
+        uses = (
+            PathUse(path=path, resolved=path, access="read")
+            for path in (absolute(text, cwd=call.cwd) for text in limited)
+        )
+        return _worst(_use_touched(pattern, use, call, whole=True) for use in uses)
+    # An object that is named by its hash may be any file.
+    by_hash = sub == "cat-file" and not {"-t", "-s", "-e"} & set(values)
+    return "maybe" if by_hash else "no"
+
+
+def _hidden_touched(pattern: PathPattern, part: Hidden, call: Call) -> Fit:
+    """Hold a path rule against what a line may run besides."""
+    if pattern.glob is None:
+        return "no"
+    tokens = (Word(token, token) for token in part.tokens)
+    if _words_touched(pattern, tokens, None, call) == "yes":
+        return "yes"
+    return _worst(_hidden_reads(pattern, top, call) for top in part.commands)
+
+
+def _hidden_reads(pattern: PathPattern, top: Command, call: Call) -> Fit:
+    found: Fit = "no"
+    for command in _chain(top):
+        words = command.words[1:]
+        found = _worst((found, _words_touched(pattern, words, None, call)))
+        found = _worst((found, _globs_touched(pattern, words, None, call)))
+    if top.doubts:
+        unwritten = top.words[0].value is None
+        return "maybe" if unwritten or found != "no" else "no"
+    return found
+
+
+def _text_touched(pattern: PathPattern, part: Unclear, call: Call) -> Fit:
+    """Hold a path rule against a line that was not read with certainty."""
+    if pattern.glob is None:
+        return "no"
+    tokens = (Word(token, token) for token in split_roughly(call.command or ""))
+    named = _words_touched(pattern, tokens, None, call) == "yes"
+    return "maybe" if part.unread or named else "no"
 
 
 def _fetch_touches(pattern: FetchPattern, part: Part, call: Call) -> Fit:

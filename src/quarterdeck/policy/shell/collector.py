@@ -6,14 +6,32 @@ from dataclasses import replace
 
 from .line import Command, Line, Redirect
 from .nodes import RESERVED
-from .words import Word
-from .wrappers import INTERPRETERS, runs_text, unwrap
+from .program_options import code_texts
+from .words import Word, unknown
+from .wrappers import ALL_SHELLS, INTERPRETERS, reads_program, runs_text, unwrap
 
-__all__ = ["Collector", "split_roughly"]
+__all__ = ["UNWRITTEN", "Collector", "split_roughly"]
+
+UNWRITTEN = Command(words=(unknown("…"),), doubts=("it runs what is not written in the line",))
+"""Stands for a command that only running the line would tell."""
 
 _MAX_COMMANDS = 200
 _MAX_WRAPPERS = 8
+_MAX_TEXTS = 100
 _TOKEN = re.compile(r"[^\s;&|()<>{}$`\"'=!,]+")
+
+
+_MARKS = "!|:+@\\ \t"
+"""What programs put before a command in their options: ``!cmd``, ``|cmd``, ``+!cmd``."""
+_LITERAL_FORMAT = re.compile(r"[^%\\]*(?:%s|\\n)?[^%\\]*")
+_RUNNING_CODE = re.compile(
+    r"system|popen|exec|spawn|subprocess|fork|eval|__|getattr|\bos\b|\bpty\b|ctypes|require"
+    r"|child_process|qx|`|shell|process|importlib|chr\(|decode|base64|fromhex|\bopen\b|\bio\b"
+    r"|kernel|unpack|getline|(?<!\|)\|(?!\|)|syscall|file|path|read|\bdo\b",
+    re.IGNORECASE,
+)
+"""What code that runs programs or opens files mostly has; code without it only calculates."""
+_RUNNING_SED = re.compile(r"(?:^|[;{}\s\d/$,])[eEwWrR](?:\s|$)|[/|#,:@][gIipmM0-9]*[ew]")
 
 
 def split_roughly(text: str) -> tuple[str, ...]:
@@ -41,9 +59,11 @@ class Collector:
 
     def line(self) -> Line:
         """Return what was read."""
-        if any(runs_text(command) for command in (*self.commands, *self.hidden)):
-            for text in self.texts:
-                self._hide(text)
+        everything = (*self.commands, *self.hidden)
+        if any(runs_text(command) for command in everything):
+            self._feed()
+        if any(reads_program(command.words) for command in everything) and not self._is_fed():
+            self.hidden.append(UNWRITTEN)
         return Line(
             commands=tuple(self.commands),
             redirects=tuple(self.redirects),
@@ -54,11 +74,55 @@ class Collector:
             moves_unknown=self.moves_unknown,
         )
 
-    def _hide(self, text: str) -> None:
+    def _feed(self) -> None:
+        """Keep all text of the line that a shell or interpreter in it may be given.
+
+        What is printed or stands in a here-document is what it gets; what other commands are given
+        may reach it.
+        """
+        elsewhere: set[str] = set()
+        for command in self.commands:
+            values = [word.value or "" for word in command.words[1:]]
+            if command.name in ("echo", "printf"):
+                self._hide(" ".join(values))
+                self._hide("; ".join(values))
+                self.tokens.extend(split_roughly(" ".join(values)))
+            else:
+                elsewhere.update(values)
+        for text in self.texts[:_MAX_TEXTS]:
+            self._hide(text, certain=text not in elsewhere)
+            if text not in elsewhere and self._interprets():
+                self.tokens.extend(split_roughly(text))
+
+    def _interprets(self) -> bool:
+        return any(_is_interpreter(command.name or "") for command in self.commands)
+
+    def _is_fed(self) -> bool:
+        """Say whether all that a shell in the line reads from its input stands in the line."""
+        for command in self.commands:
+            name = command.name or ""
+            if name in ALL_SHELLS or name in ("true", ":", "cd", "set"):
+                continue
+            known = all(word.value is not None for word in command.words)
+            words = [word.value or "" for word in command.words[1:]]
+            if name == "echo" and known and not any(word[:1] == "-" for word in words):
+                continue
+            if name == "printf" and known and words and _LITERAL_FORMAT.fullmatch(words[0]):
+                continue
+            if name == "cat" and not words:
+                continue
+            return False
+        return bool(self.texts) or len(self.commands) > 1
+
+    def _hide(self, text: str, certain: bool = True) -> None:
         """Keep what ``text`` would run, were it given to a shell."""
         line = self.read(text)
-        self.hidden.extend((*line.commands, *line.hidden))
-        self.tokens.extend(line.tokens)
+        found = (*line.commands, *line.hidden)
+        if not certain:
+            found = tuple(replace(each, doubts=("it may not be run",)) for each in found)
+        self.hidden.extend(found)
+        if certain:
+            self.tokens.extend(line.tokens)
 
     def add(self, words: tuple[Word, ...], assignments: tuple[Word, ...]) -> None:
         """Add a command, looked through, and note what it means for the rest."""
@@ -82,6 +146,10 @@ class Collector:
             return command
         for candidate in found.candidates:
             self.hidden.append(Command(words=candidate, wrapping="opaque"))
+        for text in found.texts:
+            self._hide_quietly(text)
+        if found.unwritten:
+            self.hidden.append(UNWRITTEN)
         inner = tuple(self._build(w, found.assignments, depth + 1) for w in found.inner)
         if found.text is not None:
             inner = self._merge(self.read(found.text))
@@ -116,11 +184,37 @@ class Collector:
             self.doubts.append("it defines an alias")
             for word in command.words[1:]:
                 self._hide((word.value or "").partition("=")[2])
-        elif name in INTERPRETERS or name.startswith("python"):
-            for word in command.words[1:]:
-                self.tokens.extend(split_roughly(word.value or word.raw))
+        elif _is_interpreter(name):
+            self._interpret(name, command.words[1:])
+        self._follow_texts(command)
         for inner in command.inner:
             self._follow(inner)
+
+    def _interpret(self, name: str, words: tuple[Word, ...]) -> None:
+        """Keep what an interpreter's arguments name, and whether they hide what they run."""
+        form = _RUNNING_SED if name in ("sed", "gsed") else _RUNNING_CODE
+        for word in words:
+            text = word.value or word.raw
+            self.tokens.extend(split_roughly(text))
+            # A script's name is no code; what it does is not in the line.
+            code = word.value is None or any(sign in text for sign in " (;{\"'`/")
+            if code and word.raw != text and form.search(text):
+                self.hidden.append(UNWRITTEN)
+
+    def _follow_texts(self, command: Command) -> None:
+        """Keep what variables and options hand to a shell: ``PAGER=…``, ``git -c alias.x=…``."""
+        for assignment in command.assignments:
+            value = (assignment.value or "").partition("=")[2]
+            self._hide_quietly(value)
+        for text in code_texts(command.words):
+            self._hide_quietly(text)
+            self.tokens.extend(split_roughly(text))
+
+    def _hide_quietly(self, text: str) -> None:
+        for form in dict.fromkeys((text, text.partition("=")[2])):
+            stripped = form.lstrip(_MARKS)
+            if stripped:
+                self._hide(stripped)
 
     def _move(self, words: tuple[Word, ...]) -> None:
         arguments = [word for word in words[1:] if word.exact not in ("--", "-P", "-L")]
@@ -132,6 +226,10 @@ class Collector:
         if self.loops:
             self.moves_unknown = True
         self.moves.append(target)
+
+
+def _is_interpreter(name: str) -> bool:
+    return name.lower() in INTERPRETERS or name.startswith(("python", "pypy", "perl", "ruby"))
 
 
 def _moved(command: Command, before: tuple[str | None, ...]) -> Command:

@@ -1,16 +1,15 @@
 """Commands that deserve a person's eye each time.
 
-``never_standing`` names those for which no "always" is offered. ``runs_programs`` finds options
-that make a harmless program run another: a rule with an open end does not cover them unless it
-names the option itself.
+``never_standing`` names those for which no "always" is offered, ``leading_words`` those for which
+one with an open end is. ``reaching_word_of`` finds words that make a harmless program run another
+or write elsewhere: a rule with an open end does not cover them unless it names them.
 """
 
-import re
-
 from .line import Command
-from .wrappers import INTERPRETERS, SHELLS
+from .program_options import options_of, reaching_word
+from .wrappers import ALL_SHELLS, INTERPRETERS
 
-__all__ = ["leading_words", "never_standing", "runs_programs"]
+__all__ = ["deletes_words", "leading_words", "never_standing", "reaching_word_of"]
 
 _DANGEROUS = frozenset(
     (
@@ -102,32 +101,7 @@ _MANY_THINGS = frozenset(
 )
 """Programs that do many things; the second word says which."""
 
-_PROGRAM_OPTIONS: dict[str, re.Pattern[str]] = {
-    "git": re.compile(
-        r"-c|--config-env.*|--exec-path=.*|--git-dir.*|--work-tree.*|-C|--ext-diff|--textconv"
-        r"|--upload-pack.*|--receive-pack.*|--exec(=.*)?|-x.*|--open-files-in-pager.*|-O.*"
-        r"|--extcmd.*|--output(=.*)?|ext::.*|--config(=.*)?|--template(=.*)?"
-    ),
-    "tar": re.compile(r"--checkpoint-action.*|--to-command.*|-I.*|--use-compress.*|--rsh-command.*"
-                      r"|-F.*|--info-script.*|--new-volume-script.*"),
-    "find": re.compile(r"-fprint.*|-fls|-files0-from"),
-    "rg": re.compile(r"--pre(=.*)?|--hostname-bin.*"),
-    "sort": re.compile(r"--compress-program.*|-o.*|--output.*"),
-    "rsync": re.compile(r"-e.*|--rsh.*|--rsync-path.*|-[a-zA-Z]*e"),
-    "ssh": re.compile(r"-o.*|-F.*"),
-    "scp": re.compile(r"-o.*|-S.*|-F.*"),
-    "curl": re.compile(r"-o.*|--output.*|-O|--remote-name.*|-K.*|--config.*|-T.*|--upload-file.*"),
-    "wget": re.compile(r"--use-askpass.*|-e.*|--execute.*|-O.*|--post-file.*|--config.*"),
-    "npm": re.compile(r"--script-shell.*|--node-options.*|--prefix.*"),
-    "cargo": re.compile(r"--config.*"),
-    "go": re.compile(r"-exec.*|-toolexec.*|--toolexec.*"),
-    "make": re.compile(r"-C.*|-f.*|--file.*|--directory.*|--eval.*|-E.*|SHELL=.*"),
-    "man": re.compile(r"-P.*|--pager.*|-H.*"),
-    "zip": re.compile(r"-T.*|-TT.*|--unzip-command.*"),
-    "vim": re.compile(r"-c.*|\+.*|--cmd.*"),
-    "docker": re.compile(r"-v.*|--volume.*|--privileged.*|--mount.*|-H.*|--host.*"),
-}  # fmt: skip
-"""Options that run programs or write files that the command's name does not let expect."""
+_DELETING = frozenset(("rm", "rmdir", "mv", "shred", "unlink", "chmod", "chown", "chgrp", "trash"))
 
 
 def never_standing(command: Command) -> str | None:
@@ -143,7 +117,7 @@ def never_standing(command: Command) -> str | None:
             return f"'{' '.join((first, *rest))}' can do lasting harm"
     if name == "git" and "push" in words and any((w or "").startswith("+") for w in words):
         return "a push with '+' can do lasting harm"
-    if name in SHELLS or command.wrapping == "opaque":
+    if name in ALL_SHELLS or command.wrapping == "opaque":
         return f"what {name!r} runs is not certain"
     inline = name in INTERPRETERS or name.startswith("python")
     if inline and any(w in ("-c", "-e", "-p", "-r", "--eval", "-i", "-") for w in words):
@@ -157,7 +131,7 @@ def leading_words(command: Command) -> int:
     """Return how many first words say what a command is, so that others may follow; 0: none."""
     name = command.name or ""
     words = [word.exact for word in command.words]
-    if name in SHELLS or name in _EXACT_ONLY or command.wrapping != "none":
+    if name in ALL_SHELLS or name in _EXACT_ONLY or command.wrapping != "none":
         return 0
     if name == "git" and (len(words) < 2 or words[1] in _GIT_EXACT_ONLY):
         return 0
@@ -173,21 +147,27 @@ def leading_words(command: Command) -> int:
     return count if plain else 0
 
 
-def runs_programs(command: Command, named: int) -> str | None:
-    """Return a word beyond the first ``named`` that can make the program run or write others.
+def reaching_word_of(command: Command, named: int) -> str | None:
+    """Return a word beyond the first ``named`` that an open end must not cover.
 
-    A word that is not known may be such an option, unless it is the text of a message.
+    Options are held against those of the program, and of every other that the named words of a
+    wrapper name: ``bash(uv run pytest:*)`` covers no option that ``pytest:*`` would not.
     """
-    pattern = _PROGRAM_OPTIONS.get(command.name or "")
-    if pattern is None:
-        return None
-    for before, word in zip(command.words[named - 1 :], command.words[named:], strict=False):
-        if word.value is None:
-            if not (word.raw.startswith('"') and before.exact in ("-m", "--message", "-am")):
-                return word.raw
-        elif pattern.fullmatch(word.value):
-            return word.value
+    firsts = [0]
+    if command.wrapping != "none":
+        firsts.extend(range(1, min(named, len(command.words))))
+    for first in firsts:
+        if first and options_of(command.words[first].exact or "") is None:
+            continue
+        found = reaching_word(command.words, named, first)
+        if found is not None:
+            return found
     return None
+
+
+def deletes_words(command: Command) -> bool:
+    """Say whether a program deletes, moves or changes all that its words name."""
+    return command.name in _DELETING
 
 
 def _in_order(wanted: list[str], words: list[str | None]) -> bool:

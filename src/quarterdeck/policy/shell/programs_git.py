@@ -1,0 +1,209 @@
+"""What options can do, by program: git.
+
+``program_entry`` says what the fields mean.
+"""
+
+from .program_entry import ProgramOptions, entry
+
+__all__ = ["PROGRAMS"]
+
+PROGRAMS: dict[str, ProgramOptions] = {
+    "git": entry(
+        short="cC",
+        flags="pPhv",
+        long=(
+            "--exec-path --config-env --git-dir --work-tree --super-prefix --attr-source "
+            "--list-cmds"
+        ),
+        starts="ext:: fd::",
+        long_flags=(
+            "--no-pager --paginate --no-optional-locks --no-replace-objects "
+            "--literal-pathspecs --glob-pathspecs --noglob-pathspecs --icase-pathspecs "
+            "--no-lazy-fetch --no-advice --bare --version --help --html-path --man-path "
+            "--info-path"
+        ),
+        long_valued="--namespace",
+        sub={
+            "add": entry(open=True, short="e", long="--edit --pathspec-from-file"),
+            "am": entry(valued="CpS", long="--directory"),
+            "apply": entry(valued="Cp", long="--directory --unsafe-paths --build-fake-ancestor"),
+            "archive": entry(
+                short="o",
+                long="--output --exec --remote --add-file --add-virtual-file",
+            ),
+            "bisect": entry(starts="run"),
+            "blame": entry(
+                open=True,
+                valued="LSCMn",
+                long="--contents --ignore-revs-file --textconv",
+            ),
+            "branch": entry(valued="u", long="--edit-description"),
+            "bundle": entry(starts="create"),
+            "cat-file": entry(long="--textconv --filters --batch-command"),
+            "checkout": entry(valued="bBU", long="--pathspec-from-file"),
+            "checkout-index": entry(long="--prefix --temp"),
+            "cherry-pick": entry(short="e", valued="mXS", long="--strategy --edit"),
+            "clean": entry(valued="e"),
+            "clone": entry(
+                short="cu",
+                valued="bojl",
+                long=(
+                    "--config --upload-pack --template --separate-git-dir "
+                    "--recurse-submodules --recursive --bundle-uri --reference "
+                    "--reference-if-able"
+                ),
+            ),
+            "commit": entry(
+                open=True,
+                short="ceCt",
+                valued="mFSu",
+                long="--exec --edit --template --reedit-message --file --pathspec-from-file",
+                text="-m --message -am -qm -sm -aqm --author --date --trailer",
+            ),
+            "config": entry(
+                short="fe",
+                long="--file --edit --global --system --blob",
+                starts=(
+                    "edit alias. core. diff. filter. merge. pager. include credential. gpg. "
+                    "url. remote. submodule. sequence. browser. man. uploadpack. receive. "
+                    "hook protocol. ssh. trailer. safe. init. http. interactive. difftool "
+                    "mergetool guitool. tar. web. instaweb. sendemail. svn fsck. commit. "
+                    "rebase. extensions."
+                ),
+            ),
+            "describe": entry(open=True),
+            "diff": entry(
+                open=True,
+                short="O",
+                valued="GSUMCBlL",
+                long="--ext-diff --textconv --output --no-index",
+            ),
+            "diff-files": entry(short="O", valued="GSUMCBl", long="--ext-diff --textconv --output"),
+            "diff-index": entry(short="O", valued="GSUMCBl", long="--ext-diff --textconv --output"),
+            "diff-tree": entry(short="O", valued="GSUMCBl", long="--ext-diff --textconv --output"),
+            "difftool": entry(short="xtO", long="--extcmd --tool --output --gui"),
+            "fetch": entry(
+                open=True,
+                short="u",
+                valued="jo",
+                long="--upload-pack --recurse-submodules --stdin --refmap --update-head-ok",
+            ),
+            "filter-branch": entry(
+                short="d",
+                long=(
+                    "--env-filter --tree-filter --index-filter --msg-filter --commit-filter "
+                    "--tag-name-filter --parent-filter --subdirectory-filter --setup"
+                ),
+            ),
+            "format-patch": entry(
+                short="oO",
+                valued="GSUMCBlv",
+                long=(
+                    "--output-directory --output --ext-diff --textconv --signature-file "
+                    "--description-file"
+                ),
+            ),
+            "fsck": entry(),
+            "gc": entry(),
+            "grep": entry(
+                open=True,
+                short="O",
+                valued="efABCmU",
+                long="--open-files-in-pager --ext-grep --textconv --no-index",
+            ),
+            "hash-object": entry(long="--path --stdin-paths"),
+            "help": entry(short="wim", long="--web --info --man"),
+            "init": entry(long="--template --separate-git-dir"),
+            "instaweb": entry(short="dbm", long="--httpd --browser --module-path"),
+            "interpret-trailers": entry(long="--in-place"),
+            "log": entry(
+                open=True,
+                short="O",
+                valued="GSUMCBlLn",
+                long="--ext-diff --textconv --output",
+                text="--format --pretty --grep --author --since --until --after --before -S -G",
+            ),
+            "ls-files": entry(open=True, valued="xX", long="--exclude-from"),
+            "ls-remote": entry(valued="o", long="--upload-pack --exec"),
+            "ls-tree": entry(open=True),
+            "maintenance": entry(starts="register start"),
+            "merge": entry(
+                short="es",
+                valued="mXSF",
+                long="--strategy --edit --file",
+                text="-m --message",
+            ),
+            "merge-file": entry(),
+            "mergetool": entry(short="tO", long="--tool --gui"),
+            "mv": entry(),
+            "notes": entry(
+                valued="m",
+                long="--file --reedit-message --reuse-message",
+                text="-m --message",
+            ),
+            "p4": entry(),
+            "prune": entry(),
+            "pull": entry(
+                short="su",
+                valued="XSj",
+                long="--upload-pack --strategy --edit --recurse-submodules",
+            ),
+            "push": entry(valued="o", long="--receive-pack --exec --recurse-submodules"),
+            "range-diff": entry(short="O", valued="GSUMCBl", long="--ext-diff --textconv --output"),
+            "rebase": entry(
+                short="xsi",
+                valued="XSC",
+                long="--exec --strategy --interactive --edit-todo",
+            ),
+            "reflog": entry(open=True, valued="n"),
+            "remote": entry(valued="tm"),
+            "request-pull": entry(short="p"),
+            "reset": entry(long="--pathspec-from-file"),
+            "restore": entry(valued="sU", long="--pathspec-from-file"),
+            "rev-list": entry(open=True, valued="n"),
+            "rev-parse": entry(open=True),
+            "revert": entry(short="e", valued="mXS", long="--strategy --edit"),
+            "rm": entry(long="--pathspec-from-file"),
+            "send-email": entry(
+                long=(
+                    "--smtp-server --sendmail-cmd --to-cmd --cc-cmd --header-cmd --compose "
+                    "--annotate --identity --transfer-encoding --smtp-ssl-cert-path"
+                ),
+            ),
+            "send-pack": entry(long="--receive-pack --exec"),
+            "shortlog": entry(open=True, valued="wn"),
+            "show": entry(
+                open=True,
+                short="O",
+                valued="GSUMCBlLn",
+                long="--ext-diff --textconv --output",
+                text="--format --pretty",
+            ),
+            "show-ref": entry(open=True),
+            "sparse-checkout": entry(),
+            "stash": entry(
+                short="O",
+                valued="GSUMCBlm",
+                long="--ext-diff --textconv --output --pathspec-from-file",
+                text="-m --message",
+            ),
+            "status": entry(open=True, valued="u"),
+            "submodule": entry(
+                valued="bj",
+                long="--reference",
+                starts="foreach update add set-url",
+            ),
+            "switch": entry(valued="cC"),
+            "tag": entry(short="e", valued="mFun", long="--edit --file", text="-m --message"),
+            "update-index": entry(),
+            "var": entry(),
+            "worktree": entry(valued="bB"),
+            "whatchanged": entry(
+                open=True,
+                short="O",
+                valued="GSUMCBlLn",
+                long="--ext-diff --textconv --output",
+            ),
+        },
+    ),
+}
