@@ -174,6 +174,7 @@ def test_options_say_what_they_record():
     options = options_for(suggest(call), refusal=refusal(call))
     assert [(option.option_id, option.kind, option.name) for option in options] == [
         ("allow-once", "allow_once", "Allow once"),
+        ("allow-session-1", "allow_always", "Always allow for this session: bash(pytest -q)"),
         ("allow-session-2", "allow_always", "Always allow for this session: bash(pytest:*)"),
         ("allow-project-1", "allow_always", "Always allow in this project: bash(pytest -q)"),
         ("allow-project-2", "allow_always", "Always allow in this project: bash(pytest:*)"),

@@ -5,20 +5,17 @@ rules and takes it at its broadest, with ``maybe`` where only running the call w
 """
 
 import unicodedata
-from collections.abc import Iterable, Iterator
-from typing import Literal, TypeAlias
+from collections.abc import Iterator
 
 from .call import Call, PathUse
 from .domains import parse_host, parse_target
 from .parts import Fetch, Hidden, McpUse, Part, Run, Touch, Unclear, Use
+from .path_matching import Fit, chain, path_touches, worst
 from .paths import (
     absolute,
-    fixed_part,
     is_below,
     is_protected,
     matches,
-    matches_broadly,
-    may_match,
 )
 from .rules import (
     AnyCall,
@@ -29,16 +26,14 @@ from .rules import (
     Pattern,
     ShellPattern,
 )
-from .shell.arguments import HARMLESS_DEVICES, expand_braces, path_texts
+from .shell.arguments import HARMLESS_DEVICES, path_texts
 from .shell.collector import split_roughly
 from .shell.hazards import deletes_words, reaching_word_of
 from .shell.line import Command
-from .shell.program_options import has_unknown_word, is_plain
+from .shell.program_options import is_plain
 from .shell.words import Word
 
 __all__ = ["Fit", "covers", "touches"]
-
-Fit: TypeAlias = Literal["no", "maybe", "yes"]
 
 _FETCHERS = frozenset(("curl", "wget", "http", "https", "xh", "aria2c", "lynx", "w3m", "httpie"))
 
@@ -149,6 +144,8 @@ def _path_covers(pattern: PathPattern, part: Part, call: Call) -> bool:
         wanted = "read" if pattern.access == "read" else "edit"
         return pattern.glob is None and part.family == wanted
     if isinstance(part, Touch):
+        if part.whole and (call.holds_protected or part.use.path in call.roots):
+            return False
         return _use_covered(pattern, part.use, call)
     if isinstance(part, Run) and part.deed == "run reading outside":
         outside = [use for use in part.reads if not _inside(use, call)]
@@ -191,7 +188,7 @@ def touches(pattern: Pattern, part: Part, call: Call) -> Fit:
         case ShellPattern():
             return _shell_touches(pattern, part, call)
         case PathPattern():
-            return _path_touches(pattern, part, call)
+            return path_touches(pattern, part, call)
         case FetchPattern():
             return _fetch_touches(pattern, part, call)
         case McpPattern():
@@ -207,11 +204,11 @@ def _shell_touches(pattern: ShellPattern, part: Part, call: Call) -> Fit:
         unclear = isinstance(part, Unclear) and part.family == "bash"
         return "yes" if isinstance(part, Run | Hidden) or by_shell or unclear else "no"
     if isinstance(part, Run):
-        return _worst(_command_fits(pattern.words, command) for command in _chain(part.command))
+        return worst(_command_fits(pattern.words, command) for command in chain(part.command))
     if isinstance(part, Hidden):
         if _tokens_fit(pattern.words, part.tokens):
             return "yes"
-        return _worst(_hidden_fits(pattern.words, top) for top in part.commands)
+        return worst(_hidden_fits(pattern.words, top) for top in part.commands)
     if isinstance(part, Unclear) and part.family == "bash":
         named = _tokens_fit(pattern.words, split_roughly(call.command or ""))
         return "maybe" if part.unread or named else "no"
@@ -220,26 +217,10 @@ def _shell_touches(pattern: ShellPattern, part: Part, call: Call) -> Fit:
 
 def _hidden_fits(wanted: tuple[str, ...], top: Command) -> Fit:
     """Hold a rule against what a line may run besides; a doubt about it is no more than that."""
-    found = _worst(_command_fits(wanted, command) for command in _chain(top))
+    found = worst(_command_fits(wanted, command) for command in chain(top))
     if top.doubts:
         return "no" if found == "no" else "maybe"
     return "yes" if found == "yes" else "no"
-
-
-def _chain(command: Command) -> Iterable[Command]:
-    yield command
-    for inner in command.inner:
-        yield from _chain(inner)
-
-
-def _worst(fits: Iterable[Fit]) -> Fit:
-    worst: Fit = "no"
-    for fit in fits:
-        if fit == "yes":
-            return "yes"
-        if fit == "maybe":
-            worst = "maybe"
-    return worst
 
 
 def _folded(text: str) -> str:
@@ -317,152 +298,6 @@ def _is_cluster(word: str | None) -> bool:
     return word is not None and word.startswith("-") and not word.startswith("--")
 
 
-def _path_touches(pattern: PathPattern, part: Part, call: Call) -> Fit:
-    if isinstance(part, Touch):
-        if pattern.access == "write" and part.use.access == "read":
-            return "no"
-        return _use_touched(pattern, part.use, call, whole=part.whole)
-    if isinstance(part, Run):
-        outer = _run_touched(pattern, part, call)
-        return _worst((outer, *(_path_touches(pattern, inner, call) for inner in part.inner)))
-    if isinstance(part, Hidden):
-        return _hidden_touched(pattern, part, call)
-    if isinstance(part, Unclear):
-        if part.family == "bash":
-            return _text_touched(pattern, part, call)
-        meant = part.family == "edit" or (part.family == "read" and pattern.access == "read")
-        return ("yes" if pattern.glob is None else "maybe") if meant else "no"
-    return "no"
-
-
-def _use_touched(pattern: PathPattern, use: PathUse, call: Call, *, whole: bool) -> Fit:
-    if pattern.glob is None:
-        return "yes"
-    root, home = call.project_root, call.home
-    paths = (use.path,) if use.path == use.resolved else (use.path, use.resolved)
-    for path in paths:
-        if matches_broadly(pattern.glob, path, root=root, home=home):
-            return "yes"
-    if whole and is_below(fixed_part(pattern.glob, root=root, home=home), paths):
-        return "maybe"
-    for path in paths if use.access == "read" else ():
-        for glob in call.globs:
-            found = f"{path.rstrip('/')}/{glob.strip('/')}"
-            if matches_broadly(pattern.glob, found, root=root, home=home):
-                return "yes"
-            if may_match(pattern.glob, found, root=root, home=home):
-                return "maybe"
-    return "no"
-
-
-def _run_touched(pattern: PathPattern, run: Run, call: Call) -> Fit:
-    reading = run.reading
-    if reading is not None and pattern.access == "write":
-        return "no"
-    found = _globs_touched(pattern, run.command.words[1:], run.cwds, call)
-    if reading is not None:
-        whole = reading.recursive
-        reads = _worst(_use_touched(pattern, use, call, whole=whole) for use in run.reads)
-        return _worst((found, reads, _git_touched(pattern, run, call)))
-    if pattern.glob is None:
-        return "no"
-    named = _worst(_use_touched(pattern, use, call, whole=True) for use in run.named)
-    words = _words_touched(pattern, run.command.words[1:], run.cwds, call)
-    unknown: Fit = "maybe" if has_unknown_word(run.command.words) else "no"
-    return _worst((found, named, words, unknown, _git_touched(pattern, run, call)))
-
-
-def _words_touched(
-    pattern: PathPattern, words: Iterable[Word], cwds: tuple[str, ...] | None, call: Call
-) -> Fit:
-    """Hold a path rule against all that words may name."""
-    if pattern.glob is None:
-        return "no"
-    root, home = call.project_root, call.home
-    for word in words:
-        for each in (word, *(expand_braces(word.raw) if word.value is None else ())):
-            for text in path_texts(each):
-                for cwd in cwds or (call.cwd,):
-                    path = absolute(text, cwd=cwd, home=home)
-                    places = (path, call.links.get(path, path))
-                    if any(matches_broadly(pattern.glob, p, root=root, home=home) for p in places):
-                        return "yes"
-    return "no"
-
-
-def _globs_touched(
-    pattern: PathPattern, words: Iterable[Word], cwds: tuple[str, ...] | None, call: Call
-) -> Fit:
-    """Say whether a pattern among the words may become a path that a rule means."""
-    if pattern.glob is None:
-        return "no"
-    root, home = call.project_root, call.home
-    for word in words:
-        for each in (word, *(expand_braces(word.raw) if word.value is None else ())):
-            for text in path_texts(each) if each.glob else ():
-                for cwd in cwds or (call.cwd,):
-                    path = absolute(text, cwd=cwd, home=home)
-                    if may_match(pattern.glob, path, root=root, home=home):
-                        return "maybe"
-    return "no"
-
-
-_GIT_SEARCHES = frozenset(("grep", "archive"))
-
-
-def _git_touched(pattern: PathPattern, run: Run, call: Call) -> Fit:
-    """Hold a path rule against what git reads of other revisions: ``git show HEAD:.env``."""
-    command = run.command
-    if command.name != "git" or pattern.access == "write" or pattern.glob is None:
-        return "no"
-    values = [word.value or "" for word in command.words[1:]]
-    sub = next((value for value in values if not value.startswith("-")), "")
-    named = _words_touched(pattern, command.words[1:], (call.cwd, call.project_root), call)
-    if named != "no":
-        return named
-    if sub in _GIT_SEARCHES:
-        limited = values[values.index("--") + 1 :] if "--" in values else ["."]
-        uses = (
-            PathUse(path=path, resolved=path, access="read")
-            for path in (absolute(text, cwd=call.cwd) for text in limited)
-        )
-        return _worst(_use_touched(pattern, use, call, whole=True) for use in uses)
-    # An object that is named by its hash may be any file.
-    by_hash = sub == "cat-file" and not {"-t", "-s", "-e"} & set(values)
-    return "maybe" if by_hash else "no"
-
-
-def _hidden_touched(pattern: PathPattern, part: Hidden, call: Call) -> Fit:
-    """Hold a path rule against what a line may run besides."""
-    if pattern.glob is None:
-        return "no"
-    tokens = (Word(token, token) for token in part.tokens)
-    if _words_touched(pattern, tokens, None, call) == "yes":
-        return "yes"
-    return _worst(_hidden_reads(pattern, top, call) for top in part.commands)
-
-
-def _hidden_reads(pattern: PathPattern, top: Command, call: Call) -> Fit:
-    found: Fit = "no"
-    for command in _chain(top):
-        words = command.words[1:]
-        found = _worst((found, _words_touched(pattern, words, None, call)))
-        found = _worst((found, _globs_touched(pattern, words, None, call)))
-    if top.doubts:
-        unwritten = top.words[0].value is None
-        return "maybe" if unwritten or found != "no" else "no"
-    return found
-
-
-def _text_touched(pattern: PathPattern, part: Unclear, call: Call) -> Fit:
-    """Hold a path rule against a line that was not read with certainty."""
-    if pattern.glob is None:
-        return "no"
-    tokens = (Word(token, token) for token in split_roughly(call.command or ""))
-    named = _words_touched(pattern, tokens, None, call) == "yes"
-    return "maybe" if part.unread or named else "no"
-
-
 def _fetch_touches(pattern: FetchPattern, part: Part, call: Call) -> Fit:
     if isinstance(part, Fetch):
         meant = pattern.host is None or pattern.host.matches_broadly(part.target)
@@ -474,10 +309,10 @@ def _fetch_touches(pattern: FetchPattern, part: Part, call: Call) -> Fit:
             return "no"
         return "yes" if pattern.host is None else "maybe"
     if isinstance(part, Run):
-        return _worst(_command_fetches(pattern, each) for each in _chain(part.command))
+        return worst(_command_fetches(pattern, each) for each in chain(part.command))
     if isinstance(part, Hidden):
-        return _worst(
-            _command_fetches(pattern, each) for top in part.commands for each in _chain(top)
+        return worst(
+            _command_fetches(pattern, each) for top in part.commands for each in chain(top)
         )
     return "no"
 

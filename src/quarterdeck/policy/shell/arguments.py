@@ -20,7 +20,7 @@ HARMLESS_DEVICES = frozenset(
 
 _LONGEST = 4096
 _MOST_WORDS = 64
-_URL = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*://[^\s,;]*")
+_URL = re.compile(r"(?<![A-Za-z0-9+.-])(?!file:)[A-Za-z][A-Za-z0-9+.-]*://[^\s,;]*")
 _FILE_URL = re.compile(r"file:(?://[^/]*)?(?=/)")
 _SEPARATORS = re.compile(r"[=:,@;]")
 _GLUED = re.compile(r"(?:/|~|\.\.(?:/|$)).*", re.DOTALL)
@@ -37,7 +37,8 @@ def path_texts(word: Word) -> tuple[str, ...]:
         return ()
     value = _FILE_URL.sub("=", _URL.sub("", value))
     found = dict.fromkeys((value, *_SEPARATORS.split(value)))
-    if value.startswith("-"):
+    if value.startswith("-") and not value.startswith("--"):
+        # Where the letters end and a value begins is not known: "-xvf/x", "-I/x".
         found[value[2:]] = None
         if (glued := _GLUED.search(value)) is not None:
             found[glued.group()] = None

@@ -6,8 +6,9 @@ or write elsewhere: a rule with an open end does not cover them unless it names 
 """
 
 from .line import Command
+from .program_entry import ProgramOptions
 from .program_options import options_of, reaching_word
-from .wrappers import ALL_SHELLS, INTERPRETERS
+from .wrappers import ALL_SHELLS, INTERPRETERS, RUNNERS
 
 __all__ = ["deletes_words", "leading_words", "never_standing", "reaching_word_of"]
 
@@ -80,27 +81,6 @@ _DANGEROUS_FORMS = (
 )
 """The first word, then others anywhere after it in this order."""
 
-_EXACT_ONLY = frozenset(
-    (
-        *("curl", "wget", "scp", "rsync", "ssh", "sed", "tar", "zip", "unzip", "xargs", "env"),
-        *("find", "npx", "uvx", "pipx", "mv", "cp", "ln", "install", "tee", "patch", "kubectl"),
-        *("docker", "podman", "aws", "gcloud", "az", "gh", "terraform", "psql", "mysql", "sqlite3"),
-        *("sort", "sftp", "ftp", "vim", "vi", "emacs", "nano", "less", "more", "man", "make"),
-    )
-)
-_GIT_EXACT_ONLY = frozenset(
-    ("push", "pull", "reset", "checkout", "rebase", "branch", "stash", "tag", "remote", "merge")
-)
-
-_MANY_THINGS = frozenset(
-    (
-        *("git", "npm", "pnpm", "yarn", "bun", "cargo", "go", "uv", "pip", "pip3", "poetry"),
-        *("brew", "apt", "apt-get", "dotnet", "gradle", "mvn", "rustup", "deno", "swift", "mix"),
-        *("bundle", "rails", "hatch", "pdm", "nix", "helm", "just", "task", "composer", "flutter"),
-    )
-)
-"""Programs that do many things; the second word says which."""
-
 _DELETING = frozenset(("rm", "rmdir", "mv", "shred", "unlink", "chmod", "chown", "chgrp", "trash"))
 
 
@@ -117,6 +97,8 @@ def never_standing(command: Command) -> str | None:
             return f"'{' '.join((first, *rest))}' can do lasting harm"
     if name == "git" and "push" in words and any((w or "").startswith("+") for w in words):
         return "a push with '+' can do lasting harm"
+    if (inner := _run_by(command)) is not None:
+        return never_standing(inner)
     if name in ALL_SHELLS or command.wrapping == "opaque":
         return f"what {name!r} runs is not certain"
     inline = name in INTERPRETERS or name.startswith("python")
@@ -127,38 +109,67 @@ def never_standing(command: Command) -> str | None:
     return None
 
 
+def _run_by(command: Command) -> Command | None:
+    """Return the command that a tool of the project runs: ``pytest`` of ``uv run pytest``."""
+    at = command.inner_at
+    if command.wrapping != "opaque" or command.words[0].exact not in RUNNERS:
+        return None
+    if not 0 < at < len(command.words) or (command.words[at].exact or "-").startswith("-"):
+        return None
+    return Command(words=command.words[at:])
+
+
 def leading_words(command: Command) -> int:
-    """Return how many first words say what a command is, so that others may follow; 0: none."""
-    name = command.name or ""
+    """Return how many first words say what a command is, so that others may follow; 0: none.
+
+    Only what has an entry that says so: of another program nobody knows what more words do.
+    """
+    if (inner := _run_by(command)) is not None:
+        found = leading_words(inner)
+        return found and command.inner_at + found
     words = [word.exact for word in command.words]
-    if name in ALL_SHELLS or name in _EXACT_ONLY or command.wrapping != "none":
+    name = words[0] or ""
+    if command.wrapping != "none" or "/" in name:
         return 0
-    if name == "git" and (len(words) < 2 or words[1] in _GIT_EXACT_ONLY):
+    options = options_of(name)
+    if options is None:
         return 0
-    if name in INTERPRETERS or name.startswith("python"):
-        count = 3 if words[1:2] == ["-m"] else 2
-    else:
-        count = 2 if name in _MANY_THINGS else 1
-        if count == 2 and words[1:2] in (["run"], ["run-script"], ["compose"]):
-            count = 3
-    leading = words[:count]
-    known = len(leading) == count and None not in leading
-    plain = known and all(not (word or "").startswith("-") or word == "-m" for word in leading)
-    return count if plain else 0
+    if options.stops:
+        return _leading_of_script(words, options.module)
+    return _leading(options, words)
+
+
+def _leading_of_script(words: list[str | None], module: str) -> int:
+    """Return how many words name a script, or a module and what it does."""
+    if module and words[1:2] == [module] and len(words) > 2:
+        options = options_of(words[2] or "")
+        found = 0 if options is None or options.stops else _leading(options, words[2:])
+        return found and 2 + found
+    return 2 if len(words) > 1 and not (words[1] or "-").startswith("-") else 0
+
+
+def _leading(options: ProgramOptions, words: list[str | None]) -> int:
+    if not options.sub:
+        return int(options.open)
+    sub = options.sub.get(words[1] or "") if len(words) > 1 else None
+    if sub is None or not sub.open:
+        return 0
+    if words[1] not in ("run", "run-script"):
+        return 2
+    return 3 if len(words) > 2 and not (words[2] or "-").startswith("-") else 0
 
 
 def reaching_word_of(command: Command, named: int) -> str | None:
     """Return a word beyond the first ``named`` that an open end must not cover.
 
-    Options are held against those of the program, and of every other that the named words of a
-    wrapper name: ``bash(uv run pytest:*)`` covers no option that ``pytest:*`` would not.
+    What a wrapper runs is held against the options of that program: ``bash(uv run pytest:*)``
+    covers no option that ``bash(pytest:*)`` would not.
     """
-    firsts = [0]
-    if command.wrapping != "none":
-        firsts.extend(range(1, min(named, len(command.words))))
-    for first in firsts:
-        if first and options_of(command.words[first].exact or "") is None:
-            continue
+    if command.wrapping not in ("transparent", "opaque"):
+        return reaching_word(command.words, named)
+    firsts = range(1, min(named, len(command.words)))
+    known = [at for at in firsts if options_of(command.words[at].exact or "") is not None]
+    for first in known or (min(named, len(command.words)) - 1,):
         found = reaching_word(command.words, named, first)
         if found is not None:
             return found

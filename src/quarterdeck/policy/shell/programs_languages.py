@@ -118,7 +118,7 @@ PROGRAMS: dict[str, ProgramOptions] = {
     "node": entry(
         names="nodejs",
         stops=True,
-        short="repC",
+        short="repiC",
         long=(
             "--require --import --loader --experimental-loader --eval --print --env-file "
             "--env-file-if-exists --openssl-config --experimental-config-file "
@@ -154,101 +154,6 @@ PROGRAMS: dict[str, ProgramOptions] = {
             "-E -I -s -S -B -O -u -v -q -b -d -x -V -P --help --version --help-env "
             "--help-xoptions --help-all"
         ),
-    ),
-    "pip": entry(
-        names="pip3",
-        anywhere=True,
-        short="tercdib",
-        long=(
-            "--target --prefix --root --editable --requirement --constraint --config-settings "
-            "--global-option --build-option --install-option --index-url --extra-index-url "
-            "--find-links --trusted-host --python --cache-dir --log --log-file --src --dest "
-            "--wheel-dir --build --build-dir --proxy --cert --client-cert --keyring-provider "
-            "--report --pre-install --no-build-isolation --use-pep517 --user "
-            "--break-system-packages --group --editor --global --site "
-            "--requirements-from-script --output"
-        ),
-        starts="git+ hg+ svn+ bzr+ http: https: file:",
-        harmless=(
-            "--upgrade --quiet --verbose --no-deps --dry-run --pre --format --outdated "
-            "--uptodate --local --progress-bar --disable-pip-version-check --no-input "
-            "--no-color --no-cache-dir --force-reinstall --no-warn-script-location "
-            "--require-virtualenv --debug --exists-action --use-feature --use-deprecated "
-            "--retries --timeout --path --require-hashes --no-python-version-warning "
-            "--resume-retries --platform --python-version --implementation --abi --no-binary "
-            "--only-binary --prefer-binary --no-index --no-clean --ignore-installed "
-            "--ignore-requires-python --check-build-dependencies --upgrade-strategy --compile "
-            "--no-compile --no-warn-conflicts --root-user-action --isolated "
-            "--uploaded-prior-to --version --help"
-        ),
-        sub={
-            "list": entry(open=True),
-            "show": entry(open=True),
-            "freeze": entry(open=True),
-            "check": entry(open=True),
-            "install": entry(),
-            "download": entry(),
-            "wheel": entry(),
-            "uninstall": entry(),
-            "config": entry(),
-        },
-    ),
-    "uv": entry(
-        anywhere=True,
-        short="pCrctofP",
-        long=(
-            "--directory --project --config-file --python --with --with-editable "
-            "--with-requirements --env-file --from --script --module --target --prefix --root "
-            "--index --default-index --index-url --extra-index-url --find-links "
-            "--allow-insecure-host --config-setting --config-settings-package "
-            "--no-build-isolation --cache-dir --output-file --output-dir --out-dir "
-            "--build-constraints --constraints --overrides --requirements --keyring-provider "
-            "--link-mode --editable --system --break-system-packages --installer-metadata "
-            "--gui-script --excludes --working-directory --token --username --password "
-            "--publish-url --check-url --export-file --install-dir --extra-lib-dir "
-            "--python-preference --with-executables-from --torch-backend"
-        ),
-        harmless=(
-            "--quiet --verbose --offline --no-cache --frozen --locked --all-extras --extra "
-            "--group --dev --no-dev --no-sync --no-config --color --no-progress --upgrade "
-            "--package --all-packages --dry-run --isolated --native-tls --version --help "
-            "--exact --refresh"
-        ),
-        sub={
-            "run": entry(short="wms"),
-            "sync": entry(open=True),
-            "lock": entry(open=True),
-            "tree": entry(open=True),
-            "pip": entry(),
-            "tool": entry(),
-            "add": entry(),
-            "build": entry(),
-            "python": entry(),
-            "venv": entry(),
-        },
-    ),
-    "poetry": entry(
-        anywhere=True,
-        short="CPofe",
-        valued="ED",
-        long=(
-            "--directory --project --config --editable --output --source --local --build "
-            "--repository --dist-dir --path --cert --client-cert --plugin --template --src"
-        ),
-        harmless=(
-            "--no-interaction --quiet --verbose --no-ansi --no-plugins --no-cache --with "
-            "--without --only --sync --dry-run --extras --all-extras --no-root --version "
-            "--help"
-        ),
-        sub={
-            "run": entry(),
-            "check": entry(open=True),
-            "show": entry(open=True),
-            "lock": entry(open=True),
-            "install": entry(),
-            "config": entry(),
-            "self": entry(),
-        },
     ),
     "cargo": entry(
         anywhere=True,

@@ -18,6 +18,7 @@ from .words import FED_FILE, Word, literal, unknown
 __all__ = [
     "ALL_SHELLS",
     "INTERPRETERS",
+    "RUNNERS",
     "SHELLS",
     "Unwrapped",
     "reads_program",
@@ -107,6 +108,8 @@ _RUNNERS = {
 }
 """Programs with a subcommand that runs the words after it."""
 
+RUNNERS = frozenset((*_RUNNERS, "npx", "uvx", "bunx", "pipx"))
+"""Tools of a project that run the programs of its own environment."""
 _DURATION = re.compile(r"\d+(?:\.\d+)?[smhd]?")
 _SHELL_FLAGS = re.compile(r"-[leux]*c[leux]*")
 _PLAIN_SHELL_FLAGS = re.compile(r"-[leux]+")
