@@ -169,7 +169,11 @@ def reaching_word_of(command: Command, named: int) -> str | None:
         return reaching_word(command.words, named)
     firsts = range(1, min(named, len(command.words)))
     known = [at for at in firsts if options_of(command.words[at].exact or "") is not None]
-    for first in known or (min(named, len(command.words)) - 1,):
+    if not known:
+        # Of what a project's own program does with options nothing is known.
+        runner = command.words[0].exact in RUNNERS
+        known = [min(named, len(command.words)) - 1 if runner else 0]
+    for first in known:
         found = reaching_word(command.words, named, first)
         if found is not None:
             return found

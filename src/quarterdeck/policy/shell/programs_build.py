@@ -64,7 +64,7 @@ PROGRAMS: dict[str, ProgramOptions] = {
     "pip": entry(
         names="pip3",
         anywhere=True,
-        short="tercdib",
+        short="tercdibf",
         long=(
             "--target --prefix --root --editable --requirement --constraint --config-settings "
             "--global-option --build-option --install-option --index-url --extra-index-url "
@@ -126,7 +126,7 @@ PROGRAMS: dict[str, ProgramOptions] = {
             "lock": entry(open=True),
             "tree": entry(open=True),
             "pip": entry(),
-            "tool": entry(),
+            "tool": entry(starts="run"),
             "add": entry(),
             "build": entry(),
             "python": entry(),
