@@ -84,7 +84,8 @@ def _run_touched(pattern: PathPattern, run: Run, call: Call) -> Fit:
     reading = run.reading
     if reading is not None and pattern.access == "write":
         return "no"
-    found = _globs_touched(pattern, run.command.words[1:], run.cwds, call)
+    given = _expanded(run.command.words)
+    found = _globs_touched(pattern, given[1:], run.cwds, call)
     if reading is not None:
         whole = reading.recursive
         reads = worst(_use_touched(pattern, use, call, whole=whole) for use in run.reads)
@@ -92,9 +93,19 @@ def _run_touched(pattern: PathPattern, run: Run, call: Call) -> Fit:
     if pattern.glob is None:
         return "no"
     named = worst(_use_touched(pattern, use, call, whole=True) for use in run.named)
-    words = _words_touched(pattern, run.command.words[1:], run.cwds, call)
-    unknown: Fit = "maybe" if has_unknown_word(run.command.words) else "no"
+    words = _words_touched(pattern, given[1:], run.cwds, call)
+    unknown: Fit = "maybe" if has_unknown_word(given) else "no"
     return worst((found, named, words, unknown, _git_touched(pattern, run, call)))
+
+
+def _expanded(words: tuple[Word, ...]) -> tuple[Word, ...]:
+    """Return the words that a command gets, braces expanded where that is certain."""
+    if all(word.value is not None for word in words):
+        return words
+    found: list[Word] = []
+    for word in words:
+        found.extend((expand_braces(word.raw) if word.value is None else ()) or (word,))
+    return tuple(found)
 
 
 def _words_touched(
@@ -105,13 +116,14 @@ def _words_touched(
         return "no"
     root, home = call.project_root, call.home
     for word in words:
-        for each in (word, *(expand_braces(word.raw) if word.value is None else ())):
-            for text in path_texts(each):
-                for cwd in cwds or (call.cwd,):
-                    path = absolute(text, cwd=cwd, home=home)
-                    places = (path, call.links.get(path, path))
-                    if any(matches_broadly(pattern.glob, p, root=root, home=home) for p in places):
-                        return "yes"
+        for text in path_texts(word):
+            for cwd in cwds or (call.cwd,):
+                path = absolute(text, cwd=cwd, home=home)
+                places = (path, call.links.get(path, path))
+                if any(
+                    matches_broadly(pattern.glob, each, root=root, home=home) for each in places
+                ):
+                    return "yes"
     return "no"
 
 
@@ -123,12 +135,11 @@ def _globs_touched(
         return "no"
     root, home = call.project_root, call.home
     for word in words:
-        for each in (word, *(expand_braces(word.raw) if word.value is None else ())):
-            for text in path_texts(each) if each.glob else ():
-                for cwd in cwds or (call.cwd,):
-                    path = absolute(text, cwd=cwd, home=home)
-                    if may_match(pattern.glob, path, root=root, home=home):
-                        return "maybe"
+        for text in path_texts(word) if word.glob else ():
+            for cwd in cwds or (call.cwd,):
+                path = absolute(text, cwd=cwd, home=home)
+                if may_match(pattern.glob, path, root=root, home=home):
+                    return "maybe"
     return "no"
 
 
@@ -170,7 +181,7 @@ def _hidden_touched(pattern: PathPattern, part: Hidden, call: Call) -> Fit:
 def _hidden_reads(pattern: PathPattern, top: Command, call: Call) -> Fit:
     found: Fit = "no"
     for command in chain(top):
-        words = command.words[1:]
+        words = _expanded(command.words)[1:]
         found = worst((found, _words_touched(pattern, words, None, call)))
         found = worst((found, _globs_touched(pattern, words, None, call)))
     if top.doubts:

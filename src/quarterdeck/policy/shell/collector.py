@@ -27,7 +27,7 @@ _LITERAL_FORMAT = re.compile(r"[^%\\]*(?:%s|\\n)?[^%\\]*")
 _RUNNING_CODE = re.compile(
     r"system|popen|exec|spawn|subprocess|fork|eval|__|getattr|\bos\b|\bpty\b|ctypes|require"
     r"|child_process|qx|`|shell|process|importlib|chr\(|decode|base64|fromhex|\bopen\b|\bio\b"
-    r"|kernel|unpack|getline|(?<!\|)\|(?!\|)|syscall|file|path|read|\bdo\b",
+    r"|kernel|unpack|getline|glob|walk|listdir|scandir|(?<!\|)\|(?!\|)|syscall|file|path|read|\bdo\b",
     re.IGNORECASE,
 )
 """What code that runs programs or opens files mostly has; code without it only calculates."""
@@ -59,10 +59,11 @@ class Collector:
 
     def line(self) -> Line:
         """Return what was read."""
-        everything = (*self.commands, *self.hidden)
-        if any(runs_text(command) for command in everything):
+        known = (*self.commands, *self.hidden)
+        if any(runs_text(command) or _reads_makefile(command) for command in known):
             self._feed()
-        if any(reads_program(command.words) for command in everything) and not self._is_fed():
+        running = (*self.commands, *(each for each in self.hidden if each.wrapping == "opaque"))
+        if any(_reads_program(command) for command in running) and not self._is_fed():
             self.hidden.append(UNWRITTEN)
         return Line(
             commands=tuple(self.commands),
@@ -86,7 +87,8 @@ class Collector:
             if command.name in ("echo", "printf"):
                 self._hide(" ".join(values))
                 self._hide("; ".join(values))
-                self.tokens.extend(split_roughly(" ".join(values)))
+                if self._interprets():
+                    self.tokens.extend(split_roughly(" ".join(values)))
             else:
                 elsewhere.update(values)
         for text in self.texts[:_MAX_TEXTS]:
@@ -95,7 +97,12 @@ class Collector:
                 self.tokens.extend(split_roughly(text))
 
     def _interprets(self) -> bool:
-        return any(_is_interpreter(command.name or "") for command in self.commands)
+        """Say whether a program in the line reads a language in which commands may stand."""
+        for command in self.commands:
+            name = command.name or ""
+            if _is_interpreter(name) or name == "crontab" or _reads_makefile(command):
+                return True
+        return False
 
     def _is_fed(self) -> bool:
         """Say whether all that a shell in the line reads from its input stands in the line."""
@@ -114,10 +121,15 @@ class Collector:
             return False
         return bool(self.texts) or len(self.commands) > 1
 
-    def _hide(self, text: str, certain: bool = True) -> None:
-        """Keep what ``text`` would run, were it given to a shell."""
+    def _hide(self, text: str, certain: bool = True, named: bool = False) -> None:
+        """Keep what ``text`` would run, were it given to a shell.
+
+        With ``named`` it may be no more than a program's name, which gets its words later.
+        """
         line = self.read(text)
         found = (*line.commands, *line.hidden)
+        if named:
+            found = tuple(each for each in found if each is not UNWRITTEN)
         if not certain:
             found = tuple(replace(each, doubts=("it may not be run",)) for each in found)
         self.hidden.extend(found)
@@ -193,12 +205,15 @@ class Collector:
     def _interpret(self, name: str, words: tuple[Word, ...]) -> None:
         """Keep what an interpreter's arguments name, and whether they hide what they run."""
         form = _RUNNING_SED if name in ("sed", "gsed") else _RUNNING_CODE
-        for word in words:
+        for index, word in enumerate(words):
             text = word.value or word.raw
             self.tokens.extend(split_roughly(text))
-            # A script's name is no code; what it does is not in the line.
-            code = word.value is None or any(sign in text for sign in " (;{\"'`/")
-            if code and word.raw != text and form.search(text):
+            if word.value is None:
+                hides = all((before.value or "").startswith("-") for before in words[:index])
+            else:
+                # A script's name is no code; what it does is not in the line.
+                hides = word.raw != text and bool(form.search(text))
+            if hides:
                 self.hidden.append(UNWRITTEN)
 
     def _follow_texts(self, command: Command) -> None:
@@ -214,7 +229,7 @@ class Collector:
         for form in dict.fromkeys((text, text.partition("=")[2])):
             stripped = form.lstrip(_MARKS)
             if stripped:
-                self._hide(stripped)
+                self._hide(stripped, named=not any(sign.isspace() for sign in stripped))
 
     def _move(self, words: tuple[Word, ...]) -> None:
         arguments = [word for word in words[1:] if word.exact not in ("--", "-P", "-L")]
@@ -226,6 +241,14 @@ class Collector:
         if self.loops:
             self.moves_unknown = True
         self.moves.append(target)
+
+
+def _reads_makefile(command: Command) -> bool:
+    return command.name == "make" and any(word.raw.startswith("-f") for word in command.words)
+
+
+def _reads_program(command: Command) -> bool:
+    return reads_program(command.words) or any(_reads_program(each) for each in command.inner)
 
 
 def _is_interpreter(name: str) -> bool:

@@ -86,7 +86,8 @@ class ProgramOptions:
         name = value.partition("=")[0]
         if value in self.long or name in self.long:
             return True
-        if name in self.harmless or name in self.long_flags or name in self.long_valued:
+        judged = (self.harmless, self.long_flags, self.long_valued, self.text)
+        if any(name in known for known in judged):
             return False
         # An unambiguous beginning is the option; what is ambiguous is refused by the program.
         return any(

@@ -227,7 +227,7 @@ def code_texts(words: tuple[Word, ...]) -> Iterator[str]:
 def _glued(value: str) -> Iterable[str]:
     """Return what may be an option's own value in its word."""
     after = value.partition("=")[2]
-    found = [after, after.partition("=")[2]]
+    found = [after, after.partition("=")[2], value.partition("::")[2]]
     if value.startswith("-") and value[1:2] != "-":
         found.extend(value[start:] for start in range(2, min(len(value), 8)))
     elif not value.startswith("-"):

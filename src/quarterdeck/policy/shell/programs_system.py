@@ -249,9 +249,9 @@ _PLAIN_NAMES = (
     "zstd zcat echo printf true false : test [ pwd cd pushd popd read set shift return "
     "exit break continue wait sleep date whoami id groups uname hostname nproc uptime "
     "which type whereis ps kill pkill killall pgrep jobs fg bg umask ulimit export unset "
-    "local declare typeset readonly getopts hash times ping dig nslookup host lsof free "
-    "top htop clear reset tput stty tty yes expr bc dc factor numfmt iconv dos2unix sync "
-    "cloc tokei scc bat exa eza lsd delta svn hg tig code-insiders open xdg-open "
+    "local declare typeset readonly getopts times ping dig nslookup host lsof free top "
+    "htop clear reset tput stty tty yes expr bc dc factor numfmt iconv dos2unix sync cloc "
+    "tokei scc bat exa eza lsd delta svn hg tig code-insiders open xdg-open "
 )
 PLAIN = frozenset(_PLAIN_NAMES.split())
 """Programs that run no program that their words name, besides those with an entry."""

@@ -247,7 +247,8 @@ def _runs_others(name: str, words: tuple[Word, ...]) -> bool:
 
 def _opaque(words: tuple[Word, ...], inner_at: int) -> Unwrapped:
     suffixes = tuple(words[start:] for start in range(1, min(len(words), 40)))
-    values = [word.value or "" for word in words[1:40]]
+    # What stands in for a name found later ("rm {}") is not known, but the rest of it is.
+    values = [word.value or word.raw.strip("'\"") for word in words[1:40]]
     texts = [" ".join(values)]
     for value in values:
         texts.extend((value, value.partition("=")[2]))
@@ -269,11 +270,11 @@ def _is_unwritten(words: tuple[Word, ...]) -> bool:
         return any(word.value is None for word in words[1:])
     for word in words[1:]:
         value = word.value
-        if value is None or word.glob:
+        if value is None or word.glob or value == "{}":
             return True
         if not value.startswith("-") and "=" not in value:
             return False
-    return False
+    return name in ("parallel", "sem")
 
 
 def _shell(words: tuple[Word, ...]) -> Unwrapped:
