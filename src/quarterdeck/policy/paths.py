@@ -159,15 +159,25 @@ def may_match(pattern: str, shell_glob: str, *, root: str, home: str, whole: boo
 
 
 def _meet(names: tuple[str, ...], wanted: tuple[str, ...], whole: bool) -> bool:
-    if not wanted:
-        return True
-    if not names:
-        return whole or all(part == "**" for part in wanted)
-    if wanted[0] == "**":
-        return _meet(names, wanted[1:], whole) or _meet(names[1:], wanted, whole)
-    if names[0] == "**":
-        return _meet(names[1:], wanted, whole) or _meet(names, wanted[1:], whole)
-    return _names_meet(names[0], wanted[0]) and _meet(names[1:], wanted[1:], whole)
+    """Say whether a path may match both lists of names; each pair of places is tried once."""
+    reached = {(0, 0)}
+    todo = [(0, 0)]
+    while todo:
+        at, by = todo.pop()
+        if by == len(wanted):
+            return True
+        if at == len(names):
+            if whole or all(part == "**" for part in wanted[by:]):
+                return True
+            continue
+        if "**" in (names[at], wanted[by]):
+            steps = ((at + 1, by), (at, by + 1))
+        else:
+            steps = ((at + 1, by + 1),) if _names_meet(names[at], wanted[by]) else ()
+        new = [place for place in steps if place not in reached]
+        reached.update(new)
+        todo.extend(new)
+    return False
 
 
 @lru_cache(maxsize=4096)

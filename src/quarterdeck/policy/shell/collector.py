@@ -17,7 +17,8 @@ UNWRITTEN = Command(words=(unknown("…"),), doubts=("it runs what is not writte
 
 _MAX_COMMANDS = 200
 _MAX_WRAPPERS = 8
-_MAX_TEXTS = 100
+_MAX_TEXTS = 40
+"""Texts of one line that are read as commands; in those beyond only words are searched."""
 _TOKEN = re.compile(r"[^\s;&|()<>{}$`\"'=!,]+")
 
 
@@ -54,6 +55,7 @@ class Collector:
         self.moves: list[str | None] = []
         self.moves_unknown = False
         self.unread = False
+        self.hidden_texts = 0
         self.loops = 0
         """How many loops and functions the walk is in."""
 
@@ -91,7 +93,7 @@ class Collector:
                     self.tokens.extend(split_roughly(" ".join(values)))
             else:
                 elsewhere.update(values)
-        for text in self.texts[:_MAX_TEXTS]:
+        for text in self.texts:
             self._hide(text, certain=text not in elsewhere)
             if text not in elsewhere and self._interprets():
                 self.tokens.extend(split_roughly(text))
@@ -126,6 +128,10 @@ class Collector:
 
         With ``named`` it may be no more than a program's name, which gets its words later.
         """
+        self.hidden_texts += 1
+        if self.hidden_texts > _MAX_TEXTS:
+            self.tokens.extend(split_roughly(text))
+            return
         line = self.read(text)
         found = (*line.commands, *line.hidden)
         if named:

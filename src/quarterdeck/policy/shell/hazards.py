@@ -81,6 +81,8 @@ _DANGEROUS_FORMS = (
 )
 """The first word, then others anywhere after it in this order."""
 
+_TEXT_TOOLS = frozenset(("sed", "gsed", "awk", "gawk", "mawk", "nawk"))
+_CODE_OPTIONS = ("-c", "-e", "-E", "-p", "-r", "--eval", "--print")
 _DELETING = frozenset(("rm", "rmdir", "mv", "shred", "unlink", "chmod", "chown", "chgrp", "trash"))
 
 
@@ -89,24 +91,43 @@ def never_standing(command: Command) -> str | None:
     name = command.name
     if name is None:
         return "which program runs is not certain"
-    if name in _DANGEROUS or name.startswith("mkfs."):
-        return f"{name!r} can do lasting harm"
     words = [word.exact for word in command.words[1:]]
-    for first, *rest in _DANGEROUS_FORMS:
-        if name == first and _in_order(rest, words):
-            return f"'{' '.join((first, *rest))}' can do lasting harm"
-    if name == "git" and "push" in words and any((w or "").startswith("+") for w in words):
-        return "a push with '+' can do lasting harm"
+    if (harm := _lasting_harm(name, words)) is not None:
+        return f"{harm} can do lasting harm"
     if (inner := _run_by(command)) is not None:
         return never_standing(inner)
     if name in ALL_SHELLS or command.wrapping == "opaque":
         return f"what {name!r} runs is not certain"
-    inline = name in INTERPRETERS or name.startswith("python")
-    if inline and any(w in ("-c", "-e", "-p", "-r", "--eval", "-i", "-") for w in words):
-        return f"{name!r} is given a program to run"
-    if inline and not words:
-        return f"{name!r} runs what it reads"
+    if name in INTERPRETERS - _TEXT_TOOLS or name.startswith("python"):
+        if _is_given_program(name, words):
+            return f"{name!r} is given a program to run"
+        if not words:
+            return f"{name!r} runs what it reads"
     return None
+
+
+def _lasting_harm(name: str, words: list[str | None]) -> str | None:
+    """Return what of a command cannot be undone; None when nothing is known to be such."""
+    if name in _DANGEROUS or name.startswith("mkfs."):
+        return repr(name)
+    for first, *rest in _DANGEROUS_FORMS:
+        if name == first and _in_order(rest, words):
+            return f"'{' '.join((first, *rest))}'"
+    if name == "git" and "push" in words and any((w or "").startswith("+") for w in words):
+        return "a push with '+'"
+    return None
+
+
+def _is_given_program(name: str, words: list[str | None]) -> bool:
+    """Say whether a program is among an interpreter's arguments, or comes from its input."""
+    options = options_of(name)
+    codes = options.code if options is not None and options.code else _CODE_OPTIONS
+    for word in words:
+        if word is None or word in ("-", "-i"):
+            return True
+        if any(word.startswith(code) or _clustered(code, word) for code in codes):
+            return True
+    return False
 
 
 def _run_by(command: Command) -> Command | None:

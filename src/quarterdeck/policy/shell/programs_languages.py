@@ -135,6 +135,7 @@ PROGRAMS: dict[str, ProgramOptions] = {
             "--perf-basic-prof --interpreted-frames-native-stack --logfile "
             "--experimental-test-module-mocks --experimental-network-inspection"
         ),
+        code="-e -p --eval --print -r --require --import",
         harmless=(
             "--check --test --watch --version --help --test-only --test-name-pattern "
             "--test-concurrency --test-timeout --trace-warnings --max-old-space-size "
