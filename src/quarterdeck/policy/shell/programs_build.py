@@ -22,9 +22,9 @@ PROGRAMS: dict[str, ProgramOptions] = {
             "MAKEFILE_LIST="
         ),
         harmless=(
-            "-e -n -B -k -S -t --jobs --load-average --max-load --output-sync --trace "
-            "--warn-undefined-variables --dry-run --just-print --recon --print-directory "
-            "--no-print-directory --always-make"
+            "-q --question -w -e -n -B -k -S -t --jobs --load-average --max-load "
+            "--output-sync --trace --warn-undefined-variables --dry-run --just-print --recon "
+            "--print-directory --no-print-directory --always-make"
         ),
     ),
     "pytest": entry(
@@ -33,7 +33,7 @@ PROGRAMS: dict[str, ProgramOptions] = {
         short="pco",
         valued="kmnrW",
         long=(
-            "--basetemp --rootdir --config-file --confcutdir --junitxml --junit-xml "
+            "--px --basetemp --rootdir --config-file --confcutdir --junitxml --junit-xml "
             "--junitprefix --override-ini --pdbcls --pdb --trace --debug --log-file "
             "--pastebin --import-mode --pyargs --noconftest --cov-config --cov-report "
             "--report-log --html --json-report-file --resultlog --result-log --plugins --ds "
@@ -41,18 +41,19 @@ PROGRAMS: dict[str, ProgramOptions] = {
             "--benchmark-json --benchmark-save --benchmark-storage --nbmake --cache-dir"
         ),
         harmless=(
-            "--co --collect-only --collectonly --cov --disable-warnings "
-            "--disable-pytest-warnings --doctest-modules --tb --trace-config --co-only "
-            "--color --code-highlight --cache-clear --cache-show --log-level --log-cli-level "
-            "--log-format --log-date-format --log-cli-format --log-cli-date-format "
-            "--log-file-level --log-file-format --log-file-date-format --log-file-mode "
-            "--log-auto-indent --log-disable --capture --show-capture --last-failed --lf --ff "
-            "--nf --new-first --failed-first --sw --stepwise --stepwise-skip --sw-skip "
-            "--stepwise-reset --sw-reset --maxfail --strict --strict-config --strict-markers "
-            "--continue-on-collection-errors --ignore --ignore-glob --deselect "
-            "--keep-duplicates --collect-in-virtualenv --durations --durations-min "
-            "--verbosity --setup-only --setup-show --setup-plan --fixtures --funcargs "
-            "--fixtures-per-test --markers --runxfail --no-header --no-summary "
+            "--lfnf --last-failed-no-failures -V --hypothesis-profile -d --testrunuid "
+            "--maxschedchunk -f --anyio-mode --asyncio-mode --co --collect-only --collectonly "
+            "--cov --disable-warnings --disable-pytest-warnings --doctest-modules --tb "
+            "--trace-config --co-only --color --code-highlight --cache-clear --cache-show "
+            "--log-level --log-cli-level --log-format --log-date-format --log-cli-format "
+            "--log-cli-date-format --log-file-level --log-file-format --log-file-date-format "
+            "--log-file-mode --log-auto-indent --log-disable --capture --show-capture "
+            "--last-failed --lf --ff --nf --new-first --failed-first --sw --stepwise "
+            "--stepwise-skip --sw-skip --stepwise-reset --sw-reset --maxfail --strict "
+            "--strict-config --strict-markers --continue-on-collection-errors --ignore "
+            "--ignore-glob --deselect --keep-duplicates --collect-in-virtualenv --durations "
+            "--durations-min --verbosity --setup-only --setup-show --setup-plan --fixtures "
+            "--funcargs --fixtures-per-test --markers --runxfail --no-header --no-summary "
             "--no-fold-skipped --full-trace --showlocals --no-showlocals --xfail-tb "
             "--force-short-summary --exitfirst --assert --quiet --verbose --version --help "
             "--pythonwarnings --disable-plugin-autoload --doctest-glob --doctest-report "
@@ -190,8 +191,8 @@ PROGRAMS: dict[str, ProgramOptions] = {
         ),
         starts="exec: org.codehaus.mojo:exec antrun:",
         harmless=(
-            "--batch-mode --quiet --offline --errors --debug --fail-fast --fail-at-end "
-            "--fail-never --projects --also-make --threads --activate-profiles "
+            "-B -e -X --batch-mode --quiet --offline --errors --debug --fail-fast "
+            "--fail-at-end --fail-never --projects --also-make --threads --activate-profiles "
             "--update-snapshots --version --help --non-recursive --no-transfer-progress "
             "--resume --resume-from --strict-checksums --lax-checksums --show-version --color "
             "--also-make-dependents --legacy-local-repository --no-snapshot-updates "
@@ -219,7 +220,7 @@ PROGRAMS: dict[str, ProgramOptions] = {
         valued="jn",
         long="--config --output-file --cache-dir --stdin-filename --add-noqa",
         harmless=(
-            "--fix --unsafe-fixes --diff --select --ignore --extend-select --line-length "
+            "-w --fix --unsafe-fixes --diff --select --ignore --extend-select --line-length "
             "--target-version --exclude --extend-exclude --output-format --statistics "
             "--show-files --show-settings --quiet --silent --verbose --watch --no-cache "
             "--exit-zero --check --preview --isolated --per-file-ignores "
@@ -374,15 +375,16 @@ PROGRAMS: dict[str, ProgramOptions] = {
             "--build-generator-platform --build-generator-toolset --submit-index"
         ),
         harmless=(
-            "--output-on-failure --parallel --verbose --tests-regex --exclude-regex "
-            "--label-regex --rerun-failed --show-only --quiet --timeout --build-config "
-            "--stop-on-failure --extra-verbose --debug --progress --list-presets --repeat "
-            "--test-output-size-passed --test-output-size-failed --test-output-truncation "
-            "--build-nocmake --build-noclean --build-project --build-two-config "
-            "--test-timeout --stop-time --test-load --no-tests --no-label-summary "
-            "--no-subproject-summary --no-compress-output --print-labels --union "
-            "--force-new-ctest-process --schedule-random --max-width --output-size "
-            "--tests-information --tests-from-file --exclude-from-file --fixture-exclude-any "
+            "-N --repeat-until-fail --help-command-list --help-commands --output-on-failure "
+            "--parallel --verbose --tests-regex --exclude-regex --label-regex --rerun-failed "
+            "--show-only --quiet --timeout --build-config --stop-on-failure --extra-verbose "
+            "--debug --progress --list-presets --repeat --test-output-size-passed "
+            "--test-output-size-failed --test-output-truncation --build-nocmake "
+            "--build-noclean --build-project --build-two-config --test-timeout --stop-time "
+            "--test-load --no-tests --no-label-summary --no-subproject-summary "
+            "--no-compress-output --print-labels --union --force-new-ctest-process "
+            "--schedule-random --max-width --output-size --tests-information "
+            "--tests-from-file --exclude-from-file --fixture-exclude-any "
             "--fixture-exclude-setup --fixture-exclude-cleanup --help-command --help-module"
         ),
     ),

@@ -23,9 +23,16 @@ PROGRAMS: dict[str, ProgramOptions] = {
             "--info-path"
         ),
         long_valued="--namespace",
+        harmless=(
+            "-n --dry-run --path --ignore-missing --chmod -i --worktree-attributes --local "
+            "--worktree --show-origin --show-scope -X --dirstat --relative --quiet -d "
+            "--dir-diff --trust-exit-code --write-fetch-head --auto-maintenance --auto-gc "
+            "--full-name --numbered-files --exclude-per-directory --verify "
+            "--reschedule-failed-exec --verify-signatures"
+        ),
         sub={
             "add": entry(open=True, short="e", long="--edit --pathspec-from-file"),
-            "am": entry(valued="CpS", long="--directory"),
+            "am": entry(short="i", valued="CpS", long="--directory --interactive"),
             "apply": entry(valued="Cp", long="--directory --unsafe-paths --build-fake-ancestor"),
             "archive": entry(
                 short="o",

@@ -120,28 +120,34 @@ PROGRAMS: dict[str, ProgramOptions] = {
         stops=True,
         short="repiC",
         long=(
-            "--require --import --loader --experimental-loader --eval --print --env-file "
-            "--env-file-if-exists --openssl-config --experimental-config-file "
-            "--experimental-default-config-file --icu-data-dir --conditions --inspect "
-            "--inspect-brk --inspect-wait --inspect-port --prof --cpu-prof --cpu-prof-dir "
-            "--cpu-prof-name --heap-prof --heap-prof-dir --heap-prof-name --diagnostic-dir "
-            "--report-dir --report-directory --report-filename --redirect-warnings "
-            "--trace-event-file-pattern --test-reporter --test-reporter-destination "
-            "--test-global-setup --snapshot-blob --build-snapshot --build-snapshot-config "
-            "--experimental-sea-config --policy-integrity --experimental-policy --run --title "
-            "--watch-path --allow-fs-write --allow-child-process --allow-addons "
-            "--allow-worker --tls-keylog --localstorage-file --security-revert "
-            "--expose-internals --interactive --heapsnapshot-signal --entry-url --build-sea "
-            "--perf-basic-prof --interpreted-frames-native-stack --logfile "
-            "--experimental-test-module-mocks --experimental-network-inspection"
+            "--experimental-network-imports --require --import --loader --experimental-loader "
+            "--eval --print --env-file --env-file-if-exists --openssl-config "
+            "--experimental-config-file --experimental-default-config-file --icu-data-dir "
+            "--conditions --inspect --inspect-brk --inspect-wait --inspect-port --prof "
+            "--cpu-prof --cpu-prof-dir --cpu-prof-name --heap-prof --heap-prof-dir "
+            "--heap-prof-name --diagnostic-dir --report-dir --report-directory "
+            "--report-filename --redirect-warnings --trace-event-file-pattern --test-reporter "
+            "--test-reporter-destination --test-global-setup --snapshot-blob --build-snapshot "
+            "--build-snapshot-config --experimental-sea-config --policy-integrity "
+            "--experimental-policy --run --title --watch-path --allow-fs-write "
+            "--allow-child-process --allow-addons --allow-worker --tls-keylog "
+            "--localstorage-file --security-revert --expose-internals --interactive "
+            "--heapsnapshot-signal --entry-url --build-sea --perf-basic-prof "
+            "--interpreted-frames-native-stack --logfile --experimental-test-module-mocks "
+            "--experimental-network-inspection"
         ),
         code="-e -p --eval --print -r --require --import",
         harmless=(
-            "--check --test --watch --version --help --test-only --test-name-pattern "
-            "--test-concurrency --test-timeout --trace-warnings --max-old-space-size "
-            "--enable-source-maps --no-warnings --prof-process --report-on-signal "
-            "--report-signal --report-uncaught-exception --report-on-fatalerror "
-            "--report-compact --report-exclude-env --report-exclude-network"
+            "-c --completion-bash --experimental-default-type "
+            "--experimental-import-meta-resolve --experimental-print-required-tla "
+            "--experimental-vm-modules --input-type --jitless --node-memory-debug "
+            "--preserve-symlinks-main --test-shard --trace-require-module "
+            "--unhandled-rejections --v8-options --check --test --watch --version --help "
+            "--test-only --test-name-pattern --test-concurrency --test-timeout "
+            "--trace-warnings --max-old-space-size --enable-source-maps --no-warnings "
+            "--prof-process --report-on-signal --report-signal --report-uncaught-exception "
+            "--report-on-fatalerror --report-compact --report-exclude-env "
+            "--report-exclude-network"
         ),
     ),
     "python": entry(
@@ -240,9 +246,9 @@ PROGRAMS: dict[str, ProgramOptions] = {
         ),
         starts="@",
         harmless=(
-            "--crate-name --crate-type --edition --test --cfg --check-cfg --target --explain "
-            "--version --help --verbose --color --cap-lints --warn --allow --deny --forbid "
-            "--force-warn"
+            "-l --crate-name --crate-type --edition --test --cfg --check-cfg --target "
+            "--explain --version --help --verbose --color --cap-lints --warn --allow --deny "
+            "--forbid --force-warn"
         ),
     ),
     "perl": entry(
@@ -433,7 +439,7 @@ PROGRAMS: dict[str, ProgramOptions] = {
             "-ccbin -dopt"
         ),
         harmless=(
-            "-c -S -E -Wall -Wextra -Werror -O2 -g -std -v -### -pipe -shared -pie "
+            "-time -c -S -E -Wall -Wextra -Werror -O2 -g -std -v -### -pipe -shared -pie "
             "-print-search-dirs -print-libgcc-file-name -print-multiarch "
             "-print-multi-directory -print-multi-lib -print-multi-os-directory -print-sysroot "
             "-print-sysroot-headers-suffix -pass-exit-codes -dumpspecs -dumpversion "

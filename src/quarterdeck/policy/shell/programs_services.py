@@ -41,7 +41,7 @@ PROGRAMS: dict[str, ProgramOptions] = {
         ),
     ),
     "curl": entry(
-        short="oOKTdFJDcExUbwY",
+        short="oOKTdFJDcExUbwYQ",
         valued="AHXuemrCyz",
         long=(
             "--output --output-dir --remote-name --remote-name-all --remote-header-name "
@@ -86,15 +86,15 @@ PROGRAMS: dict[str, ProgramOptions] = {
         starts="ftp: file:",
         code="-e --execute --use-askpass",
         harmless=(
-            "--quiet --spider --tries --timeout --server-response --no-verbose --continue "
-            "--timestamping --no-check-certificate --header --accept --reject --level "
-            "--no-parent --no-config --progress --show-progress --no-warc-compression "
-            "--no-warc-digests --no-warc-keep-log --restrict-file-names --ignore-case "
-            "--no-directories --no-host-directories --certificate-type --private-key-type "
-            "--no-hsts --no-cookies --warc-max-size --no-if-modified-since --ask-password "
-            "--use-server-timestamps --no-use-server-timestamps --no-iri --local-encoding "
-            "--remote-encoding --save-headers --user --input-metalink --metalink-over-http "
-            "--metalink-index --preferred-location"
+            "--keep-session-cookies --quiet --spider --tries --timeout --server-response "
+            "--no-verbose --continue --timestamping --no-check-certificate --header --accept "
+            "--reject --level --no-parent --no-config --progress --show-progress "
+            "--no-warc-compression --no-warc-digests --no-warc-keep-log --restrict-file-names "
+            "--ignore-case --no-directories --no-host-directories --certificate-type "
+            "--private-key-type --no-hsts --no-cookies --warc-max-size --no-if-modified-since "
+            "--ask-password --use-server-timestamps --no-use-server-timestamps --no-iri "
+            "--local-encoding --remote-encoding --save-headers --user --input-metalink "
+            "--metalink-over-http --metalink-index --preferred-location"
         ),
     ),
     "docker": entry(
@@ -115,9 +115,10 @@ PROGRAMS: dict[str, ProgramOptions] = {
             "--sysctl --ulimit --dns --label-file --compose-file --env-from --input"
         ),
         harmless=(
-            "--rm --detach --interactive --tty --name --publish --quiet --no-trunc --all "
-            "--filter --format --tail --follow --since --until --timestamps --debug --tls "
-            "--tlsverify --log-level --version"
+            "--cpuset-cpus --cpuset-mems -d --health-interval --health-start-interval "
+            "--health-timeout --pull -a --rm --detach --interactive --tty --name --publish "
+            "--quiet --no-trunc --all --filter --format --tail --follow --since --until "
+            "--timestamps --debug --tls --tlsverify --log-level --version"
         ),
         sub={
             "ps": entry(open=True),
@@ -177,8 +178,8 @@ PROGRAMS: dict[str, ProgramOptions] = {
             "--vmodule --kuberc"
         ),
         harmless=(
-            "--namespace --all-namespaces --selector --watch --tail --follow --previous "
-            "--container --since --output-watch-events"
+            "--ignore-not-found -R --recursive --namespace --all-namespaces --selector "
+            "--watch --tail --follow --previous --container --since --output-watch-events"
         ),
         sub={
             "get": entry(open=True),
@@ -209,6 +210,7 @@ PROGRAMS: dict[str, ProgramOptions] = {
             "-force-copy -terragrunt-tfpath -terragrunt-config -terragrunt-working-dir "
             "-working-dir -config -tf-path"
         ),
+        harmless="-target -detailed-exitcode",
         sub={
             "plan": entry(),
             "validate": entry(open=True),
@@ -247,7 +249,7 @@ PROGRAMS: dict[str, ProgramOptions] = {
         starts="\\! \\o \\copy postgres: postgresql:",
         code="-c --command -v",
         harmless=(
-            "--list --version --no-align --csv --quiet --single-line --single-step "
+            "-a -b -S --list --version --no-align --csv --quiet --single-line --single-step "
             "--single-transaction --echo-queries --echo-hidden --echo-all --echo-errors "
             "--no-psqlrc --no-readline --tuples-only --expanded --html --pset --table-attr "
             "--field-separator --record-separator --port --username --no-password --password "

@@ -25,14 +25,15 @@ PROGRAMS: dict[str, ProgramOptions] = {
             "--info-script --new-volume-script"
         ),
         harmless=(
-            "--create --file --directory --exclude-from --one-top-level --force-local "
-            "--extract --get --list --verbose --gzip --bzip2 --xz --zstd --exclude "
-            "--strip-components --checkpoint --overwrite-dir --wildcards --totals --compress "
-            "--auto-compress --no-auto-compress --format --to-stdout --label --test-label "
-            "--show-omitted-dirs --show-transformed-names --show-stored-names --quoting-style "
-            "--utc --full-time --verbatim-files-from --restrict --exclude-ignore "
-            "--exclude-ignore-recursive --exclude-caches --exclude-vcs --exclude-vcs-ignores "
-            "--occurrence --seek --warning --check-device --set-mtime-format"
+            "--sort -a --newer --after-date --create --file --directory --exclude-from "
+            "--one-top-level --force-local --extract --get --list --verbose --gzip --bzip2 "
+            "--xz --zstd --exclude --strip-components --checkpoint --overwrite-dir "
+            "--wildcards --totals --compress --auto-compress --no-auto-compress --format "
+            "--to-stdout --label --test-label --show-omitted-dirs --show-transformed-names "
+            "--show-stored-names --quoting-style --utc --full-time --verbatim-files-from "
+            "--restrict --exclude-ignore --exclude-ignore-recursive --exclude-caches "
+            "--exclude-vcs --exclude-vcs-ignores --occurrence --seek --warning --check-device "
+            "--set-mtime-format"
         ),
     ),
     "zip": entry(
@@ -44,7 +45,7 @@ PROGRAMS: dict[str, ProgramOptions] = {
         ),
         starts="-TT @",
         code="-TT --unzip-command",
-        harmless="--recurse-paths --quiet --symlinks --exclude",
+        harmless="-j -U -dc -DF -AC -A -J -sc -ws --recurse-paths --quiet --symlinks --exclude",
     ),
     "unzip": entry(
         short="dPo:",
@@ -76,7 +77,8 @@ PROGRAMS: dict[str, ProgramOptions] = {
             "--pre --hostname-bin --file --ignore-file --generate --search-zip --hyperlink-format"
         ),
         harmless=(
-            "--pre-glob --files --files-with-matches --files-without-match --file-separator "
+            "-c --count --count-matches --max-depth -p --pretty --pre-glob --files "
+            "--files-with-matches --files-without-match --file-separator "
             "--ignore-file-case-insensitive --no-pre --heading --regexp --passthru "
             "--include-zero --hidden --no-ignore-files --sort --sortr "
             "--field-context-separator --field-match-separator --stats --json --engine "
@@ -104,7 +106,7 @@ PROGRAMS: dict[str, ProgramOptions] = {
         valued="ktS",
         long="--output --compress-program --files0-from --temporary-directory --random-source",
         code="--compress-program",
-        harmless="--reverse --random-sort --numeric-sort",
+        harmless="--parallel -u --unique --reverse --random-sort --numeric-sort",
     ),
     "sed": entry(
         names="gsed",
@@ -113,8 +115,8 @@ PROGRAMS: dict[str, ProgramOptions] = {
         long="--in-place --file --expression-file",
         code="-e --expression",
         harmless=(
-            "--expression --quiet --silent --regexp-extended --follow-symlinks --separate "
-            "--null-data --sandbox --debug --posix --unbuffered --line-length "
+            "-E -r -u --expression --quiet --silent --regexp-extended --follow-symlinks "
+            "--separate --null-data --sandbox --debug --posix --unbuffered --line-length "
             "--zero-terminated -n"
         ),
     ),
@@ -143,10 +145,10 @@ PROGRAMS: dict[str, ProgramOptions] = {
         ),
         code="-P --pager -H --html",
         harmless=(
-            "--global-apropos --apropos --whatis --where --where-cat --all --debug --update "
-            "--default --warnings --prompt --no-justification --no-hyphenation --no-subpages "
-            "--regex --wildcard --names-only --location --location-cat --catman --ascii "
-            "--ditroff --ignore-case --match-case --sections"
+            "-r -V --global-apropos --apropos --whatis --where --where-cat --all --debug "
+            "--update --default --warnings --prompt --no-justification --no-hyphenation "
+            "--no-subpages --regex --wildcard --names-only --location --location-cat --catman "
+            "--ascii --ditroff --ignore-case --match-case --sections"
         ),
     ),
     "less": entry(
@@ -200,7 +202,7 @@ PROGRAMS: dict[str, ProgramOptions] = {
         long="--output --diff-program --to-file --from-file --exclude-from",
         code="--diff-program",
         harmless=(
-            "--unified --brief --recursive --color --ignore-file-name-case "
+            "-D --unified --brief --recursive --color --ignore-file-name-case "
             "--no-ignore-file-name-case --exclude --show-c-function --show-function-line "
             "--starting-file --line-format --label --horizon-lines --ifdef "
             "--GTYPE-group-format --LTYPE-line-format --paginate -l --new-file "
