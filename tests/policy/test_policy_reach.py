@@ -38,6 +38,16 @@ def test_an_open_end_does_not_follow_a_link_out_of_the_workspace():
     assert decided(run("tool out", out="/etc"), "allow bash(tool out:*)") is Allow
 
 
+def test_a_step_up_after_a_link_is_the_links():
+    rule = "allow bash(tool:*)"
+    assert decided(run("tool out/../x"), rule) is Ask
+    assert decided(run("tool out/../x", **{"out/../x": f"{CWD}/x"}), rule) is Allow
+    assert decided(run("tool out/../x", **{"out/../x": "/etc/x"}), rule) is Ask
+    denied = run("tool out/../x", **{"out/../x": f"{CWD}/.env"})
+    assert decided(denied, "deny read(.env)", "allow bash") is Deny
+    assert decided(run("cd out && tool ../x"), rule) is Ask
+
+
 def test_a_deny_rule_follows_a_link_to_what_it_means():
     rules = ("deny read(.env)", "allow bash")
     assert decided(run("tool x", x=f"{CWD}/.env"), *rules) is Deny

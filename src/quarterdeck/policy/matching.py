@@ -4,15 +4,15 @@
 rules and takes it at its broadest, with ``maybe`` where only running the call would tell.
 """
 
+import posixpath
 import unicodedata
 from collections.abc import Iterator
 
 from .call import Call, PathUse
 from .domains import parse_host, parse_target
 from .parts import Fetch, Hidden, McpUse, Part, Run, Touch, Unclear, Use
-from .path_matching import Fit, chain, path_touches, worst
+from .path_matching import Fit, chain, path_touches, places_of, worst
 from .paths import (
-    absolute,
     is_below,
     is_protected,
     matches,
@@ -110,13 +110,25 @@ def _leads_away(word: Word, run: Run, call: Call) -> bool:
         if word.glob and any(part[:1] in (".", "[") for part in _glob_parts(text)):
             return True
         for cwd in run.cwds or ("/",):
-            path = absolute(text, cwd=cwd, home=call.home)
-            for place in (path, call.links.get(path, path)):
+            if _is_unresolved(text, cwd, call):
+                return True
+            for place in places_of(text, cwd, call):
                 if not is_below(place, call.roots):
                     return True
                 if run.reading is None and _is_kept(place, run.command, call):
                     return True
     return False
+
+
+def _is_unresolved(text: str, cwd: str, call: Call) -> bool:
+    """Say whether ``..`` follows a name, which may be a link, and nobody has looked."""
+    names = [part for part in text.split("/") if part not in ("", ".")]
+    if ".." not in names:
+        return False
+    # A directory that the line went to may be a link, too.
+    certain = cwd == call.cwd or cwd in call.roots
+    up_first = all(part == ".." for part in names[: names.count("..")])
+    return not (certain and up_first) and posixpath.join(cwd, text) not in call.links
 
 
 def _glob_parts(text: str) -> Iterator[str]:

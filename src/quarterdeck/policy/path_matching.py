@@ -5,6 +5,7 @@ link gives it, and as what a pattern of the shell may become. Where only running
 tell, the answer is ``maybe``.
 """
 
+import posixpath
 from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
@@ -18,7 +19,7 @@ from .shell.line import Command
 from .shell.program_options import has_unknown_word
 from .shell.words import Word
 
-__all__ = ["Fit", "chain", "path_touches", "worst"]
+__all__ = ["Fit", "chain", "path_touches", "places_of", "worst"]
 
 Fit: TypeAlias = Literal["no", "maybe", "yes"]
 
@@ -39,6 +40,17 @@ def worst(fits: Iterable[Fit]) -> Fit:
         if fit == "maybe":
             worst = "maybe"
     return worst
+
+
+def places_of(text: str, cwd: str, call: Call) -> tuple[str, str]:
+    """Return the absolute path that a text names, and where it was found to lead.
+
+    With ``..`` in it both are needed: after a link, it leads to the parent of the link's target.
+    """
+    path = absolute(text, cwd=cwd, home=call.home)
+    if ".." in text.split("/") and not text.startswith("~"):
+        return path, call.links.get(posixpath.join(cwd, text), call.links.get(path, path))
+    return path, call.links.get(path, path)
 
 
 def path_touches(pattern: PathPattern, part: Part, call: Call) -> Fit:
@@ -118,8 +130,7 @@ def _words_touched(
     for word in words:
         for text in path_texts(word):
             for cwd in cwds or (call.cwd,):
-                path = absolute(text, cwd=cwd, home=home)
-                places = (path, call.links.get(path, path))
+                places = places_of(text, cwd, call)
                 if any(
                     matches_broadly(pattern.glob, each, root=root, home=home) for each in places
                 ):
