@@ -12,11 +12,7 @@ from .call import Call, PathUse
 from .domains import parse_host, parse_target
 from .parts import Fetch, Hidden, McpUse, Part, Run, Touch, Unclear, Use
 from .path_matching import Fit, chain, path_touches, places_of, worst
-from .paths import (
-    is_below,
-    is_protected,
-    matches,
-)
+from .paths import absolute, is_below, is_protected, matches
 from .rules import (
     AnyCall,
     FetchPattern,
@@ -96,7 +92,21 @@ def _words_cover(pattern: ShellPattern, run: Run, call: Call) -> bool:
         return True
     if not _names_what_runs(command, named) or reaching_word_of(command, named) is not None:
         return False
-    return not any(_leads_away(word, run, call) for word in command.words[named:])
+    if any(_leads_away(word, run, call) for word in command.words[named:]):
+        return False
+    return not any(word.glob for word in command.words[named:]) or _matches_stay(run, named, call)
+
+
+def _matches_stay(run: Run, named: int, call: Call) -> bool:
+    """Say whether all that patterns were found to match is in the workspace."""
+    words = run.command.words[1:named]
+    said = {
+        absolute(text, cwd=cwd, home=call.home)
+        for word in words
+        for text in path_texts(word)
+        for cwd in run.cwds or (call.cwd,)
+    }
+    return all(_inside(use, call) for use in run.named if use.path not in said)
 
 
 def _leads_away(word: Word, run: Run, call: Call) -> bool:

@@ -23,6 +23,9 @@ __all__ = ["Fit", "chain", "path_touches", "places_of", "worst"]
 
 Fit: TypeAlias = Literal["no", "maybe", "yes"]
 
+_TEXT_PROGRAMS = frozenset(("echo", "printf", "true", "false", ":", "test", "[", "exit", "return"))
+"""What opens no file, whatever its words are."""
+
 
 def chain(command: Command) -> Iterable[Command]:
     """Yield a command and all that it runs in turn."""
@@ -106,7 +109,8 @@ def _run_touched(pattern: PathPattern, run: Run, call: Call) -> Fit:
         return "no"
     named = worst(_use_touched(pattern, use, call, whole=True) for use in run.named)
     words = _words_touched(pattern, given[1:], run.cwds, call)
-    unknown: Fit = "maybe" if has_unknown_word(given) else "no"
+    unread = run.command.name not in _TEXT_PROGRAMS and has_unknown_word(given)
+    unknown: Fit = "maybe" if unread else "no"
     return worst((found, named, words, unknown, _git_touched(pattern, run, call)))
 
 
