@@ -12,6 +12,7 @@ An entry says what a rule with an open end (``bash(git log:*)``) does not reach:
 ``harmless`` also holds options whose help sounds dangerous, and that were judged.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -47,6 +48,12 @@ class ProgramOptions:
     """Its options end at the first operand, which is a script."""
     module: str = ""
     """The option whose value is run in place of a script."""
+    operands: re.Pattern[str] | None = None
+    """What a word that is no option reaches further by, wherever in it: code, settings."""
+    closed: bool = False
+    """A subcommand without an entry may be any program: it is not covered."""
+    runs: bool = False
+    """As a subcommand: its words are what it runs, so a rule must name one of them."""
     open: bool = False
     """An "always" with more words after the program's name, or the subcommand's, may be offered."""
     anywhere: bool = False
@@ -58,7 +65,7 @@ class ProgramOptions:
         if value.startswith(self.starts) or self._value_of(value).startswith(self.starts):
             return bool(self.starts)
         if not value.startswith("-") or value in ("-", "--"):
-            return False
+            return self.operands is not None and self.operands.search(value) is not None
         if self.single:
             return self._single(value)
         return self._long(value) if value.startswith("--") else self._cluster(value[1:])
@@ -121,6 +128,9 @@ def entry(
     bundled: bool = False,
     stops: bool = False,
     module: str = "",
+    operands: str = "",
+    closed: bool = False,
+    runs: bool = False,
     open: bool = False,
     anywhere: bool = False,
     sub: Mapping[str, ProgramOptions] | None = None,
@@ -150,6 +160,9 @@ def entry(
         bundled=bundled,
         stops=stops,
         module=module,
+        operands=re.compile(operands, re.IGNORECASE) if operands else None,
+        closed=closed,
+        runs=runs,
         open=open,
         anywhere=anywhere,
         sub=MappingProxyType(shared),

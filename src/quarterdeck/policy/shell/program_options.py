@@ -115,6 +115,10 @@ class _Walk:
         self.ended = False
         """After ``--``: what follows is no option of the program."""
         self.first = True
+        self.unnamed = False
+        """The next word is what a subcommand runs."""
+        self.foreign = False
+        """The subcommand may be any program."""
         self._begin(program)
 
     def _begin(self, program: ProgramOptions) -> None:
@@ -152,11 +156,12 @@ class _Walk:
             reaches = any(letter in self.program.short for letter in value)
         if any(value in options.text for options in self.active):
             self.text_next = True
+        unnamed, self.unnamed = self.unnamed, False
         if self.searching:
             self._search(value)
         elif self.program.stops:
             self._stop(value)
-        return reaches
+        return reaches or unnamed or self.foreign
 
     def _stop(self, value: str) -> None:
         """Note where an interpreter's own options end and those of a script begin."""
@@ -180,6 +185,8 @@ class _Walk:
             self.searching = False
             sub = program.sub.get(value, _UNKNOWN)
             self.active = (program, sub) if program.anywhere else (sub,)
+            self.unnamed = sub.runs
+            self.foreign = program.closed and value not in program.sub
             return
         name, equals, _ = value.partition("=")
         if name in program.long_valued:

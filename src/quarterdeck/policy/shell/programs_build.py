@@ -10,6 +10,7 @@ __all__ = ["PROGRAMS"]
 PROGRAMS: dict[str, ProgramOptions] = {
     "make": entry(
         names="gmake",
+        operands=r"!=|=.*[$`/=;|&<>()]|^(?:.*(?:FLAGS|OPTS|CMD|COMMAND|SHELL|PATH|PROG|RUN|EXEC|BIN)|CC|CXX|CPP|LD|AR|AS|RM|CP|MV|LN|SED|AWK|GREP|INSTALL|MAKE|NPM|NPX|NODE|YARN|PNPM|CARGO|RUSTC|GO|PYTHON|PYTHON3|PIP|UV|PYTEST|DOCKER|GIT|SUDO|JAVA|MVN)[?:+]*=",
         short="fCIoWE",
         valued="jlO",
         long=(
@@ -122,7 +123,7 @@ PROGRAMS: dict[str, ProgramOptions] = {
             "--exact --refresh"
         ),
         sub={
-            "run": entry(short="wms"),
+            "run": entry(runs=True, short="wms"),
             "sync": entry(open=True),
             "lock": entry(open=True),
             "tree": entry(open=True),
@@ -148,13 +149,14 @@ PROGRAMS: dict[str, ProgramOptions] = {
             "--help"
         ),
         sub={
-            "run": entry(),
+            "run": entry(runs=True),
             "check": entry(open=True),
             "show": entry(open=True),
             "lock": entry(open=True),
             "install": entry(),
             "config": entry(),
-            "self": entry(),
+            "self": entry(runs=True),
+            "env": entry(runs=True),
         },
     ),
     "pre-commit": entry(
@@ -182,6 +184,7 @@ PROGRAMS: dict[str, ProgramOptions] = {
     ),
     "mvn": entry(
         names="mvnw mvnd",
+        operands=r"^[\w.-]+:[\w.-]+:|^exec:|^antrun:|^dependency:get",
         short="fsDgtlb",
         valued="PT",
         long=(

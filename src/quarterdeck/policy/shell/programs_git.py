@@ -9,6 +9,7 @@ __all__ = ["PROGRAMS"]
 
 PROGRAMS: dict[str, ProgramOptions] = {
     "git": entry(
+        closed=True,
         short="cC",
         flags="pPhv",
         long=(
@@ -68,15 +69,9 @@ PROGRAMS: dict[str, ProgramOptions] = {
                 text="-m --message -am -qm -sm -aqm --author --date --trailer",
             ),
             "config": entry(
+                operands=r"^(?:edit|alias|core|diff|filter|merge|pager|include|includeif|credential|gpg|url|remote|submodule|sequence|browser|man|uploadpack|receive|hook|protocol|ssh|trailer|safe|init|http|interactive|difftool|mergetool|guitool|tar|web|instaweb|sendemail|svn|fsck|commit|rebase|extensions|fetch|transfer|branch|imap|pull|push)(?:$|[.])",
                 short="fe",
                 long="--file --edit --global --system --blob",
-                starts=(
-                    "edit alias. core. diff. filter. merge. pager. include credential. gpg. "
-                    "url. remote. submodule. sequence. browser. man. uploadpack. receive. "
-                    "hook protocol. ssh. trailer. safe. init. http. interactive. difftool "
-                    "mergetool guitool. tar. web. instaweb. sendemail. svn fsck. commit. "
-                    "rebase. extensions."
-                ),
             ),
             "describe": entry(open=True),
             "diff": entry(
@@ -121,7 +116,6 @@ PROGRAMS: dict[str, ProgramOptions] = {
             "hash-object": entry(long="--path --stdin-paths"),
             "help": entry(short="wim", long="--web --info --man"),
             "init": entry(long="--template --separate-git-dir"),
-            "instaweb": entry(short="dbm", long="--httpd --browser --module-path"),
             "interpret-trailers": entry(long="--in-place"),
             "log": entry(
                 open=True,
@@ -146,9 +140,9 @@ PROGRAMS: dict[str, ProgramOptions] = {
             "notes": entry(
                 valued="m",
                 long="--file --reedit-message --reuse-message",
+                starts="edit",
                 text="-m --message",
             ),
-            "p4": entry(),
             "prune": entry(),
             "pull": entry(
                 short="su",
@@ -162,7 +156,12 @@ PROGRAMS: dict[str, ProgramOptions] = {
                 valued="XSC",
                 long="--exec --strategy --interactive --edit-todo",
             ),
-            "reflog": entry(open=True, valued="n"),
+            "reflog": entry(
+                open=True,
+                short="O",
+                valued="GSUMCBlLn",
+                long="--ext-diff --textconv --output",
+            ),
             "remote": entry(valued="tm"),
             "request-pull": entry(short="p"),
             "reset": entry(long="--pathspec-from-file"),
@@ -205,6 +204,44 @@ PROGRAMS: dict[str, ProgramOptions] = {
             "update-index": entry(),
             "var": entry(),
             "worktree": entry(valued="bB"),
+            "annotate": entry(long="--contents --textconv"),
+            "cherry": entry(),
+            "name-rev": entry(),
+            "merge-base": entry(open=True),
+            "merge-tree": entry(long="--strategy-option"),
+            "for-each-ref": entry(open=True),
+            "show-branch": entry(),
+            "symbolic-ref": entry(),
+            "count-objects": entry(),
+            "check-ignore": entry(),
+            "check-attr": entry(),
+            "check-mailmap": entry(),
+            "check-ref-format": entry(),
+            "verify-commit": entry(),
+            "verify-tag": entry(),
+            "verify-pack": entry(),
+            "version": entry(),
+            "write-tree": entry(),
+            "update-ref": entry(),
+            "pack-refs": entry(),
+            "rerere": entry(),
+            "repack": entry(),
+            "stripspace": entry(),
+            "patch-id": entry(),
+            "commit-tree": entry(),
+            "mktree": entry(),
+            "mktag": entry(),
+            "unpack-objects": entry(),
+            "index-pack": entry(short="o"),
+            "show-index": entry(),
+            "pack-objects": entry(),
+            "prune-packed": entry(),
+            "pack-redundant": entry(),
+            "diff-pairs": entry(),
+            "backfill": entry(),
+            "refs": entry(),
+            "fmt-merge-msg": entry(),
+            "get-tar-commit-id": entry(),
             "whatchanged": entry(
                 open=True,
                 short="O",

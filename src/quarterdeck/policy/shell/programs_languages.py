@@ -21,6 +21,7 @@ PROGRAMS: dict[str, ProgramOptions] = {
             "--workspace-root --https-proxy --proxy --cafile --ca --cert --key --strict-ssl "
             "--umask --tag-script --sso-type"
         ),
+        starts="git+ git: github: file: http: https:",
         long_flags=(
             "--silent --json --if-present --workspaces --no-audit --no-fund --prefer-offline "
             "--ignore-scripts"
@@ -46,13 +47,16 @@ PROGRAMS: dict[str, ProgramOptions] = {
             "view": entry(),
             "install": entry(short="g"),
             "i": entry(short="g"),
-            "exec": entry(short="c"),
-            "x": entry(short="c"),
-            "init": entry(),
+            "exec": entry(runs=True, short="c"),
+            "x": entry(runs=True, short="c"),
+            "init": entry(runs=True),
             "config": entry(starts="set edit"),
+            "c": entry(starts="set edit"),
             "set": entry(starts="script-shell prefix node-options shell editor git"),
-            "explore": entry(),
-            "edit": entry(),
+            "explore": entry(runs=True),
+            "edit": entry(runs=True),
+            "create": entry(runs=True),
+            "innit": entry(runs=True),
         },
     ),
     "pnpm": entry(
@@ -66,6 +70,7 @@ PROGRAMS: dict[str, ProgramOptions] = {
             "--use-node-version --package --allow-build --reporter-hide-prefix=false --global "
             "--scripts-prepend-node-path --userconfig --globalconfig"
         ),
+        starts="git+ git: github: file: http: https:",
         harmless=(
             "--filter --recursive --reporter --silent --frozen-lockfile --prod --dev "
             "--parallel --if-present --save-dev --workspace"
@@ -73,8 +78,9 @@ PROGRAMS: dict[str, ProgramOptions] = {
         sub={
             "run": entry(open=True),
             "test": entry(open=True),
-            "exec": entry(short="c"),
-            "dlx": entry(short="c"),
+            "exec": entry(runs=True, short="c"),
+            "dlx": entry(runs=True, short="c"),
+            "create": entry(runs=True),
         },
     ),
     "yarn": entry(
@@ -85,6 +91,7 @@ PROGRAMS: dict[str, ProgramOptions] = {
             "--binaries-only=false --require --inspect --inspect-brk --mutex --package "
             "--proxy --https-proxy --enable-pnp --pnp"
         ),
+        starts="git+ git: github: file: http: https:",
         harmless=(
             "--frozen-lockfile --immutable --silent --json --dev --production "
             "--ignore-scripts --verbose"
@@ -95,6 +102,10 @@ PROGRAMS: dict[str, ProgramOptions] = {
             "config": entry(starts="set"),
             "set": entry(),
             "plugin": entry(starts="import"),
+            "exec": entry(runs=True),
+            "dlx": entry(runs=True),
+            "node": entry(runs=True),
+            "create": entry(runs=True),
         },
     ),
     "bun": entry(
@@ -226,12 +237,12 @@ PROGRAMS: dict[str, ProgramOptions] = {
             "doc": entry(open=True, long="-http"),
             "version": entry(open=True),
             "env": entry(long="-w -u"),
-            "run": entry(),
-            "generate": entry(),
+            "run": entry(runs=True),
+            "generate": entry(runs=True),
             "get": entry(),
-            "install": entry(),
+            "install": entry(runs=True),
             "mod": entry(),
-            "tool": entry(),
+            "tool": entry(runs=True),
         },
     ),
     "gofmt": entry(
@@ -278,12 +289,14 @@ PROGRAMS: dict[str, ProgramOptions] = {
             "--build-root --ext"
         ),
         sub={
-            "exec": entry(),
+            "exec": entry(runs=True),
             "install": entry(),
             "config": entry(),
             "console": entry(),
             "check": entry(open=True),
             "list": entry(open=True),
+            "open": entry(runs=True),
+            "plugin": entry(runs=True),
         },
     ),
     "rake": entry(
@@ -336,11 +349,13 @@ PROGRAMS: dict[str, ProgramOptions] = {
         ),
         sub={
             "test": entry(),
-            "run": entry(),
-            "eval": entry(),
+            "run": entry(runs=True),
+            "eval": entry(runs=True),
             "fmt": entry(open=True),
             "lint": entry(open=True),
             "check": entry(open=True),
+            "install": entry(runs=True),
+            "task": entry(runs=True),
         },
     ),
     "swift": entry(

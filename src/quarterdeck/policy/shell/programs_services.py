@@ -126,8 +126,8 @@ PROGRAMS: dict[str, ProgramOptions] = {
             "logs": entry(open=True),
             "inspect": entry(),
             "build": entry(),
-            "run": entry(),
-            "exec": entry(),
+            "run": entry(runs=True),
+            "exec": entry(runs=True),
             "compose": entry(),
             "cp": entry(),
             "info": entry(),
@@ -135,6 +135,8 @@ PROGRAMS: dict[str, ProgramOptions] = {
             "push": entry(),
             "rm": entry(),
             "version": entry(),
+            "create": entry(runs=True),
+            "plugin": entry(runs=True),
         },
     ),
     "gh": entry(
@@ -152,14 +154,14 @@ PROGRAMS: dict[str, ProgramOptions] = {
             "issue": entry(),
             "run": entry(),
             "api": entry(),
-            "alias": entry(),
-            "extension": entry(),
+            "alias": entry(runs=True),
+            "extension": entry(runs=True),
             "repo": entry(),
             "release": entry(),
-            "auth": entry(),
+            "auth": entry(runs=True),
             "secret": entry(),
             "gist": entry(),
-            "codespace": entry(),
+            "codespace": entry(runs=True),
         },
     ),
     "kubectl": entry(
@@ -185,17 +187,18 @@ PROGRAMS: dict[str, ProgramOptions] = {
             "get": entry(open=True),
             "describe": entry(open=True),
             "logs": entry(open=True),
-            "exec": entry(),
-            "run": entry(),
-            "cp": entry(),
+            "exec": entry(runs=True),
+            "run": entry(runs=True),
+            "cp": entry(runs=True),
             "apply": entry(),
             "delete": entry(),
             "config": entry(),
-            "plugin": entry(),
-            "debug": entry(),
-            "edit": entry(),
+            "plugin": entry(runs=True),
+            "debug": entry(runs=True),
+            "edit": entry(runs=True),
             "options": entry(),
             "version": entry(),
+            "attach": entry(runs=True),
         },
     ),
     "terraform": entry(
@@ -243,6 +246,7 @@ PROGRAMS: dict[str, ProgramOptions] = {
     ),
     "psql": entry(
         names="pg_dump pg_restore createdb dropdb pgcli",
+        operands=r"\\|program|^postgres",
         short="cfoLvhHUd",
         valued="FRTp",
         long="--command --file --output --log-file --set --variable --host --dbname",
@@ -259,6 +263,7 @@ PROGRAMS: dict[str, ProgramOptions] = {
     ),
     "mysql": entry(
         names="mariadb mysqldump mariadb-dump mysqlimport mycli",
+        operands=r"\\!|^system|outfile|load_file|^source",
         short="erhSrTWD",
         valued="pPu",
         long=(
@@ -272,6 +277,7 @@ PROGRAMS: dict[str, ProgramOptions] = {
     "sqlite3": entry(
         names="sqlite duckdb litecli",
         single=True,
+        operands=r"load_extension|writefile|readfile|edit\s*[(]|attach|fts3_tokenizer|install|copy",
         long=(
             "-init -cmd -vfs -interactive -A -lookaside -deserialize -unsafe-testing -log -c "
             "-s -f -ui -escape -mmap -maxsize"

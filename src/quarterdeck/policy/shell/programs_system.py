@@ -110,6 +110,7 @@ PROGRAMS: dict[str, ProgramOptions] = {
     ),
     "sed": entry(
         names="gsed",
+        operands=r"(?:^|[;{}\s\d/$,!])[ewr](?:\s|$)|[/|#,:@][gipm0-9]*[ew]",
         short="if",
         valued="el",
         long="--in-place --file --expression-file",
@@ -122,6 +123,7 @@ PROGRAMS: dict[str, ProgramOptions] = {
     ),
     "awk": entry(
         names="gawk mawk nawk",
+        operands=r"system|getline|[|>]|@load|@include|close\s*[(]",
         short="fileEopdDvWh",
         valued="F",
         long=(
@@ -229,6 +231,7 @@ PROGRAMS: dict[str, ProgramOptions] = {
     ),
     "jq": entry(
         names="yq gojq jaq",
+        operands=r"import|include|input_filename|\$ENV|\benv\b",
         short="fLiC",
         long=(
             "--from-file --rawfile --slurpfile --library-path --in-place --inplace "

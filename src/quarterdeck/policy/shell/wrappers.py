@@ -233,7 +233,9 @@ def unwrap(words: tuple[Word, ...]) -> Unwrapped:
         runs = words[1].exact in _RUNNERS[name] or (words[1].value or "-").startswith("-")
         if runs or name not in _OPAQUE:
             return _opaque(words, 2) if runs else _NOTHING
-    return _opaque(words, 1) if _runs_others(name, words) else _NOTHING
+    # A host comes first, and what runs there after it.
+    at = 2 if name == "ssh" and len(words) > 1 and (words[1].exact or "-")[0] != "-" else 1
+    return _opaque(words, at) if _runs_others(name, words) else _NOTHING
 
 
 def _runs_others(name: str, words: tuple[Word, ...]) -> bool:
