@@ -271,12 +271,27 @@ def _command_fits(wanted: tuple[str, ...], command: Command) -> Fit:
     return "maybe" if any(word.value is None or word.glob for word in rest) else "no"
 
 
+_PROGRAM_PLACES = (
+    *("/bin/", "/sbin/", "/usr/bin/", "/usr/sbin/", "/usr/local/bin/", "/opt/homebrew/bin/"),
+    *("/usr/local/sbin/", "/snap/bin/"),
+)
+
+
 def _launches(wanted: str, program: str, words: tuple[Word, ...]) -> Fit:
-    """Say whether a program that is not known may run the one that its first operand names."""
-    operand = next((word for word in words if not (word.value or "").startswith("-")), None)
-    if operand is None or operand.value is None or is_plain(_program(program)):
-        return "no"
-    return "maybe" if _program(operand.value) == _program(wanted) else "no"
+    """Say whether a program may run the denied one, or give it another name, by its words.
+
+    Of a program that is not known every word may hold a command; of one that is, only the file of
+    the denied program itself counts.
+    """
+    name = _program(wanted)
+    known = is_plain(_program(program))
+    for word in words:
+        value = word.value or ""
+        if value.startswith(_PROGRAM_PLACES) and _program(value) == name:
+            return "maybe"
+        if not known and any(_program(token) == name for token in split_roughly(value)):
+            return "maybe"
+    return "no"
 
 
 def _tokens_fit(wanted: tuple[str, ...], tokens: tuple[str, ...]) -> bool:

@@ -19,7 +19,7 @@ _MAX_COMMANDS = 200
 _MAX_WRAPPERS = 8
 _MAX_TEXTS = 40
 """Texts of one line that are read as commands; in those beyond only words are searched."""
-_TOKEN = re.compile(r"[^\s;&|()<>{}$`\"'=!,]+")
+_TOKEN = re.compile(r"[^\s;&|()<>{}$`\"'=!,%:]+")
 
 
 _MARKS = "!|:+@\\ \t"
@@ -62,7 +62,8 @@ class Collector:
     def line(self) -> Line:
         """Return what was read."""
         known = (*self.commands, *self.hidden)
-        if any(runs_text(command) or _reads_makefile(command) for command in known):
+        fed = self.texts and self._interprets()
+        if fed or any(runs_text(command) or _reads_makefile(command) for command in known):
             self._feed()
         running = (*self.commands, *(each for each in self.hidden if each.wrapping == "opaque"))
         if any(_reads_program(command) for command in running) and not self._is_fed():
@@ -102,7 +103,8 @@ class Collector:
         """Say whether a program in the line reads a language in which commands may stand."""
         for command in self.commands:
             name = command.name or ""
-            if _is_interpreter(name) or name == "crontab" or _reads_makefile(command):
+            reads = _is_interpreter(name) and name not in ("sed", "gsed", "awk", "gawk", "mawk")
+            if reads or name == "crontab" or _reads_makefile(command):
                 return True
         return False
 
@@ -227,6 +229,7 @@ class Collector:
         for assignment in command.assignments:
             value = (assignment.value or "").partition("=")[2]
             self._hide_quietly(value)
+            self.tokens.extend(split_roughly(value))
         for text in code_texts(command.words):
             self._hide_quietly(text)
             self.tokens.extend(split_roughly(text))

@@ -224,7 +224,11 @@ def code_texts(words: tuple[Word, ...]) -> Iterator[str]:
         value = values[index]
         if is_text or not value:
             continue
-        if reaches or any(value in scope.code for scope in scopes):
+        if any(scope.runs for scope in scopes):
+            yield " ".join(values[index:])
+        elif reaches and not value.startswith("-"):
+            yield from (*_glued(value), " ".join(values[index + 1 :]), *values[index + 1 :])
+        elif reaches or any(value in scope.code for scope in scopes):
             yield from _glued(value)
             yield from values[index + 1 : index + 2]
         elif any(value.startswith(tuple(scope.code) or "\0") for scope in scopes):

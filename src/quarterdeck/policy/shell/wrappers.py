@@ -44,7 +44,20 @@ INTERPRETERS = frozenset(
         *("irb", "erl", "elixir", "iex", "ghci", "runghc", "guile", "racket", "sbcl", "clojure"),
         *("clj", "bb", "ocaml", "swift", "kotlin", "scala", "jshell", "tsx", "ts-node", "octave"),
         *("vim", "vi", "nvim", "ex", "ed", "emacs", "gdb", "lldb", "sqlite3", "psql", "mysql"),
-        *("m4", "gnuplot", "ghc", "crystal", "nim", "janet", "janus", "raku", "gjs"),
+        *(
+            "m4",
+            "gnuplot",
+            "dc",
+            "ftp",
+            "lftp",
+            "ghc",
+            "crystal",
+            "nim",
+            "janet",
+            "janus",
+            "raku",
+            "gjs",
+        ),
     )
 )
 """Programs whose arguments or input can hold a program."""
