@@ -72,6 +72,10 @@ def test_patterns_of_a_search_are_held_against_deny_rules():
     assert decided(search("**"), "deny edit(secrets/key)") is Allow
     assert decided(search("*.pem", path="keys"), "deny read(keys/a.pem)") is Ask
     assert decided(search("*.pem", path="other"), "deny read(keys/a.pem)") is Allow
+    assert decided(search("*.{py,pem}", path="keys"), "deny read(keys/a.pem)") is Ask
+    assert decided(search(".{env,py}"), rule) is Deny
+    assert decided(search("keys/*.pem", path="keys"), "deny read(keys/a.pem)") is Ask
+    assert decided(search("/home/dev/app/.env", path="src"), rule) is Deny
 
 
 def removal(path: str, **changes: object) -> Call:

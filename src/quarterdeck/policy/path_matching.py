@@ -85,14 +85,24 @@ def _use_touched(pattern: PathPattern, use: PathUse, call: Call, *, whole: bool)
             return "yes"
     if whole and is_below(fixed_part(pattern.glob, root=root, home=home), paths):
         return "maybe"
-    for path in paths if use.access == "read" else ():
-        for glob in call.globs:
-            found = f"{path.rstrip('/')}/{glob.strip('/')}"
-            if matches_broadly(pattern.glob, found, root=root, home=home):
+    return _search_touched(pattern, paths, call) if use.access == "read" else "no"
+
+
+def _search_touched(pattern: PathPattern, paths: tuple[str, ...], call: Call) -> Fit:
+    """Hold a path rule against the patterns by which a call looks for files below paths."""
+    if pattern.glob is None:
+        return "no"
+    root, home = call.project_root, call.home
+    globs = [word.value or "" for glob in call.globs for word in expand_braces(glob)]
+    found: Fit = "no"
+    for glob in (*call.globs, *globs):
+        for base in (*paths, call.cwd):
+            place = posixpath.join(base, glob)
+            if matches_broadly(pattern.glob, place, root=root, home=home):
                 return "yes"
-            if may_match(pattern.glob, found, root=root, home=home):
-                return "maybe"
-    return "no"
+            if may_match(pattern.glob, place, root=root, home=home):
+                found = "maybe"
+    return found
 
 
 def _run_touched(pattern: PathPattern, run: Run, call: Call) -> Fit:

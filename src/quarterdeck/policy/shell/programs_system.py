@@ -193,6 +193,10 @@ PROGRAMS: dict[str, ProgramOptions] = {
             "-i -I -l -L -o -p -r -t -x"
         ),
     ),
+    "echo": entry(
+        open=True,
+        harmless="-n -e -E",
+    ),
     "tee": entry(
         harmless="--append -a --ignore-interrupts --output-error -p",
     ),
