@@ -239,7 +239,7 @@ def _shell_touches(pattern: ShellPattern, part: Part, call: Call) -> Fit:
 
 def _hidden_fits(wanted: tuple[str, ...], top: Command) -> Fit:
     """Hold a rule against what a line may run besides; a doubt about it is no more than that."""
-    found = worst(_command_fits(wanted, command) for command in chain(top))
+    found = worst(_command_fits(wanted, command, launches=False) for command in chain(top))
     if top.doubts:
         return "no" if found == "no" else "maybe"
     return "yes" if found == "yes" else "no"
@@ -255,7 +255,7 @@ def _program(text: str) -> str:
     return _folded(text.rsplit("/", 1)[-1])
 
 
-def _command_fits(wanted: tuple[str, ...], command: Command) -> Fit:
+def _command_fits(wanted: tuple[str, ...], command: Command, launches: bool = True) -> Fit:
     first = next((index for index, word in enumerate(wanted) if "=" not in word), 0)
     for assignment in wanted[:first]:
         if not any(assignment == word.value for word in command.assignments):
@@ -265,7 +265,7 @@ def _command_fits(wanted: tuple[str, ...], command: Command) -> Fit:
         return "maybe"
     rest = command.words[1:]
     if _program(value) != _program(wanted[first]):
-        return _launches(wanted[first], value, rest)
+        return _launches(wanted[first], value, rest) if launches else "no"
     if _in_order(wanted[first + 1 :], [word.value for word in rest]):
         return "yes"
     return "maybe" if any(word.value is None or word.glob for word in rest) else "no"
