@@ -88,7 +88,7 @@ def offers(call: Call, *rules: str) -> list[str]:
         ("npm run build -- -w", ["bash(npm run build -- -w)", "bash(npm run build:*)"]),
         ("python -m pytest -x", ["bash(python -m pytest -x)", "bash(python -m pytest:*)"]),
         ("python tool.py a", ["bash(python tool.py a)", "bash(python tool.py:*)"]),
-        ('pytest "$x"', ["bash(pytest:*)"]),
+        ('pytest "$x"', []),
         ("git push origin main", ["bash(git push origin main)"]),
         ("curl https://a.com", ["bash(curl https://a.com)"]),
         ("FOO=1 pytest", ["bash(FOO=1 pytest)", "bash(FOO=1 pytest:*)"]),
@@ -183,6 +183,7 @@ def test_options_say_what_they_record():
     options = options_for(suggest(call), refusal=refusal(call))
     assert [(option.option_id, option.kind, option.name) for option in options] == [
         ("allow-once", "allow_once", "Allow once"),
+        ("allow-session-1", "allow_always", "Always allow for this session: bash(pytest -q)"),
         ("allow-session-2", "allow_always", "Always allow for this session: bash(pytest:*)"),
         ("allow-project-1", "allow_always", "Always allow in this project: bash(pytest -q)"),
         ("allow-project-2", "allow_always", "Always allow in this project: bash(pytest:*)"),

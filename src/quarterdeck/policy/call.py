@@ -86,6 +86,11 @@ class Call:
     programs: Mapping[str, str] | None = field(default=None, compare=False)
     """The files that ``PATH`` finds for the names of programs; a name that is not here is no known
     program. None: nobody has looked, and then no program is known."""
+    globs: tuple[str, ...] = ()
+    """Patterns of files that it also reads below ``paths``, as a search's ``glob`` or ``include``;
+    ``**`` for all. Deny and ask rules look at them."""
+    holds_protected: bool = False
+    """What it deletes or moves has a protected file in it, as found on the disk."""
 
     @property
     def project_root(self) -> str:

@@ -4,14 +4,15 @@
 rules and takes it at its broadest, with ``maybe`` where only running the call would tell.
 """
 
+import posixpath
 import unicodedata
-from collections.abc import Iterable
-from typing import Literal, TypeAlias
+from collections.abc import Iterator
 
 from .call import Call, PathUse
 from .domains import parse_host, parse_target
 from .parts import Fetch, Hidden, McpUse, Part, Run, Touch, Unclear, Use
-from .paths import fixed_part, is_below, is_protected, matches, matches_broadly
+from .path_matching import Fit, chain, path_touches, places_of, worst
+from .paths import absolute, is_below, is_protected, matches
 from .rules import (
     AnyCall,
     FetchPattern,
@@ -21,12 +22,14 @@ from .rules import (
     Pattern,
     ShellPattern,
 )
-from .shell.hazards import runs_programs
+from .shell.arguments import HARMLESS_DEVICES, path_texts
+from .shell.collector import split_roughly
+from .shell.hazards import deletes_words, reaching_word_of
 from .shell.line import Command
+from .shell.program_options import is_plain
+from .shell.words import Word
 
 __all__ = ["Fit", "covers", "touches"]
-
-Fit: TypeAlias = Literal["no", "maybe", "yes"]
 
 _FETCHERS = frozenset(("curl", "wget", "http", "https", "xh", "aria2c", "lynx", "w3m", "httpie"))
 
@@ -40,7 +43,7 @@ def covers(pattern: Pattern, part: Part, call: Call) -> bool:
         case AnyCall():
             return not _is_inner(part)
         case ShellPattern():
-            return _shell_covers(pattern, part)
+            return _shell_covers(pattern, part, call)
         case PathPattern():
             return _path_covers(pattern, part, call)
         case FetchPattern(host=None):
@@ -62,7 +65,7 @@ def _is_inner(part: Part) -> bool:
     return isinstance(part, Unclear) and part.family == "fetch" and part.unread
 
 
-def _shell_covers(pattern: ShellPattern, part: Part) -> bool:
+def _shell_covers(pattern: ShellPattern, part: Part, call: Call) -> bool:
     if not pattern.words:
         by_shell = isinstance(part, Touch) and part.by_shell
         unclear = isinstance(part, Unclear) and part.family == "bash"
@@ -70,10 +73,11 @@ def _shell_covers(pattern: ShellPattern, part: Part) -> bool:
     # "make test" was allowed for this workspace, not for another directory's Makefile.
     if not isinstance(part, Run) or part.deed == "run outside":
         return False
-    return _words_cover(pattern, part.command)
+    return _words_cover(pattern, part, call)
 
 
-def _words_cover(pattern: ShellPattern, command: Command) -> bool:
+def _words_cover(pattern: ShellPattern, run: Run, call: Call) -> bool:
+    command = run.command
     words = (*command.assignments, *command.words)
     count = len(pattern.words)
     if len(words) < count or (len(words) > count and not pattern.open_ended):
@@ -86,7 +90,66 @@ def _words_cover(pattern: ShellPattern, command: Command) -> bool:
         return False
     if len(words) == count and not pattern.open_ended:
         return True
-    return _names_what_runs(command, named) and runs_programs(command, named) is None
+    if not _names_what_runs(command, named) or reaching_word_of(command, named) is not None:
+        return False
+    if any(_leads_away(word, run, call) for word in command.words[named:]):
+        return False
+    return not any(word.glob for word in command.words[named:]) or _matches_stay(run, named, call)
+
+
+def _matches_stay(run: Run, named: int, call: Call) -> bool:
+    """Say whether all that patterns were found to match is in the workspace."""
+    words = run.command.words[1:named]
+    said = {
+        absolute(text, cwd=cwd, home=call.home)
+        for word in words
+        for text in path_texts(word)
+        for cwd in run.cwds or (call.cwd,)
+    }
+    return all(_inside(use, call) for use in run.named if use.path not in said)
+
+
+def _leads_away(word: Word, run: Run, call: Call) -> bool:
+    """Say whether an open end must not cover a word: it may name a path outside the workspace,
+
+    or one that decides which programs run, and the command may write it.
+    """
+    for text in path_texts(word):
+        if text in HARMLESS_DEVICES:
+            continue
+        if word.glob and any(part[:1] in (".", "[") for part in _glob_parts(text)):
+            return True
+        for cwd in run.cwds or ("/",):
+            if _is_unresolved(text, cwd, call):
+                return True
+            for place in places_of(text, cwd, call):
+                if not is_below(place, call.roots):
+                    return True
+                if run.reading is None and _is_kept(place, run.command, call):
+                    return True
+    return False
+
+
+def _is_unresolved(text: str, cwd: str, call: Call) -> bool:
+    """Say whether ``..`` follows a name, which may be a link, and nobody has looked."""
+    names = [part for part in text.split("/") if part not in ("", ".")]
+    if ".." not in names:
+        return False
+    # A directory that the line went to may be a link, too.
+    certain = cwd == call.cwd or cwd in call.roots
+    up_first = all(part == ".." for part in names[: names.count("..")])
+    return not (certain and up_first) and posixpath.join(cwd, text) not in call.links
+
+
+def _glob_parts(text: str) -> Iterator[str]:
+    """Yield the names of a path that are patterns; one may stand for ``..``."""
+    return (part for part in text.split("/") if any(sign in part for sign in "*?["))
+
+
+def _is_kept(path: str, command: Command, call: Call) -> bool:
+    roots = [root for root in call.roots if is_below(path, (root,))]
+    within = path[len(max(roots, key=len)) :] if roots else path
+    return is_protected(within) or (not within.strip("/") and deletes_words(command))
 
 
 def _names_what_runs(command: Command, named: int) -> bool:
@@ -103,6 +166,8 @@ def _path_covers(pattern: PathPattern, part: Part, call: Call) -> bool:
         wanted = "read" if pattern.access == "read" else "edit"
         return pattern.glob is None and part.family == wanted
     if isinstance(part, Touch):
+        if part.whole and (call.holds_protected or part.use.path in call.roots):
+            return False
         return _use_covered(pattern, part.use, call)
     if isinstance(part, Run) and part.deed == "run reading outside":
         outside = [use for use in part.reads if not _inside(use, call)]
@@ -143,9 +208,9 @@ def touches(pattern: Pattern, part: Part, call: Call) -> Fit:
         case AnyCall():
             return "yes"
         case ShellPattern():
-            return _shell_touches(pattern, part)
+            return _shell_touches(pattern, part, call)
         case PathPattern():
-            return _path_touches(pattern, part, call)
+            return path_touches(pattern, part, call)
         case FetchPattern():
             return _fetch_touches(pattern, part, call)
         case McpPattern():
@@ -155,39 +220,29 @@ def touches(pattern: Pattern, part: Part, call: Call) -> Fit:
             return "yes" if _folded(name) == _folded(call.tool) else "no"
 
 
-def _shell_touches(pattern: ShellPattern, part: Part) -> Fit:
+def _shell_touches(pattern: ShellPattern, part: Part, call: Call) -> Fit:
     if not pattern.words:
         by_shell = isinstance(part, Touch) and part.by_shell
         unclear = isinstance(part, Unclear) and part.family == "bash"
         return "yes" if isinstance(part, Run | Hidden) or by_shell or unclear else "no"
     if isinstance(part, Run):
-        return _worst(_command_fits(pattern.words, command) for command in _chain(part.command))
+        return worst(_command_fits(pattern.words, command) for command in chain(part.command))
     if isinstance(part, Hidden):
-        known = any(
-            _command_fits(pattern.words, command) == "yes"
-            for top in part.commands
-            for command in _chain(top)
-        )
-        return "yes" if known or _tokens_fit(pattern.words, part.tokens) else "no"
+        if _tokens_fit(pattern.words, part.tokens):
+            return "yes"
+        return worst(_hidden_fits(pattern.words, top) for top in part.commands)
     if isinstance(part, Unclear) and part.family == "bash":
-        return "maybe" if part.unread else "no"
+        named = _tokens_fit(pattern.words, split_roughly(call.command or ""))
+        return "maybe" if part.unread or named else "no"
     return "no"
 
 
-def _chain(command: Command) -> Iterable[Command]:
-    yield command
-    for inner in command.inner:
-        yield from _chain(inner)
-
-
-def _worst(fits: Iterable[Fit]) -> Fit:
-    worst: Fit = "no"
-    for fit in fits:
-        if fit == "yes":
-            return "yes"
-        if fit == "maybe":
-            worst = "maybe"
-    return worst
+def _hidden_fits(wanted: tuple[str, ...], top: Command) -> Fit:
+    """Hold a rule against what a line may run besides; a doubt about it is no more than that."""
+    found = worst(_command_fits(wanted, command, launches=False) for command in chain(top))
+    if top.doubts:
+        return "no" if found == "no" else "maybe"
+    return "yes" if found == "yes" else "no"
 
 
 def _folded(text: str) -> str:
@@ -200,7 +255,7 @@ def _program(text: str) -> str:
     return _folded(text.rsplit("/", 1)[-1])
 
 
-def _command_fits(wanted: tuple[str, ...], command: Command) -> Fit:
+def _command_fits(wanted: tuple[str, ...], command: Command, launches: bool = True) -> Fit:
     first = next((index for index, word in enumerate(wanted) if "=" not in word), 0)
     for assignment in wanted[:first]:
         if not any(assignment == word.value for word in command.assignments):
@@ -208,12 +263,35 @@ def _command_fits(wanted: tuple[str, ...], command: Command) -> Fit:
     value = command.words[0].value
     if value is None or command.words[0].glob:
         return "maybe"
-    if _program(value) != _program(wanted[first]):
-        return "no"
     rest = command.words[1:]
+    if _program(value) != _program(wanted[first]):
+        return _launches(wanted[first], value, rest) if launches else "no"
     if _in_order(wanted[first + 1 :], [word.value for word in rest]):
         return "yes"
     return "maybe" if any(word.value is None or word.glob for word in rest) else "no"
+
+
+_PROGRAM_PLACES = (
+    *("/bin/", "/sbin/", "/usr/bin/", "/usr/sbin/", "/usr/local/bin/", "/opt/homebrew/bin/"),
+    *("/usr/local/sbin/", "/snap/bin/"),
+)
+
+
+def _launches(wanted: str, program: str, words: tuple[Word, ...]) -> Fit:
+    """Say whether a program may run the denied one, or give it another name, by its words.
+
+    Of a program that is not known every word may hold a command; of one that is, only the file of
+    the denied program itself counts.
+    """
+    name = _program(wanted)
+    known = is_plain(_program(program))
+    for word in words:
+        value = word.value or ""
+        if value.startswith(_PROGRAM_PLACES) and _program(value) == name:
+            return "maybe"
+        if not known and any(_program(token) == name for token in split_roughly(value)):
+            return "maybe"
+    return "no"
 
 
 def _tokens_fit(wanted: tuple[str, ...], tokens: tuple[str, ...]) -> bool:
@@ -257,45 +335,6 @@ def _is_cluster(word: str | None) -> bool:
     return word is not None and word.startswith("-") and not word.startswith("--")
 
 
-def _path_touches(pattern: PathPattern, part: Part, call: Call) -> Fit:
-    if isinstance(part, Touch):
-        if pattern.access == "write" and part.use.access == "read":
-            return "no"
-        return _use_touched(pattern, part.use, call, whole=part.whole)
-    if isinstance(part, Run):
-        outer = _run_touched(pattern, part, call)
-        return _worst((outer, *(_path_touches(pattern, inner, call) for inner in part.inner)))
-    if isinstance(part, Unclear):
-        meant = part.family == "edit" or (part.family == "read" and pattern.access == "read")
-        return ("yes" if pattern.glob is None else "maybe") if meant else "no"
-    return "no"
-
-
-def _use_touched(pattern: PathPattern, use: PathUse, call: Call, *, whole: bool) -> Fit:
-    if pattern.glob is None:
-        return "yes"
-    root, home = call.project_root, call.home
-    paths = (use.path,) if use.path == use.resolved else (use.path, use.resolved)
-    for path in paths:
-        if matches_broadly(pattern.glob, path, root=root, home=home):
-            return "yes"
-    if whole and is_below(fixed_part(pattern.glob, root=root, home=home), paths):
-        return "maybe"
-    return "no"
-
-
-def _run_touched(pattern: PathPattern, run: Run, call: Call) -> Fit:
-    reading = run.reading
-    if reading is not None:
-        if pattern.access == "write":
-            return "no"
-        whole = reading.recursive
-        return _worst(_use_touched(pattern, use, call, whole=whole) for use in run.reads)
-    if pattern.glob is None:
-        return "no"
-    return _worst(_use_touched(pattern, use, call, whole=True) for use in run.named)
-
-
 def _fetch_touches(pattern: FetchPattern, part: Part, call: Call) -> Fit:
     if isinstance(part, Fetch):
         meant = pattern.host is None or pattern.host.matches_broadly(part.target)
@@ -307,10 +346,10 @@ def _fetch_touches(pattern: FetchPattern, part: Part, call: Call) -> Fit:
             return "no"
         return "yes" if pattern.host is None else "maybe"
     if isinstance(part, Run):
-        return _worst(_command_fetches(pattern, each) for each in _chain(part.command))
+        return worst(_command_fetches(pattern, each) for each in chain(part.command))
     if isinstance(part, Hidden):
-        return _worst(
-            _command_fetches(pattern, each) for top in part.commands for each in _chain(top)
+        return worst(
+            _command_fetches(pattern, each) for top in part.commands for each in chain(top)
         )
     return "no"
 

@@ -75,14 +75,13 @@ def options_for(
 
 
 def _standing(offers: tuple[Suggestion, ...], project: bool) -> Iterable[tuple[Scope, Suggestion]]:
-    """Yield where each offer may be kept: the wider one never for everywhere."""
-    if not offers:
-        return
-    yield "session", offers[-1]
-    if project:
-        for offer in offers:
-            yield "project", offer
-    yield "user", offers[0]
+    """Yield where each offer may be kept, the narrowest first; the wider one never everywhere."""
+    for offer in offers:
+        yield "session", offer
+    for offer in offers if project else ():
+        yield "project", offer
+    for offer in offers[:1]:
+        yield "user", offer
 
 
 def _placed(choice: Choice, call: Call | None) -> Choice:

@@ -311,7 +311,12 @@ def _bare(call: Call) -> Part:
 
 
 def _touch(call: Call, use: PathUse) -> Touch:
-    return Touch(use=use, deed=_touch_deed(call, use), whole=call.kind in ("delete", "move"))
+    whole = call.kind in ("delete", "move")
+    deed = _touch_deed(call, use)
+    # A directory goes with what is in it, and a workspace always has what is protected.
+    if whole and deed == "write" and (call.holds_protected or use.path in call.roots):
+        deed = "write protected"
+    return Touch(use=use, deed=deed, whole=whole)
 
 
 def _touch_deed(call: Call, use: PathUse) -> Deed:

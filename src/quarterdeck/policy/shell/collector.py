@@ -6,14 +6,33 @@ from dataclasses import replace
 
 from .line import Command, Line, Redirect
 from .nodes import RESERVED
-from .words import Word
-from .wrappers import INTERPRETERS, runs_text, unwrap
+from .program_options import code_texts
+from .words import Word, unknown
+from .wrappers import ALL_SHELLS, INTERPRETERS, reads_program, runs_text, unwrap
 
-__all__ = ["Collector", "split_roughly"]
+__all__ = ["UNWRITTEN", "Collector", "split_roughly"]
+
+UNWRITTEN = Command(words=(unknown("…"),), doubts=("it runs what is not written in the line",))
+"""Stands for a command that only running the line would tell."""
 
 _MAX_COMMANDS = 200
 _MAX_WRAPPERS = 8
-_TOKEN = re.compile(r"[^\s;&|()<>{}$`\"'=!,]+")
+_MAX_TEXTS = 40
+"""Texts of one line that are read as commands; in those beyond only words are searched."""
+_TOKEN = re.compile(r"[^\s;&|()<>{}$`\"'=!,%:]+")
+
+
+_MARKS = "!|:+@\\ \t"
+"""What programs put before a command in their options: ``!cmd``, ``|cmd``, ``+!cmd``."""
+_LITERAL_FORMAT = re.compile(r"[^%\\]*(?:%s|\\n)?[^%\\]*")
+_RUNNING_CODE = re.compile(
+    r"system|popen|exec|spawn|subprocess|fork|eval|__|getattr|\bos\b|\bpty\b|ctypes|require"
+    r"|child_process|qx|`|shell|process|importlib|chr\(|decode|base64|fromhex|\bopen\b|\bio\b"
+    r"|kernel|unpack|getline|glob|walk|listdir|scandir|(?<!\|)\|(?!\|)|syscall|file|path|read|\bdo\b",
+    re.IGNORECASE,
+)
+"""What code that runs programs or opens files mostly has; code without it only calculates."""
+_RUNNING_SED = re.compile(r"(?:^|[;{}\s\d/$,])[eEwWrR](?:\s|$)|[/|#,:@][gIipmM0-9]*[ew]")
 
 
 def split_roughly(text: str) -> tuple[str, ...]:
@@ -36,14 +55,19 @@ class Collector:
         self.moves: list[str | None] = []
         self.moves_unknown = False
         self.unread = False
+        self.hidden_texts = 0
         self.loops = 0
         """How many loops and functions the walk is in."""
 
     def line(self) -> Line:
         """Return what was read."""
-        if any(runs_text(command) for command in (*self.commands, *self.hidden)):
-            for text in self.texts:
-                self._hide(text)
+        known = (*self.commands, *self.hidden)
+        fed = self.texts and self._interprets()
+        if fed or any(runs_text(command) or _reads_makefile(command) for command in known):
+            self._feed()
+        running = (*self.commands, *(each for each in self.hidden if each.wrapping == "opaque"))
+        if any(_reads_program(command) for command in running) and not self._is_fed():
+            self.hidden.append(UNWRITTEN)
         return Line(
             commands=tuple(self.commands),
             redirects=tuple(self.redirects),
@@ -54,11 +78,71 @@ class Collector:
             moves_unknown=self.moves_unknown,
         )
 
-    def _hide(self, text: str) -> None:
-        """Keep what ``text`` would run, were it given to a shell."""
+    def _feed(self) -> None:
+        """Keep all text of the line that a shell or interpreter in it may be given.
+
+        What is printed or stands in a here-document is what it gets; what other commands are given
+        may reach it.
+        """
+        elsewhere: set[str] = set()
+        for command in self.commands:
+            values = [word.value or "" for word in command.words[1:]]
+            if command.name in ("echo", "printf"):
+                self._hide(" ".join(values))
+                self._hide("; ".join(values))
+                if self._interprets():
+                    self.tokens.extend(split_roughly(" ".join(values)))
+            else:
+                elsewhere.update(values)
+        for text in self.texts:
+            self._hide(text, certain=text not in elsewhere)
+            if text not in elsewhere and self._interprets():
+                self.tokens.extend(split_roughly(text))
+
+    def _interprets(self) -> bool:
+        """Say whether a program in the line reads a language in which commands may stand."""
+        for command in self.commands:
+            name = command.name or ""
+            reads = _is_interpreter(name) and name not in ("sed", "gsed", "awk", "gawk", "mawk")
+            if reads or name == "crontab" or _reads_makefile(command):
+                return True
+        return False
+
+    def _is_fed(self) -> bool:
+        """Say whether all that a shell in the line reads from its input stands in the line."""
+        for command in self.commands:
+            name = command.name or ""
+            if name in ALL_SHELLS or name in ("true", ":", "cd", "set"):
+                continue
+            known = all(word.value is not None for word in command.words)
+            words = [word.value or "" for word in command.words[1:]]
+            if name == "echo" and known and not any(word[:1] == "-" for word in words):
+                continue
+            if name == "printf" and known and words and _LITERAL_FORMAT.fullmatch(words[0]):
+                continue
+            if name == "cat" and not words:
+                continue
+            return False
+        return bool(self.texts) or len(self.commands) > 1
+
+    def _hide(self, text: str, certain: bool = True, named: bool = False) -> None:
+        """Keep what ``text`` would run, were it given to a shell.
+
+        With ``named`` it may be no more than a program's name, which gets its words later.
+        """
+        self.hidden_texts += 1
+        if self.hidden_texts > _MAX_TEXTS:
+            self.tokens.extend(split_roughly(text))
+            return
         line = self.read(text)
-        self.hidden.extend((*line.commands, *line.hidden))
-        self.tokens.extend(line.tokens)
+        found = (*line.commands, *line.hidden)
+        if named:
+            found = tuple(each for each in found if each is not UNWRITTEN)
+        if not certain:
+            found = tuple(replace(each, doubts=("it may not be run",)) for each in found)
+        self.hidden.extend(found)
+        if certain:
+            self.tokens.extend(line.tokens)
 
     def add(self, words: tuple[Word, ...], assignments: tuple[Word, ...]) -> None:
         """Add a command, looked through, and note what it means for the rest."""
@@ -82,6 +166,10 @@ class Collector:
             return command
         for candidate in found.candidates:
             self.hidden.append(Command(words=candidate, wrapping="opaque"))
+        for text in found.texts:
+            self._hide_quietly(text)
+        if found.unwritten:
+            self.hidden.append(UNWRITTEN)
         inner = tuple(self._build(w, found.assignments, depth + 1) for w in found.inner)
         if found.text is not None:
             inner = self._merge(self.read(found.text))
@@ -116,11 +204,41 @@ class Collector:
             self.doubts.append("it defines an alias")
             for word in command.words[1:]:
                 self._hide((word.value or "").partition("=")[2])
-        elif name in INTERPRETERS or name.startswith("python"):
-            for word in command.words[1:]:
-                self.tokens.extend(split_roughly(word.value or word.raw))
+        elif _is_interpreter(name):
+            self._interpret(name, command.words[1:])
+        self._follow_texts(command)
         for inner in command.inner:
             self._follow(inner)
+
+    def _interpret(self, name: str, words: tuple[Word, ...]) -> None:
+        """Keep what an interpreter's arguments name, and whether they hide what they run."""
+        form = _RUNNING_SED if name in ("sed", "gsed") else _RUNNING_CODE
+        for index, word in enumerate(words):
+            text = word.value or word.raw
+            self.tokens.extend(split_roughly(text))
+            if word.value is None:
+                hides = all((before.value or "").startswith("-") for before in words[:index])
+            else:
+                # A script's name is no code; what it does is not in the line.
+                hides = word.raw != text and bool(form.search(text))
+            if hides:
+                self.hidden.append(UNWRITTEN)
+
+    def _follow_texts(self, command: Command) -> None:
+        """Keep what variables and options hand to a shell: ``PAGER=…``, ``git -c alias.x=…``."""
+        for assignment in command.assignments:
+            value = (assignment.value or "").partition("=")[2]
+            self._hide_quietly(value)
+            self.tokens.extend(split_roughly(value))
+        for text in code_texts(command.words):
+            self._hide_quietly(text)
+            self.tokens.extend(split_roughly(text))
+
+    def _hide_quietly(self, text: str) -> None:
+        for form in dict.fromkeys((text, text.partition("=")[2])):
+            stripped = form.lstrip(_MARKS)
+            if stripped:
+                self._hide(stripped, named=not any(sign.isspace() for sign in stripped))
 
     def _move(self, words: tuple[Word, ...]) -> None:
         arguments = [word for word in words[1:] if word.exact not in ("--", "-P", "-L")]
@@ -132,6 +250,18 @@ class Collector:
         if self.loops:
             self.moves_unknown = True
         self.moves.append(target)
+
+
+def _reads_makefile(command: Command) -> bool:
+    return command.name == "make" and any(word.raw.startswith("-f") for word in command.words)
+
+
+def _reads_program(command: Command) -> bool:
+    return reads_program(command.words) or any(_reads_program(each) for each in command.inner)
+
+
+def _is_interpreter(name: str) -> bool:
+    return name.lower() in INTERPRETERS or name.startswith(("python", "pypy", "perl", "ruby"))
 
 
 def _moved(command: Command, before: tuple[str | None, ...]) -> Command:

@@ -1,16 +1,16 @@
 """Commands that deserve a person's eye each time.
 
-``never_standing`` names those for which no "always" is offered. ``runs_programs`` finds options
-that make a harmless program run another: a rule with an open end does not cover them unless it
-names the option itself.
+``never_standing`` names those for which no "always" is offered, ``leading_words`` those for which
+one with an open end is. ``reaching_word_of`` finds words that make a harmless program run another
+or write elsewhere: a rule with an open end does not cover them unless it names them.
 """
 
-import re
-
 from .line import Command
-from .wrappers import INTERPRETERS, SHELLS
+from .program_entry import ProgramOptions
+from .program_options import options_of, reaching_word
+from .wrappers import ALL_SHELLS, INTERPRETERS, RUNNERS
 
-__all__ = ["leading_words", "never_standing", "runs_programs"]
+__all__ = ["deletes_words", "leading_words", "never_standing", "reaching_word_of"]
 
 _DANGEROUS = frozenset(
     (
@@ -81,53 +81,9 @@ _DANGEROUS_FORMS = (
 )
 """The first word, then others anywhere after it in this order."""
 
-_EXACT_ONLY = frozenset(
-    (
-        *("curl", "wget", "scp", "rsync", "ssh", "sed", "tar", "zip", "unzip", "xargs", "env"),
-        *("find", "npx", "uvx", "pipx", "mv", "cp", "ln", "install", "tee", "patch", "kubectl"),
-        *("docker", "podman", "aws", "gcloud", "az", "gh", "terraform", "psql", "mysql", "sqlite3"),
-        *("sort", "sftp", "ftp", "vim", "vi", "emacs", "nano", "less", "more", "man", "make"),
-    )
-)
-_GIT_EXACT_ONLY = frozenset(
-    ("push", "pull", "reset", "checkout", "rebase", "branch", "stash", "tag", "remote", "merge")
-)
-
-_MANY_THINGS = frozenset(
-    (
-        *("git", "npm", "pnpm", "yarn", "bun", "cargo", "go", "uv", "pip", "pip3", "poetry"),
-        *("brew", "apt", "apt-get", "dotnet", "gradle", "mvn", "rustup", "deno", "swift", "mix"),
-        *("bundle", "rails", "hatch", "pdm", "nix", "helm", "just", "task", "composer", "flutter"),
-    )
-)
-"""Programs that do many things; the second word says which."""
-
-_PROGRAM_OPTIONS: dict[str, re.Pattern[str]] = {
-    "git": re.compile(
-        r"-c|--config-env.*|--exec-path=.*|--git-dir.*|--work-tree.*|-C|--ext-diff|--textconv"
-        r"|--upload-pack.*|--receive-pack.*|--exec(=.*)?|-x.*|--open-files-in-pager.*|-O.*"
-        r"|--extcmd.*|--output(=.*)?|ext::.*|--config(=.*)?|--template(=.*)?"
-    ),
-    "tar": re.compile(r"--checkpoint-action.*|--to-command.*|-I.*|--use-compress.*|--rsh-command.*"
-                      r"|-F.*|--info-script.*|--new-volume-script.*"),
-    "find": re.compile(r"-fprint.*|-fls|-files0-from"),
-    "rg": re.compile(r"--pre(=.*)?|--hostname-bin.*"),
-    "sort": re.compile(r"--compress-program.*|-o.*|--output.*"),
-    "rsync": re.compile(r"-e.*|--rsh.*|--rsync-path.*|-[a-zA-Z]*e"),
-    "ssh": re.compile(r"-o.*|-F.*"),
-    "scp": re.compile(r"-o.*|-S.*|-F.*"),
-    "curl": re.compile(r"-o.*|--output.*|-O|--remote-name.*|-K.*|--config.*|-T.*|--upload-file.*"),
-    "wget": re.compile(r"--use-askpass.*|-e.*|--execute.*|-O.*|--post-file.*|--config.*"),
-    "npm": re.compile(r"--script-shell.*|--node-options.*|--prefix.*"),
-    "cargo": re.compile(r"--config.*"),
-    "go": re.compile(r"-exec.*|-toolexec.*|--toolexec.*"),
-    "make": re.compile(r"-C.*|-f.*|--file.*|--directory.*|--eval.*|-E.*|SHELL=.*"),
-    "man": re.compile(r"-P.*|--pager.*|-H.*"),
-    "zip": re.compile(r"-T.*|-TT.*|--unzip-command.*"),
-    "vim": re.compile(r"-c.*|\+.*|--cmd.*"),
-    "docker": re.compile(r"-v.*|--volume.*|--privileged.*|--mount.*|-H.*|--host.*"),
-}  # fmt: skip
-"""Options that run programs or write files that the command's name does not let expect."""
+_TEXT_TOOLS = frozenset(("sed", "gsed", "awk", "gawk", "mawk", "nawk"))
+_CODE_OPTIONS = ("-c", "-e", "-E", "-p", "-r", "--eval", "--print")
+_DELETING = frozenset(("rm", "rmdir", "mv", "shred", "unlink", "chmod", "chown", "chgrp", "trash"))
 
 
 def never_standing(command: Command) -> str | None:
@@ -135,59 +91,119 @@ def never_standing(command: Command) -> str | None:
     name = command.name
     if name is None:
         return "which program runs is not certain"
-    if name in _DANGEROUS or name.startswith("mkfs."):
-        return f"{name!r} can do lasting harm"
     words = [word.exact for word in command.words[1:]]
+    if (harm := _lasting_harm(name, words)) is not None:
+        return f"{harm} can do lasting harm"
+    if (inner := _run_by(command)) is not None:
+        return never_standing(inner)
+    if name in ALL_SHELLS or command.wrapping == "opaque":
+        return f"what {name!r} runs is not certain"
+    if name in INTERPRETERS - _TEXT_TOOLS or name.startswith("python"):
+        if _is_given_program(name, words):
+            return f"{name!r} is given a program to run"
+        if not words:
+            return f"{name!r} runs what it reads"
+    return None
+
+
+def _lasting_harm(name: str, words: list[str | None]) -> str | None:
+    """Return what of a command cannot be undone; None when nothing is known to be such."""
+    if name in _DANGEROUS or name.startswith("mkfs."):
+        return repr(name)
     for first, *rest in _DANGEROUS_FORMS:
         if name == first and _in_order(rest, words):
-            return f"'{' '.join((first, *rest))}' can do lasting harm"
+            return f"'{' '.join((first, *rest))}'"
     if name == "git" and "push" in words and any((w or "").startswith("+") for w in words):
-        return "a push with '+' can do lasting harm"
-    if name in SHELLS or command.wrapping == "opaque":
-        return f"what {name!r} runs is not certain"
-    inline = name in INTERPRETERS or name.startswith("python")
-    if inline and any(w in ("-c", "-e", "-p", "-r", "--eval", "-i", "-") for w in words):
-        return f"{name!r} is given a program to run"
-    if inline and not words:
-        return f"{name!r} runs what it reads"
+        return "a push with '+'"
     return None
+
+
+def _is_given_program(name: str, words: list[str | None]) -> bool:
+    """Say whether a program is among an interpreter's arguments, or comes from its input."""
+    options = options_of(name)
+    codes = options.code if options is not None and options.code else _CODE_OPTIONS
+    for word in words:
+        if word is None or word in ("-", "-i"):
+            return True
+        if any(word.startswith(code) or _clustered(code, word) for code in codes):
+            return True
+    return False
+
+
+def _run_by(command: Command) -> Command | None:
+    """Return the command that a tool of the project runs: ``pytest`` of ``uv run pytest``."""
+    at = command.inner_at
+    if command.wrapping != "opaque" or command.words[0].exact not in RUNNERS:
+        return None
+    if not 0 < at < len(command.words) or (command.words[at].exact or "-").startswith("-"):
+        return None
+    return Command(words=command.words[at:])
 
 
 def leading_words(command: Command) -> int:
-    """Return how many first words say what a command is, so that others may follow; 0: none."""
-    name = command.name or ""
-    words = [word.exact for word in command.words]
-    if name in SHELLS or name in _EXACT_ONLY or command.wrapping != "none":
-        return 0
-    if name == "git" and (len(words) < 2 or words[1] in _GIT_EXACT_ONLY):
-        return 0
-    if name in INTERPRETERS or name.startswith("python"):
-        count = 3 if words[1:2] == ["-m"] else 2
-    else:
-        count = 2 if name in _MANY_THINGS else 1
-        if count == 2 and words[1:2] in (["run"], ["run-script"], ["compose"]):
-            count = 3
-    leading = words[:count]
-    known = len(leading) == count and None not in leading
-    plain = known and all(not (word or "").startswith("-") or word == "-m" for word in leading)
-    return count if plain else 0
+    """Return how many first words say what a command is, so that others may follow; 0: none.
 
-
-def runs_programs(command: Command, named: int) -> str | None:
-    """Return a word beyond the first ``named`` that can make the program run or write others.
-
-    A word that is not known may be such an option, unless it is the text of a message.
+    Only what has an entry that says so: of another program nobody knows what more words do.
     """
-    pattern = _PROGRAM_OPTIONS.get(command.name or "")
-    if pattern is None:
-        return None
-    for before, word in zip(command.words[named - 1 :], command.words[named:], strict=False):
-        if word.value is None:
-            if not (word.raw.startswith('"') and before.exact in ("-m", "--message", "-am")):
-                return word.raw
-        elif pattern.fullmatch(word.value):
-            return word.value
+    if (inner := _run_by(command)) is not None:
+        found = leading_words(inner)
+        return found and command.inner_at + found
+    words = [word.exact for word in command.words]
+    name = words[0] or ""
+    if command.wrapping != "none" or "/" in name:
+        return 0
+    options = options_of(name)
+    if options is None:
+        return 0
+    if options.stops:
+        return _leading_of_script(words, options.module)
+    return _leading(options, words)
+
+
+def _leading_of_script(words: list[str | None], module: str) -> int:
+    """Return how many words name a script, or a module and what it does."""
+    if module and words[1:2] == [module] and len(words) > 2:
+        options = options_of(words[2] or "")
+        found = 0 if options is None or options.stops else _leading(options, words[2:])
+        return found and 2 + found
+    return 2 if len(words) > 1 and not (words[1] or "-").startswith("-") else 0
+
+
+def _leading(options: ProgramOptions, words: list[str | None]) -> int:
+    if not options.sub:
+        return int(options.open)
+    sub = options.sub.get(words[1] or "") if len(words) > 1 else None
+    if sub is None or not sub.open:
+        return 0
+    if words[1] not in ("run", "run-script"):
+        return 2
+    return 3 if len(words) > 2 and not (words[2] or "-").startswith("-") else 0
+
+
+def reaching_word_of(command: Command, named: int) -> str | None:
+    """Return a word beyond the first ``named`` that an open end must not cover.
+
+    What a wrapper runs is held against the options of that program: ``bash(uv run pytest:*)``
+    covers no option that ``bash(pytest:*)`` would not.
+    """
+    if command.wrapping not in ("transparent", "opaque"):
+        return reaching_word(command.words, named)
+    firsts = range(1, min(named, len(command.words)))
+    known = [at for at in firsts if options_of(command.words[at].exact or "") is not None]
+    if not known:
+        # Of what a project's own program does with options nothing is known.
+        runner = command.words[0].exact in RUNNERS
+        known = [min(named, len(command.words)) - 1 if runner else 0]
+    for first in known:
+        found = reaching_word(command.words, named, first)
+        if found is not None:
+            return found
     return None
+
+
+def deletes_words(command: Command) -> bool:
+    """Say whether a program deletes, moves or changes all that its words name."""
+    return command.name in _DELETING
 
 
 def _in_order(wanted: list[str], words: list[str | None]) -> bool:

@@ -3,6 +3,9 @@
 Where a wrapper's options are all known, one looks through it: ``timeout 5 pytest`` is judged as
 ``pytest``. Where they are not, it is opaque: what it runs cannot be known, and everything that it
 might run is a candidate for deny rules.
+
+Only a bare name, or one in ``/bin`` or ``/usr/bin``, is looked through: ``./env`` is the project's
+own program. For deny rules every path to one counts.
 """
 
 import re
@@ -10,19 +13,54 @@ from dataclasses import dataclass
 
 from .line import Command, Wrapping
 from .variables import is_harmless_assignment
-from .words import Word, literal, unknown
+from .words import FED_FILE, Word, literal, unknown
 
-__all__ = ["INTERPRETERS", "SHELLS", "Unwrapped", "runs_text", "unwrap"]
+__all__ = [
+    "ALL_SHELLS",
+    "INTERPRETERS",
+    "RUNNERS",
+    "SHELLS",
+    "Unwrapped",
+    "reads_program",
+    "runs_text",
+    "unwrap",
+]
 
-SHELLS = frozenset(("bash", "sh", "zsh", "dash", "ksh", "ash", "mksh", "fish", "rbash"))
+SHELLS = frozenset(("bash", "sh", "dash"))
+"""Shells whose text is read."""
+ALL_SHELLS = SHELLS | frozenset(
+    (
+        *("zsh", "ksh", "ksh93", "mksh", "pdksh", "oksh", "ash", "hush", "rbash", "rksh", "rzsh"),
+        *("fish", "csh", "tcsh", "nu", "xonsh", "elvish", "pwsh", "powershell", "rc", "es", "osh"),
+        *("ysh", "yash", "posh", "ion", "murex", "oil", "scsh", "sash", "lksh", "bash-static"),
+    )
+)
+"""Programs that run text as commands; those beyond ``SHELLS`` in a language that is not read."""
 INTERPRETERS = frozenset(
     (
         *("python", "python2", "python3", "pypy", "pypy3", "ipython", "perl", "ruby", "node"),
-        *("nodejs", "deno", "bun", "php", "lua", "osascript", "awk", "gawk", "mawk", "nawk"),
-        *("sed", "gsed", "tclsh", "Rscript", "julia", "groovy", "expect", "pwsh", "powershell"),
+        *("nodejs", "deno", "bun", "php", "lua", "luajit", "osascript", "awk", "gawk", "mawk"),
+        *("nawk", "sed", "gsed", "tclsh", "wish", "rscript", "julia", "groovy", "expect"),
+        *("irb", "erl", "elixir", "iex", "ghci", "runghc", "guile", "racket", "sbcl", "clojure"),
+        *("clj", "bb", "ocaml", "swift", "kotlin", "scala", "jshell", "tsx", "ts-node", "octave"),
+        *("vim", "vi", "nvim", "ex", "ed", "emacs", "gdb", "lldb", "sqlite3", "psql", "mysql"),
+        *(
+            "m4",
+            "gnuplot",
+            "dc",
+            "ftp",
+            "lftp",
+            "ghc",
+            "crystal",
+            "nim",
+            "janet",
+            "janus",
+            "raku",
+            "gjs",
+        ),
     )
 )
-"""Programs whose arguments can hold a program."""
+"""Programs whose arguments or input can hold a program."""
 
 _OPAQUE = frozenset(
     (
@@ -34,8 +72,33 @@ _OPAQUE = frozenset(
         *("numactl", "chrt", "prlimit", "sem", "tmux", "screen", "npx", "uvx", "pipx", "bunx"),
         *("direnv", "dotenv", "watchexec", "hyperfine", "perf", "valgrind", "rtk", "noglob"),
         *("nocorrect", "fd", "fdfind", "mapfile", "readarray", "complete", "compgen", "bind"),
+        *("setpriv", "choom", "setarch", "linux32", "linux64", "i386", "i486", "i586", "i686"),
+        *("x86_64", "uname26", "runcon", "sg", "newgrp", "start-stop-daemon", "capsh", "daemon"),
+        *("daemonize", "fakeroot", "fakechroot", "proot", "dbus-launch", "systemd-inhibit"),
+        *("systemd-nspawn", "machinectl", "setuidgid", "softlimit", "chpst", "envdir", "envuidgid"),
+        *("setlock", "pgrphack", "argv0", "s6-setuidgid", "s6-softlimit", "s6-env", "execlineb"),
+        *("foreground", "background", "su-exec", "gosu", "tini", "dumb-init", "catatonit"),
+        *("cgexec", "cgclassify", "ip", "schroot", "dchroot", "debootstrap", "lxc", "lxc-attach"),
+        *("lxc-execute", "incus", "nspawn", "vagrant", "distrobox", "toolbox", "flatpak", "snap"),
+        *("crun", "runc", "runsc", "ctr", "apptainer", "singularity", "multipass", "wsl", "wine"),
+        *("qemu-x86_64", "qemu-aarch64", "qemu-user", "box64", "rosetta", "rr", "uftrace"),
+        *("catchsegv", "heaptrack", "memusage", "gprof", "operf", "bpftrace", "dtruss", "sandbox"),
+        *("sandbox-exec", "launchctl", "open", "osascript", "xdotool", "tsocks", "proxychains4"),
+        *("torify", "sshpass", "autossh", "mosh", "dsh", "pdsh", "pssh", "clush", "rsh", "rlogin"),
+        *("expect", "unshare", "ts", "chronic", "ifne", "vidir", "pee", "zrun", "lckdo"),
+        *("nodemon", "reflex", "watchman", "guard", "foreman", "overmind", "hivemind", "honcho"),
+        *("supervisord", "pm2", "forever", "concurrently", "npm-run-all", "cross-env", "env-cmd"),
+        *("dotenvx", "doppler", "op", "aws-vault", "chamber", "envchain", "teller", "with-contenv"),
+        *("nvm", "volta", "fnm", "rtx", "devbox"),
+        *("nix-shell", "guix", "logsave", "crontab", "anacron"),
+        *("timelimit", "cpulimit", "trickle", "pkgexec", "dzdo", "sudoedit"),
+        *("fc", "compdef", "zle", "sched", "autoload", "enable", "shopt", "setopt"),
+        *("ld.so", "ldd", "rundll32", "cmd", "cmd.exe", "mshta", "wscript", "cscript", "runas"),
     )
 )
+_LOADER = re.compile(r"ld(?:-linux|-musl|64|-\d|\.so|-elf)[\w.-]*")
+"""The dynamic loader, which runs the program that it is given."""
+_SYSTEM_PLACES = ("/bin/", "/usr/bin/")
 _RUNNERS = {
     "uv": ("run",),
     "npm": ("exec", "x"),
@@ -50,11 +113,16 @@ _RUNNERS = {
     "bundle": ("exec",),
     "mise": ("exec", "x"),
     "asdf": ("exec",),
+    "rbenv": ("exec",),
+    "pyenv": ("exec",),
+    "nodenv": ("exec",),
     "conda": ("run",),
     "nix": ("run", "shell", "develop"),
 }
 """Programs with a subcommand that runs the words after it."""
 
+RUNNERS = frozenset((*_RUNNERS, "npx", "uvx", "bunx", "pipx"))
+"""Tools of a project that run the programs of its own environment."""
 _DURATION = re.compile(r"\d+(?:\.\d+)?[smhd]?")
 _SHELL_FLAGS = re.compile(r"-[leux]*c[leux]*")
 _PLAIN_SHELL_FLAGS = re.compile(r"-[leux]+")
@@ -111,6 +179,10 @@ class Unwrapped:
     """Shell text that it runs, in place of ``inner``."""
     candidates: tuple[tuple[Word, ...], ...] = ()
     """With ``opaque``: all that it might run."""
+    texts: tuple[str, ...] = ()
+    """With ``opaque``: text that it might run as a command line."""
+    unwritten: bool = False
+    """With ``opaque``: it may run what is not written in its words."""
 
 
 _NOTHING = Unwrapped()
@@ -118,32 +190,106 @@ _NOTHING = Unwrapped()
 
 def runs_text(command: Command) -> bool:
     """Say whether the command may run text from its input or arguments as shell commands."""
-    if command.wrapping == "opaque" or command.name in SHELLS:
+    if command.wrapping == "opaque" or command.name in ALL_SHELLS or reads_program(command.words):
         return True
     return any(runs_text(inner) for inner in command.inner)
+
+
+def reads_program(words: tuple[Word, ...]) -> bool:
+    """Say whether a shell or interpreter runs what it reads from its input."""
+    name = _program(words[0])
+    if name in ("source", "."):
+        return len(words) > 1 and (words[1].value is None or words[1].value in _INPUTS)
+    if name not in ALL_SHELLS and not _interprets(name):
+        return False
+    for word in words[1:]:
+        value = word.value
+        if value is None or value in _INPUTS:
+            return True
+        if value.startswith(("-c", "-e", "-m", "-E", "-r", "-p", "-f", "--eval", "--print")):
+            return False
+        if not value.startswith(("-", "+")):
+            return False
+        if "s" in value and not value.startswith("--") and name in ALL_SHELLS:
+            return True
+        if "c" in value and not value.startswith("--") and name in ALL_SHELLS:
+            return False
+    return name not in ("awk", "gawk", "mawk", "nawk", "sed", "gsed")
+
+
+_INPUTS = frozenset(("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0", FED_FILE))
+
+
+def _program(word: Word) -> str:
+    return (word.value or "").rsplit("/", 1)[-1].lower()
+
+
+def _interprets(name: str) -> bool:
+    return name in INTERPRETERS or name.startswith(("python", "pypy", "perl", "ruby", "lua"))
 
 
 def unwrap(words: tuple[Word, ...]) -> Unwrapped:
     """Look through one command. Never raises."""
     exact = words[0].exact
-    name = "" if exact is None else exact.rsplit("/", 1)[-1]
+    if exact is None:
+        return _NOTHING
+    directory, _, name = exact.rpartition("/")
+    if directory and directory + "/" not in _SYSTEM_PLACES:
+        return _opaque(words, 1) if _runs_others(name, words) else _NOTHING
     if name in SHELLS:
         return _shell(words)
     if name == "find":
         return _find(words)
     if name in _TRANSPARENT:
         return _transparent(name, words)
-    if name in _OPAQUE:
-        return _opaque(words, 1)
     if name in _RUNNERS and len(words) > 1:
         runs = words[1].exact in _RUNNERS[name] or (words[1].value or "-").startswith("-")
-        return _opaque(words, 2) if runs else _NOTHING
-    return _NOTHING
+        if runs or name not in _OPAQUE:
+            return _opaque(words, 2) if runs else _NOTHING
+    # A host comes first, and what runs there after it.
+    at = 2 if name == "ssh" and len(words) > 1 and (words[1].exact or "-")[0] != "-" else 1
+    return _opaque(words, at) if _runs_others(name, words) else _NOTHING
+
+
+def _runs_others(name: str, words: tuple[Word, ...]) -> bool:
+    lowered = name.lower()
+    known = lowered in _OPAQUE or lowered in ALL_SHELLS or lowered in _TRANSPARENT
+    if known or _LOADER.fullmatch(lowered):
+        return True
+    executes = ("-exec", "-execdir", "-ok", "-okdir")
+    return lowered == "find" and any(word.exact in executes for word in words)
 
 
 def _opaque(words: tuple[Word, ...], inner_at: int) -> Unwrapped:
     suffixes = tuple(words[start:] for start in range(1, min(len(words), 40)))
-    return Unwrapped(wrapping="opaque", inner_at=inner_at, candidates=suffixes)
+    # What stands in for a name found later ("rm {}") is not known, but the rest of it is.
+    values = [word.value or word.raw.strip("'\"") for word in words[1:40]]
+    texts = [" ".join(values)]
+    for value in values:
+        texts.extend((value, value.partition("=")[2]))
+        if value.startswith("-") and value[1:2] != "-":
+            texts.append(value[2:])
+    return Unwrapped(
+        wrapping="opaque",
+        inner_at=inner_at,
+        candidates=suffixes,
+        texts=tuple(dict.fromkeys(text for text in texts if text)),
+        unwritten=_is_unwritten(words),
+    )
+
+
+def _is_unwritten(words: tuple[Word, ...]) -> bool:
+    """Say whether an opaque wrapper may run a program whose name only running it would tell."""
+    name = _program(words[0])
+    if name in ("eval", "trap", "su", "ssh", "watch", "source", ".") or name in ALL_SHELLS:
+        return any(word.value is None for word in words[1:])
+    for word in words[1:]:
+        value = word.value
+        if value is None or word.glob or value == "{}":
+            return True
+        if not value.startswith("-") and "=" not in value:
+            return False
+    return name in ("parallel", "sem")
 
 
 def _shell(words: tuple[Word, ...]) -> Unwrapped:
