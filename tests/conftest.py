@@ -1,15 +1,73 @@
-"""What every test gets: a loop that may not be blocked, and a home of its own."""
+"""What every test gets: a loop that may not be blocked, a home of its own, and a machine that is
+afterwards as it was."""
 
+import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 from blockbuster import BlockBuster, blockbuster_ctx
 
+from tests.support.traces import (
+    Traces,
+    left_processes,
+    make_run_directory,
+    remove_run_directory,
+)
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell that runs the tests in the background has it ignored, which children would inherit.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+RUN = pytest.StashKey[Path]()
+BEFORE = pytest.StashKey[Traces]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Workers take the directory of the run from the process that started them."""
+    if not hasattr(config, "workerinput"):
+        config.stash[RUN] = make_run_directory()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail a run that leaves processes behind, and end them."""
+    run = session.config.stash.get(RUN, None)
+    if run is None:
+        return
+    for pid, command in left_processes(run, within=10).items():
+        print(f"\nLeft behind by a test: {pid} {command}")
+        os.kill(pid, signal.SIGKILL)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if RUN in config.stash:
+        remove_run_directory(config.stash[RUN])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
+    # The first test of all makes the directories that the permissions are looked up of.
+    item.stash[BEFORE] = _traces(item)
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
+    """Fail a test that changes what others find."""
+    result = yield
+    before = item.stash[BEFORE]
+    if changes := before.changes(_traces(item)):
+        before.restore()
+        pytest.fail("the test leaves behind:\n" + "\n".join(changes), pytrace=False)
+    return result
+
+
+def _traces(item: pytest.Item) -> Traces:
+    factory: pytest.TempPathFactory = item.config._tmp_path_factory
+    return Traces.now([factory.getbasetemp(), Path.cwd()])
 
 
 @pytest.fixture(autouse=True)

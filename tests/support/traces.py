@@ -1,0 +1,117 @@
+"""What a test run may leave on this machine: nothing. Files go into directories of its own, what
+it starts has ended, and what it changed is as it was.
+
+``run_directory`` is where everything goes that asks for a temporary directory without saying where,
+also programs that we did not write; it is gone after the run.
+"""
+
+import os
+import resource
+import shutil
+import signal
+import stat
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Traces", "left_processes", "make_run_directory", "remove_run_directory"]
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGWINCH, signal.SIGCHLD)
+_LIMITS = (resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE, resource.RLIMIT_CORE)
+_OF_PYTEST = frozenset(("PYTEST_CURRENT_TEST",))
+
+
+@dataclass(frozen=True, slots=True)
+class Traces:
+    """What the tests of one process share, so that one test could spoil it for the next."""
+
+    cwd: str
+    umask: int
+    environment: dict[str, str]
+    handlers: dict[str, object]
+    limits: dict[int, tuple[int, int]]
+    modes: dict[str, int]
+
+    @classmethod
+    def now(cls, directories: list[Path]) -> "Traces":
+        """As it is now, with the permissions of these directories and of those above them."""
+        umask = os.umask(0)
+        os.umask(umask)
+        shared = {one for folder in directories for one in (folder, *folder.parents)}
+        return cls(
+            cwd=str(Path.cwd()),
+            umask=umask,
+            environment={k: v for k, v in os.environ.items() if k not in _OF_PYTEST},
+            handlers={one.name: signal.getsignal(one) for one in _SIGNALS},
+            limits={one: resource.getrlimit(one) for one in _LIMITS},
+            modes={str(one): stat.S_IMODE(one.stat().st_mode) for one in shared},
+        )
+
+    def changes(self, later: "Traces") -> list[str]:
+        """What is different later, one line for each."""
+        lines: list[str] = []
+        for name in ("cwd", "umask"):
+            before, after = getattr(self, name), getattr(later, name)
+            if before != after:
+                lines.append(f"{name}: {before!r} is {after!r}")
+        for name in ("environment", "handlers", "limits", "modes"):
+            before, after = getattr(self, name), getattr(later, name)
+            lines += [
+                f"{name}: {key} was {before.get(key)!r} and is {after.get(key)!r}"
+                for key in sorted({*before, *after}, key=str)
+                if before.get(key) != after.get(key)
+            ]
+        return lines
+
+    def restore(self) -> None:
+        """Put back what else would fail every test that follows."""
+        os.chdir(self.cwd)
+        os.umask(self.umask)
+        for folder, mode in self.modes.items():
+            path = Path(folder)
+            if path.exists() and stat.S_IMODE(path.stat().st_mode) != mode:
+                path.chmod(mode)
+
+
+def make_run_directory() -> Path:
+    """A short directory for what has no directory: sockets must fit below it."""
+    # pytest's own directories stay where they were: those of tests that failed are looked at.
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    made = Path(tempfile.mkdtemp(prefix="qdt"))
+    os.environ["TMPDIR"] = str(made)
+    tempfile.tempdir = None
+    return made
+
+
+def remove_run_directory(made: Path) -> None:
+    """Forget it, with what is in it."""
+    os.environ["TMPDIR"] = str(made.parent)
+    tempfile.tempdir = None
+    shutil.rmtree(made, ignore_errors=True)
+
+
+def left_processes(run: Path, *, within: float) -> dict[int, str]:
+    """Those that were started during the run and have not ended ``within`` seconds: the id and
+    command of each. Known by their directory for temporary files; where ``/proc`` is.
+    """
+    until = time.monotonic() + within
+    while (left := _with_directory(run)) and time.monotonic() < until:
+        time.sleep(0.1)
+    return left
+
+
+def _with_directory(run: Path) -> dict[int, str]:
+    mark = os.fsencode(f"TMPDIR={run}")
+    found: dict[int, str] = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        if int(entry.name) == os.getpid():
+            continue
+        try:
+            variables = (entry / "environ").read_bytes().split(b"\0")
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ")
+        except OSError:  # it is somebody else's, or has ended
+            continue
+        if any(one == mark or one.startswith(mark + b"/") for one in variables):
+            found[int(entry.name)] = os.fsdecode(command).strip()
+    return found
