@@ -5,6 +5,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from .acp.quirks import LEAVES_AT_START
 from .child import Launch
 from .description import Agent, launch_of
 from .errors import Unsupported
@@ -30,6 +31,8 @@ LINKED = frozenset(("acp", "pipe", "daemon", "pty"))
 def links_of(agent: Agent, transport: str | None = None) -> list[Callable[[], Link]]:
     """The links to try one after another: over this transport, or over all that its file lists.
 
+    One that comes twice is tried again only if the agent has left while it was starting.
+
     Raises:
         Unsupported: its file has no such transport, or none that can be used.
     """
@@ -39,7 +42,8 @@ def links_of(agent: Agent, transport: str | None = None) -> list[Callable[[], Li
         launch = launch_of(agent, name)
         if name not in LINKED:
             raise Unsupported(agent.name, name, "be used for a session yet", _others(agent))
-        makers.append(partial(_make, name, launch))
+        maker = partial(_make, name, launch)
+        makers += [maker, maker] if LEAVES_AT_START in launch.quirks else [maker]
     if not makers:
         raise Unsupported(
             agent.name, "any protocol", "be used", "It can be used in a terminal only."

@@ -27,8 +27,13 @@ async def begin(
         OpenFailed, Unsupported: why it did not start.
     """
     failures: list[tuple[str, QuarterdeckError]] = []
+    tried = None
     for make in links:
-        link = make()
+        if make is tried:
+            if not _left_at_start(failures[-1][1]):
+                continue
+            failures.pop()
+        tried, link = make, make()
         session.attach(link)
         try:
             started = await _start(session, link)
@@ -73,6 +78,10 @@ async def _start(session: DrivenSession, link: Link) -> Started:
                 raise OpenFailed(f"{session.agent} refused: {error}", stderr=stderr) from error
             case _:
                 raise
+
+
+def _left_at_start(error: QuarterdeckError) -> bool:
+    return isinstance(error, OpenFailed) and isinstance(error.__cause__, LinkError)
 
 
 def _first(
