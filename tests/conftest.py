@@ -4,6 +4,7 @@ afterwards as it was."""
 import os
 import signal
 from collections.abc import Generator, Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from tests.support.traces import (
     Traces,
     left_processes,
     make_run_directory,
+    reap,
     remove_run_directory,
 )
 
@@ -22,6 +24,26 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 RUN = pytest.StashKey[Path]()
 BEFORE = pytest.StashKey[Traces]()
+
+SANDBOXED = (
+    "tests/*sandbox*",
+    "tests/agent/children/test_children.py",
+    "tests/agent/test_permissions.py",
+    "tests/agent/test_session.py",
+    "tests/agent/test_turn*.py",
+    "tests/agent/tools/test_bash*.py",
+    "tests/cli/test_headless*.py",
+    "tests/policy/test_policy_decide.py",
+    "tests/serve/test_serve_delegat*.py",
+)
+"""Files whose tests depend on which sandbox there is: ``make sandbox`` runs them with each."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        path = item.path.relative_to(config.rootpath).as_posix()
+        if any(fnmatch(path, pattern) for pattern in SANDBOXED):
+            item.add_marker(pytest.mark.sandbox)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -40,6 +62,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         print(f"\nLeft behind by a test: {pid} {command}")
         os.kill(pid, signal.SIGKILL)
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    reap(within=10)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -12,10 +12,11 @@ import signal
 import stat
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Traces", "left_processes", "make_run_directory", "remove_run_directory"]
+__all__ = ["Traces", "left_processes", "make_run_directory", "reap", "remove_run_directory"]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGWINCH, signal.SIGCHLD)
 _LIMITS = (resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE, resource.RLIMIT_CORE)
@@ -99,6 +100,29 @@ def left_processes(run: Path, *, within: float) -> dict[int, str]:
     while (left := _with_directory(run)) and time.monotonic() < until:
         time.sleep(0.1)
     return left
+
+
+def reap(*, within: float) -> None:
+    """Take leave of children that have ended, and wait until the system has done so with those of
+    theirs: else they are listed as processes of ours for some seconds more.
+    """
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    until = time.monotonic() + within
+    while _orphans() and time.monotonic() < until:
+        time.sleep(0.1)
+
+
+def _orphans() -> list[int]:
+    """Processes of ours that have ended and were left to the system's first process."""
+    found: list[int] = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            state, parent, *_ = (entry / "stat").read_text().rpartition(")")[2].split()
+            if (state, parent) == ("Z", "1") and entry.stat().st_uid == os.getuid():
+                found.append(int(entry.name))
+    return found
 
 
 def _with_directory(run: Path) -> dict[int, str]:
