@@ -58,7 +58,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     run = session.config.stash.get(RUN, None)
     if run is None:
         return
-    for pid, command in left_processes(run, within=10).items():
+    temporary = _temporary(session.config).getbasetemp()
+    for pid, command in left_processes([run, temporary], within=10).items():
         print(f"\nLeft behind by a test: {pid} {command}")
         os.kill(pid, signal.SIGKILL)
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -89,8 +90,11 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
 
 
 def _traces(item: pytest.Item) -> Traces:
-    factory: pytest.TempPathFactory = item.config._tmp_path_factory
-    return Traces.now([factory.getbasetemp(), Path.cwd()])
+    return Traces.now([_temporary(item.config).getbasetemp(), Path.cwd()])
+
+
+def _temporary(config: pytest.Config) -> pytest.TempPathFactory:
+    return config._tmp_path_factory  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @pytest.fixture(autouse=True)

@@ -41,6 +41,6 @@ def test_a_process_that_is_left_behind_is_found_until_it_ends(tmp_path: Path):
         words, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as child:
         assert child.stdout is not None and child.stdout.readline() == "ready\n"
-        assert list(left_processes(tmp_path, within=0)) == [child.pid]
+        assert list(left_processes([tmp_path], within=0)) == [child.pid]
         child.communicate("\n")
-    assert left_processes(tmp_path, within=15) == {}
+    assert left_processes([tmp_path], within=15) == {}

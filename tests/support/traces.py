@@ -92,12 +92,13 @@ def remove_run_directory(made: Path) -> None:
     shutil.rmtree(made, ignore_errors=True)
 
 
-def left_processes(run: Path, *, within: float) -> dict[int, str]:
+def left_processes(folders: list[Path], *, within: float) -> dict[int, str]:
     """Those that were started during the run and have not ended ``within`` seconds: the id and
-    command of each. Known by their directory for temporary files; where ``/proc`` is.
+    command of each. Known by these folders of the run in their command, environment or directory;
+    where ``/proc`` is.
     """
     until = time.monotonic() + within
-    while (left := _with_directory(run)) and time.monotonic() < until:
+    while (left := _at_work_in(folders)) and time.monotonic() < until:
         time.sleep(0.1)
     return left
 
@@ -125,17 +126,19 @@ def _orphans() -> list[int]:
     return found
 
 
-def _with_directory(run: Path) -> dict[int, str]:
-    mark = os.fsencode(f"TMPDIR={run}")
+def _at_work_in(folders: list[Path]) -> dict[int, str]:
+    marks = [os.fsencode(folder) for folder in folders]
     found: dict[int, str] = {}
     for entry in Path("/proc").glob("[0-9]*"):
-        if int(entry.name) == os.getpid():
+        if int(entry.name) in (os.getpid(), os.getppid()):
             continue
         try:
-            variables = (entry / "environ").read_bytes().split(b"\0")
             command = (entry / "cmdline").read_bytes().replace(b"\0", b" ")
+            told = (
+                command + (entry / "environ").read_bytes() + os.fsencode((entry / "cwd").readlink())
+            )
         except OSError:  # it is somebody else's, or has ended
             continue
-        if any(one == mark or one.startswith(mark + b"/") for one in variables):
+        if any(mark in told for mark in marks):
             found[int(entry.name)] = os.fsdecode(command).strip()
     return found
