@@ -10,6 +10,7 @@ from quarterdeck.wire.events import Event, Notice, SessionEnded, SessionOpened, 
 from .driver import Opening
 from .errors import AgentMissing, OpenFailed, StartTimeout, Unsupported
 from .link import Link, Started
+from .links import SecondStart
 from .session import DrivenSession
 
 __all__ = ["begin"]
@@ -27,13 +28,12 @@ async def begin(
         OpenFailed, Unsupported: why it did not start.
     """
     failures: list[tuple[str, QuarterdeckError]] = []
-    tried = None
     for make in links:
-        if make is tried:
+        if isinstance(make, SecondStart):
             if not _left_at_start(failures[-1][1]):
                 continue
             failures.pop()
-        tried, link = make, make()
+        link = make()
         session.attach(link)
         try:
             started = await _start(session, link)

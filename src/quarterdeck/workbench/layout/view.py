@@ -265,7 +265,7 @@ class LayoutView(Widget):
         if panel is None or name is None or not panel.display:
             return
         self._inside[name] = event.widget
-        tab = self._tab_of(name)
+        tab = tab_with(self.spec, name)
         if tab is not None:
             self._last[tab] = name
         if tab != self.tab:  # the message was on its way while another tab came to be shown
@@ -273,10 +273,6 @@ class LayoutView(Widget):
         self._desk.pin = lambda: panel.session if panel.is_attached else None
         self._show_titles()
         self.post_message(self.Changed())
-
-    def _tab_of(self, panel: str) -> int | None:
-        tabs = enumerate(self.spec.tabs)
-        return next((at for at, tab in tabs if any(n.id == panel for n in panels_of(tab))), None)
 
     @on(Panel.Renamed)
     def _renamed(self) -> None:
@@ -332,6 +328,12 @@ class LayoutView(Widget):
     def _show_titles(self) -> None:
         self._frame.show(self.root, self._set.title, self.current)
         self._top.show(tuple(tab.title for tab in self.spec.tabs), self.tab)
+
+
+def tab_with(layout: Layout, panel: str) -> int | None:
+    """Which tab a panel is in; None: in none."""
+    tabs = enumerate(layout.tabs)
+    return next((at for at, tab in tabs if any(n.id == panel for n in panels_of(tab))), None)
 
 
 def visible(node: Node) -> Iterator[PanelNode]:
