@@ -119,6 +119,7 @@ async def test_the_place_stays_while_more_comes(tmp_path: Path):
     async with seated(tmp_path) as seat:
         await seat.run("seq 1 100; while read x; do seq 1 40; echo ready $x; done", "100")
         await seat.press("shift+pageup", "shift+pageup")
+        await until(seat.pilot, lambda: seat.view.back > 40)
         before = seat.text
         await seat.fleet.write_terminal(seat.panel.terminal or "", b"a\r")
         await until(seat.pilot, lambda: seat.view.back > 90)
