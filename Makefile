@@ -11,8 +11,10 @@ AT_ONCE ?= 3
 # What a test or a child of ours may see of this machine: no keys, no model variables.
 CLEAN  := env -i PATH="$(CURDIR)/$(BIN):$$PATH" HOME="$$HOME" LANG=C.UTF-8 TERM="$${TERM:-dumb}" CI="$$CI" \
           NODE_EXTRA_CA_CERTS="$$NODE_EXTRA_CA_CERTS" SSL_CERT_FILE="$$SSL_CERT_FILE"
+# What a test run leaves out without being told.
+NORMAL := not stress and not long
 
-.PHONY: help run test check format bench interop stress pictures lock clean
+.PHONY: help run test sandbox check format bench interop stress pictures lock clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -67,7 +69,10 @@ run: $(VENV)/.run ## set up and open the workbench
 	@$(BIN)/quarterdeck
 
 test: $(VENV)/.dev $(NODE)/.done $(PEERS)/.done ## set up and run every test
-	$(CLEAN) $(BIN)/python -m pytest -m "not stress and not long" -n $(AT_ONCE) --dist loadfile $(ARGS)
+	$(CLEAN) $(BIN)/python -m pytest -m "$(NORMAL)" -n $(AT_ONCE) --dist loadfile $(ARGS)
+
+sandbox: $(VENV)/.dev $(NODE)/.done ## the tests of the sandbox, with each kind of it in turn
+	$(CLEAN) $(BIN)/python -m tools.sandbox_turns -n $(AT_ONCE) --dist loadfile $(ARGS)
 
 check: $(VENV)/.dev $(NODE)/.done ## format, lint, types, imports, dependencies
 	$(BIN)/ruff format --check .
@@ -86,7 +91,8 @@ bench: $(VENV)/.dev $(NODE)/.done $(PEERS)/.done $(MORE)/.done build/patchfeld/.
 interop: $(VENV)/.dev $(NODE)/.done $(PEERS)/.done $(MORE)/.done ## talk with agents and clients that we did not write
 	$(CLEAN) $(BIN)/python -m pytest -m interop $(ARGS)
 
-stress: $(VENV)/.dev $(NODE)/.done ## hundreds of kills, soaks, long fuzzing
+stress: $(VENV)/.dev $(NODE)/.done $(PEERS)/.done ## every test in another order; hundreds of kills, soaks, long fuzzing
+	$(CLEAN) $(BIN)/python -m pytest -p randomly -m "$(NORMAL)" -n $(AT_ONCE) --dist loadfile $(ARGS)
 	$(CLEAN) QUARTERDECK_STRESS=1 $(BIN)/python -m pytest -m "stress" --timeout 900 $(ARGS)
 
 pictures: $(VENV)/.dev ## make the pictures of docs/pictures anew, from real runs

@@ -29,6 +29,7 @@ from quarterdeck.wire.events import (
 from quarterdeck.wire.permissions import Cancelled
 from tests.support.agent_tools import FakeTool, NumberArguments, returns
 from tests.support.agents import Deck, assert_valid, call, deck, results, says, told
+from tests.support.patience import SOON
 
 
 async def hang(arguments: NumberArguments, live: Live) -> Outcome:
@@ -100,7 +101,7 @@ async def test_a_cancelled_turn_ends_well(tmp_path: Path, where: str, by: str):
     async with deck(tmp_path, *replies, "next", tools=[tool], sleep=forever) as ship:
         running = ship.start()
         await reached(ship)
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(SOON):
             if by == "the session":
                 await ship.session.cancel()
                 ended = await running

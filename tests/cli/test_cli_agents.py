@@ -182,3 +182,9 @@ def test_doctor_looks_for_agents_of_the_users_own(run, path: str, own: Path, too
     found = json.loads(run("doctor", "--json", PATH=path).stdout)["findings"]
     (mine,) = [finding for finding in found if finding["name"] == "Mine"]
     assert (mine["state"], mine["version"]) == ("found", "7.7.7")
+
+
+def test_a_path_in_a_message_is_not_broken_at_its_hyphens(run, path: str, own: Path):
+    file = own / f"{'a-' * 31}a.toml"
+    file.write_text("titel = 'x'")
+    assert str(file) in run("agents", PATH=path).stdout

@@ -109,6 +109,42 @@ async def test_a_mode_that_the_file_has_no_words_for_is_refused(tmp_path: Path):
         await open_session(agent, opening, driven.sink)
 
 
+LEAVES_FIRST = """\
+import os, sys
+tries = open(sys.argv[1], "a"); tries.write("x"); tries.close()
+if os.path.getsize(sys.argv[1]) <= int(sys.argv[2]): sys.exit("database is locked")
+os.execv(sys.executable, [sys.executable, "-m", "quarterdeck.testing.acp_agent"])
+"""
+
+
+def leaving(tmp_path: Path, times: int, **fields: Any) -> dict[str, Any]:
+    """An agent that leaves so many times while it starts; the file has a byte for each start."""
+    words = [sys.executable, "-c", LEAVES_FIRST, str(tmp_path / "starts"), str(times)]
+    return {"command": words, **fields}
+
+
+async def test_an_agent_known_to_leave_while_it_starts_is_started_once_more(tmp_path: Path):
+    agent = agent_of(acp=leaving(tmp_path, 1, quirks=["leaves-at-start"]))
+    driven = await opened(agent, tmp_path)
+    assert (await driven.say("echo hello")).stop == "end_turn"
+    await driven.session.close()
+    assert not driven.all(Notice)
+    assert len((tmp_path / "starts").read_bytes()) == 2
+
+
+@pytest.mark.parametrize(("quirks", "starts"), [(["leaves-at-start"], 2), ([], 1)])
+async def test_an_agent_that_leaves_again_and_again_fails(
+    tmp_path: Path, quirks: list[str], starts: int
+):
+    driven = Driven()
+    agent = agent_of(acp=leaving(tmp_path, 9, quirks=quirks))
+    with pytest.raises(OpenFailed, match="left while it was starting") as caught:
+        await open_session(agent, Opening(cwd=str(tmp_path)), driven.sink)
+    assert "database is locked" in caught.value.stderr
+    assert not getattr(caught.value, "__notes__", [])
+    assert len((tmp_path / "starts").read_bytes()) == starts
+
+
 async def test_when_a_program_is_missing_the_next_transport_is_used_and_told(tmp_path: Path):
     agent = agent_of(pipe={"command": ["no-such-program"], **CODEX}, acp={"command": FAKE})
     driven = await opened(agent, tmp_path)

@@ -333,20 +333,20 @@ async def test_a_turn_without_a_sign_of_life_is_ended(tmp_path: Path):
 
 async def test_signs_of_life_keep_a_long_turn_alive(tmp_path: Path):
     async def chatty(link: ScriptedLink) -> Outcome:
-        for _ in range(10):
-            await asyncio.sleep(0.05)
+        for _ in range(20):
+            await asyncio.sleep(0.1)
             await link.host.emit(MessageChunk(content=text(".")))
         return Outcome(stop="end_turn")
 
-    async with drive(rig(ScriptedLink(chatty)), tmp_path, idle_limit=0.3) as driven:
+    async with drive(rig(ScriptedLink(chatty)), tmp_path, idle_limit=1.5) as driven:
         assert (await driven.say("go")).stop == "end_turn"
 
 
 async def test_waiting_for_a_person_is_no_idling(tmp_path: Path):
-    async with drive(rig(ScriptedLink(asking())), tmp_path, idle_limit=0.1) as driven:
+    async with drive(rig(ScriptedLink(asking())), tmp_path, idle_limit=0.8) as driven:
         turn = asyncio.create_task(driven.say("go"))
         await driven.seen(PermissionAsked)
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(1)
         await driven.answer("allow_once")
         assert (await turn).stop == "end_turn"
 

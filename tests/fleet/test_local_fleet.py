@@ -317,7 +317,7 @@ async def test_a_kill_in_the_middle_ends_everything_at_once(
     await fleet.send("ann", (text("say later"),))
     if prompt.startswith(("ask", "question")):
         await rested(fleet, "ann")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(SOON):
         await fleet.kill("ann")
     info = await fleet.agent("ann")
     assert (info.state, info.is_live, info.needs_person) == ("killed", False, False)
@@ -558,7 +558,7 @@ async def test_an_agent_that_closes_slowly_can_still_be_killed(fleet: LocalFleet
     closing = asyncio.create_task(fleet.close("ann"))
     await asyncio.sleep(0.02)
     assert not closing.done()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(SOON):
         await fleet.kill("ann", reason="too slow")
         await closing
     info = await fleet.agent("ann")

@@ -79,7 +79,7 @@ async def lab(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[
     project.mkdir()
     async with ModelServer() as server:
         environment = real_agents.environment(name, tmp_path / "home", server.url)
-        (make,) = links_of(await asyncio.to_thread(find_agent, name), "daemon")
+        make, *_ = links_of(await asyncio.to_thread(find_agent, name), "daemon")
         lab = Lab(name, server, Rig(name=name, make=make, environment=environment), project)
         yield lab
         assert await asyncio.to_thread(lab.running) == []

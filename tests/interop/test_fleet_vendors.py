@@ -20,10 +20,10 @@ PROGRAMS = {"claude": "claude", "opencode": "opencode", "codex": "codex-acp"}
 MADE = "hello.txt"
 
 
-@pytest.mark.skipif(
-    any(real_agents.find(program) is None for program in PROGRAMS.values()),
-    reason="not all agents are installed",
-)
+MISSING = [program for program in PROGRAMS.values() if real_agents.find(program) is None]
+
+
+@pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
 async def test_three_vendors_and_our_own_ask_in_one_inbox_and_are_answered_once(tmp_path: Path):
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     names = [*VENDORS, "native"]

@@ -25,7 +25,7 @@ from tests.support.recordings import Recording
 ACPX = MODULES / "node_modules" / ".bin" / "acpx"
 pytestmark = [
     pytest.mark.interop,
-    pytest.mark.timeout(60),
+    pytest.mark.timeout(150),
     pytest.mark.skipif(
         NODE is None or not ACPX.exists(), reason="acpx is missing; run: make build/node/.done"
     ),

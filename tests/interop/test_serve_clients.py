@@ -12,7 +12,7 @@ import pytest
 from tests.interop.test_acp_sdks import MODULES, NODE, PEERS, SDKS
 from tests.support.recordings import Recording
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(150)]
 
 CANCELS = 3
 """In the stream, in a tool, in the wait for leave."""

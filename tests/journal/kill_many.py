@@ -58,17 +58,27 @@ def one_kill(path: Path, number: int) -> list[tuple[int, str, int]]:
         finally:
             os._exit(1)
     os.close(writing)
-    # Some are killed while they open the log, most while they write.
-    if number % 5:
-        select.select([reading], [], [], 10)
+    # Some are killed while they open the log, most after they have acknowledged something.
+    told = read_lines(reading, 3, seconds=15) if number % 5 else b""
     time.sleep(random.uniform(0, 0.03))
     os.kill(pid, signal.SIGKILL)
-    with os.fdopen(reading) as pipe:
-        lines = pipe.read().splitlines()
+    with os.fdopen(reading, "rb") as pipe:
+        lines = (told + pipe.read()).decode().splitlines()
     _, status = os.waitpid(pid, 0)
     assert os.WTERMSIG(status) == signal.SIGKILL, f"the writer ended by itself: {status}"
-    told = [line.split() for line in lines if line != "open" and line.count(" ") == 2]
-    return [(int(seq), name, int(count)) for seq, name, count in told]
+    words = [line.split() for line in lines if line != "open" and line.count(" ") == 2]
+    return [(int(seq), name, int(count)) for seq, name, count in words]
+
+
+def read_lines(pipe: int, count: int, *, seconds: float) -> bytes:
+    """What a writer tells until it has told so many lines; however slow the machine is."""
+    told, until = b"", time.monotonic() + seconds
+    while told.count(b"\n") < count and (left := until - time.monotonic()) > 0:
+        if select.select([pipe], [], [], left)[0]:
+            if not (more := os.read(pipe, 65536)):
+                break
+            told += more
+    return told
 
 
 def verify(path: Path, acknowledged: list[tuple[int, str, int]]) -> None:

@@ -46,6 +46,7 @@ from quarterdeck.models.script import (
 from quarterdeck.models.scripted import ScriptedModel
 from quarterdeck.wire import conversation as said
 from quarterdeck.wire.usage import TokenUsage
+from tests.support.patience import SOON
 
 DEFAULT = load_script("default")
 
@@ -375,7 +376,7 @@ async def test_cancelling_a_stalled_call_ends_it_at_once() -> None:
     await stalled.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(task, 1)
+        await asyncio.wait_for(task, SOON)
     assert len(got) == 2
 
 
@@ -409,7 +410,7 @@ async def test_closing_ends_calls_under_way_and_later_ones() -> None:
     await asyncio.sleep(0)
     await model.close()
     with pytest.raises(ModelError, match="closed"):
-        await asyncio.wait_for(waiting, 1)
+        await asyncio.wait_for(waiting, SOON)
     with pytest.raises(ModelError, match="closed"):
         await say(model, "scene:text")
 

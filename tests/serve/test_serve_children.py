@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 
 from quarterdeck.wire.acp import schema as acp
+from tests.support.patience import SOON
 
 SCRIPT = """
 [scenes.lead]
@@ -69,7 +70,7 @@ async def test_cancel_takes_back_what_a_sub_agent_asks(connected, project: Path,
         session = await leading(editor, project, tmp_path)
         running = asyncio.ensure_future(editor.prompt(session, "lead"))
         await editor.until(lambda: bool(editor.asked))
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(SOON):
             await editor.cancel(session)
             assert (await running).stop_reason == "cancelled"
         states = {

@@ -25,6 +25,7 @@ from quarterdeck.system.port import Command
 from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.acp.methods import Method
 from quarterdeck.wire.errors import RpcError
+from tests.support.patience import SOON
 
 Handler = Callable[[Any], Awaitable[Any]]
 
@@ -230,3 +231,44 @@ async def test_a_command_stays_within_the_roots(tmp_path: Path):
     with pytest.raises(NoSuchDirectory):
         await terminals.create(Command(argv=["x"], cwd="missing"))
     assert link.asked == []
+
+
+async def test_a_terminal_that_comes_after_the_turn_was_cancelled_is_released(tmp_path: Path):
+    asked, may_answer, released = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def create(_: Any) -> acp.CreateTerminalResponse:
+        asked.set()
+        await may_answer.wait()
+        return acp.CreateTerminalResponse(terminal_id="late")
+
+    async def release(request: acp.ReleaseTerminalRequest) -> acp.Empty:
+        assert request.terminal_id == "late"
+        released.set()
+        return acp.Empty()
+
+    link = FakeLink(create=create, release=release)
+    terminals = DelegatedTerminals(link, LocalSystem([tmp_path]).files)
+    creating = asyncio.create_task(terminals.create(Command(argv=["sleep", "60"])))
+    await asked.wait()
+    creating.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await creating
+    may_answer.set()
+    await asyncio.wait_for(released.wait(), SOON)
+    await terminals.close()
+
+
+async def test_a_client_that_never_makes_the_terminal_holds_up_no_end(tmp_path: Path):
+    asked = asyncio.Event()
+
+    async def create(_: Any) -> acp.CreateTerminalResponse:
+        asked.set()
+        return await asyncio.Future()
+
+    terminals = DelegatedTerminals(FakeLink(create=create), LocalSystem([tmp_path]).files)
+    creating = asyncio.create_task(terminals.create(Command(argv=["sleep", "60"])))
+    await asked.wait()
+    creating.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await creating
+    await asyncio.wait_for(terminals.close(), SOON)

@@ -127,8 +127,9 @@ async def test_what_nobody_was_asked_about_does_not_run_at_the_clients(connected
 
 
 async def test_what_the_sandbox_shall_hold_does_not_run_at_the_clients(connected, project: Path):
-    if not (await detect()).is_there:
-        pytest.skip("there is no sandbox on this machine")
+    sandbox = await detect()
+    if not sandbox.is_there:
+        pytest.skip(f"no sandbox here: {sandbox.reason}")
     async with connected(terminal=True) as editor:
         session = await editor.new(project)
         mode = acp.SetSessionModeRequest(session_id=session, mode_id="full-auto")

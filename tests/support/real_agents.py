@@ -48,7 +48,7 @@ _CLAUDE_FILES = {
         }
     )
 }
-_CODEX = {"LAB_KEY": "dummy", "OPENAI_API_KEY": "dummy", "TMPDIR": "{tmp}"}
+_CODEX = {"LAB_KEY": "dummy", "OPENAI_API_KEY": "dummy"}
 _CODEX_FILES = {
     ".codex/config.toml": """
 model = "gpt-5.5"
@@ -244,7 +244,5 @@ def environment(name: str, home: Path, url: str) -> dict[str, str]:
         "PATH": ":".join([*beside, str(newer_node), "/usr/local/bin", "/usr/bin", "/bin"]),
         "LANG": "C.UTF-8",
         "TERM": "xterm-256color",
-    } | {
-        key: value.replace("{url}", url).replace("{tmp}", str(temporary))
-        for key, value in agent.variables.items()
-    }
+        "TMPDIR": str(temporary),
+    } | {key: value.replace("{url}", url) for key, value in agent.variables.items()}

@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import difflib
 import os
 from collections import Counter
 from pathlib import Path
@@ -49,7 +50,10 @@ async def check(
             while picture(app, hides) != kept:
                 await pilot.pause(0.02)
     except TimeoutError:
-        assert picture(app, hides) == kept, f"{file.name}; {UPDATE}=1 writes it anew"
+        if (now := picture(app, hides)) != kept:
+            lines = difflib.unified_diff(kept.splitlines(), now.splitlines(), "kept", "now", n=1)
+            told = f"{file.name}; {UPDATE}=1 writes it anew\n" + "\n".join(lines)
+            raise AssertionError(told) from None
 
 
 def picture(app: App[None], hides: str = "") -> str:

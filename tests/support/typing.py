@@ -46,12 +46,20 @@ class Seat:
     def screen(self) -> str:
         return screen_text(self.app)
 
+    @property
+    def is_fitted(self) -> bool:
+        """Whether the terminal is as large as the panel."""
+        screen, size = self.view.shown.screen, self.view.size
+        return screen is not None and tuple(screen.size) == (size.width, size.height)
+
     async def run(self, command: str, *shown: str) -> None:
         """Open a terminal with a line of shell, and wait until it shows something."""
         self.app.action_command("terminal", command and f"{command} ;")
         await until(self.pilot, lambda: self.app.main.query(TerminalPanel))
         await self.until(*shown or ("ready",))
         await until(self.pilot, lambda: self.app.is_typed_through)
+        # It is asked to be as large as the panel a moment later, which moves what stands there.
+        await until(self.pilot, lambda: self.is_fitted)
 
     async def until(self, *words: str) -> None:
         """Wait until the terminal shows these."""

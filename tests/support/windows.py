@@ -64,12 +64,15 @@ class Worker:
         """The stop words of the next calls that make no tool call."""
         self.left = 0
         self.calls = 0
+        self.calls_before_summary = 0
+        """Calls that had been made when the first summary was asked for."""
         self.keep = True
         self.words: Callable[[int], dict[str, str]] = lambda _: {}
         """More arguments of a call, by its number."""
 
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
         if is_summary(request):
+            self.calls_before_summary = self.calls_before_summary or self.calls
             self.summaries.append(request)
             await self.may_write.wait()
             self._refuse_if_large(request)

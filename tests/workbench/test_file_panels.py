@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.alone import alone, desk_in, shown, until_shown
 from tests.support.hostile import hostile_strings
+from tests.support.patience import SOON
 
 COUNT = 56
 CODE = "".join(f"def function_{n}():\n    return {n}\n\n\n" for n in range(1, 101))
@@ -134,12 +135,12 @@ async def test_windows_of_a_huge_file_follow_the_scrolling(tmp_path: Path):
     path.write_text("".join(f"this is line {n}\n" for n in range(1, 200_001)))
     async with alone("file", desk_in(tmp_path), {"path": "huge.log"}) as (panel, app, pilot):
         await until_shown(app, pilot, "this is line 1", "a window at 0%")
-        for _ in range(3):
-            panel.view.scroll_end(animate=False)
-            await asyncio.sleep(0.1)
-            await pilot.pause()
+        async with asyncio.timeout(SOON):
+            while panel.view.window.start == 0:
+                panel.view.scroll_end(animate=False)
+                await pilot.pause(0.05)
         window = panel.view.window
-        assert window.start > 0 and window.lines[0] == f"this is line {window.first}"
+        assert window.lines[0] == f"this is line {window.first}"
         await pilot.press("end")
         await until_shown(app, pilot, "-1 this is line 200000")
         await pilot.press("g", *"150000", "enter")
@@ -231,7 +232,9 @@ async def test_changes_are_shown_file_by_file(project: Path):
         await until_shown(app, pilot, "without white space")
         await pilot.press("P", "e")
         await until_shown(app, pilot, "src/main.py")
-        await pilot.pause(0.1)
+        async with asyncio.timeout(SOON):
+            while not app.wanted:
+                await pilot.pause(0.02)
         assert app.wanted[0].path == str(project / "src" / "main.py")
         (project / "new.txt").unlink()
         await pilot.press("r")

@@ -15,6 +15,7 @@ from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.workbench.app import Workbench
 from quarterdeck.workbench.desk import Desk
 from quarterdeck.workbench.drafts import Drafts
+from quarterdeck.workbench.screens import guard
 from quarterdeck.workbench.screens.guard import QUIET
 from quarterdeck.workbench.screens.reading import ReadingScreen
 from quarterdeck.workbench.screens.trust import TrustScreen
@@ -153,7 +154,10 @@ async def test_never_means_never(ground: Ground):
         await until(pilot, lambda: not app.desk.ground.trust.is_unasked)
 
 
-async def test_who_types_goes_on_typing_and_decides_nothing(ground: Ground):
+async def test_who_types_goes_on_typing_and_decides_nothing(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(guard, "QUIET", 60.0)  # however slow this machine types
     async with opened_on(ground.acts()) as (app, pilot):
         await until(pilot, lambda: isinstance(app.screen, TrustScreen))
         await pilot.press(*"try this")

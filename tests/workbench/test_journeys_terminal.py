@@ -18,7 +18,7 @@ from quarterdeck.workbench.screens.guard import QUIET
 from tests.support import real_agents
 from tests.support.terminals import PROGRAM, Pane, needs_tmux, pane, soon
 
-pytestmark = [needs_tmux, pytest.mark.timeout(90)]
+pytestmark = [needs_tmux, pytest.mark.timeout(180)]
 LINES = "\n\n".join(f"line {n}" for n in range(60))
 RUN = f"{PROGRAM}; echo left with $?; sleep 60"
 
@@ -45,7 +45,7 @@ def ours(screen: Pane, cwd: Path, *words: str) -> str:
         cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=40,
+        timeout=60,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -127,7 +127,7 @@ def test_two_makes_are_answered_interrupted_left_and_met_again(tmp_path: Path, m
         screen.shows("line 59")
         words = [f"--env={key}={value}" for key, value in more.items()]
         ours(screen, work, "spawn", "-n", "bob", "-a", make, *words, asks)
-        screen.shows("1 need", 40)  # in the last line, whoever is in view
+        screen.shows("1 need", 90)  # in the last line, whoever is in view
         screen.press("C-n")
         screen.shows("bob asks for leave")
         decide(screen, "y")

@@ -284,13 +284,15 @@ async def test_tabs_remember_the_focus_and_are_renamed_and_closed(tmp_path: Path
         view = app.main.view
         assert "main" not in screen_text(app).splitlines()[0]
         await pilot.press(*"/tab new second", "enter")
-        await until(pilot, lambda: view.tab == 1)
+        await until(pilot, lambda: view.tab == 1 and app.main.chat.has_focus)
         assert "1 main" in screen_text(app) and "[2 second" in screen_text(app)
-        await pilot.press(*"here", "f6")
-        await until(pilot, lambda: view.tab == 0)
-        await until(pilot, lambda: app.main.chat.has_focus)
+        await pilot.press(*"here")
+        await until(pilot, lambda: app.main.chat.text == "here")
+        await pilot.press("f6")
+        await until(pilot, lambda: view.tab == 0 and app.main.chat.has_focus)
         assert app.main.chat.text == ""
         app.main.transcript.focus()
+        await until(pilot, lambda: app.main.transcript.has_focus)
         await pilot.press("f7")
         await until(pilot, lambda: view.tab == 1 and app.main.chat.has_focus)
         assert app.main.chat.text == "here"
@@ -304,6 +306,18 @@ async def test_tabs_remember_the_focus_and_are_renamed_and_closed(tmp_path: Path
         app.action_command("tab", "close")
         await until(pilot, lambda: len(view.spec.tabs) == 1)
         await until(pilot, lambda: app.main.transcript.has_focus)
+
+
+async def test_a_focus_that_comes_while_a_tab_opens_is_remembered_for_its_own_tab(tmp_path: Path):
+    async with opened(FakeFleet(), tmp_path, (100, 30)) as (app, pilot):
+        view = app.main.view
+        await put(app, layout(beside(panel("chat"), panel("agents")), panel("second", "chat")))
+        await until(pilot, lambda: app.main.chat.has_focus)
+        view.panels["agents"].enter()  # its message is on the way while the tab is made
+        await view.show_tab(1)
+        await until(pilot, lambda: view.current == "second" and app.main.chat.has_focus)
+        await view.show_tab(0)
+        await until(pilot, lambda: view.current == "agents")
 
 
 async def test_lines_are_moved_by_mouse_and_keys_and_reset(tmp_path: Path):

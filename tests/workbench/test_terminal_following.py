@@ -79,6 +79,12 @@ async def test_an_agent_without_a_screen_is_gone():
     assert stood == ["gone"]
 
 
+async def settled() -> None:
+    """Nothing here waits for anything but the loop."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
 async def test_what_is_typed_arrives_in_order_and_together():
     fleet: Any = Scripted()
     told: list[str] = []
@@ -86,22 +92,22 @@ async def test_what_is_typed_arrives_in_order_and_together():
     fleet.gate.clear()
     running = asyncio.create_task(typing.run())
     typing.type(b"a")
-    await asyncio.sleep(0.01)
+    await settled()
     for data in (b"b", b"c"):
         typing.type(data)
     typing.paste("text")
     typing.type(b"d")
     fleet.gate.set()
-    await asyncio.sleep(0.01)
+    await settled()
     assert fleet.written == [b"a", b"bc", "text", b"d"]
     fleet.fails = NotNow("it has left")
     typing.type(b"e")
     typing.type(b"f")
-    await asyncio.sleep(0.01)
+    await settled()
     assert len(told) == 1 and "it has left" in told[0]
     fleet.fails = None
     typing.type(b"g")
-    await asyncio.sleep(0.01)
+    await settled()
     assert fleet.written[-1] == b"g"
     fleet.gate.clear()
     for _ in range(40):

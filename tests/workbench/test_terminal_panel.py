@@ -3,10 +3,12 @@
 import asyncio
 from pathlib import Path
 
+import pytest
 from textual import events
 from textual.events import Paste
 
 from quarterdeck.wire.content import text
+from quarterdeck.workbench.screens import guard
 from quarterdeck.workbench.widgets import terminal as terminal_widget
 from tests.support.desks import begin, until
 from tests.support.typing import LEAVE, Seat, echoing, seated
@@ -117,6 +119,7 @@ async def test_the_place_stays_while_more_comes(tmp_path: Path):
     async with seated(tmp_path) as seat:
         await seat.run("seq 1 100; while read x; do seq 1 40; echo ready $x; done", "100")
         await seat.press("shift+pageup", "shift+pageup")
+        await until(seat.pilot, lambda: seat.view.back > 40)
         before = seat.text
         await seat.fleet.write_terminal(seat.panel.terminal or "", b"a\r")
         await until(seat.pilot, lambda: seat.view.back > 90)
@@ -215,7 +218,10 @@ async def test_the_program_hears_of_the_panels_size(tmp_path: Path):
         await until(seat.pilot, lambda: seat.view.shown.height == seat.view.size.height)
 
 
-async def test_who_types_on_after_the_end_interrupts_no_agent(tmp_path: Path):
+async def test_who_types_on_after_the_end_interrupts_no_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(terminal_widget, "QUIET", 60.0)  # however slow this machine types
     async with seated(tmp_path) as seat:
         session = await begin(seat.fleet, "ann")
         await until(seat.pilot, lambda: seat.app.desk.shown == session)
@@ -227,11 +233,15 @@ async def test_who_types_on_after_the_end_interrupts_no_agent(tmp_path: Path):
         assert seat.view.is_attached and seat.view.standing == "ended"
 
 
-async def test_an_end_is_told_and_a_key_starts_it_again(tmp_path: Path):
+async def test_an_end_is_told_and_a_key_starts_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(terminal_widget, "QUIET", 60.0)
     async with seated(tmp_path) as seat:
         await seat.run("echo ready; read x; exit 3")
         await seat.press("enter", "r")  # in one go: the second is not meant for what comes
         await seat.shows("exit code 3", "r restarts", "ctrl+w closes")
+        monkeypatch.setattr(terminal_widget, "QUIET", 0.0)
         await until(seat.pilot, lambda: not seat.app.is_typed_through)
         assert "ready" in seat.text
         first = seat.panel.terminal
@@ -249,7 +259,7 @@ def layout(**options: object) -> dict[str, object]:
     return {"version": 1, "tabs": [{"title": "main", "root": root}]}
 
 
-async def test_no_layout_starts_a_program(tmp_path: Path):
+async def test_no_layout_starts_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     async with seated(tmp_path) as seat:
         wanted = layout(command=["touch", str(tmp_path / "done")])
         for by in ("person", "sess_1"):
@@ -257,17 +267,18 @@ async def test_no_layout_starts_a_program(tmp_path: Path):
             await seat.shows("Nothing runs here", "No layout starts", "touch")
             await seat.pilot.pause(0.2)
         assert not (tmp_path / "done").exists() and not await seat.fleet.terminals()
+        monkeypatch.setattr(guard, "QUIET", 60.0)
         seat.app.main.view.enter("run")
+        await until(seat.pilot, lambda: seat.panel.has_focus_within)
         await seat.press("enter")  # right after the focus came: not meant
-        await seat.pilot.pause(0.4)
-        assert not await seat.fleet.terminals()
+        assert len(seat.app.screen_stack) == 1 and not await seat.fleet.terminals()
+        monkeypatch.setattr(guard, "QUIET", 0.0)
+        monkeypatch.setattr(terminal_widget, "QUIET", 0.0)
         await seat.press("enter")
         await seat.shows("run this?", "A layout asks for it")
-        await asyncio.sleep(0.35)
         await seat.press("y")
         await until(seat.pilot, (tmp_path / "done").exists)
         await seat.shows("r restarts")
-        await asyncio.sleep(0.35)
         (tmp_path / "done").unlink()
         await seat.press("r")  # they know it now
         await until(seat.pilot, (tmp_path / "done").exists)

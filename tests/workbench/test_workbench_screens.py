@@ -10,6 +10,7 @@ from quarterdeck.fleet.port import InboxItem
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import PermissionAnswered, Prompted, QuestionAnswered, QuestionAsked
 from quarterdeck.wire.ids import new_request_id, new_session_id
+from quarterdeck.workbench.screens import guard
 from quarterdeck.workbench.screens.guard import QUIET
 from quarterdeck.workbench.screens.permission import PermissionScreen
 from quarterdeck.workbench.screens.question import QuestionScreen
@@ -91,13 +92,15 @@ async def test_a_denial_carries_what_the_person_wrote(tmp_path: Path):
         assert (decided(fleet)[0].kind, decided(fleet)[0].feedback) == ("reject_once", "use rg")
 
 
-async def test_keys_that_were_meant_for_the_input_approve_nothing(tmp_path: Path):
+async def test_keys_that_were_meant_for_the_input_approve_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(guard, "QUIET", 60.0)  # however slow this machine types
     fleet = FakeFleet()
     await begin(fleet, "ann")
     async with opened(fleet, tmp_path) as (app, pilot):
         await fleet.send("ann", (text("ask"),))
         await until(pilot, lambda: isinstance(app.screen, PermissionScreen))
-        app.screen._guard.close()  # the moment it came up
         await pilot.press(*"yay 12 yes")
         assert not decided(fleet)
         assert isinstance(app.screen, PermissionScreen)

@@ -126,7 +126,10 @@ def _laid_out(row: Sequence[str], widths: Sequence[int], width: int | None) -> I
 def _folded(text: str, width: int | None) -> Iterator[str]:
     import textwrap
 
-    yield from textwrap.wrap(_clean(text), width or 100)
+    # A path stays whole: it is copied from here.
+    yield from textwrap.wrap(
+        _clean(text), width or 100, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _clean(text: str) -> str:

@@ -1,10 +1,12 @@
 """Which link speaks to an agent over which transport; each is imported when it is made."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from .acp.quirks import LEAVES_AT_START
 from .child import Launch
 from .description import Agent, launch_of
 from .errors import Unsupported
@@ -13,7 +15,7 @@ from .link import Link
 if TYPE_CHECKING:
     from .pipe.dialect import Dialect
 
-__all__ = ["LINKED", "links_of"]
+__all__ = ["LINKED", "SecondStart", "links_of"]
 
 _TURNS = {
     "codex": "CODEX",
@@ -27,8 +29,21 @@ LINKED = frozenset(("acp", "pipe", "daemon", "pty"))
 """Transports that a session can be opened over."""
 
 
+@dataclass(frozen=True, slots=True)
+class SecondStart:
+    """Makes the link before it once more, for an agent that may leave while it starts."""
+
+    make: Callable[[], Link]
+
+    def __call__(self) -> Link:
+        """Make the link."""
+        return self.make()
+
+
 def links_of(agent: Agent, transport: str | None = None) -> list[Callable[[], Link]]:
     """The links to try one after another: over this transport, or over all that its file lists.
+
+    A ``SecondStart`` is for an agent that has left while it was starting.
 
     Raises:
         Unsupported: its file has no such transport, or none that can be used.
@@ -40,6 +55,8 @@ def links_of(agent: Agent, transport: str | None = None) -> list[Callable[[], Li
         if name not in LINKED:
             raise Unsupported(agent.name, name, "be used for a session yet", _others(agent))
         makers.append(partial(_make, name, launch))
+        if LEAVES_AT_START in launch.quirks:
+            makers.append(SecondStart(makers[-1]))
     if not makers:
         raise Unsupported(
             agent.name, "any protocol", "be used", "It can be used in a terminal only."

@@ -10,6 +10,7 @@ from quarterdeck.wire.events import Event, Notice, SessionEnded, SessionOpened, 
 from .driver import Opening
 from .errors import AgentMissing, OpenFailed, StartTimeout, Unsupported
 from .link import Link, Started
+from .links import SecondStart
 from .session import DrivenSession
 
 __all__ = ["begin"]
@@ -33,6 +34,10 @@ async def begin(
     """
     failures: list[tuple[str, QuarterdeckError]] = []
     for make in links:
+        if isinstance(make, SecondStart):
+            if not _left_at_start(failures[-1][1]):
+                continue
+            failures.pop()
         link = make()
         session.attach(link)
         try:
@@ -80,6 +85,10 @@ async def _start(session: DrivenSession, link: Link) -> Started:
                 raise OpenFailed(f"{session.agent} refused: {error.told}", stderr=stderr) from error
             case _:
                 raise
+
+
+def _left_at_start(error: QuarterdeckError) -> bool:
+    return isinstance(error, OpenFailed) and isinstance(error.__cause__, LinkError)
 
 
 def _first(

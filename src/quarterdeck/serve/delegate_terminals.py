@@ -194,6 +194,8 @@ class DelegatedTerminals:
         self._files = files
         self._open: dict[str, DelegatedTerminal] = {}
         self._given: set[str] = set()
+        self._late: set[asyncio.Task[None]] = set()
+        """Those that clear away what a client makes after nobody wants it any more."""
 
     def has_given(self, terminal_id: str) -> bool:
         """Whether the client made a terminal of this id, released or not."""
@@ -207,7 +209,10 @@ class DelegatedTerminals:
         tail: int = 1_048_576,
         spill: PathLike | None = None,
     ) -> DelegatedTerminal:
-        """Start a command in a terminal of the client."""
+        """Start a command in a terminal of the client.
+
+        Cancelled while the client has not answered: what it makes then is released.
+        """
         program, *arguments = command.argv
         cwd = await self._directory(command)
         environment = {name: os.environ[name] for name in command.inherit if name in os.environ}
@@ -224,7 +229,7 @@ class DelegatedTerminals:
         )
         file = await Spill.open(spill) if spill is not None else None
         try:
-            answer = await self._link.call(acp.TERMINAL_CREATE, request)
+            answer = await self._created(request)
         except BaseException as error:
             if file is not None:
                 await file.close()
@@ -239,6 +244,27 @@ class DelegatedTerminals:
         self._given.add(terminal.id)
         return terminal
 
+    async def _created(self, request: acp.CreateTerminalRequest) -> acp.CreateTerminalResponse:
+        asking = asyncio.ensure_future(self._link.call(acp.TERMINAL_CREATE, request))
+        try:
+            return await asyncio.shield(asking)
+        except asyncio.CancelledError:
+            clearing = asyncio.create_task(self._clear(asking), name="a late terminal")
+            self._late.add(clearing)
+            clearing.add_done_callback(self._late.discard)
+            raise
+
+    async def _clear(self, asking: "asyncio.Future[acp.CreateTerminalResponse]") -> None:
+        """Release a terminal that comes too late: else its command runs on, ended by nobody."""
+        try:
+            answer = await asking
+            request = acp.ReleaseTerminalRequest(
+                session_id=self._link.session_id, terminal_id=answer.terminal_id
+            )
+            await self._link.call(acp.TERMINAL_RELEASE, request, timeout=_PATIENCE)
+        except (QuarterdeckError, TimeoutError) as error:
+            _log.warning("a terminal that came too late: %s", error)
+
     def get(self, terminal_id: str) -> DelegatedTerminal:
         """The terminal of this id."""
         try:
@@ -250,6 +276,11 @@ class DelegatedTerminals:
         """Release every terminal, all at once."""
         terminals, self._open = self._open, {}
         await asyncio.gather(*(terminal.release() for terminal in terminals.values()))
+        if late := tuple(self._late):
+            _, pending = await asyncio.wait(late, timeout=_PATIENCE)
+            for one in pending:
+                one.cancel()
+            await asyncio.gather(*pending, return_exceptions=True)
 
     async def _directory(self, command: Command) -> str:
         """Where the command runs. Raises OutsideRoots, NoSuchDirectory."""

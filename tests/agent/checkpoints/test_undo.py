@@ -339,8 +339,9 @@ async def test_what_a_sub_agent_did_belongs_to_the_turn(tmp_path: Path):
 
 
 async def test_what_ran_in_the_sandbox_is_undone(tmp_path: Path):
-    if not (await detect()).is_there:
-        pytest.skip("there is no sandbox on this machine")
+    sandbox = await detect()
+    if not sandbox.is_there:
+        pytest.skip(f"no sandbox here: {sandbox.reason}")
     await asyncio.to_thread(new_repository, tmp_path / "work", FILES)
     async with deck(tmp_path, *shell(COMMAND), mode="full-auto") as ship:
         before = await look(ship.cwd)

@@ -189,7 +189,7 @@ async def test_a_child_that_ends_between_turns_is_heard_with_the_next_prompt(tmp
     assert running == loaded
 
 
-async def test_cancelling_the_turn_ends_every_generation_within_a_second(tmp_path: Path):
+async def test_cancelling_the_turn_ends_every_generation(tmp_path: Path):
     gathering = Gathering()
     script = play(
         lead=says(*(spawn(f"middle {n}", profile="general") for n in range(2))),
@@ -199,7 +199,7 @@ async def test_cancelling_the_turn_ends_every_generation_within_a_second(tmp_pat
     async with family(tmp_path, script, FakeTool(gathering.run)) as ship:
         running = ship.start("lead")
         await gathering.wait_for(2)
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(SOON):
             await ship.session.cancel()
         assert (await running).stop == "cancelled"
         everything = await records(ship)
@@ -223,7 +223,7 @@ async def test_closing_the_session_ends_children_in_the_background(tmp_path: Pat
     async with family(tmp_path, script, FakeTool(gathering.run)) as ship:
         await ship.prompt("lead")
         await gathering.wait_for(1)
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(SOON):
             await ship.reload()
         assert gathering.inside == 0
         (over,) = await ship.events(ChildEnded)

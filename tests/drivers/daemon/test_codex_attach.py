@@ -34,6 +34,7 @@ from quarterdeck.wire.events import (
 from tests.drivers.rigs.daemons import CODEX
 from tests.support.contract import judge
 from tests.support.driving import Driven, Rig, drive
+from tests.support.patience import SOON
 
 ANYWHERE = "ws://127.0.0.1:0"
 PROMPT = (
@@ -278,7 +279,7 @@ class TestAway:
             async with drive(rig(fake.url), tmp_path) as driven:
                 await driven.say("echo one")
                 await fake.__aexit__()
-            async with asyncio.timeout(3):
+            async with asyncio.timeout(SOON):
                 assert (await driven.session.wait()).how == "closed"
 
 
@@ -292,7 +293,7 @@ class TestOpening:
     async def test_a_server_that_is_down_fails_at_once(self, tmp_path: Path):
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(SOON):
             there = rig(f"ws://127.0.0.1:{port}")
             await fails(there, tmp_path, OpenFailed, "codex: no server at")
             gone = rig(f"unix://{tmp_path}/nobody")

@@ -18,6 +18,7 @@ from quarterdeck.wire.events import MessageChunk, Notice
 from tests.drivers.rigs.daemons import OPENCODE
 from tests.support.contract import judge
 from tests.support.driving import Rig, drive
+from tests.support.patience import SOON
 
 
 def rig(url: str, **changes: Any) -> Rig:
@@ -73,7 +74,7 @@ async def test_the_password_comes_from_the_named_variable(
 async def test_a_server_that_is_down_fails_at_once(tmp_path: Path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(SOON):
         await fails(rig(f"http://127.0.0.1:{port}"), tmp_path, OpenFailed, "no server at")
 
 

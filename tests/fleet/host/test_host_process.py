@@ -147,12 +147,12 @@ async def test_a_signal_closes_agents_in_good_order(places: Places, number: sign
 
 
 async def test_an_idle_host_leaves_and_a_used_one_stays(places: Places):
-    async with hosting(places, idle_seconds=0.08) as host:
+    async with hosting(places, idle_seconds=1) as host:
         async with HostClient.connect(places) as client:
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(1.2)
             assert not host.done()
             await client.spawn(Spawn(cwd="/", name="ann"))
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(1.2)
         assert not host.done()
         async with HostClient.connect(places) as client:
             await client.close("ann")

@@ -96,7 +96,7 @@ async def test_a_shell_gets_what_every_child_gets_and_outlives_its_client(
 
 
 async def test_a_host_with_a_terminal_is_not_idle(places: Places):
-    hosting = asyncio.create_task(run_host(places, {}, idle_seconds=0.08, open_fleet=open_fake))
+    hosting = asyncio.create_task(run_host(places, {}, idle_seconds=1, open_fleet=open_fake))
     try:
         async with asyncio.timeout(SOON):
             while True:
@@ -105,7 +105,7 @@ async def test_a_host_with_a_terminal_is_not_idle(places: Places):
                         wanted = TerminalWish(cwd="/", command=("/bin/cat",))
                         opened = await client.open_terminal(wanted)
                     break
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(1.2)
         assert not hosting.done()
         async with HostClient.connect(places) as client:
             await client.write_terminal(opened.id, b"\x04")

@@ -7,6 +7,9 @@
                        turn runs; in a replay they are the past and stay.
 ``never-asks``         It does what it likes and asks nobody. A mode of ours is then what its file
                        has words for; opening with another one fails.
+``leaves-at-start``    It may end while it starts if another one of it starts beside it for the
+                       first time on a machine: it makes its database without a lock. It is started
+                       once more. Known for every transport.
 =====================  ============================================================================
 
 What needs no name because it is always borne with: a banner on the output; a call that is first
@@ -17,10 +20,11 @@ does not know, which are answered with -32601.
 
 from typing import Final
 
-__all__ = ["ECHOES_PROMPTS", "EMPTY_FOR_MISSING", "KNOWN", "NEVER_ASKS"]
+__all__ = ["ECHOES_PROMPTS", "EMPTY_FOR_MISSING", "KNOWN", "LEAVES_AT_START", "NEVER_ASKS"]
 
 EMPTY_FOR_MISSING: Final = "empty-for-missing"
 ECHOES_PROMPTS: Final = "echoes-prompts"
 NEVER_ASKS: Final = "never-asks"
-KNOWN: Final = frozenset((EMPTY_FOR_MISSING, ECHOES_PROMPTS, NEVER_ASKS))
+LEAVES_AT_START: Final = "leaves-at-start"
+KNOWN: Final = frozenset((EMPTY_FOR_MISSING, ECHOES_PROMPTS, NEVER_ASKS, LEAVES_AT_START))
 """Every name that means something here."""

@@ -190,9 +190,10 @@ class LayoutView(Widget):
     def enter(self, panel: str | None) -> None:
         """Give the focus to a panel of this tab, where it was in it; None: to the first chat."""
         nodes = list(visible(self.root))
+        names = [node.id for node in nodes]
         chats = [node.id for node in nodes if node.widget == "chat"]
-        target = panel if panel in self.panels else next(iter([*chats, *(n.id for n in nodes)]), "")
-        if target not in self.panels:
+        target = panel if panel in names else next(iter([*chats, *names]), None)
+        if target is None or target not in self.panels:
             return
         self._last[self.tab] = target  # the focus itself comes with a later message
         inside = self._inside.get(target)
@@ -264,7 +265,11 @@ class LayoutView(Widget):
         if panel is None or name is None or not panel.display:
             return
         self._inside[name] = event.widget
-        self._last[self.tab] = name
+        tab = tab_with(self.spec, name)
+        if tab is not None:
+            self._last[tab] = name
+        if tab != self.tab:  # the message was on its way while another tab came to be shown
+            return
         self._desk.pin = lambda: panel.session if panel.is_attached else None
         self._show_titles()
         self.post_message(self.Changed())
@@ -323,6 +328,12 @@ class LayoutView(Widget):
     def _show_titles(self) -> None:
         self._frame.show(self.root, self._set.title, self.current)
         self._top.show(tuple(tab.title for tab in self.spec.tabs), self.tab)
+
+
+def tab_with(layout: Layout, panel: str) -> int | None:
+    """Which tab a panel is in; None: in none."""
+    tabs = enumerate(layout.tabs)
+    return next((at for at, tab in tabs if any(n.id == panel for n in panels_of(tab))), None)
 
 
 def visible(node: Node) -> Iterator[PanelNode]:
