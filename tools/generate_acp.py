@@ -164,7 +164,9 @@ class Generator:
         if annotation.startswith("tuple["):
             return "()"
         if annotation.startswith("dict["):
-            return "{}"  # msgspec copies it, and leaves it out of a message; of a factory it does not
+            return (
+                "{}"  # msgspec copies it, and leaves it out of a message; of a factory it does not
+            )
         if annotation in ENUM_DEFAULTS:
             return ENUM_DEFAULTS[annotation]
         if annotation in SCALARS.values():

@@ -59,10 +59,12 @@ _BUILTINS = frozenset(
 _UNASKED_WRAPPERS = frozenset(("time", "timeout", "gtimeout", "nice", "command", "stdbuf", "env"))
 """Wrappers that may run a harmless command unasked. ``nohup`` writes a file, ``xargs`` takes words
 from elsewhere, ``exec`` takes the shell's place."""
-_CERTAIN_WRAPPERS = frozenset(("time", "timeout", "nice", "command"))
 _SHELLS = frozenset(("bash", "sh", "dash"))
 _SHELL_FILES = frozenset(f"{place}/bin/{name}" for place in ("", "/usr") for name in _SHELLS)
 """Shells that are read as such; agents name them by their files, too."""
+_CERTAIN_WRAPPERS = frozenset(("time", "timeout", "nice", "command", *_SHELLS, *_SHELL_FILES))
+"""What they run is as certain as without them. Codex sends every command as ``bash -lc``; what a
+login shell reads first is the person's own."""
 _SYSTEM_PLACES = ("/bin", "/usr/bin", "/sbin", "/usr/sbin")
 """Where programs are the machine's own, also when the workspace is the whole disk."""
 _READING_KINDS = frozenset(("read", "search"))

@@ -30,8 +30,8 @@ class LocalDisk:
         """Return where an absolute path leads, as the kernel walks it: ``..`` after a link is the
         parent of the link's target. What does not exist is kept as it is written.
 
-        A way through ``/proc`` or ``/dev/fd`` ends there. A file that only its owner may read and that
-        has another name as well leads to ``/``: where that other name is cannot be known.
+        A way through ``/proc`` or ``/dev/fd`` ends there. A file that only its owner may read and
+        that has another name as well leads to ``/``: where that other name is cannot be known.
         """
         real = _walk(path)
         return "/" if _has_private_names(real) else real
