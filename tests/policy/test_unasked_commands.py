@@ -60,7 +60,8 @@ def test_the_table_is_long_enough_to_mean_something():
         *((command, False) for command in ("sed -n 1p a", "awk '{print $1}' a", "jq . a", "xxd a")),
         *((command, False) for command in ("file a", "strings a", "diff a b", "du -sh .", "ps")),
         *((command, False) for command in ("grep -P x a", "rg --pcre2 x", "python3 --version")),
-        *((command, False) for command in ("bash -c ls", "env ls", "stdbuf -oL ls", "df -h")),
+        *((command, True) for command in ("bash -c ls", "/bin/bash -lc 'cat a | wc -l'")),
+        *((command, False) for command in ("bash -c 'sort a'", "env ls", "stdbuf -oL ls", "df -h")),
     ],
 )
 def test_only_the_smallest_commands_run_where_nothing_contains_them(command: str, core: bool):
