@@ -8,7 +8,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from quarterdeck.policy import Allow, Ask, Call, Deny, Sandbox, decide, look_up, parse_rule
+from quarterdeck.policy import (
+    Allow,
+    Ask,
+    Call,
+    Deny,
+    Sandbox,
+    decide,
+    look_up,
+    parse_rule,
+    path_use,
+)
 from quarterdeck.system.local_disk import LocalDisk
 
 TOOLS = ("bash", "cat", "diff", "echo", "env", "find", "grep", "ls", "nice", "rg", "timeout", "wc")
@@ -284,3 +294,30 @@ def test_the_whole_disk_as_a_workspace_has_the_machines_own_programs():
 )
 def test_no_command_breaks_the_look_at_the_disk(work: Path, command: str):
     decided(work, command)
+
+
+@pytest.mark.parametrize(
+    "command", ["rm -rf src", "rm -rf s*", "mv src docs", "rm -rf src/deep/.."]
+)
+def test_an_open_end_does_not_delete_a_directory_that_holds_a_protected_file(
+    work: Path, command: str
+):
+    rules = ("allow bash(rm:*)", "allow bash(mv:*)")
+    assert isinstance(decided(work, command, *rules), Allow)
+    (work / "src/deep/.git").mkdir()
+    assert isinstance(decided(work, command, *rules), Ask)
+
+
+def test_deleting_a_directory_that_holds_a_protected_file_asks(work: Path):
+    call = Call(
+        tool="delete",
+        kind="delete",
+        cwd=str(work),
+        roots=(str(work),),
+        paths=(path_use("src", "write", cwd=str(work)),),
+    )
+    allowed = [parse_rule("allow edit")]
+    assert isinstance(decide(look_up(call, LocalDisk()), "ask", allowed), Allow)
+    (work / "src/deep/.envrc").touch()
+    assert isinstance(decide(look_up(call, LocalDisk()), "ask", allowed), Ask)
+    assert isinstance(decide(look_up(call, LocalDisk()), "accept-edits"), Ask)

@@ -5,13 +5,13 @@ a link, a name may be a program of the project. Every maker of calls passes them
 before they are decided. The disk comes from the caller; ``system.local_disk`` has one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from .call import Call
 from .parts import Mentions, mentions
-from .paths import is_below
+from .paths import is_below, is_protected
 
 __all__ = ["Disk", "look_up"]
 
@@ -32,6 +32,10 @@ class Disk(Protocol):
 
     def match(self, pattern: str, /) -> Sequence[str] | None:
         """Return the paths that an absolute file pattern matches; None when there are too many."""
+        ...
+
+    def names_below(self, path: str, /) -> Sequence[str] | None:
+        """Return what is in a directory and all below it, relative to it; None: too many."""
         ...
 
     def find_program(self, name: str, /) -> str | None:
@@ -73,15 +77,42 @@ class _Look:
                 real = self._real(file)
                 programs[name] = real if is_below(real, self.call.roots) else file
         return replace(
-            self.call, links=links, matches=matches, directories=directories, programs=programs
+            self.call,
+            links=links,
+            matches=matches,
+            directories=directories,
+            programs=programs,
+            holds_protected=self._holds_protected(found.deleted, matches),
         )
+
+    def _holds_protected(
+        self,
+        deleted: Sequence[str],
+        matches: Mapping[str, tuple[tuple[str, str], ...] | None] | None = None,
+    ) -> bool:
+        """Say whether a protected file lies below what is deleted or moved."""
+        for path in deleted:
+            pairs = (matches or {}).get(path, ((path, path),))
+            if pairs is None or any(self._is_holder(real) for _, real in pairs):
+                return True
+        return False
+
+    def _is_holder(self, path: str) -> bool:
+        if not self.disk.is_directory(path):
+            return False
+        names = self.disk.names_below(path)
+        return names is None or any(map(is_protected, names))
+
+    def touch(self, found: Mentions) -> Call:
+        """Look at what a call without a command deletes or moves."""
+        return replace(self.call, holds_protected=self._holds_protected(found.deleted))
 
 
 def look_up(call: Call, disk: Disk) -> Call:
     """Return the call with what the disk says about the names in its command. Blocks."""
-    if call.command is None:
-        return call
     found = mentions(call)
+    if call.command is None:
+        return _Look(call, disk).touch(found) if found.deleted else call
     if len(found.paths) > _MOST_PATHS or len(found.patterns) > _MOST_PATTERNS:
         return replace(call, doubts=(*call.doubts, f"it names more than {_MOST_PATHS} paths"))
     return _Look(call, disk).take(found)

@@ -149,7 +149,9 @@ def _glob_parts(text: str) -> Iterator[str]:
 def _is_kept(path: str, command: Command, call: Call) -> bool:
     roots = [root for root in call.roots if is_below(path, (root,))]
     within = path[len(max(roots, key=len)) :] if roots else path
-    return is_protected(within) or (not within.strip("/") and deletes_words(command))
+    if is_protected(within):
+        return True
+    return deletes_words(command) and (call.holds_protected or not within.strip("/"))
 
 
 def _names_what_runs(command: Command, named: int) -> bool:

@@ -23,6 +23,7 @@ from .command_paths import (
 from .domains import Target, parse_target
 from .modes import Deed
 from .paths import is_below, is_protected
+from .shell.hazards import deletes_words
 from .shell.line import Command, Line
 from .shell.parse import read_line
 from .shell.plain_grammar import PlainCommand, agrees, read_plain, same_words
@@ -213,12 +214,15 @@ class Mentions:
     """Absolute, with every ``..`` that was written."""
     patterns: tuple[str, ...] = ()
     """Absolute file patterns; the directory before them is escaped as ``glob`` does."""
+    deleted: tuple[str, ...] = ()
+    """Those of the paths and patterns that a command deletes or moves."""
 
 
 def mentions(call: Call) -> Mentions:
     """Return what a call's command names. ``lookup.look_up`` asks a disk about it."""
     if call.command is None:
-        return Mentions()
+        paths = tuple(use.path for use in call.paths)
+        return Mentions(deleted=paths if call.kind in ("delete", "move") else ())
     line = read_line(call.command)
     found = _Mentioned(call, line)
     for command in _all_commands(line.commands):
@@ -227,7 +231,10 @@ def mentions(call: Call) -> Mentions:
         if redirect.target.value and redirect.target.value not in _HARMLESS_DEVICES:
             found.add_words((redirect.target,), redirect.moves)
     return Mentions(
-        names=tuple(found.names), paths=tuple(found.paths), patterns=tuple(found.patterns)
+        names=tuple(found.names),
+        paths=tuple(found.paths),
+        patterns=tuple(found.patterns),
+        deleted=tuple(found.deleted),
     )
 
 
@@ -240,27 +247,35 @@ class _Mentioned:
         self.names: dict[str, None] = {}
         self.paths: dict[str, None] = {}
         self.patterns: dict[str, None] = {}
+        self.deleted: dict[str, None] = {}
 
     def add(self, command: Command) -> None:
         """Add a command's name, the directories it may run in, and its words."""
         name = command.words[0].exact
         if name and "/" not in name:
             self.names[name] = None
-        self.add_words(command.words[1:], command.moves)
+        named = self.add_words(command.words[1:], command.moves)
+        if deletes_words(command):
+            self.deleted.update(dict.fromkeys(named))
 
-    def add_words(self, words: tuple[Word, ...], moves: tuple[str | None, ...]) -> None:
-        """Add the paths that words name, wherever they may be read."""
+    def add_words(self, words: tuple[Word, ...], moves: tuple[str | None, ...]) -> list[str]:
+        """Add the paths that words name, wherever they may be read; returns what they name."""
+        named: list[str] = []
         for cwd in directories_of(self.call, self.line, moves) or (self.call.cwd,):
             self.paths[cwd] = None
             for word in words:
-                self._add_word(word, cwd)
+                named.extend(self._add_word(word, cwd))
+        return named
 
-    def _add_word(self, word: Word, cwd: str) -> None:
+    def _add_word(self, word: Word, cwd: str) -> list[str]:
+        pattern: list[str] = []
         if word.glob and word.value:
-            self.patterns[pattern_key(self.call, word, cwd)] = None
+            pattern.append(pattern_key(self.call, word, cwd))
+            self.patterns[pattern[0]] = None
             word = before_pattern(word)
-        for text in path_texts(word):
-            self.paths[joined_path(self.call, text, cwd)] = None
+        paths = [joined_path(self.call, text, cwd) for text in path_texts(word)]
+        self.paths.update(dict.fromkeys(paths))
+        return pattern or paths
 
 
 def mentioned_paths(call: Call) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ __all__ = ["LocalDisk"]
 
 _HOPS = 40  # symlinks in one path, as in Linux
 _MOST_MATCHES = 300
+_MOST_NAMES = 20_000
 _MAGIC = ("/proc", "/sys", "/dev/fd", "/dev/stdin", "/dev/stdout", "/dev/stderr")
 """These, and names below them, mean another thing for every process."""
 
@@ -39,6 +40,16 @@ class LocalDisk:
     def is_directory(self, path: str) -> bool:
         """Say whether a path leads to a directory."""
         return os.path.isdir(path)  # noqa: PTH112
+
+    def names_below(self, path: str) -> Sequence[str] | None:
+        """Return what is in a directory and all below it, relative to it; None: too many."""
+        names: list[str] = []
+        for folder, directories, files in os.walk(path):
+            within = os.path.relpath(folder, path)
+            names.extend(os.path.join(within, name) for name in (*directories, *files))  # noqa: PTH118
+            if len(names) > _MOST_NAMES:
+                return None
+        return names
 
     def match(self, pattern: str) -> Sequence[str] | None:
         """Return what an absolute file pattern matches, as shells do; None: too many."""
