@@ -14,6 +14,7 @@ from quarterdeck.wire.ids import SessionId, new_session_id
 from .catalogue import find_agent
 from .description import Agent
 from .driver import Opening, Sink
+from .enforcement import is_reading_guarded
 from .links import links_of
 from .opening import begin
 from .session import DrivenSession
@@ -48,17 +49,17 @@ async def open_session(
 
     Raises:
         UnknownAgent, BadAgentFile: and no event was written.
-        Unsupported: no transport can do what the opening asks for, or the agent has none.
+        Unsupported: no transport can do what the opening asks for, or the agent has none;
+            ``NotHeldError`` when it could not keep to the mode or a rule.
         OpenFailed: none started; ``AgentMissing`` when its program is not there.
     """
     if isinstance(agent, str):
         agent = await asyncio.to_thread(find_agent, agent, places)
-    links = links_of(agent, transport)
+    gate = gate or Gate(mode=opening.mode)
     id_ = session_id or new_session_id()
     around = around or await asyncio.to_thread(_surroundings, agent.name, opening, id_)
-    session = DrivenSession(
-        id_, agent.name, opening, sink, gate or Gate(mode=opening.mode), around, on_terminal
-    )
+    links = links_of(agent, transport, guards_reading=is_reading_guarded(gate, around))
+    session = DrivenSession(id_, agent.name, opening, sink, gate, around, on_terminal)
     await begin(session, links, is_known=is_known)
     return session
 

@@ -2,18 +2,24 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace as copy
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
-from quarterdeck.policy.foreign import Surroundings, call_from_tool
-from quarterdeck.policy.gate import Answer, Gate, QuestionReply
+from quarterdeck.policy.call import Call
+from quarterdeck.policy.deciding import Allow, Deny
+from quarterdeck.policy.foreign import Surroundings
+from quarterdeck.policy.gate import Answer, Gate, Permitted, QuestionReply
+from quarterdeck.policy.modes import Containment
 from quarterdeck.wire.content import ContentBlock
 from quarterdeck.wire.errors import Broken, Closed, Ended, LinkError, QuarterdeckError
 from quarterdeck.wire.events import (
     Event,
+    ModeChanged,
+    Notice,
     Origin,
     PermissionAsked,
     Prompted,
@@ -33,16 +39,21 @@ from quarterdeck.wire.ids import (
     ToolCallId,
     TurnId,
     new_message_id,
+    new_request_id,
+    new_tool_call_id,
 )
 from quarterdeck.wire.permissions import Decider
-from quarterdeck.wire.toolcalls import ToolKind
+from quarterdeck.wire.toolcalls import ToolCallEnd, ToolKind
 
+from .clearance import Clearances
+from .conduct import Conduct
 from .driver import Capabilities, ClosedAs, Opening, Sink
-from .errors import Unsupported
+from .enforcement import Enforcement, unheld
+from .errors import NotHeldError, NotPermittedError, Unsupported
 from .ledger import Ledger
-from .link import Departure, Link, Verdict
+from .link import Departure, Link, ServedDeed, Verdict
 from .turn import Turn
-from .verdicts import call_of, verdict_of
+from .verdicts import call_of, own_options, verdict_of
 
 if TYPE_CHECKING:
     from .pty.terminal import Terminal
@@ -50,6 +61,8 @@ if TYPE_CHECKING:
 __all__ = ["DrivenSession"]
 
 _log = logging.getLogger(__name__)
+_CANCELLED = Verdict(allowed=False, cancelled=True)
+T = TypeVar("T")
 
 
 class DrivenSession:
@@ -81,6 +94,11 @@ class DrivenSession:
         self._turns = asyncio.Lock()
         self._turn: Turn | None = None
         self._requests = _Requests()
+        self._agent_mode = opening.agent_mode
+        """The mode of the agent's own that a person has chosen, if any."""
+        self._clearances = Clearances()
+        self._conduct = Conduct(gate, around)
+        self._stopping: set[asyncio.Task[None]] = set()
         self._early: list[tuple[Event, ToolCallId | None]] | None = []
         """What the link said before the session was announced; None from then on."""
         self._over: LinkError | None = None
@@ -104,6 +122,18 @@ class DrivenSession:
     def is_running(self) -> bool:
         """Whether a turn is under way or waits for its start."""
         return self._turns.locked()
+
+    @property
+    def around(self) -> Surroundings:
+        """Where its calls come from."""
+        return self._around
+
+    @property
+    def enforcement(self) -> Enforcement:
+        """What it asks about, and what it does unasked."""
+        if self._link is None:
+            return Enforcement()
+        return self._link.enforcement(copy(self.opening, agent_mode=self._agent_mode))
 
     # Beginning
 
@@ -151,36 +181,169 @@ class DrivenSession:
             case SessionChanged() if isinstance(event.agent_session, str):
                 self.agent_session = event.agent_session
                 kept = (event,)
+            case ModeChanged():
+                kept = (event,)
             case _:
                 await self._sink(event, turn=turn, parent=parent)
                 return
         for one in kept:
             await self._sink(one, turn=turn, parent=parent)
+            await self._watch(one)
+
+    async def _watch(self, event: Event) -> None:
+        """Hold what the agent says it does against what was decided."""
+        match event:
+            case ToolCallStarted():
+                self._conduct.started(event)
+            case ToolCallUpdated():
+                self._conduct.updated(event)
+            case ToolCallEnded():
+                violation = await self._conduct.violation(event, self.enforcement)
+                if violation is not None:
+                    await self._sink(violation, turn=self._here())
+                    if self._around.on_violation == "stop":
+                        self._stop_soon(f"it did without leave: {violation.title}")
+            case ModeChanged(mode=mode):
+                asking = self.enforcement.asking_modes
+                if asking and mode not in asking:
+                    await self._sink(_left_asking(mode, asking[0]), turn=self._here())
+                    self._soon(self._ask_again(asking[0]))
+            case _:
+                pass
+
+    async def _ask_again(self, mode: str) -> None:
+        """Have the agent back in a mode in which it asks; one that will not go is stopped."""
+        try:
+            await self._alive().set_mode(mode)
+        except QuarterdeckError as error:
+            if self._turn is not None:
+                await self._turn.stop_for(f"it would not go back to its mode {mode!r}: {error}")
+
+    def _stop_soon(self, reason: str) -> None:
+        """End the turn; not from within what the agent says, which would wait for itself."""
+        if self._turn is not None:
+            self._soon(self._turn.stop_for(reason))
+
+    def _soon(self, step: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(step)
+        self._stopping.add(task)
+        task.add_done_callback(self._stopping.discard)
 
     async def permit(self, question: PermissionAsked) -> Verdict:
         """Have a tool call decided: rules first, then whoever answers."""
         if self._is_interrupted or self._early is not None:
-            return Verdict(allowed=False, cancelled=True)
+            return _CANCELLED
         with self._requests:
             return await self._decide(question)
 
     async def _decide(self, question: PermissionAsked) -> Verdict:
         for event in self._ledger.ask(question):
             await self._emit_asked(event)
-        ours = replace(question, call=self._ledger.name(question.call))
-        call = await call_of(question, self._around)
+            await self._watch(event)
+        theirs = own_options(question.options, self.agent)
+        name = self._ledger.name(question.call)
+        ours = replace(question, call=name, options=theirs)
+        call = await call_of(question, self._around, self.gate)
         if self._is_interrupted:  # meanwhile: what is asked now would be asked after the cancelling
-            return Verdict(allowed=False, cancelled=True)
-        return verdict_of(await self.gate.permit(self._emit_asked, ours, call), question.options)
+            return _CANCELLED
+        decided = await self.gate.permit(self._emit_asked, ours, call)
+        verdict = verdict_of(decided, theirs)
+        self._conduct.decided(name, allowed=verdict.allowed)
+        if isinstance(decided, Permitted) and verdict.allowed:
+            self._clearances.add(call, decided)
+            self._conduct.permitted(call)
+        return verdict
 
-    async def forbids(
-        self, name: str, kind: ToolKind, raw_input: Any, paths: Sequence[str] = ()
-    ) -> str | None:
-        """Why policy denies what the agent has us do for it; None if nothing forbids it."""
-        call = await asyncio.to_thread(
-            call_from_tool, name, kind, raw_input, paths, around=self._around
+    async def forbids(self, name: str, kind: ToolKind, raw_input: Any) -> Verdict | None:
+        """What policy says about a call that the agent would not ask about; see ``link.Host``."""
+        question = _question_of(ServedDeed(name=name, kind=kind, title="", raw_input=raw_input))
+        decision = await self.gate.judge(await call_of(question, self._around, self.gate))
+        match decision:
+            case Allow():
+                return None
+            case Deny():
+                told = f"This was not allowed: {decision.reason}."
+                return Verdict(allowed=False, told=told)
+            case _:
+                return Verdict(allowed=False, cancelled=True, told=decision.reason)
+
+    async def carry_out(self, deed: ServedDeed, act: Callable[[Containment], Awaitable[T]]) -> T:
+        """Decide what the agent has us do, and do it; see ``link.Host``."""
+        if self._is_interrupted or self._early is not None:
+            raise NotPermittedError("the turn is being stopped", cancelled=True)
+        with self._requests:
+            question = _question_of(deed)
+            call = await call_of(question, self._around, self.gate)
+            covered = self._clearances.take(call)
+            if covered is not None:
+                return await act(self._contained(covered, deed))
+            return await self._serve(deed, question, call, act)
+
+    async def _serve(
+        self,
+        deed: ServedDeed,
+        question: PermissionAsked,
+        call: Call,
+        act: Callable[[Containment], Awaitable[T]],
+    ) -> T:
+        """Decide it as a call of its own, or as the part of the call that it belongs to."""
+        known = self._conduct.find(call)
+        if known is None:
+            own = ToolCallStarted(
+                call=question.call,
+                title=deed.title,
+                name=deed.name,
+                kind=deed.kind,
+                content=deed.content,
+                raw_input=deed.raw_input,
+            )
+            await self.emit(own)
+        else:
+            question = replace(question, call=known)
+        try:
+            done = await self._permitted(deed, question, call, act)
+        except BaseException as error:
+            if known is None:
+                cut = isinstance(error, asyncio.CancelledError)
+                await self._close_own(question.call, "cancelled" if cut else "failed", str(error))
+            raise
+        if known is None:
+            await self._close_own(question.call, "completed")
+        return done
+
+    async def _permitted(
+        self,
+        deed: ServedDeed,
+        question: PermissionAsked,
+        call: Call,
+        act: Callable[[Containment], Awaitable[T]],
+    ) -> T:
+        mode = self.gate.mode
+        decided = await self.gate.permit(
+            self._emit_asked, question, call, sandbox=deed.sandbox if call.command else None
         )
-        return await self.gate.forbids(call)
+        allowed = isinstance(decided, Permitted)
+        self._conduct.decided(question.call, allowed=allowed)
+        if not isinstance(decided, Permitted):
+            raise NotPermittedError(decided.told, cancelled=decided.cancelled)
+        self._conduct.permitted(call)
+        return await act(self._contained(decided, deed, in_full_auto=mode == "full-auto"))
+
+    def _contained(
+        self, permitted: Permitted, deed: ServedDeed, *, in_full_auto: bool | None = None
+    ) -> Containment:
+        """What a command has to run in: as it was permitted, and in full-auto in the sandbox."""
+        is_auto = self.gate.mode == "full-auto" if in_full_auto is None else in_full_auto
+        if permitted.containment == "none" and is_auto and deed.sandbox.in_force:
+            return "workspace"
+        return permitted.containment
+
+    async def _close_own(self, call: ToolCallId, how: ToolCallEnd, why: str | None = None) -> None:
+        await self.emit(ToolCallEnded(call=call, status=how, reason=why or None))
+
+    def shows(self, terminal: str) -> None:
+        """A terminal of ours was started by leave."""
+        self._conduct.shows(terminal)
 
     async def ask(self, question: QuestionAsked) -> QuestionAnswered:
         """Put a question to the person."""
@@ -246,10 +409,13 @@ class DrivenSession:
                 self._requests.settled,
             )
             self._turn = turn
+            self._clearances.clear()
             try:
                 return await turn.run(prompted)
             finally:
                 self._turn = None
+                self._clearances.clear()
+                self._conduct.end_turn()
 
     def answer(self, request: RequestId, answer: Answer) -> bool:
         """Answer a permission request; False if it is not, or no longer, open."""
@@ -268,7 +434,16 @@ class DrivenSession:
         """Change the agent's own mode."""
         link = self._alive()
         self._need(link.capabilities.sets_mode, "change its mode while it runs")
-        await link.set_mode(mode)
+        opening = copy(self.opening, agent_mode=mode)
+        reasons = unheld(link.enforcement(opening), opening, self.gate, self._around)
+        if reasons and self._around.on_unheld == "refuse":
+            raise NotHeldError(self.agent, self.transport, f"be held to {'; '.join(reasons)}")
+        before, self._agent_mode = self._agent_mode, mode
+        try:
+            await link.set_mode(mode)
+        except BaseException:
+            self._agent_mode = before
+            raise
 
     async def set_model(self, model: str) -> None:
         """Change the model, by the agent's own name of it."""
@@ -373,6 +548,25 @@ class _Requests:
     async def settled(self) -> None:
         """Wait until none is."""
         await self._calm.wait()
+
+
+def _left_asking(mode: str, back: str) -> Notice:
+    title = f"It says that its mode is now {mode!r}, in which it does not ask."
+    told = f"Nobody here chose that; it is told to go back to {back!r}."
+    return Notice(title=title, severity="error", description=told)
+
+
+def _question_of(deed: ServedDeed) -> PermissionAsked:
+    return PermissionAsked(
+        request=new_request_id(),
+        call=new_tool_call_id(),
+        title=deed.title,
+        options=(),
+        kind=deed.kind,
+        name=deed.name,
+        content=deed.content,
+        raw_input=deed.raw_input,
+    )
 
 
 def _session_ended(

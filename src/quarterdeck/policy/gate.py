@@ -144,11 +144,17 @@ class Gate(Struct, kw_only=True, eq=False):
     )
 
     async def permit(
-        self, emit: Emit, question: PermissionAsked, call: Call, urge: Urge | None = None
+        self,
+        emit: Emit,
+        question: PermissionAsked,
+        call: Call,
+        urge: Urge | None = None,
+        sandbox: Sandbox | None = None,
     ) -> Permitted | Refused:
         """Decide about a call, asking if need be.
 
         ``urge``: what a hook wishes; it outranks neither a denial nor a rule that asks.
+        ``sandbox``: what holds this call, where it is not what holds all others.
 
         ``question`` says how it would be asked. Where it has no options it gets ours; where an
         agent brought its own, our standing answers are added to them.
@@ -157,7 +163,7 @@ class Gate(Struct, kw_only=True, eq=False):
         from .deciding import Allow, Ask, Deny, decider_of
 
         await self.grants.refresh()
-        match await self._decide_soon(call):
+        match await self._decide_soon(call, sandbox):
             case Allow() if urge is not None and urge.effect == "ask":
                 options = self._options(call, question.options)
                 ready = msgspec.structs.replace(question, options=options, reason=urge.reason)
@@ -192,9 +198,13 @@ class Gate(Struct, kw_only=True, eq=False):
         """Why a call is denied whatever a person says; None if it is allowed or could be asked."""
         from .deciding import Deny
 
-        await self.grants.refresh()
-        decision = await self._decide_soon(call)
+        decision = await self.judge(call)
         return decision.reason if isinstance(decision, Deny) else None
+
+    async def judge(self, call: Call) -> "Allow | Deny | Ask":
+        """What rules, grants and mode say about a call; nobody is asked, nothing is told."""
+        await self.grants.refresh()
+        return await self._decide_soon(call)
 
     async def revoke(self, emit: Emit, grant: str, by: Decider) -> bool:
         """Take a grant back at once; False if there is none of that id.
@@ -329,13 +339,15 @@ class Gate(Struct, kw_only=True, eq=False):
             title = "The answer holds for this call only: it could not be kept."
             await emit(Notice(title=title, severity="warning", description=str(error)))
 
-    async def _decide_soon(self, call: Call) -> "Allow | Deny | Ask":
+    async def _decide_soon(
+        self, call: Call, sandbox: Sandbox | None = None
+    ) -> "Allow | Deny | Ask":
         # A long command line can take the parser most of a second.
         if len(call.command or "") > _LONG:
-            return await asyncio.to_thread(self._decide, call)
-        return self._decide(call)
+            return await asyncio.to_thread(self._decide, call, sandbox)
+        return self._decide(call, sandbox)
 
-    def _decide(self, call: Call) -> "Allow | Deny | Ask":
+    def _decide(self, call: Call, sandbox: Sandbox | None = None) -> "Allow | Deny | Ask":
         from .deciding import decide
 
         return decide(
@@ -343,7 +355,7 @@ class Gate(Struct, kw_only=True, eq=False):
             self.mode,
             self.rules,
             self.grants.all,
-            sandbox=self.sandbox,
+            sandbox=sandbox if sandbox is not None else self.sandbox,
             trusted=self.trusted,
             now=_now(),
         )
@@ -369,8 +381,11 @@ class Gate(Struct, kw_only=True, eq=False):
         if not theirs:
             return ours
         taken = {option.option_id for option in theirs}
-        standing = (o for o in ours if o.kind.endswith("_always") and o.option_id not in taken)
-        return (*theirs, *standing)
+        standing = [o for o in ours if o.kind.endswith("_always") and o.option_id not in taken]
+        # Whoever says "always" means ours: what the agent itself remembers we cannot take back.
+        once = [o for o in theirs if not o.kind.endswith("_always")]
+        lasting = [o for o in theirs if o.kind.endswith("_always")]
+        return (*once, *standing, *lasting)
 
 
 def _resolve(waiting: "asyncio.Future[Any] | None", value: object) -> bool:

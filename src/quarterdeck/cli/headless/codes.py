@@ -11,6 +11,7 @@ __all__ = [
     "REFUSAL",
     "TOKENS",
     "UNREACHED",
+    "VIOLATED",
     "exit_code",
     "goal_code",
 ]
@@ -23,6 +24,7 @@ DENIED = 4
 CANCELLED = 5
 UNREACHED = 6
 LIMIT = 7
+VIOLATED = 8
 
 _CODES: dict[TurnEnd, int] = {
     "end_turn": OK,
@@ -47,7 +49,12 @@ def goal_code(how: GoalEnd) -> int:
     return _GOAL_CODES[how]
 
 
-def exit_code(ended: TurnEnded, *, was_denied: bool) -> int:
-    """The code for how a turn ended; a call refused because nobody was there is not success."""
+def exit_code(ended: TurnEnded, *, was_denied: bool, was_violated: bool = False) -> int:
+    """The code for how a turn ended; a call refused because nobody was there is not success.
+
+    That an agent did what nobody had permitted goes before all else.
+    """
+    if was_violated:
+        return VIOLATED
     code = _CODES[ended.stop]
     return DENIED if code == OK and was_denied else code

@@ -10,6 +10,7 @@ from quarterdeck.wire.events import (
     MessageChunk,
     ModelCallFinished,
     Notice,
+    PermissionViolated,
     RetryScheduled,
     ToolCallStarted,
 )
@@ -89,6 +90,8 @@ class TextOutput(_Listener):
                 _say(f"trying again in {delay:.1f} s: {reason}")
             case Notice(title=title):
                 _say(title)
+            case PermissionViolated(title=title, reason=reason):
+                _say(f"done without leave: {title} ({reason})")
             case _:
                 pass
 
@@ -136,6 +139,7 @@ def summary(result: Result, answer: str) -> dict[str, Any]:
         "usage": ended.usage,
         "cost": ended.cost,
         "refused": result.refused,
+        "violations": result.violations,
         **({} if result.goal is None else {"goal": _goal(result.goal)}),
     }
 

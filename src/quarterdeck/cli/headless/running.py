@@ -66,7 +66,8 @@ async def run_job(job: Job, output: Output) -> int:
 
         async with open_foreign(job.foreign) as foreign:
             ended = await _talk(foreign, job, output)
-            return _finish(job, output, _result(foreign, foreign.model, ended))
+            result = _result(foreign, foreign.model, ended)
+            return _finish(job, output, replace(result, violations=foreign.violations))
     async with NativeAgent(Places.find(), dict(os.environ)) as agent:
         session = await _session(agent, job)
         if job.goal is not None:
@@ -102,7 +103,9 @@ def _result(session: HeadlessSession, model: str | None, ended: TurnEnded) -> Re
 
 def _finish(job: Job, output: Output, result: Result) -> int:
     output.end(result)
-    code = exit_code(result.ended, was_denied=result.refused > 0)
+    code = exit_code(
+        result.ended, was_denied=result.refused > 0, was_violated=result.violations > 0
+    )
     if code == OK and job.schema is not None and (wrong := job.schema.problem(output.answer)):
         raise WrongAnswer(f"the answer does not fit {job.schema.name}: {wrong}")
     return code

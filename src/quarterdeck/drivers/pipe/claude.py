@@ -19,6 +19,7 @@ from quarterdeck.wire.events import Unknown
 
 from ..child import Child, Launch
 from ..driver import Capabilities, McpServer, Opening
+from ..enforcement import Enforcement, enforcement_of
 from ..errors import LoginMethod, LoginNeeded, OpenFailed, Unsupported
 from ..link import Departure, Host, Outcome, Started
 from .claude_channel import Answers, Channel
@@ -72,6 +73,10 @@ class ClaudeLink:
         self._ending: asyncio.Task[Departure | None] | None = None
 
     # Beginning
+
+    def enforcement(self, opening: Opening) -> Enforcement:
+        """What a session asks about, and what it does unasked."""
+        return enforcement_of(self._launch, opening, asks=True)
 
     async def start(self, host: Host) -> Started:
         """Start the program and greet it."""

@@ -28,6 +28,7 @@ from quarterdeck.wire.events import (
     OptionsChanged,
     PermissionAnswered,
     PermissionAsked,
+    PermissionViolated,
     PlanChanged,
     PromptDropped,
     Prompted,
@@ -195,6 +196,7 @@ class Folding:
                 | Notice()
                 | ModeChanged()
                 | GrantRevoked()
+                | PermissionViolated()
                 | QuestionAsked()
                 | QuestionAnswered()
                 | CompactionChanged()
