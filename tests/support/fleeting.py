@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from quarterdeck.config.places import Places
-from quarterdeck.drivers.driver import Capabilities, Session, Sink
+from quarterdeck.drivers.driver import Capabilities, Opening, Session, Sink
+from quarterdeck.drivers.enforcement import ALL, Enforcement
 from quarterdeck.drivers.link import Departure, Host, Outcome, Started
 from quarterdeck.drivers.opening import begin
 from quarterdeck.drivers.session import DrivenSession
@@ -52,6 +53,9 @@ class PlayedLink:
         self.host: Host
         self.interrupted = asyncio.Event()
         self.gone = asyncio.Event()
+
+    def enforcement(self, opening: Opening) -> Enforcement:
+        return Enforcement(asks=ALL, left=frozenset())
 
     async def start(self, host: Host) -> Started:
         self.host = host

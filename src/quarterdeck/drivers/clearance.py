@@ -7,7 +7,7 @@ file any reading of it. It ends with the turn. All else that an agent has us do 
 itself.
 """
 
-import os
+import posixpath
 import re
 import shlex
 from dataclasses import dataclass, field
@@ -91,9 +91,8 @@ def core_command(command: str, cwd: str) -> str:
 
 def _is_same_place(quoted: str, cwd: str) -> bool:
     place = quoted[1:-1] if quoted[0] in "'\"" else quoted
-    return place.startswith("/") and os.path.realpath(place) == os.path.realpath(cwd)
+    return place.startswith("/") and posixpath.normpath(place) == posixpath.normpath(cwd)
 
 
 def _key(call: Call) -> tuple[str, str]:
-    cwd = os.path.realpath(call.cwd)
-    return core_command(call.command or "", cwd), cwd
+    return core_command(call.command or "", call.cwd), posixpath.normpath(call.cwd)

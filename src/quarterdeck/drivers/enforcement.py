@@ -102,7 +102,7 @@ def unheld(held: Enforcement, opening: Opening, gate: Gate, around: Surroundings
     if opening.agent_mode is None and held.asks:
         reasons += _unheld_mode(held, gate.mode)
     for rule in guarding_rules(gate, around):
-        loose = [deed for deed in _reached(rule.pattern, held) if deed in held.left]
+        loose: list[Deed] = [one for one in _reached(rule.pattern, held) if one in held.left]
         if loose:
             reasons.append(f"the rule {print_rule(rule)!r}: {_UNASKED[loose[0]]}")
     return reasons

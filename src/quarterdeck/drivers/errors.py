@@ -77,7 +77,7 @@ class NotHeldError(Unsupported):
 class NotPermittedError(DriverError):
     """What an agent had us do may not be done; the message is for the agent.
 
-    ``cancelled``: nobody decided, because the turn is being stopped or nobody is there.
+    ``cancelled``: nobody decided, because the turn is being stopped.
     """
 
     def __init__(self, told: str, *, cancelled: bool = False) -> None:

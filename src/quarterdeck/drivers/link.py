@@ -119,14 +119,6 @@ class Host(Protocol):
         """
         ...
 
-    async def forbids(self, name: str, kind: ToolKind, raw_input: Any) -> Verdict | None:
-        """What policy says by itself about a call that the agent would not ask about.
-
-        A verdict that is not allowed: denied. One that is cancelled: a person has to be asked.
-        None: nothing is against it.
-        """
-        ...
-
     def shows(self, terminal: str) -> None:
         """A terminal of ours was started, by leave: what runs in it was decided."""
         ...

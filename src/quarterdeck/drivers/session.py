@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec.structs import replace
 
 from quarterdeck.policy.call import Call
-from quarterdeck.policy.deciding import Allow, Deny
 from quarterdeck.policy.foreign import Surroundings
 from quarterdeck.policy.gate import Answer, Gate, Permitted, QuestionReply
 from quarterdeck.policy.modes import Containment
@@ -43,7 +42,7 @@ from quarterdeck.wire.ids import (
     new_tool_call_id,
 )
 from quarterdeck.wire.permissions import Decider
-from quarterdeck.wire.toolcalls import ToolCallEnd, ToolKind
+from quarterdeck.wire.toolcalls import ToolCallEnd
 
 from .clearance import Clearances
 from .conduct import Conduct
@@ -254,19 +253,6 @@ class DrivenSession:
             self._conduct.permitted(call)
         return verdict
 
-    async def forbids(self, name: str, kind: ToolKind, raw_input: Any) -> Verdict | None:
-        """What policy says about a call that the agent would not ask about; see ``link.Host``."""
-        question = _question_of(ServedDeed(name=name, kind=kind, title="", raw_input=raw_input))
-        decision = await self.gate.judge(await call_of(question, self._around, self.gate))
-        match decision:
-            case Allow():
-                return None
-            case Deny():
-                told = f"This was not allowed: {decision.reason}."
-                return Verdict(allowed=False, told=told)
-            case _:
-                return Verdict(allowed=False, cancelled=True, told=decision.reason)
-
     async def carry_out(self, deed: ServedDeed, act: Callable[[Containment], Awaitable[T]]) -> T:
         """Decide what the agent has us do, and do it; see ``link.Host``."""
         if self._is_interrupted or self._early is not None:
@@ -325,7 +311,7 @@ class DrivenSession:
         allowed = isinstance(decided, Permitted)
         self._conduct.decided(question.call, allowed=allowed)
         if not isinstance(decided, Permitted):
-            raise NotPermittedError(decided.told, cancelled=decided.cancelled)
+            raise NotPermittedError(decided.told, cancelled=self._is_interrupted)
         self._conduct.permitted(call)
         return await act(self._contained(decided, deed, in_full_auto=mode == "full-auto"))
 

@@ -36,6 +36,7 @@ class ServedFiles:
             RpcError: it is not there (-32002), outside of the roots, no text, too large.
             NotPermittedError: it may not be read.
         """
+        await self._expect_inside(request.path)
         deed = ServedDeed(
             name="read",
             kind="read",
@@ -51,6 +52,7 @@ class ServedFiles:
             RpcError: it is outside of the roots.
             NotPermittedError: it may not be written.
         """
+        await self._expect_inside(request.path)
         deed = ServedDeed(
             name="write",
             kind="edit",
@@ -59,6 +61,15 @@ class ServedFiles:
             content=(Diff(path=request.path, new_text=request.content),),
         )
         return await self._host.carry_out(deed, lambda _: self._write(request))
+
+    async def _expect_inside(self, path: str) -> None:
+        """Nobody is asked about what is refused in any case."""
+        try:
+            await self._files.stat(path)
+        except OutsideRoots as error:
+            raise refusal(error) from error
+        except PathFault:
+            return
 
     async def _read(self, request: acp.ReadTextFileRequest) -> acp.ReadTextFileResponse:
         try:
