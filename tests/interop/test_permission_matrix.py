@@ -52,6 +52,14 @@ SET_UP = ("claude-agent-acp", "qwen", "kimi", "goose", "vibe")
 """Agents whose model is chosen by their configuration here."""
 
 
+LESS = {
+    ("codex", "acp"): frozenset(("run",)),
+    ("gemini", "acp"): frozenset(("run",)),
+}
+"""What is not done though a rule allows it: Codex has a sandbox of its own around commands, and
+Gemini tells the command by its title only, which is never certain enough for a rule."""
+
+
 @dataclass(frozen=True)
 class Column:
     mode: Mode
@@ -137,8 +145,8 @@ async def test_what_happens_is_what_the_policy_says(
     )
     keep(cell)
     assert happened <= wanted.allowed, (happened, driven.all(PermissionViolated))
-    if cell.is_asking and column == "allow" and (agent, transport) != ("codex", "acp"):
-        assert happened == wanted.allowed  # codex runs commands in a sandbox of its own
+    if cell.is_asking and column == "allow":
+        assert happened == wanted.allowed - LESS.get((agent, transport), frozenset())
     assert driven.all(PermissionViolated) == []
 
 

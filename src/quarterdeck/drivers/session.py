@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
-from quarterdeck.policy.call import Call
 from quarterdeck.policy.foreign import Surroundings
 from quarterdeck.policy.gate import Answer, Gate, Permitted, QuestionReply
 from quarterdeck.policy.modes import Containment
@@ -38,11 +37,8 @@ from quarterdeck.wire.ids import (
     ToolCallId,
     TurnId,
     new_message_id,
-    new_request_id,
-    new_tool_call_id,
 )
 from quarterdeck.wire.permissions import Decider
-from quarterdeck.wire.toolcalls import ToolCallEnd
 
 from .clearance import Clearances
 from .conduct import Conduct
@@ -51,6 +47,7 @@ from .enforcement import Enforcement, unheld
 from .errors import NotHeldError, NotPermittedError, Unsupported
 from .ledger import Ledger
 from .link import Departure, Link, ServedDeed, Verdict
+from .service import DeedService
 from .turn import Turn
 from .verdicts import call_of, own_options, verdict_of
 
@@ -97,6 +94,7 @@ class DrivenSession:
         """The mode of the agent's own that a person has chosen, if any."""
         self._clearances = Clearances()
         self._conduct = Conduct(gate, around)
+        self._services = DeedService(self, around, self._clearances, self._conduct)
         self._stopping: set[asyncio.Task[None]] = set()
         self._early: list[tuple[Event, ToolCallId | None]] | None = []
         """What the link said before the session was announced; None from then on."""
@@ -230,22 +228,22 @@ class DrivenSession:
 
     async def permit(self, question: PermissionAsked) -> Verdict:
         """Have a tool call decided: rules first, then whoever answers."""
-        if self._is_interrupted or self._early is not None:
+        if self.is_interrupted or self._early is not None:
             return _CANCELLED
         with self._requests:
             return await self._decide(question)
 
     async def _decide(self, question: PermissionAsked) -> Verdict:
         for event in self._ledger.ask(question):
-            await self._emit_asked(event)
+            await self.emit_asked(event)
             await self._watch(event)
         theirs = own_options(question.options, self.agent)
         name = self._ledger.name(question.call)
         ours = replace(question, call=name, options=theirs)
         call = await call_of(question, self._around, self.gate)
-        if self._is_interrupted:  # meanwhile: what is asked now would be asked after the cancelling
+        if self.is_interrupted:  # meanwhile: what is asked now would be asked after the cancelling
             return _CANCELLED
-        decided = await self.gate.permit(self._emit_asked, ours, call)
+        decided = await self.gate.permit(self.emit_asked, ours, call)
         verdict = verdict_of(decided, theirs)
         self._conduct.decided(name, allowed=verdict.allowed)
         if isinstance(decided, Permitted) and verdict.allowed:
@@ -255,77 +253,10 @@ class DrivenSession:
 
     async def carry_out(self, deed: ServedDeed, act: Callable[[Containment], Awaitable[T]]) -> T:
         """Decide what the agent has us do, and do it; see ``link.Host``."""
-        if self._is_interrupted or self._early is not None:
+        if self.is_interrupted or self._early is not None:
             raise NotPermittedError("the turn is being stopped", cancelled=True)
         with self._requests:
-            question = _question_of(deed)
-            call = await call_of(question, self._around, self.gate)
-            covered = self._clearances.take(call)
-            if covered is not None:
-                return await act(self._contained(covered, deed))
-            return await self._serve(deed, question, call, act)
-
-    async def _serve(
-        self,
-        deed: ServedDeed,
-        question: PermissionAsked,
-        call: Call,
-        act: Callable[[Containment], Awaitable[T]],
-    ) -> T:
-        """Decide it as a call of its own, or as the part of the call that it belongs to."""
-        known = self._conduct.find(call)
-        if known is None:
-            own = ToolCallStarted(
-                call=question.call,
-                title=deed.title,
-                name=deed.name,
-                kind=deed.kind,
-                content=deed.content,
-                raw_input=deed.raw_input,
-            )
-            await self.emit(own)
-        else:
-            question = replace(question, call=known)
-        try:
-            done = await self._permitted(deed, question, call, act)
-        except BaseException as error:
-            if known is None:
-                cut = isinstance(error, asyncio.CancelledError)
-                await self._close_own(question.call, "cancelled" if cut else "failed", str(error))
-            raise
-        if known is None:
-            await self._close_own(question.call, "completed")
-        return done
-
-    async def _permitted(
-        self,
-        deed: ServedDeed,
-        question: PermissionAsked,
-        call: Call,
-        act: Callable[[Containment], Awaitable[T]],
-    ) -> T:
-        mode = self.gate.mode
-        decided = await self.gate.permit(
-            self._emit_asked, question, call, sandbox=deed.sandbox if call.command else None
-        )
-        allowed = isinstance(decided, Permitted)
-        self._conduct.decided(question.call, allowed=allowed)
-        if not isinstance(decided, Permitted):
-            raise NotPermittedError(decided.told, cancelled=self._is_interrupted)
-        self._conduct.permitted(call)
-        return await act(self._contained(decided, deed, in_full_auto=mode == "full-auto"))
-
-    def _contained(
-        self, permitted: Permitted, deed: ServedDeed, *, in_full_auto: bool | None = None
-    ) -> Containment:
-        """What a command has to run in: as it was permitted, and in full-auto in the sandbox."""
-        is_auto = self.gate.mode == "full-auto" if in_full_auto is None else in_full_auto
-        if permitted.containment == "none" and is_auto and deed.sandbox.in_force:
-            return "workspace"
-        return permitted.containment
-
-    async def _close_own(self, call: ToolCallId, how: ToolCallEnd, why: str | None = None) -> None:
-        await self.emit(ToolCallEnded(call=call, status=how, reason=why or None))
+            return await self._services.carry_out(deed, act)
 
     def shows(self, terminal: str) -> None:
         """A terminal of ours was started by leave."""
@@ -333,13 +264,14 @@ class DrivenSession:
 
     async def ask(self, question: QuestionAsked) -> QuestionAnswered:
         """Put a question to the person."""
-        if self._is_interrupted or self._early is not None:
+        if self.is_interrupted or self._early is not None:
             by = Decider(kind="cancel")
             return QuestionAnswered(request=question.request, action="cancel", by=by)
         with self._requests:
-            return await self.gate.ask(self._emit_asked, question)
+            return await self.gate.ask(self.emit_asked, question)
 
-    async def _emit_asked(self, event: Event) -> None:
+    async def emit_asked(self, event: Event) -> None:
+        """Write what was asked, decided or answered, in its place."""
         await self._sink(event, turn=self._here())
 
     def _here(self) -> TurnId | None:
@@ -350,7 +282,8 @@ class DrivenSession:
         return self._turn.id
 
     @property
-    def _is_interrupted(self) -> bool:
+    def is_interrupted(self) -> bool:
+        """Whether the running turn is being stopped."""
         return self._turn is not None and self._turn.is_interrupted
 
     def runs_in(self, terminal: "Terminal") -> None:
@@ -540,19 +473,6 @@ def _left_asking(mode: str, back: str) -> Notice:
     title = f"It says that its mode is now {mode!r}, in which it does not ask."
     told = f"Nobody here chose that; it is told to go back to {back!r}."
     return Notice(title=title, severity="error", description=told)
-
-
-def _question_of(deed: ServedDeed) -> PermissionAsked:
-    return PermissionAsked(
-        request=new_request_id(),
-        call=new_tool_call_id(),
-        title=deed.title,
-        options=(),
-        kind=deed.kind,
-        name=deed.name,
-        content=deed.content,
-        raw_input=deed.raw_input,
-    )
 
 
 def _session_ended(

@@ -210,8 +210,7 @@ class Folding:
                 | Unknown()
             ):
                 if (note := notes.note_of(event)) is not None:
-                    severity, text = note
-                    self._note(record, text, severity)
+                    self._note(record, note[1], note[0])
             case (
                 MessageChunk()
                 | ThoughtChunk()
