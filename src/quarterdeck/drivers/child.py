@@ -57,7 +57,7 @@ class Launch:
     asking_modes: tuple[str, ...] = ()
     """Modes of its own in which it asks; the first is chosen when a session begins."""
     always_asks: bool = False
-    """It asks in every mode of its own."""
+    """What a rule denies it does not do, in any mode of its own."""
 
 
 class Child:

@@ -75,7 +75,7 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     modes: tuple[str, ...] = ()
     """Modes of its own in which this holds; the first is chosen when a session begins."""
     always: bool = False
-    """It holds in every mode of its own."""
+    """What a rule denies it does not do, in any mode of its own."""
     reading: dict[str, str] = {}
     """Variables that make it ask before it reads as well; set where a rule is about reading."""
 

@@ -74,6 +74,8 @@ class Enforcement:
     """What it does unasked where it can change nothing: in a sandbox of its own."""
     left: frozenset[Deed] = frozenset(("read",))
     """What it does unasked."""
+    denies: bool = False
+    """What a rule denies it does not do, also where it does not ask."""
     asking_modes: tuple[str, ...] = ()
     """Modes of its own in which it asks; empty: any, or it has none."""
 
@@ -88,8 +90,8 @@ def enforcement_of(launch: Launch, opening: Opening, *, asks: bool) -> Enforceme
     asked: frozenset[Deed] = launch.asks if asks else frozenset()
     sealed = launch.sealed
     is_chosen = opening.agent_mode is not None and opening.agent_mode not in launch.asking_modes
-    if is_chosen and not launch.always_asks:
-        return Enforcement(asks=asked, sealed=sealed, left=ALL)
+    if is_chosen:
+        return Enforcement(asks=asked, sealed=sealed, left=ALL, denies=launch.always_asks)
     if not asked:
         return Enforcement(asks=asked, sealed=sealed, left=_LEFT[opening.mode] | sealed)
     modes = () if launch.always_asks else launch.asking_modes
@@ -102,6 +104,8 @@ def unheld(held: Enforcement, opening: Opening, gate: Gate, around: Surroundings
     if opening.agent_mode is None and held.asks:
         reasons += _unheld_mode(held, gate.mode)
     for rule in guarding_rules(gate, around):
+        if held.denies and rule.effect == "deny":
+            continue
         loose: list[Deed] = [one for one in _reached(rule.pattern, held) if one in held.left]
         if loose:
             reasons.append(f"the rule {print_rule(rule)!r}: {_UNASKED[loose[0]]}")

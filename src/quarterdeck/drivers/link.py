@@ -119,6 +119,14 @@ class Host(Protocol):
         """
         ...
 
+    async def forbids(self, question: PermissionAsked) -> Verdict | None:
+        """What stands against a call that the agent may be about to do unasked.
+
+        Not allowed: denied, and in the log. Cancelled: a rule wants a person to be asked before
+        something is read; the agent shall ask. None: nothing, as far as policy is concerned.
+        """
+        ...
+
     def shows(self, terminal: str) -> None:
         """A terminal of ours was started, by leave: what runs in it was decided."""
         ...

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
+from quarterdeck.policy.deciding import Ask, Deny
 from quarterdeck.policy.foreign import Surroundings
 from quarterdeck.policy.gate import Answer, Gate, Permitted, QuestionReply
 from quarterdeck.policy.modes import Containment
@@ -250,6 +251,17 @@ class DrivenSession:
             self._clearances.add(call, decided)
             self._conduct.permitted(call)
         return verdict
+
+    async def forbids(self, question: PermissionAsked) -> Verdict | None:
+        """What stands against a call that the agent may do unasked; see ``link.Host``."""
+        call = await call_of(question, self._around, self.gate)
+        match await self.gate.judge(call):
+            case Deny():
+                return await self.permit(question)
+            case Ask() as asked if question.kind in ("read", "search"):
+                return Verdict(allowed=False, cancelled=True, told=asked.reason)
+            case _:
+                return None
 
     async def carry_out(self, deed: ServedDeed, act: Callable[[Containment], Awaitable[T]]) -> T:
         """Decide what the agent has us do, and do it; see ``link.Host``."""
