@@ -62,6 +62,8 @@ def test_without_rules_every_agent_can_be_asked_for(agent: str, transport: str, 
         ("claude", "acp", "deny fetch", True),
         ("claude", "acp", "deny tool(TodoWrite)", False),
         ("claude", "acp", "allow read(.env)", True),
+        ("claude", "pipe", "deny read(.env)", True),
+        ("claude", "pipe", "deny tool(TodoWrite)", True),
         ("goose", "acp", "deny read(.env)", True),
         ("goose", "acp", "deny *", True),
         ("opencode", "acp", "deny read(.env)", True),
@@ -97,6 +99,10 @@ def test_a_mode_of_its_own_that_a_person_names_still_holds_no_rule():
     assert reasons("vibe", "acp", gate, agent_mode="ask") == []
     assert reasons("vibe", "acp", gate, agent_mode="auto-approve")
     assert reasons("vibe", "acp", gate_of("ask"), agent_mode="auto-approve") == []
+    # Claude tells of every call in every mode; it asks in some only.
+    assert reasons("claude", "pipe", gate, agent_mode="bypassPermissions") == []
+    asking = gate_of("ask", "ask bash(curl)")
+    assert reasons("claude", "pipe", asking, agent_mode="bypassPermissions")
 
 
 @pytest.mark.parametrize(
