@@ -75,6 +75,8 @@ def _held_against(call: Call, gate: Gate) -> Call:
         pattern = rule.pattern
         if rule.effect == "allow" or not isinstance(pattern, PathPattern) or not pattern.glob:
             continue
+        if pattern.access != "read":
+            continue
         if any(_may_lie_below(pattern.glob, use.resolved, call) for use in within):
             doubt = f"it looks below a directory in which a rule guards {pattern.glob!r}"
             return replace(call, doubts=(*call.doubts, doubt))
