@@ -65,6 +65,12 @@ build/aider/.done:
 	$(@D)/bin/pip install -q --disable-pip-version-check aider-chat==0.86.2
 	@touch $@
 
+# Needs Python 3.12 or newer: make build/vibe/.done PYTHON=/path/to/python3.12
+build/vibe/.done:
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/pip install -q --disable-pip-version-check mistral-vibe==3.0.2
+	@touch $@
+
 run: $(VENV)/.run ## set up and open the workbench
 	@$(BIN)/quarterdeck
 

@@ -84,6 +84,26 @@ def test_a_call_that_nobody_could_allow_is_exit_code_4(run):
     assert json.loads(done.stdout)["refused"] == 1
 
 
+def test_what_was_done_without_leave_is_exit_code_8(run, project: Path):
+    done = run("--format", "json", f"sneak {project}/a.txt hello")
+    assert done.returncode == 8, done.stderr
+    assert json.loads(done.stdout)["violations"] == 1
+    assert "without leave" in run(f"sneak {project}/b.txt hello").stderr
+    assert run("--mode", "accept-edits", f"sneak {project}/c.txt hello").returncode == 0
+
+
+def test_a_rule_that_cannot_be_held_is_an_error_that_names_it(run):
+    done = run("--deny", "read(.env)", "echo hello")
+    assert done.returncode == 1 and "read(.env)" in done.stderr and "unheld" in done.stderr
+
+
+def test_a_file_is_written_through_us_only_by_leave(run, project: Path):
+    assert run(f"write {project}/a.txt hello").returncode != 0
+    assert not (project / "a.txt").exists()
+    assert run("--allow", "edit(a.txt)", f"write {project}/a.txt hello").returncode == 0
+    assert (project / "a.txt").read_text() == "hello"
+
+
 def test_a_rule_on_the_command_line_allows_it(run):
     done = run("--allow", "bash(make:*)", "ask make things")
     assert done.returncode == 0 and "yes" in done.stdout

@@ -34,6 +34,7 @@ def own_agents(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("claude", "fake"):
         (agents / f"{name}.toml").write_text(
             f'order = ["acp"]\ntitle = "Fake"\n[transports.acp]\ncommand = {command}\n'
+            '[transports.acp.permissions]\nmodes = ["ask", "plan"]\n'
         )
 
 

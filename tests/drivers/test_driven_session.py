@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.drivers.driver import Capabilities
+from quarterdeck.drivers.driver import Capabilities, Opening
+from quarterdeck.drivers.enforcement import ALL, Enforcement
 from quarterdeck.drivers.errors import AgentMissing, OpenFailed, StartTimeout, Unsupported
 from quarterdeck.drivers.link import Departure, Host, Outcome, Started
 from quarterdeck.drivers.opening import begin
@@ -58,6 +59,9 @@ class ScriptedLink:
         self.obeys = True
         self.verdicts: list[Any] = []
         self.starts: Callable[[], Awaitable[None]] | None = None
+
+    def enforcement(self, opening: Opening) -> Enforcement:
+        return Enforcement(asks=ALL, left=frozenset())
 
     async def start(self, host: Host) -> Started:
         self.host = host

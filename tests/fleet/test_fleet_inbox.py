@@ -170,3 +170,18 @@ def _said(events: list[Event]) -> list[str]:
         for event in events
         if isinstance(event, MessageChunk) and isinstance(event.content, TextContent)
     ]
+
+
+async def test_what_was_done_without_leave_is_in_the_inbox_until_it_was_seen(tmp_path: Path):
+    async with fleet_of(tmp_path / "home") as fleet:
+        await fleet.spawn(wish(tmp_path, "claude", name="sly"))
+        await fleet.send("sly", (text(f"sneak {tmp_path}/a.txt"),))
+        async with asyncio.timeout(SOON):
+            (rested,) = await fleet.wait(["sly"])
+            assert rested.state == "idle"
+            (item,) = await fleet.inbox()
+            assert item.question is not None and "without leave" in item.question.text
+            assert "a.txt" in item.question.text
+            assert await fleet.reply(item.request, "accept", by="test")
+            assert await fleet.inbox() == []
+            assert not await fleet.reply(item.request, "accept", by="test")

@@ -45,3 +45,13 @@ def agent(recording: Recording) -> list[str]:
         *(sys.executable, str(RECORDER), str(recording.folder)),
         *(sys.executable, "-m", "quarterdeck", "acp"),
     ]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what was seen of agents and policy, where it was looked at."""
+    from tests.interop.matrix import MATRIX, table
+
+    if MATRIX:
+        terminalreporter.write_sep("=", "agents and policy (r read, e edit, x run)")
+        for line in table(MATRIX):
+            terminalreporter.write_line(line)

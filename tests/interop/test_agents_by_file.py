@@ -35,9 +35,11 @@ CELLS = {
     ("qwen", "pipe"): "qwen",
     ("kimi", "acp"): "kimi",
     ("goose", "acp"): "goose",
+    ("vibe", "acp"): "vibe",
+    ("pi", "pipe"): "pi",
 }
 """What is installed of each transport that a file calls proven."""
-SET_UP = ("claude-agent-acp", "qwen", "kimi", "goose")
+SET_UP = ("claude-agent-acp", "qwen", "kimi", "goose", "vibe")
 """Agents whose model is chosen by their configuration here."""
 
 every_cell = pytest.mark.parametrize(

@@ -86,3 +86,25 @@ def test_no_input_breaks_the_reading(
 ):
     call = call_from_tool(name, kind, raw, locations, title=title, around=AROUND)
     decide(call, "ask", RULES)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "given", "decision"),
+    [
+        ("Grep", "search", {"pattern": "x", "glob": ".env"}, "Deny"),
+        ("Grep", "search", {"pattern": ".env", "path": "src"}, "Allow"),
+        ("Glob", "search", {"pattern": ".env"}, "Deny"),
+        ("Glob", "search", {"pattern": "/etc/*.conf"}, "Ask"),
+        ("grep_search", "search", {"pattern": "x", "include": ["src/.env"]}, "Deny"),
+        ("read_many_files", "read", {"include": [".env"]}, "Deny"),
+        ("list", "read", {"dir": "/etc"}, "Ask"),
+        ("file_search", "search", {"query": ".env"}, "Deny"),
+        ("copy", "move", {"source": ".env", "destination": "x"}, "Deny"),
+        ("strange", "other", {"folder": ".env"}, "Deny"),
+    ],
+)
+def test_a_deny_rule_sees_paths_and_patterns_in_any_field(
+    name: str, kind: Any, given: dict[str, Any], decision: str
+):
+    call = call_from_tool(name, kind, given, around=AROUND)
+    assert type(decide(call, "ask", [parse_rule("deny read(.env)")])).__name__ == decision

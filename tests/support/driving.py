@@ -126,6 +126,7 @@ async def drive(
     gate: Gate | None = None,
     session: SessionId | None = None,
     is_known: bool = False,
+    around: Surroundings | None = None,
     **options: Any,
 ) -> AsyncGenerator[Driven]:
     """Open a session of this rig and close it in the end."""
@@ -133,7 +134,7 @@ async def drive(
     environment = {**rig.environment, **options.pop("environment", {})}
     opening = Opening(cwd=str(cwd), environment=environment, **options)
     id_ = session or new_session_id()
-    around = Surroundings(
+    around = around or Surroundings(
         cwd=str(cwd), roots=(str(cwd), *opening.roots), agent=rig.name, session=id_
     )
     driven.session = DrivenSession(

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from quarterdeck.config.places import Places
-from quarterdeck.drivers.driver import Capabilities, Session, Sink
+from quarterdeck.drivers.driver import Capabilities, Opening, Session, Sink
+from quarterdeck.drivers.enforcement import ALL, Enforcement
 from quarterdeck.drivers.link import Departure, Host, Outcome, Started
 from quarterdeck.drivers.opening import begin
 from quarterdeck.drivers.session import DrivenSession
@@ -21,6 +22,8 @@ from quarterdeck.wire.events import (
     MessageChunk,
     PermissionAsked,
     QuestionAsked,
+    ToolCallEnded,
+    ToolCallStarted,
     UsageReported,
 )
 from quarterdeck.wire.ids import ToolCallId, new_request_id
@@ -39,7 +42,8 @@ class PlayedLink:
     """An agent whose prompts are commands.
 
     ``say X``, ``ask X`` (leave for a command), ``question X``, ``wait`` (to be interrupted),
-    ``stubborn`` (is not), ``stream N``, ``fail``, ``crash``, ``tokens N``, ``total N``, ``cost N``.
+    ``stubborn`` (is not), ``sneak PATH`` (unasked), ``stream N``, ``fail``, ``crash``,
+    ``tokens N``, ``total N``, ``cost N``.
     """
 
     transport = "played"
@@ -52,6 +56,9 @@ class PlayedLink:
         self.host: Host
         self.interrupted = asyncio.Event()
         self.gone = asyncio.Event()
+
+    def enforcement(self, opening: Opening) -> Enforcement:
+        return Enforcement(asks=ALL, left=frozenset())
 
     async def start(self, host: Host) -> Started:
         self.host = host
@@ -70,6 +77,7 @@ class PlayedLink:
         acts = {
             "ask": self._ask,
             "question": self._question,
+            "sneak": self._sneak,
             "wait": self._wait,
             "stubborn": self._stubborn,
             "stream": self._stream,
@@ -100,6 +108,15 @@ class PlayedLink:
         verdict = await self.host.permit(question)
         await self._say("allowed" if verdict.allowed else "denied")
         return Outcome(stop="cancelled" if verdict.cancelled else "end_turn")
+
+    async def _sneak(self, path: str) -> Outcome:
+        """Claim to have changed a file that nobody was asked about."""
+        call = ToolCallId(f"call-{new_request_id()}")
+        named = {"file_path": path}
+        start = ToolCallStarted(call=call, title=f"Write {path}", kind="edit", raw_input=named)
+        await self.host.emit(start)
+        await self.host.emit(ToolCallEnded(call=call, status="completed"))
+        return Outcome(stop="end_turn")
 
     async def _question(self, words: str) -> Outcome:
         answered = await self.host.ask(QuestionAsked(request=new_request_id(), text=words))

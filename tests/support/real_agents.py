@@ -147,6 +147,51 @@ _GOOSE = {
     "GOOSE_DISABLE_KEYRING": "1",
     "GOOSE_TELEMETRY_ENABLED": "false",
 }
+# From PyPI, by `make build/vibe/.done` with Python 3.12 or newer.
+_VIBE = {"LAB_KEY": "dummy", "MISTRAL_API_KEY": "dummy"}
+_VIBE_FILES = {
+    ".vibe/config.toml": """
+active_model = "lab"
+enable_telemetry = false
+enable_update_checks = false
+enable_auto_update = false
+[[providers]]
+name = "lab"
+api_base = "{url}/v1"
+api_key_env_var = "LAB_KEY"
+api_style = "openai"
+backend = "generic"
+[[models]]
+name = "scripted-1"
+provider = "lab"
+alias = "lab"
+"""
+}
+_PI = {"PI_OFFLINE": "1", "PI_TELEMETRY": "0"}
+_PI_FILES = {
+    ".pi/agent/models.json": json.dumps(
+        {
+            "providers": {
+                "lab": {
+                    "baseUrl": "{url}/v1",
+                    "api": "openai-completions",
+                    "apiKey": "dummy",
+                    "models": [
+                        {
+                            "id": "scripted-1",
+                            "name": "Scripted 1",
+                            "reasoning": False,
+                            "input": ["text"],
+                            "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0},
+                            "contextWindow": 200000,
+                            "maxTokens": 8192,
+                        }
+                    ],
+                }
+            }
+        }
+    )
+}
 
 AGENTS = {
     agent.name: agent
@@ -203,6 +248,14 @@ AGENTS = {
             files=_AIDER_FILES,
         ),
         RealAgent(name="goose", program="goose", model="scripted-1", variables=_GOOSE),
+        RealAgent(
+            name="vibe",
+            program="vibe-acp",
+            model="lab",
+            variables=_VIBE,
+            files=_VIBE_FILES,
+        ),
+        RealAgent(name="pi", program="pi", model="lab/scripted-1", variables=_PI, files=_PI_FILES),
     )
 }
 

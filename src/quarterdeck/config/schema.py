@@ -226,6 +226,11 @@ class PermissionSettings(Value, frozen=True, kw_only=True):
     """What is never done."""
     patience: Seconds | None = None
     """How long a request waits for somebody's answer; then it is refused. Unset: for ever."""
+    unheld: Literal["refuse", "warn"] = "refuse"
+    """What to do with another agent that could not keep to the mode or to a rule: not start it, or
+    start it with a warning and tell afterwards what it did."""
+    on_violation: Literal["report", "stop"] = "report"
+    """What to do when another agent did what nobody permitted: report it, or end its turn too."""
 
 
 class SandboxSettings(Value, frozen=True, kw_only=True):

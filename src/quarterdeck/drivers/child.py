@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from quarterdeck.system.environment import child_environment
 from quarterdeck.system.errors import CommandNotFound, SpawnFault
@@ -14,7 +14,10 @@ from .driver import Opening
 from .errors import AgentMissing, OpenFailed
 from .link import Departure
 
-__all__ = ["Child", "Launch"]
+__all__ = ["Child", "Deed", "Launch"]
+
+Deed: TypeAlias = Literal["read", "edit", "run"]
+"""What an agent may ask about before it does it."""
 
 _STDERR = 4000
 """Characters of standard error that are worth keeping."""
@@ -47,6 +50,14 @@ class Launch:
     """What it does differently from what it should, by the names that links know."""
     events: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """For the generic pipe dialect: how to read what it prints."""
+    asks: frozenset[Deed] = frozenset(("edit", "run"))
+    """What it asks about before it does it, where its transport has a way to ask."""
+    sealed: frozenset[Deed] = frozenset()
+    """What it does unasked where it can change nothing: in a sandbox of its own."""
+    asking_modes: tuple[str, ...] = ()
+    """Modes of its own in which it asks; the first is chosen when a session begins."""
+    always_asks: bool = False
+    """What a rule denies it does not do, in any mode of its own."""
 
 
 class Child:

@@ -19,7 +19,13 @@ from quarterdeck.policy.gate import Answer, Gate
 from quarterdeck.wire.content import ContentBlock, TextContent, text
 from quarterdeck.wire.events import Event, MessageChunk, PermissionAsked, TurnEnded
 from quarterdeck.wire.ids import new_session_id
-from quarterdeck.wire.permissions import Cancelled, Decider, PermissionOption, Selected
+from quarterdeck.wire.permissions import (
+    Cancelled,
+    Decider,
+    PermissionOption,
+    Selected,
+    option_of_kind,
+)
 from quarterdeck.wire.record import Record
 
 from .connecting import open_session
@@ -173,8 +179,7 @@ async def _decide(agent: ConnectedAgent, decide: Decide) -> None:
 
 def _chosen(options: tuple[PermissionOption, ...], choice: str) -> str | None:
     by_id = (option.option_id for option in options if option.option_id == choice)
-    by_kind = (option.option_id for option in options if option.kind == choice)
-    return next(by_id, None) or next(by_kind, None)
+    return next(by_id, None) or option_of_kind(options, choice)
 
 
 def _absolute(path: str | os.PathLike[str]) -> str:

@@ -15,6 +15,7 @@ from quarterdeck.wire.ids import SessionId, new_session_id
 from .catalogue import find_agent
 from .description import Agent
 from .driver import Opening, Sink
+from .enforcement import is_reading_guarded
 from .errors import Unsupported
 from .hints import login_hint
 from .links import links_of
@@ -51,19 +52,23 @@ async def open_session(
 
     Raises:
         UnknownAgent, BadAgentFile: and no event was written.
-        Unsupported: no transport can do what the opening asks for, or the agent has none.
+        Unsupported: no transport can do what the opening asks for, or the agent has none;
+            ``NotHeldError`` when it could not keep to the mode or a rule.
         OpenFailed: none started; ``AgentMissing`` when its program is not there.
     """
     if isinstance(agent, str):
         agent = await asyncio.to_thread(find_agent, agent, places)
     if opening.login is not None and transport not in (None, "acp"):
         raise Unsupported(agent.name, transport or "", "log in by a method of the protocol")
-    links = links_of(agent, transport if opening.login is None else "acp")
+    gate = gate or Gate(mode=opening.mode)
     id_ = session_id or new_session_id()
     around = around or await asyncio.to_thread(_surroundings, agent.name, opening, id_)
-    session = DrivenSession(
-        id_, agent.name, opening, sink, gate or Gate(mode=opening.mode), around, on_terminal
+    links = links_of(
+        agent,
+        transport if opening.login is None else "acp",
+        guards_reading=is_reading_guarded(gate, around),
     )
+    session = DrivenSession(id_, agent.name, opening, sink, gate, around, on_terminal)
     environment = {**os.environ, **opening.environment}
     await begin(session, links, is_known=is_known, hint=partial(login_hint, agent, environment))
     return session

@@ -14,7 +14,7 @@ import msgspec
 
 from quarterdeck.policy.modes import Mode
 
-from .child import Launch
+from .child import Deed, Launch
 from .driver import Transport
 from .errors import BadAgentFile, Unsupported
 
@@ -22,6 +22,7 @@ __all__ = [
     "PROXIES",
     "SELF",
     "Agent",
+    "Asking",
     "Login",
     "Reach",
     "check_name",
@@ -47,6 +48,7 @@ _DIALECTS: Mapping[str, frozenset[str]] = {
 """Of a transport that has several languages, which."""
 _NOT_TRIED = frozenset(("pty",))
 """Transports that are used only when they are named in ``order``."""
+_READING: frozenset[Deed] = frozenset(("read",))
 _HELP = "docs/agents.md has every field"
 
 
@@ -61,6 +63,21 @@ class Login(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Without any of these nobody is logged in. Off: there are ways that cannot be seen."""
     hint: str = ""
     """How to log in, for a person."""
+
+
+class Asking(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What an agent asks about before it does it, as far as is known."""
+
+    asks: frozenset[Deed] = frozenset(("edit", "run"))
+    """Of ``read``, ``edit`` and ``run``; what is missing it does unasked."""
+    sealed: frozenset[Deed] = frozenset()
+    """What it does unasked where it can change nothing: in a sandbox of its own."""
+    modes: tuple[str, ...] = ()
+    """Modes of its own in which this holds; the first is chosen when a session begins."""
+    always: bool = False
+    """What a rule denies it does not do, in any mode of its own."""
+    reading: dict[str, str] = {}
+    """Variables that make it ask before it reads as well; set where a rule is about reading."""
 
 
 class Reach(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -86,6 +103,8 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The words for a mode of its own."""
     environment: dict[str, str] = {}
     """Always set for it."""
+    permissions: Asking = Asking()
+    """What it asks about."""
     quirks: frozenset[str] = frozenset()
     """What it does differently from what it should, by the names that links know."""
     events: dict[str, Any] = {}
@@ -182,8 +201,8 @@ def _reaches(file: str, tables: object) -> dict[Transport, Reach]:
     return found
 
 
-def launch_of(agent: Agent, transport: str) -> Launch:
-    """How this agent is started over a transport.
+def launch_of(agent: Agent, transport: str, *, guards_reading: bool = False) -> Launch:
+    """How this agent is started over a transport; ``guards_reading``: a rule is about reading.
 
     Raises:
         Unsupported: its file does not describe this transport.
@@ -193,14 +212,20 @@ def launch_of(agent: Agent, transport: str) -> Launch:
         known = ", ".join(agent.transports)
         instead = f"It is described over {known}." if known else "Its file describes no transport."
         raise Unsupported(agent.name, transport, "be reached", instead)
+    asking = reach.permissions
+    reading = asking.reading if guards_reading else {}
     return Launch(
+        asks=asking.asks | _READING if reading else asking.asks,
+        sealed=asking.sealed,
+        asking_modes=asking.modes,
+        always_asks=asking.always,
         agent=agent.name,
         command=expand(reach.command),
         dialect=reach.dialect,
         url=reach.url,
         password=reach.password,
         install=reach.install or agent.install,
-        environment=reach.environment,
+        environment={**reach.environment, **reading},
         inherit=tuple(dict.fromkeys((*agent.inherit, *agent.login.variables, *PROXIES))),
         words=reach.words,
         modes=cast("Mapping[str, tuple[str, ...]]", reach.modes),
@@ -268,7 +293,7 @@ _MISSING = re.compile(r"missing required field `(?P<field>[^`]*)`")
 _FIELDS = tuple(
     dict.fromkeys(
         field
-        for struct in (Agent, Reach, Login)
+        for struct in (Agent, Reach, Login, Asking)
         for field in struct.__struct_fields__
         if field != "sources"
     )

@@ -6,6 +6,8 @@
     ├── UnknownAgent         no agent of that name is described
     ├── BadAgentFile         a description cannot be used
     ├── Unsupported          this agent, or this transport of it, cannot do what was asked
+    │   └── NotHeldError         it could not keep to a mode or a rule
+    ├── NotPermittedError    what an agent had us do may not be done
     └── OpenFailed           the agent did not start
         ├── AgentMissing         its program is not installed
         ├── LoginNeeded          it wants to be logged in first
@@ -29,6 +31,8 @@ __all__ = [
     "LoginKind",
     "LoginMethod",
     "LoginNeeded",
+    "NotHeldError",
+    "NotPermittedError",
     "OpenFailed",
     "StartTimeout",
     "UnknownAgent",
@@ -70,6 +74,21 @@ class Unsupported(DriverError):
             f"{agent} over {transport} cannot {what}." + (f" {instead}" * bool(instead))
         )
         self.what = what
+
+
+class NotHeldError(Unsupported):
+    """A mode or a rule that this agent, over this transport, could not keep to."""
+
+
+class NotPermittedError(DriverError):
+    """What an agent had us do may not be done; the message is for the agent.
+
+    ``cancelled``: nobody decided, because the turn is being stopped.
+    """
+
+    def __init__(self, told: str, *, cancelled: bool = False) -> None:
+        super().__init__(told)
+        self.cancelled = cancelled
 
 
 class OpenFailed(DriverError):

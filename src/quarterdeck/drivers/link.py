@@ -5,23 +5,27 @@ of them. A link calls its ``Host`` for all that it hears, from one task at a tim
 permission may wait in a task of its own.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from quarterdeck.policy.modes import NO_SANDBOX, Containment, Sandbox
 from quarterdeck.wire.content import ContentBlock
 from quarterdeck.wire.errors import LinkError
 from quarterdeck.wire.events import Event, PermissionAsked, QuestionAnswered, QuestionAsked, TurnEnd
 from quarterdeck.wire.ids import ToolCallId
-from quarterdeck.wire.toolcalls import ToolKind
+from quarterdeck.wire.toolcalls import ToolCallContent, ToolKind
 from quarterdeck.wire.usage import Cost, TokenUsage
 
 from .driver import Capabilities, Opening
 
 if TYPE_CHECKING:
+    from .enforcement import Enforcement
     from .pty.terminal import Terminal
 
-__all__ = ["Departure", "Host", "Link", "Outcome", "Started", "Verdict"]
+__all__ = ["Departure", "Host", "Link", "Outcome", "ServedDeed", "Started", "Verdict"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +71,23 @@ class Verdict:
     """For a refusal: what the model should hear."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedDeed:
+    """Something that an agent has us do for it: read or write a file, run a command."""
+
+    name: str
+    """The tool that it amounts to, such as ``read``."""
+    kind: ToolKind
+    title: str
+    """For people."""
+    raw_input: Mapping[str, Any]
+    """Its arguments, as policy reads those of a tool."""
+    content: tuple[ToolCallContent, ...] = ()
+    """What it would change."""
+    sandbox: Sandbox = NO_SANDBOX
+    """What can hold it, where it is a command."""
+
+
 class Host(Protocol):
     """What a session offers to its link."""
 
@@ -87,14 +108,27 @@ class Host(Protocol):
         """Have a tool call decided; ``question.options`` are the agent's own, or none."""
         ...
 
-    async def forbids(
-        self, name: str, kind: ToolKind, raw_input: Any, paths: Sequence[str] = ()
-    ) -> str | None:
-        """Why policy denies something that the agent has us do for it, such as writing a file.
+    async def carry_out(self, deed: ServedDeed, act: Callable[[Containment], Awaitable[T]]) -> T:
+        """Have it decided like a tool call of our own, then do it by ``act``.
 
-        None: nothing forbids it. Whether a person had to be asked is the agent's business here: it
-        asked before it had us do this.
+        Not asked about again: what the agent got leave for in this turn. ``act`` is told what a
+        command has to run in; it is called once, or not at all.
+
+        Raises:
+            NotPermittedError: it may not be; the message is for the agent.
         """
+        ...
+
+    async def forbids(self, question: PermissionAsked) -> Verdict | None:
+        """What stands against a call that the agent may be about to do unasked.
+
+        Not allowed: denied, and in the log. Cancelled: a rule wants a person to be asked before
+        something is read; the agent shall ask. None: nothing, as far as policy is concerned.
+        """
+        ...
+
+    def shows(self, terminal: str) -> None:
+        """A terminal of ours was started, by leave: what runs in it was decided."""
         ...
 
     async def ask(self, question: QuestionAsked) -> QuestionAnswered:
@@ -121,6 +155,10 @@ class Link(Protocol):
     @property
     def capabilities(self) -> Capabilities:
         """What it can do; final once started."""
+        ...
+
+    def enforcement(self, opening: Opening) -> "Enforcement":
+        """What a session of this opening asks about, and what it does unasked."""
         ...
 
     async def start(self, host: Host) -> Started:

@@ -40,10 +40,13 @@ class SecondStart:
         return self.make()
 
 
-def links_of(agent: Agent, transport: str | None = None) -> list[Callable[[], Link]]:
+def links_of(
+    agent: Agent, transport: str | None = None, *, guards_reading: bool = False
+) -> list[Callable[[], Link]]:
     """The links to try one after another: over this transport, or over all that its file lists.
 
-    A ``SecondStart`` is for an agent that has left while it was starting.
+    A ``SecondStart`` is for an agent that has left while it was starting. ``guards_reading``: a
+    rule is about reading, so that it must be asked about.
 
     Raises:
         Unsupported: its file has no such transport, or none that can be used.
@@ -51,7 +54,7 @@ def links_of(agent: Agent, transport: str | None = None) -> list[Callable[[], Li
     wanted = (transport,) if transport is not None else agent.tried
     makers: list[Callable[[], Link]] = []
     for name in wanted:
-        launch = launch_of(agent, name)
+        launch = launch_of(agent, name, guards_reading=guards_reading)
         if name not in LINKED:
             raise Unsupported(agent.name, name, "be used for a session yet", _others(agent))
         makers.append(partial(_make, name, launch))

@@ -8,7 +8,8 @@ from quarterdeck.wire.errors import LinkError, QuarterdeckError, RpcError
 from quarterdeck.wire.events import Event, Notice, SessionEnded, SessionOpened, SessionResumed
 
 from .driver import Opening
-from .errors import AgentMissing, OpenFailed, StartTimeout, Unsupported
+from .enforcement import unheld
+from .errors import AgentMissing, NotHeldError, OpenFailed, StartTimeout, Unsupported
 from .link import Link, Started
 from .links import SecondStart
 from .session import DrivenSession
@@ -41,13 +42,15 @@ async def begin(
         link = make()
         session.attach(link)
         try:
+            loose = _hold(session, link)
             started = await _start(session, link)
         except QuarterdeckError as error:
             failures.append((link.transport, error))
             continue
         session.agent_session = started.agent_session or session.agent_session
         try:
-            await session.announce(_first(session, started, failures, is_known=is_known))
+            first = _first(session, started, failures, is_known=is_known)
+            await session.announce([*first, *loose])
         except BaseException:
             # Nobody will have the session, so nobody else can end what has started.
             await asyncio.shield(asyncio.ensure_future(link.end()))
@@ -59,6 +62,28 @@ async def begin(
     first = _first(session, Started(), (), is_known=is_known)
     await session.fail(first, _never_ran(error))
     raise error
+
+
+def _hold(session: DrivenSession, link: Link) -> list[Event]:
+    """Make sure that the agent can be held to mode and rules; what is to be told if it cannot.
+
+    Raises:
+        NotHeldError: it cannot, and the person has not said to go on all the same.
+    """
+    opening, around = session.opening, session.around
+    reasons = unheld(link.enforcement(opening), opening, session.gate, around)
+    if not reasons:
+        return []
+    if around.on_unheld == "warn":
+        title = f"{session.agent} over {link.transport} cannot be held to all that was asked for"
+        return [Notice(title=title, severity="warning", description="; ".join(reasons))]
+    raise NotHeldError(
+        session.agent,
+        link.transport,
+        f"be held to {'; '.join(reasons)}",
+        "Use another agent or transport, or another mode, or take the rule out; with the setting "
+        'permissions.unheld = "warn" it starts all the same and what it does is told afterwards.',
+    )
 
 
 async def _start(session: DrivenSession, link: Link) -> Started:

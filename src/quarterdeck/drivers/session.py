@@ -2,18 +2,23 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace as copy
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
+from quarterdeck.policy.deciding import Ask, Deny
 from quarterdeck.policy.foreign import Surroundings
-from quarterdeck.policy.gate import Answer, Gate, QuestionReply
+from quarterdeck.policy.gate import Answer, Gate, Permitted, QuestionReply
+from quarterdeck.policy.modes import Containment
 from quarterdeck.wire.content import ContentBlock
 from quarterdeck.wire.errors import Broken, Closed, Ended, LinkError, QuarterdeckError
 from quarterdeck.wire.events import (
     Event,
+    ModeChanged,
+    Notice,
     Origin,
     PermissionAsked,
     Prompted,
@@ -35,14 +40,17 @@ from quarterdeck.wire.ids import (
     new_message_id,
 )
 from quarterdeck.wire.permissions import Decider
-from quarterdeck.wire.toolcalls import ToolKind
 
+from .clearance import Clearances
+from .conduct import Conduct
 from .driver import Capabilities, ClosedAs, Opening, Sink
-from .errors import Unsupported
+from .enforcement import Enforcement, unheld
+from .errors import NotHeldError, NotPermittedError, Unsupported
 from .ledger import Ledger
-from .link import Departure, Link, Verdict
+from .link import Departure, Link, ServedDeed, Verdict
+from .service import DeedService
 from .turn import Turn
-from .verdicts import call_of, looked_up_call, verdict_of
+from .verdicts import call_of, own_options, verdict_of
 
 if TYPE_CHECKING:
     from .pty.terminal import Terminal
@@ -50,6 +58,8 @@ if TYPE_CHECKING:
 __all__ = ["DrivenSession"]
 
 _log = logging.getLogger(__name__)
+_CANCELLED = Verdict(allowed=False, cancelled=True)
+T = TypeVar("T")
 
 
 class DrivenSession:
@@ -81,6 +91,12 @@ class DrivenSession:
         self._turns = asyncio.Lock()
         self._turn: Turn | None = None
         self._requests = _Requests()
+        self._agent_mode = opening.agent_mode
+        """The mode of the agent's own that a person has chosen, if any."""
+        self._clearances = Clearances()
+        self._conduct = Conduct(gate, around)
+        self._services = DeedService(self, around, self._clearances, self._conduct)
+        self._stopping: set[asyncio.Task[None]] = set()
         self._early: list[tuple[Event, ToolCallId | None]] | None = []
         """What the link said before the session was announced; None from then on."""
         self._over: LinkError | None = None
@@ -104,6 +120,18 @@ class DrivenSession:
     def is_running(self) -> bool:
         """Whether a turn is under way or waits for its start."""
         return self._turns.locked()
+
+    @property
+    def around(self) -> Surroundings:
+        """Where its calls come from."""
+        return self._around
+
+    @property
+    def enforcement(self) -> Enforcement:
+        """What it asks about, and what it does unasked."""
+        if self._link is None:
+            return Enforcement()
+        return self._link.enforcement(copy(self.opening, agent_mode=self._agent_mode))
 
     # Beginning
 
@@ -151,46 +179,111 @@ class DrivenSession:
             case SessionChanged() if isinstance(event.agent_session, str):
                 self.agent_session = event.agent_session
                 kept = (event,)
+            case ModeChanged():
+                kept = (event,)
             case _:
                 await self._sink(event, turn=turn, parent=parent)
                 return
         for one in kept:
             await self._sink(one, turn=turn, parent=parent)
+            await self._watch(one)
+
+    async def _watch(self, event: Event) -> None:
+        """Hold what the agent says it does against what was decided."""
+        match event:
+            case ToolCallStarted():
+                self._conduct.started(event)
+            case ToolCallUpdated():
+                self._conduct.updated(event)
+            case ToolCallEnded():
+                violation = await self._conduct.violation(event, self.enforcement)
+                if violation is not None:
+                    await self._sink(violation, turn=self._here())
+                    if self._around.on_violation == "stop":
+                        self._stop_soon(f"it did without leave: {violation.title}")
+            case ModeChanged(mode=mode):
+                asking = self.enforcement.asking_modes
+                if asking and mode not in asking:
+                    await self._sink(_left_asking(mode, asking[0]), turn=self._here())
+                    self._soon(self._ask_again(asking[0]))
+            case _:
+                pass
+
+    async def _ask_again(self, mode: str) -> None:
+        """Have the agent back in a mode in which it asks; one that will not go is stopped."""
+        try:
+            await self._alive().set_mode(mode)
+        except QuarterdeckError as error:
+            if self._turn is not None:
+                await self._turn.stop_for(f"it would not go back to its mode {mode!r}: {error}")
+
+    def _stop_soon(self, reason: str) -> None:
+        """End the turn; not from within what the agent says, which would wait for itself."""
+        if self._turn is not None:
+            self._soon(self._turn.stop_for(reason))
+
+    def _soon(self, step: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(step)
+        self._stopping.add(task)
+        task.add_done_callback(self._stopping.discard)
 
     async def permit(self, question: PermissionAsked) -> Verdict:
         """Have a tool call decided: rules first, then whoever answers."""
-        if self._is_interrupted or self._early is not None:
-            return Verdict(allowed=False, cancelled=True)
+        if self.is_interrupted or self._early is not None:
+            return _CANCELLED
         with self._requests:
             return await self._decide(question)
 
     async def _decide(self, question: PermissionAsked) -> Verdict:
         for event in self._ledger.ask(question):
-            await self._emit_asked(event)
-        ours = replace(question, call=self._ledger.name(question.call))
-        call = await call_of(question, self._around)
-        if self._is_interrupted:  # meanwhile: what is asked now would be asked after the cancelling
-            return Verdict(allowed=False, cancelled=True)
-        return verdict_of(await self.gate.permit(self._emit_asked, ours, call), question.options)
+            await self.emit_asked(event)
+            await self._watch(event)
+        theirs = own_options(question.options, self.agent)
+        name = self._ledger.name(question.call)
+        ours = replace(question, call=name, options=theirs)
+        call = await call_of(question, self._around, self.gate)
+        if self.is_interrupted:  # meanwhile: what is asked now would be asked after the cancelling
+            return _CANCELLED
+        decided = await self.gate.permit(self.emit_asked, ours, call)
+        verdict = verdict_of(decided, theirs)
+        self._conduct.decided(name, allowed=verdict.allowed)
+        if isinstance(decided, Permitted) and verdict.allowed:
+            self._clearances.add(call, decided)
+            self._conduct.permitted(call)
+        return verdict
 
-    async def forbids(
-        self, name: str, kind: ToolKind, raw_input: Any, paths: Sequence[str] = ()
-    ) -> str | None:
-        """Why policy denies what the agent has us do for it; None if nothing forbids it."""
-        call = await asyncio.to_thread(
-            looked_up_call, name, kind, raw_input, paths, around=self._around
-        )
-        return await self.gate.forbids(call)
+    async def forbids(self, question: PermissionAsked) -> Verdict | None:
+        """What stands against a call that the agent may do unasked; see ``link.Host``."""
+        call = await call_of(question, self._around, self.gate)
+        match await self.gate.judge(call):
+            case Deny():
+                return await self.permit(question)
+            case Ask() as asked if question.kind in ("read", "search"):
+                return Verdict(allowed=False, cancelled=True, told=asked.reason)
+            case _:
+                return None
+
+    async def carry_out(self, deed: ServedDeed, act: Callable[[Containment], Awaitable[T]]) -> T:
+        """Decide what the agent has us do, and do it; see ``link.Host``."""
+        if self.is_interrupted or self._early is not None:
+            raise NotPermittedError("the turn is being stopped", cancelled=True)
+        with self._requests:
+            return await self._services.carry_out(deed, act)
+
+    def shows(self, terminal: str) -> None:
+        """A terminal of ours was started by leave."""
+        self._conduct.shows(terminal)
 
     async def ask(self, question: QuestionAsked) -> QuestionAnswered:
         """Put a question to the person."""
-        if self._is_interrupted or self._early is not None:
+        if self.is_interrupted or self._early is not None:
             by = Decider(kind="cancel")
             return QuestionAnswered(request=question.request, action="cancel", by=by)
         with self._requests:
-            return await self.gate.ask(self._emit_asked, question)
+            return await self.gate.ask(self.emit_asked, question)
 
-    async def _emit_asked(self, event: Event) -> None:
+    async def emit_asked(self, event: Event) -> None:
+        """Write what was asked, decided or answered, in its place."""
         await self._sink(event, turn=self._here())
 
     def _here(self, event: Event | None = None) -> TurnId | None:
@@ -201,7 +294,8 @@ class DrivenSession:
         return self._turn.id
 
     @property
-    def _is_interrupted(self) -> bool:
+    def is_interrupted(self) -> bool:
+        """Whether the running turn is being stopped."""
         return self._turn is not None and self._turn.is_interrupted
 
     def runs_in(self, terminal: "Terminal") -> None:
@@ -246,10 +340,13 @@ class DrivenSession:
                 self._requests.settled,
             )
             self._turn = turn
+            self._clearances.clear()
             try:
                 return await turn.run(prompted)
             finally:
                 self._turn = None
+                self._clearances.clear()
+                self._conduct.end_turn()
 
     def answer(self, request: RequestId, answer: Answer) -> bool:
         """Answer a permission request; False if it is not, or no longer, open."""
@@ -268,7 +365,16 @@ class DrivenSession:
         """Change the agent's own mode."""
         link = self._alive()
         self._need(link.capabilities.sets_mode, "change its mode while it runs")
-        await link.set_mode(mode)
+        opening = copy(self.opening, agent_mode=mode)
+        reasons = unheld(link.enforcement(opening), opening, self.gate, self._around)
+        if reasons and self._around.on_unheld == "refuse":
+            raise NotHeldError(self.agent, self.transport, f"be held to {'; '.join(reasons)}")
+        before, self._agent_mode = self._agent_mode, mode
+        try:
+            await link.set_mode(mode)
+        except BaseException:
+            self._agent_mode = before
+            raise
 
     async def set_model(self, model: str) -> None:
         """Change the model, by the agent's own name of it."""
@@ -373,6 +479,12 @@ class _Requests:
     async def settled(self) -> None:
         """Wait until none is."""
         await self._calm.wait()
+
+
+def _left_asking(mode: str, back: str) -> Notice:
+    title = f"It says that its mode is now {mode!r}, in which it does not ask."
+    told = f"Nobody here chose that; it is told to go back to {back!r}."
+    return Notice(title=title, severity="error", description=told)
 
 
 def _session_ended(

@@ -97,6 +97,12 @@ class Turn:
         await self._stop()
         await self._over.wait()
 
+    async def stop_for(self, reason: str) -> None:
+        """End it as failed for this reason; returns when the agent has stopped."""
+        if self._overdue is None:
+            self._overdue = reason
+        await self._stop()
+
     async def give_up(self) -> None:
         """Its agent is gone: let it end, soon."""
         if self._running is not None and not self._running.done():

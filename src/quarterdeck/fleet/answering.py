@@ -5,9 +5,14 @@ from typing import Any
 
 from quarterdeck.journal import Journal
 from quarterdeck.policy.gate import Answer, Gate, QuestionReply
-from quarterdeck.wire.events import PermissionAsked, QuestionAsked
+from quarterdeck.wire.events import (
+    PermissionAnswered,
+    PermissionAsked,
+    PermissionViolated,
+    QuestionAsked,
+)
 from quarterdeck.wire.ids import RequestId, SessionId
-from quarterdeck.wire.permissions import Decider, QuestionAction, Selected
+from quarterdeck.wire.permissions import Decider, QuestionAction, Selected, option_of_kind
 
 from .current import Current
 from .errors import NoSuchRequest
@@ -41,6 +46,8 @@ class Inbox:
         found = await self._find(request)
         if found is None:
             return False
+        if isinstance(found.event, PermissionViolated):
+            return await self._see(found, found.event, by)
         if not isinstance(found.event, PermissionAsked):
             raise ValueError(f"request {request!r} is a question: reply to it")
         outcome = Selected(option_id=_option(found.event, choice))
@@ -55,11 +62,22 @@ class Inbox:
         found = await self._find(request)
         if found is None:
             return False
+        if isinstance(found.event, PermissionViolated):
+            return await self._see(found, found.event, by)
         if not isinstance(found.event, QuestionAsked):
             raise ValueError(f"request {request!r} asks for leave: answer it by an option")
         reply = QuestionReply(action=action, by=_decider(by), content=content)
         gate = self._gate_of(found.session)
         return await self._settle(found, gate is not None and gate.reply(request, reply))
+
+    async def _see(self, one: Request, event: PermissionViolated, by: str) -> bool:
+        """A person has seen what was done without leave; whatever they say, it was done."""
+        seen = Selected(option_id="seen")
+        answered = PermissionAnswered(
+            request=event.request, call=event.call, outcome=seen, by=_decider(by)
+        )
+        await self._journal.append(one.session, answered)
+        return await self._settle(one, True)
 
     async def _find(self, request: RequestId) -> Request | None:
         """The open request; None if it is answered. Raises NoSuchRequest."""
@@ -84,14 +102,25 @@ class Inbox:
             since=one.time,
             seq=one.seq,
             permission=event if isinstance(event, PermissionAsked) else None,
-            question=event if isinstance(event, QuestionAsked) else None,
+            question=_question(event),
         )
+
+
+def _question(event: PermissionAsked | QuestionAsked | PermissionViolated) -> QuestionAsked | None:
+    """A question as it is; a violation as one that every face can show, without a form."""
+    match event:
+        case QuestionAsked():
+            return event
+        case PermissionViolated(title=title, reason=reason):
+            told = f"It did this without leave: {title}\n{reason}\nAnswer to say that you know."
+            return QuestionAsked(request=event.request, text=told, call=event.call)
+        case PermissionAsked():
+            return None
 
 
 def _option(asked: PermissionAsked, choice: str) -> str:
     by_id = (one.option_id for one in asked.options if one.option_id == choice)
-    by_kind = (one.option_id for one in asked.options if one.kind == choice)
-    found = next(by_id, None) or next(by_kind, None)
+    found = next(by_id, None) or option_of_kind(asked.options, choice)
     if found is None:
         offered = ", ".join(f"{one.option_id!r} ({one.kind})" for one in asked.options)
         raise ValueError(f"request {asked.request!r} offers no {choice!r}; it offers {offered}")

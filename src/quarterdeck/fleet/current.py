@@ -15,6 +15,7 @@ from quarterdeck.journal import Journal, JournalClosed
 from quarterdeck.wire.events import (
     PermissionAnswered,
     PermissionAsked,
+    PermissionViolated,
     PromptQueued,
     QuestionAnswered,
     QuestionAsked,
@@ -101,7 +102,7 @@ class Current:
 
     def _take_request(self, record: Record) -> None:
         match record.event:
-            case PermissionAsked() | QuestionAsked() as event:
+            case PermissionAsked() | QuestionAsked() | PermissionViolated() as event:
                 self.requests[event.request] = Request(
                     request=event.request,
                     session=record.session,

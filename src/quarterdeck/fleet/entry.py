@@ -41,6 +41,7 @@ NATIVE = "native"
 """Our own agent's name in the catalogue, and how it is reached in the host's process."""
 TYPES = EVENTS | {
     "mode_changed",
+    "permission_violated",
     "prompt_queued",
     "prompt_dropped",
     "prompted",

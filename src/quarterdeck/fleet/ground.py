@@ -59,6 +59,8 @@ async def make_gate(
         project=ground.project,
         session=session,
         agent=agent,
+        on_unheld=ground.settings.permissions.unheld,
+        on_violation=ground.settings.permissions.on_violation,
     )
     return gate, around
 

@@ -284,7 +284,9 @@ class LocalFleet(ReadableFleet, ScreenCalls, TerminalCalls):
                 if self._current.get(member.id).is_native:
                     await session.set_mode(mode)
                 else:
-                    session.gate.mode = mode
+                    from quarterdeck.drivers.enforcement import change_mode
+
+                    change_mode(session, mode)
                 await self._notes.note(member.id, SessionChanged(mode=mode))
             case "agent_mode":
                 await session.set_mode(str(value))

@@ -10,6 +10,7 @@ from msgspec import Struct
 from quarterdeck.wire.events import (
     PermissionAnswered,
     PermissionAsked,
+    PermissionViolated,
     QuestionAnswered,
     QuestionAsked,
     SessionEnded,
@@ -41,13 +42,13 @@ _COLUMNS = "session, key, archived, started, last_seq, entry"
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """A permission request or a question that is open."""
+    """A permission request or a question that is open, or a violation nobody has seen yet."""
 
     request: RequestId
     session: SessionId
     seq: int
     time: int
-    event: PermissionAsked | QuestionAsked
+    event: PermissionAsked | QuestionAsked | PermissionViolated
 
 
 class RosterProjection:
@@ -87,11 +88,12 @@ class InboxProjection:
     """Keeps what was asked; once it is answered only that it was."""
 
     name = "inbox"
-    version = 1
+    version = 2
     types = frozenset(
         {
             "permission_asked",
             "permission_answered",
+            "permission_violated",
             "question_asked",
             "question_answered",
             "session_ended",
@@ -108,7 +110,7 @@ class InboxProjection:
         """Take in what was asked, answered, and ended."""
         for record in records:
             match record.event:
-                case PermissionAsked() | QuestionAsked() as event:
+                case PermissionAsked() | QuestionAsked() | PermissionViolated() as event:
                     connection.execute(
                         "INSERT OR REPLACE INTO inbox (request, session, seq, time, asked)"
                         " VALUES (?, ?, ?, ?, ?)",
@@ -174,7 +176,7 @@ def load_requests(connection: sqlite3.Connection) -> list[Request]:
     found: list[Request] = []
     for request, session, seq, time, asked in rows:
         event = decode_event(asked)
-        if isinstance(event, PermissionAsked | QuestionAsked):
+        if isinstance(event, PermissionAsked | QuestionAsked | PermissionViolated):
             found.append(Request(request=request, session=session, seq=seq, time=time, event=event))
     return found
 

@@ -157,11 +157,17 @@ class Gate(Struct, kw_only=True, eq=False):
     )
 
     async def permit(
-        self, emit: Emit, question: PermissionAsked, call: Call, urge: Urge | None = None
+        self,
+        emit: Emit,
+        question: PermissionAsked,
+        call: Call,
+        urge: Urge | None = None,
+        sandbox: Sandbox | None = None,
     ) -> Permitted | Refused:
         """Decide about a call, asking if need be.
 
         ``urge``: what a hook wishes; it outranks neither a denial nor a rule that asks.
+        ``sandbox``: what holds this call, where it is not what holds all others.
 
         ``question`` says how it would be asked. Where it has no options it gets ours; where an
         agent brought its own, our standing answers are added to them.
@@ -170,9 +176,9 @@ class Gate(Struct, kw_only=True, eq=False):
         from .deciding import Allow, Ask, Deny, decider_of
 
         await self.grants.refresh()
-        decision = await self._decide_soon(call)
+        decision = await self._decide_soon(call, sandbox)
         # Of the mode now: until a person has answered it may be another.
-        contained = self._contained(call)
+        contained = self._contained(call, sandbox)
         match decision:
             case Allow() if urge is not None and urge.effect == "ask":
                 options = self._options(call, question.options)
@@ -192,12 +198,12 @@ class Gate(Struct, kw_only=True, eq=False):
                 ready = msgspec.structs.replace(question, options=options, reason=asked.reason)
                 return await self._ask_person(emit, ready, call, contained)
 
-    def _contained(self, call: Call) -> Containment:
+    def _contained(self, call: Call, sandbox: Sandbox | None = None) -> Containment:
         """What a command runs in that a person, a rule or a hook allows.
 
         Full-auto was chosen for its sandbox: no answer takes a command out of it.
         """
-        is_held = self.mode == "full-auto" and self.sandbox.in_force
+        is_held = self.mode == "full-auto" and (sandbox or self.sandbox).in_force
         return "workspace" if is_held and call.command is not None else "none"
 
     def may_read(self, path: str, like: Call) -> bool:
@@ -216,9 +222,13 @@ class Gate(Struct, kw_only=True, eq=False):
         """Why a call is denied whatever a person says; None if it is allowed or could be asked."""
         from .deciding import Deny
 
-        await self.grants.refresh()
-        decision = await self._decide_soon(call)
+        decision = await self.judge(call)
         return decision.reason if isinstance(decision, Deny) else None
+
+    async def judge(self, call: Call) -> "Allow | Deny | Ask":
+        """What rules, grants and mode say about a call; nobody is asked, nothing is told."""
+        await self.grants.refresh()
+        return await self._decide_soon(call)
 
     async def revoke(self, emit: Emit, grant: str, by: Decider) -> bool:
         """Take a grant back at once; False if there is none of that id.
@@ -358,16 +368,18 @@ class Gate(Struct, kw_only=True, eq=False):
             title = "The answer holds for this call only: it could not be kept."
             await emit(Notice(title=title, severity="warning", description=str(error)))
 
-    async def _decide_soon(self, call: Call) -> "Allow | Deny | Ask":
+    async def _decide_soon(
+        self, call: Call, sandbox: Sandbox | None = None
+    ) -> "Allow | Deny | Ask":
         if call.command is not None and self.find_sandbox is not None:
             self.sandbox = await self.find_sandbox()
             self.find_sandbox = None
         # A long command line can take the parser most of a second.
         if len(call.command or "") > _LONG:
-            return await asyncio.to_thread(self._decide, call)
-        return self._decide(call)
+            return await asyncio.to_thread(self._decide, call, sandbox)
+        return self._decide(call, sandbox)
 
-    def _decide(self, call: Call) -> "Allow | Deny | Ask":
+    def _decide(self, call: Call, sandbox: Sandbox | None = None) -> "Allow | Deny | Ask":
         from .deciding import decide
 
         return decide(
@@ -375,7 +387,7 @@ class Gate(Struct, kw_only=True, eq=False):
             self.mode,
             self.rules,
             self.grants.all,
-            sandbox=self.sandbox,
+            sandbox=sandbox if sandbox is not None else self.sandbox,
             trusted=self.trusted,
             now=_now(),
         )
@@ -401,8 +413,11 @@ class Gate(Struct, kw_only=True, eq=False):
         if not theirs:
             return ours
         taken = {option.option_id for option in theirs}
-        standing = (o for o in ours if o.kind.endswith("_always") and o.option_id not in taken)
-        return (*theirs, *standing)
+        standing = [o for o in ours if o.kind.endswith("_always") and o.option_id not in taken]
+        # Whoever says "always" means ours: what the agent itself remembers we cannot take back.
+        once = [o for o in theirs if not o.kind.endswith("_always")]
+        lasting = [o for o in theirs if o.kind.endswith("_always")]
+        return (*once, *standing, *lasting)
 
 
 def _resolve(waiting: "asyncio.Future[Any] | None", value: object) -> bool:

@@ -77,6 +77,7 @@ __all__ = [
     "Origin",
     "PermissionAnswered",
     "PermissionAsked",
+    "PermissionViolated",
     "PlanChanged",
     "PromptDropped",
     "PromptQueued",
@@ -320,6 +321,23 @@ class PermissionAnswered(
     """What the person told the agent along with a denial."""
 
 
+class PermissionViolated(
+    Value, frozen=True, kw_only=True, tag_field="type", tag="permission_violated"
+):
+    """A call was done that nobody permitted, or that was refused; right after the call's end.
+
+    Only of agents that we did not write: they say what they have done, and did not ask before.
+    """
+
+    request: RequestId
+    """Names this violation; no request of that id was asked."""
+    call: ToolCallId
+    title: str
+    reason: str
+    """What was against it."""
+    kind: ToolKind = "other"
+
+
 class GrantRevoked(Value, frozen=True, kw_only=True, tag_field="type", tag="grant_revoked"):
     """A standing answer for the session was taken back; after the answer that gave it, once."""
 
@@ -424,6 +442,7 @@ Event: TypeAlias = (
     | PlanChanged
     | PermissionAsked
     | PermissionAnswered
+    | PermissionViolated
     | GrantRevoked
     | QuestionAsked
     | QuestionAnswered

@@ -1,5 +1,6 @@
 """The values of a permission request and its answer."""
 
+from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
 from .values import AcpValue, Value
@@ -12,6 +13,7 @@ __all__ = [
     "PermissionOutcome",
     "QuestionAction",
     "Selected",
+    "option_of_kind",
 ]
 
 PermissionKind: TypeAlias = Literal["allow_once", "allow_always", "reject_once", "reject_always"]
@@ -28,6 +30,19 @@ class PermissionOption(AcpValue, frozen=True, kw_only=True):
     option_id: str
     name: str
     kind: str
+
+
+def option_of_kind(options: Iterable[PermissionOption], kind: str) -> str | None:
+    """The id of the first option of a kind; None: there is none.
+
+    An option that lasts is meant by its kind only if we keep it ourselves: what an agent would
+    remember is chosen by its id.
+    """
+    for option in options:
+        is_ours = "quarterdeck" in (option.meta or {})
+        if option.kind == kind and (is_ours or not kind.endswith("_always")):
+            return option.option_id
+    return None
 
 
 class Selected(AcpValue, frozen=True, kw_only=True, tag_field="outcome", tag="selected"):

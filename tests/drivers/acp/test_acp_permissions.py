@@ -26,18 +26,20 @@ ME = Decider(kind="person", name="test")
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"),
+    ("option", "said"),
     [
-        ("allow_once", "permission: yes, allowed"),
-        ("allow_always", "permission: always, allowed"),
-        ("reject_once", "permission: no, denied"),
-        ("reject_always", "permission: never, denied"),
+        ("yes", "permission: yes, allowed"),
+        ("always", "permission: always, allowed"),
+        ("no", "permission: no, denied"),
+        ("never", "permission: never, denied"),
     ],
 )
-async def test_the_chosen_option_reaches_the_agent(kind: str, said: str, tmp_path: Path):
+async def test_the_chosen_option_reaches_the_agent(option: str, said: str, tmp_path: Path):
     async with drive(acp_rig(), tmp_path) as driven:
         turn = asyncio.create_task(driven.say("ask make all"))
-        asked = await driven.answer(kind)
+        asked = await driven.seen(PermissionAsked)
+        answer = Answer(outcome=Selected(option_id=option), by=ME)
+        assert driven.session.answer(asked.request, answer)
         assert (await turn).stop == "end_turn"
         assert driven.text == said
         assert asked.title == "make all" and asked.raw_input == {"command": "make all"}

@@ -3,13 +3,21 @@
 import asyncio
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from quarterdeck.drivers.acp.containment import ContainedTerminals
 from quarterdeck.policy.gate import Gate
+from quarterdeck.policy.grammar import parse_rule
 from quarterdeck.wire.events import MessageChunk, TerminalExited, TerminalOutput, TurnEnded
 from tests.drivers.rigs.acp import acp_rig
 from tests.support.driving import Driven, drive
+
+
+def free() -> Gate:
+    """A gate that lets everything pass."""
+    return Gate(mode="accept-edits", rules=(parse_rule("allow bash"),))
 
 
 async def failure(driven: Driven, prompt: str) -> str:
@@ -35,7 +43,7 @@ async def test_a_file_is_read_whole_or_by_lines(tmp_path: Path):
 
 
 async def test_a_file_is_written_with_its_directories(tmp_path: Path):
-    async with drive(acp_rig(), tmp_path) as driven:
+    async with drive(acp_rig(), tmp_path, gate=free()) as driven:
         await driven.say(f"write {tmp_path}/deep/er/b.txt hello there")
         assert (tmp_path / "deep/er/b.txt").read_text() == "hello there"
 
@@ -55,7 +63,7 @@ async def test_paths_outside_of_the_roots_are_refused(tmp_path: Path):
     secret.write_text("hidden")
     (work / "link").symlink_to(secret)
     (work / "out").symlink_to(tmp_path)
-    async with drive(acp_rig(), work) as driven:
+    async with drive(acp_rig(), work, gate=free()) as driven:
         for path in (secret, work / "../secret", work / "link", work / "out/secret", "/etc/passwd"):
             assert "outside" in await failure(driven, f"read {path}")
             assert "outside" in await failure(driven, f"write {path} x")
@@ -94,8 +102,8 @@ async def test_what_the_mode_denies_is_not_done_for_the_agent(mode: str, tmp_pat
 
 
 async def test_a_command_runs_and_its_output_is_told(tmp_path: Path):
-    async with drive(acp_rig(), tmp_path) as driven:
-        await driven.say('terminal echo "in $PWD $FAKE"; echo err >&2; exit 3')
+    async with drive(acp_rig(), tmp_path, gate=free()) as driven:
+        await driven.say('terminal echo "in $PWD $LC_FAKE"; echo err >&2; exit 3')
         said = "".join(event.data for event in driven.all(TerminalOutput))
         assert said == f"in {tmp_path} 1\nerr\n"
         assert driven.all(TerminalExited)[0].exit_code == 3
@@ -106,13 +114,14 @@ async def test_our_own_variables_do_not_reach_a_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("SECRET_KEY", "do not tell")
-    async with drive(acp_rig(), tmp_path, environment={"AGENT_KEY": "nor this"}) as driven:
+    keys = {"AGENT_KEY": "nor this"}
+    async with drive(acp_rig(), tmp_path, environment=keys, gate=free()) as driven:
         await driven.say("terminal env")
         assert "do not tell" not in driven.text and "nor this" not in driven.text
 
 
 async def test_output_is_cut_between_characters(tmp_path: Path):
-    async with drive(acp_rig(), tmp_path) as driven:
+    async with drive(acp_rig(), tmp_path, gate=free()) as driven:
         await driven.say("terminal i=0; while [ $i -lt 30000 ]; do echo 🐢🐢; i=$((i+1)); done")
         shown = driven.text.partition("[exit")[0]
         assert len(shown.encode()) <= 100_000 and "�" not in shown
@@ -127,8 +136,11 @@ async def test_a_whole_command_line_in_place_of_a_program_is_run(tmp_path: Path)
     from quarterdeck.wire.events import Event
 
     class Anything:
-        async def forbids(self, *_: object) -> None:
-            return None
+        async def carry_out(self, deed: object, act: Any) -> Any:
+            return await act("none")
+
+        def shows(self, terminal: str) -> None:
+            return
 
     events: list[Event] = []
 
@@ -136,7 +148,8 @@ async def test_a_whole_command_line_in_place_of_a_program_is_run(tmp_path: Path)
         events.append(event)
 
     async with LocalSystem([tmp_path]) as system:
-        served = ServedTerminals(lambda: system.terminals, Anything(), emit)  # type: ignore[arg-type]
+        held = ContainedTerminals(system)
+        served = ServedTerminals(held, Anything(), emit)  # type: ignore[arg-type]
         line = acp.CreateTerminalRequest(session_id="s", command="echo one two | tr a-z A-Z")
         made = await served.create(line)
         wait = acp.WaitForTerminalExitRequest(session_id="s", terminal_id=made.terminal_id)
@@ -168,7 +181,7 @@ async def test_a_whole_command_line_in_place_of_a_program_is_run(tmp_path: Path)
 
 
 async def test_terminals_end_with_the_session(tmp_path: Path):
-    async with drive(acp_rig(), tmp_path) as driven:
+    async with drive(acp_rig(), tmp_path, gate=free()) as driven:
         turn = asyncio.create_task(driven.say("terminal echo $$ > pid; echo up; sleep 600"))
         await driven.seen(TerminalOutput)
         pid = int((tmp_path / "pid").read_text())

@@ -23,6 +23,7 @@ from quarterdeck.wire.events import (
     ModeChanged,
     Notice,
     OptionsChanged,
+    PermissionViolated,
     PlanChanged,
     QuestionAnswered,
     QuestionAsked,
@@ -90,13 +91,14 @@ async def test_a_terminal_of_its_own_is_shown(tmp_path: Path):
     async with drive(acp_rig(), tmp_path) as driven:
         await driven.say("shell make")
         assert "".join(event.data for event in driven.all(TerminalOutput)) == "one\ntwo\n"
-        order = [type(event) for event in driven.events][-6:-1]
+        order = [type(event) for event in driven.events][-7:-1]
         assert order == [
             ToolCallStarted,
             TerminalOutput,
             TerminalOutput,
             TerminalExited,
             ToolCallEnded,
+            PermissionViolated,  # it ran it itself and asked nobody
         ]
 
 

@@ -260,8 +260,8 @@ async def test_a_tool_server_may_ask_the_person(tmp_path: Path) -> None:
 
 async def test_a_request_that_we_do_not_know_is_refused(tmp_path: Path) -> None:
     async with claude(tmp_path) as driven:
-        await driven.say("control hook_callback")
-    assert "Unsupported control request subtype: hook_callback" in driven.text
+        await driven.say("control mirror")
+    assert "Unsupported control request subtype: mirror" in driven.text
 
 
 async def test_a_request_that_is_withdrawn_is_closed(tmp_path: Path) -> None:

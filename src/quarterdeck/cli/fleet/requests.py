@@ -1,6 +1,7 @@
 """What agents ask for: shown literally and whole, and answered in a word."""
 
 from collections.abc import Iterator, Sequence
+from difflib import unified_diff
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from quarterdeck.fleet.port import InboxItem
     from quarterdeck.wire.events import PermissionAsked, QuestionAsked
     from quarterdeck.wire.permissions import PermissionOption
+    from quarterdeck.wire.toolcalls import ToolCallContent
 
 __all__ = [
     "UnclearAnswer",
@@ -34,6 +36,8 @@ _WORDS = {
     "no": ("reject_once", "reject_always"),
     "n": ("reject_once", "reject_always"),
 }
+_SHOWN = 60
+"""Lines of what an agent shows with a request."""
 _DECLINE = frozenset({"deny", "no", "n", "decline"})
 
 
@@ -58,12 +62,13 @@ def choose(options: "Sequence[PermissionOption]", word: str) -> str:
     if word.isdecimal() and 1 <= int(word) <= len(options):
         return options[int(word) - 1].option_id
     for option in options:
-        if word in (option.option_id, option.kind):
+        if word == option.option_id:
             return option.option_id
-    for kind in _WORDS.get(word.lower(), ()):
-        for option in options:
-            if option.kind == kind:
-                return option.option_id
+    from quarterdeck.wire.permissions import option_of_kind
+
+    for kind in (word, *_WORDS.get(word.lower(), ())):
+        if (found := option_of_kind(options, kind)) is not None:
+            return found
     offered = ", ".join(f"{number} {one_line(o.name)}" for number, o in enumerate(options, 1))
     raise UnclearAnswer(f"{word!r} is no answer here; there are: {offered}")
 
@@ -179,10 +184,32 @@ def _permission(asked: "PermissionAsked") -> Iterator[str]:
         yield from _json(asked.raw_input)
     for location in asked.locations:
         yield f"  at {one_line(location.path)}"
+    for item in asked.content:
+        yield from _content_lines(item)
     if asked.reason:
         yield f"  ({one_line(asked.reason)})"
     for number, option in enumerate(asked.options, 1):
         yield f"  [{number}] {one_line(option.name)} ({one_line(option.kind)})"
+
+
+def _content_lines(item: "ToolCallContent") -> Iterator[str]:
+    """What an agent shows with its request: some put the command or the change only there."""
+    from quarterdeck.wire.content import TextContent
+    from quarterdeck.wire.toolcalls import ContentItem, Diff
+
+    match item:
+        case ContentItem(content=TextContent(text=text)):
+            lines = text.splitlines()
+        case Diff(path=path, old_text=old, new_text=new):
+            yield f"  changes {one_line(path)}:"
+            lines = list(unified_diff((old or "").splitlines(), new.splitlines(), n=2, lineterm=""))
+            lines = lines[2:]
+        case _:
+            return
+    for line in lines[:_SHOWN]:
+        yield f"  | {literal(line)}"
+    if len(lines) > _SHOWN:
+        yield f"  | … {len(lines) - _SHOWN} more lines; `quarterdeck inbox --json` has all"
 
 
 def _question(asked: "QuestionAsked") -> Iterator[str]:

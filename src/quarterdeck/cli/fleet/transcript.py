@@ -11,6 +11,7 @@ from quarterdeck.wire.events import (
     Notice,
     PermissionAnswered,
     PermissionAsked,
+    PermissionViolated,
     PromptDropped,
     Prompted,
     QuestionAnswered,
@@ -125,6 +126,8 @@ def _about_session(event: Any) -> str:
             return f"= {how}{_because(reason)}"
         case CompactionChanged(status="completed"):
             return "= compacted"
+        case PermissionViolated(title=title, reason=reason):
+            return f"! done without leave: {one_line(title)}{_because(reason)}"
         case Notice(title=title, severity=severity):
             return f"! {severity}: {one_line(title)}"
         case RateLimited(reason=reason):

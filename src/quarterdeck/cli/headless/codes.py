@@ -11,6 +11,7 @@ __all__ = [
     "REFUSAL",
     "TOKENS",
     "UNREACHED",
+    "VIOLATED",
     "exit_code",
     "goal_code",
 ]
@@ -23,6 +24,7 @@ DENIED = 4
 CANCELLED = 5
 UNREACHED = 6
 LIMIT = 7
+VIOLATED = 8
 
 _CODES: dict[TurnEnd, int] = {
     "end_turn": OK,
@@ -47,11 +49,20 @@ def goal_code(how: GoalEnd) -> int:
     return _GOAL_CODES[how]
 
 
-def exit_code(ended: TurnEnded, *, was_denied: bool, was_interrupted: bool = False) -> int:
+def exit_code(
+    ended: TurnEnded,
+    *,
+    was_denied: bool,
+    was_violated: bool = False,
+    was_interrupted: bool = False,
+) -> int:
     """The code for how a turn ended; a call refused because nobody was there is not success.
 
-    Some agents end their turn as cancelled or refused when a call of theirs is refused.
+    That an agent did what nobody had permitted goes before all else. Some agents end their turn as
+    cancelled or refused when a call of theirs is refused.
     """
+    if was_violated:
+        return VIOLATED
     code = _CODES[ended.stop]
     may_be_denial = code in (OK, REFUSAL) or (code == CANCELLED and not was_interrupted)
     return DENIED if was_denied and may_be_denial else code

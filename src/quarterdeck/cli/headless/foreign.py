@@ -23,6 +23,7 @@ from quarterdeck.policy.rules import Rule
 from quarterdeck.wire.content import ContentBlock
 from quarterdeck.wire.events import (
     Event,
+    PermissionViolated,
     SessionChanged,
     SessionOpened,
     TurnEnded,
@@ -57,6 +58,7 @@ class ForeignSession:
         self.gate = gate
         self.last_seq = 0
         self.model: str | None = None
+        self.violations = 0
         self._limit = limit
         self._session: Session
 
@@ -69,6 +71,8 @@ class ForeignSession:
                 self.model = model
             case SessionChanged(model=model) if model is not UNSET:
                 self.model = model if isinstance(model, str) else None
+            case PermissionViolated():
+                self.violations += 1
             case _:
                 pass
         record = await self.journal.append(self.id, event, turn=turn, parent=parent)

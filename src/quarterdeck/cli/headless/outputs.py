@@ -13,6 +13,7 @@ from quarterdeck.wire.events import (
     Notice,
     PermissionAnswered,
     PermissionAsked,
+    PermissionViolated,
     RateLimited,
     RetryScheduled,
     ToolCallStarted,
@@ -197,6 +198,7 @@ def summary(result: Result, answer: str) -> dict[str, Any]:
         "usage": ended.usage,
         "cost": ended.cost,
         "refused": result.refused,
+        "violations": result.violations,
         **({} if result.goal is None else {"goal": _goal(result.goal)}),
     }
 
@@ -255,6 +257,8 @@ def _tell(record: Record) -> None:
             _say(f"trying again in {delay:.1f} s: {reason}" if delay else f"trying again: {reason}")
         case RateLimited(reason=reason):
             _say("held back by the vendor" + (f": {reason}" if reason else ""))
+        case PermissionViolated(title=title, reason=reason):
+            _say(f"done without permission: {title} ({reason})")
         case Notice(title=title, description=description, severity=severity):
             more = f": {description}" if description and severity != "info" else ""
             _say(title + more)

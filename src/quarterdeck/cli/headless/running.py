@@ -86,7 +86,9 @@ async def _run(job: Job, output: Output, interrupts: "_Interrupts") -> int:
 
         async with open_foreign(job.foreign) as foreign:
             ended = await _talk(foreign, job, output, interrupts)
-            return _finish(job, output, _result(foreign, foreign.model, ended), interrupts)
+            result = _result(foreign, foreign.model, ended)
+            told = replace(result, violations=foreign.violations)
+            return _finish(job, output, told, interrupts)
     async with NativeAgent(Places.find(), dict(os.environ)) as agent:
         session = await _session(agent, job)
         if job.goal is not None:
@@ -125,7 +127,10 @@ def _result(session: HeadlessSession, model: str | None, ended: TurnEnded) -> Re
 def _finish(job: Job, output: Output, result: Result, interrupts: "_Interrupts") -> int:
     output.end(result)
     code = exit_code(
-        result.ended, was_denied=result.refused > 0, was_interrupted=interrupts.happened
+        result.ended,
+        was_denied=result.refused > 0,
+        was_violated=result.violations > 0,
+        was_interrupted=interrupts.happened,
     )
     if code == OK and output.is_empty:
         return ERROR

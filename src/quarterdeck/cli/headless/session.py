@@ -55,5 +55,7 @@ class Result(Struct, frozen=True, kw_only=True):
     ended: "TurnEnded"
     refused: int
     """Calls that were refused because nobody was there to ask."""
+    violations: int = 0
+    """Calls that an agent made though nobody had permitted them."""
     goal: "Pursued | None" = None
     """How far the goal came, where one was pursued."""

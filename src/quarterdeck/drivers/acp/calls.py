@@ -5,8 +5,9 @@ from typing import Any
 from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.events import ToolCallUpdated
 from quarterdeck.wire.ids import ToolCallId
+from quarterdeck.wire.toolcalls import ToolKind
 
-from .extensions import tool_name
+from .extensions import streamed_input, tool_name
 
 __all__ = ["details", "merged", "updated"]
 
@@ -29,14 +30,19 @@ def merged(earlier: acp.ToolCallDetails, now: acp.ToolCallDetails) -> acp.ToolCa
     """All that is known of a call: what is said now goes before what was said earlier."""
     return acp.ToolCallDetails(
         tool_call_id=now.tool_call_id,
-        kind=now.kind or earlier.kind,
+        kind=_kind(now) or earlier.kind or now.kind,
         status=now.status or earlier.status,
         title=now.title or earlier.title,
         name=now.name or tool_name(now.meta) or earlier.name,
         content=now.content or earlier.content,
         locations=now.locations or earlier.locations,
-        raw_input=now.raw_input if now.raw_input is not None else earlier.raw_input,
+        raw_input=now.raw_input or earlier.raw_input or streamed_input(earlier.content or ()),
     )
+
+
+def _kind(told: acp.ToolCallDetails) -> ToolKind | None:
+    """What it is said to be; ``other`` says nothing, and does not go before what was said."""
+    return told.kind if told.kind != "other" else None
 
 
 def updated(update: acp.ToolCallUpdate) -> ToolCallUpdated:

@@ -56,12 +56,24 @@ class Chooser:
         """Set what was asked for and has not been set on the command line."""
         if opening.model is not None and "model" not in launch.words:
             await self.model(opening.model)
-        if opening.agent_mode is not None and opening.agent_mode not in launch.agent_modes:
+        if opening.agent_mode is None:
+            await self._begin_asking(launch.asking_modes)
+        elif opening.agent_mode not in launch.agent_modes:
             await self.mode(opening.agent_mode)
         if opening.title is not None and able.title is not None:
             request = acp.SetSessionTitleRequest(session_id=self._session, title=opening.title)
             with suppress(RpcError, MalformedAnswer):  # the title is ours in any case
                 await self._connection.call(acp.SESSION_SET_TITLE, request)
+
+    async def _begin_asking(self, modes: tuple[str, ...]) -> None:
+        """Have it in a mode in which it asks, and believe only what it says of itself."""
+        if not modes or self._settings.mode is None or self._settings.mode in modes:
+            return
+        began = self._settings.mode
+        await self.mode(modes[0])
+        if self._settings.mode not in modes:
+            told = f"It began in {began!r} and says that it is in {self._settings.mode!r} now."
+            raise Unsupported(self._agent, "acp", f"be set to its mode {modes[0]!r}", told)
 
     async def mode(self, mode: str) -> None:
         """Use another mode."""

@@ -15,8 +15,9 @@ from quarterdeck.wire.errors import RpcError
 from quarterdeck.wire.events import Notice, PermissionAsked, QuestionAsked
 from quarterdeck.wire.ids import ToolCallId, new_request_id
 from quarterdeck.wire.permissions import Cancelled, Selected
-from quarterdeck.wire.rpc.codes import INVALID_PARAMS
+from quarterdeck.wire.rpc.codes import INVALID_PARAMS, INVALID_REQUEST, REQUEST_CANCELLED
 
+from ..errors import NotPermittedError
 from ..link import Host, Verdict
 from .files import ServedFiles
 from .plain import plain
@@ -141,15 +142,26 @@ class Desk:
 
     async def _read(self, request: acp.ReadTextFileRequest) -> acp.ReadTextFileResponse:
         self._check(request.session_id)
-        return await self._files.read(request)
+        return await self._served(self._files.read(request))
 
     async def _write(self, request: acp.WriteTextFileRequest) -> acp.Empty:
         self._check(request.session_id)
-        return await self._files.write(request)
+        return await self._served(self._files.write(request))
 
     async def _create(self, request: acp.CreateTerminalRequest) -> acp.CreateTerminalResponse:
         self._check(request.session_id)
-        return await self._terminals.create(request)
+        return await self._served(self._terminals.create(request))
+
+    async def _served(self, serving: Coroutine[Any, Any, T]) -> T:
+        """What we did for the agent, once it was decided; a refusal is an error it can show."""
+        try:
+            done = await self._answer_of(serving)
+        except NotPermittedError as error:
+            code = REQUEST_CANCELLED if error.cancelled else INVALID_REQUEST
+            raise RpcError(code, f"not allowed here: {error}") from error
+        if done is None:
+            raise RpcError(REQUEST_CANCELLED, "not allowed here: the turn is over")
+        return done
 
     async def _output(self, request: acp.TerminalOutputRequest) -> acp.TerminalOutputResponse:
         self._check(request.session_id)

@@ -3,15 +3,20 @@
 Terminals: an agent that runs commands itself shows their output as ``terminal_info``,
 ``terminal_output`` (or ``terminal_output_delta``) and ``terminal_exit`` of a tool call. Codex tells
 its retries and failures in ``codex``; Claude the tool's name and the call that a sub-agent belongs
-to in ``claudeCode``; several the tokens of a turn in ``quota``.
+to in ``claudeCode``, others the tool's name in ``goose``, ``tool_name`` and ``toolName``; several
+the tokens of a turn in ``quota``.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
+import msgspec
+
+from quarterdeck.wire.content import TextContent
 from quarterdeck.wire.events import Event, RateLimited, RetryScheduled, TerminalExited
 from quarterdeck.wire.events import TerminalOutput as Output
 from quarterdeck.wire.ids import TerminalId, ToolCallId
+from quarterdeck.wire.toolcalls import ContentItem, ToolCallContent
 from quarterdeck.wire.usage import TokenUsage
 
 __all__ = [
@@ -20,6 +25,7 @@ __all__ = [
     "codex_failed",
     "parent_call",
     "quota",
+    "streamed_input",
     "terminal_events",
     "tool_name",
 ]
@@ -49,8 +55,40 @@ def terminal_events(meta: Meta) -> Iterator[Event]:
 
 
 def tool_name(meta: Meta | None) -> str | None:
-    """The tool's own name, where the protocol's field for it is empty."""
-    return _text(_object(meta.get("claudeCode")).get("toolName")) if meta else None
+    """The tool's own name, where the protocol's field for it is empty.
+
+    Of an extension of Goose's, other than the one with its own tools, it is a server's tool.
+    """
+    if not meta:
+        return None
+    goose = _object(_object(meta.get("goose")).get("toolCall"))
+    if name := _text(goose.get("toolName")):
+        extension = _text(goose.get("extensionName")) or ""
+        return name if extension in ("", "developer") else f"mcp__{extension}__{name}"
+    told = (
+        _object(meta.get("claudeCode")).get("toolName"),
+        meta.get("tool_name"),  # vibe
+        meta.get("toolName"),  # qwen
+    )
+    return next((name for one in told if (name := _text(one))), None)
+
+
+def streamed_input(content: Iterable[ToolCallContent]) -> dict[str, Any] | None:
+    """The arguments of a call, from an agent that shows them as they grow, such as Kimi.
+
+    It shows them as the text of the call; what is not whole yet is no arguments.
+    """
+    texts = [
+        item.content.text
+        for item in content
+        if isinstance(item, ContentItem) and isinstance(item.content, TextContent)
+    ]
+    if len(texts) != 1 or not texts[0].startswith("{"):
+        return None
+    try:
+        return msgspec.json.decode(texts[0].encode(), type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return None
 
 
 def parent_call(meta: Meta | None) -> ToolCallId | None:

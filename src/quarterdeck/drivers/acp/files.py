@@ -1,13 +1,16 @@
-"""The agent's files through us: inside the session's roots, and only what policy lets pass."""
+"""The agent's files through us: inside the session's roots, and decided like calls of our own."""
+
+from pathlib import PurePath
 
 from quarterdeck.system.errors import NoSuchPath, OutsideRoots, PathFault, SpecialFile
 from quarterdeck.system.port import Files
 from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.acp.errors import RESOURCE_NOT_FOUND
 from quarterdeck.wire.errors import RpcError
-from quarterdeck.wire.rpc.codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
+from quarterdeck.wire.rpc.codes import INTERNAL_ERROR, INVALID_PARAMS
+from quarterdeck.wire.toolcalls import Diff
 
-from ..link import Host
+from ..link import Host, ServedDeed
 
 __all__ = ["ServedFiles", "refusal"]
 
@@ -31,8 +34,44 @@ class ServedFiles:
 
         Raises:
             RpcError: it is not there (-32002), outside of the roots, no text, too large.
+            NotPermittedError: it may not be read.
         """
-        await self._check("read", request.path)
+        await self._expect_inside(request.path)
+        deed = ServedDeed(
+            name="read",
+            kind="read",
+            title=f"Read {PurePath(request.path).name}",
+            raw_input={"path": request.path},
+        )
+        return await self._host.carry_out(deed, lambda _: self._read(request))
+
+    async def write(self, request: acp.WriteTextFileRequest) -> acp.Empty:
+        """Write a text file as a whole; directories on the way are made.
+
+        Raises:
+            RpcError: it is outside of the roots.
+            NotPermittedError: it may not be written.
+        """
+        await self._expect_inside(request.path)
+        deed = ServedDeed(
+            name="write",
+            kind="edit",
+            title=f"Write {PurePath(request.path).name}",
+            raw_input={"path": request.path},
+            content=(Diff(path=request.path, new_text=request.content),),
+        )
+        return await self._host.carry_out(deed, lambda _: self._write(request))
+
+    async def _expect_inside(self, path: str) -> None:
+        """Nobody is asked about what is refused in any case."""
+        try:
+            await self._files.stat(path)
+        except OutsideRoots as error:
+            raise refusal(error) from error
+        except PathFault:
+            return
+
+    async def _read(self, request: acp.ReadTextFileRequest) -> acp.ReadTextFileResponse:
         try:
             data = await self._data(request)
         except NoSuchPath as error:
@@ -46,13 +85,7 @@ class ServedFiles:
         except UnicodeDecodeError as error:
             raise RpcError(INVALID_PARAMS, f"{request.path!r} is no UTF-8 text") from error
 
-    async def write(self, request: acp.WriteTextFileRequest) -> acp.Empty:
-        """Write a text file as a whole; directories on the way are made.
-
-        Raises:
-            RpcError: it is outside of the roots, or policy forbids it.
-        """
-        await self._check("edit", request.path)
+    async def _write(self, request: acp.WriteTextFileRequest) -> acp.Empty:
         try:
             await self._files.write(request.path, request.content.encode())
         except PathFault as error:
@@ -74,12 +107,6 @@ class ServedFiles:
         if lines.is_cut or (lines.next is not None and lines.count < wanted):
             raise _too_large(request.path)
         return lines.data
-
-    async def _check(self, deed: "str", path: str) -> None:
-        kind = "read" if deed == "read" else "edit"
-        reason = await self._host.forbids(deed, kind, {"path": path})
-        if reason is not None:
-            raise RpcError(INVALID_REQUEST, f"not allowed here: {reason}")
 
 
 def refusal(error: PathFault) -> RpcError:

@@ -21,9 +21,11 @@ from quarterdeck.wire.usage import Cost
 
 from ..child import Child, Launch
 from ..driver import Capabilities, Opening
+from ..enforcement import Enforcement, enforcement_of
 from ..errors import OpenFailed
 from ..link import Departure, Host, Outcome, Started
 from .choosing import Chooser
+from .containment import ContainedTerminals
 from .departing import Outlet
 from .desk import Desk
 from .files import ServedFiles
@@ -31,7 +33,7 @@ from .handshake import capabilities_of, choose_way, command_words, greet, open_s
 from .listing import list_sessions
 from .outcomes import answered, cost_between, failed, rate_limit
 from .prompts import blocks_for
-from .quirks import ECHOES_PROMPTS, EMPTY_FOR_MISSING
+from .quirks import ECHOES_PROMPTS, EMPTY_FOR_MISSING, NEVER_ASKS
 from .routing import ClientRouter
 from .settings import Settings
 from .terminals import ServedTerminals
@@ -68,6 +70,7 @@ class AcpLink:
         self._child: Child | None = None
         self._outlet: Outlet | None = None
         self._system: LocalSystem | None = None
+        self._contained: ContainedTerminals | None = None
         self._terminals: ServedTerminals | None = None
         self._watching: asyncio.Task[None] | None = None
         self._over: asyncio.Future[LinkError] | None = None
@@ -89,6 +92,10 @@ class AcpLink:
     def capabilities(self) -> Capabilities:
         """What the agent can do."""
         return self._capabilities
+
+    def enforcement(self, opening: Opening) -> Enforcement:
+        """What a session asks about, and what it does unasked."""
+        return enforcement_of(self._launch, opening, asks=NEVER_ASKS not in self._launch.quirks)
 
     # Beginning
 
@@ -119,7 +126,8 @@ class AcpLink:
 
     def _connect(self, host: Host, system: LocalSystem, stream: ByteStream) -> None:
         quirks = self._launch.quirks
-        terminals = ServedTerminals(lambda: system.terminals, host, host.emit)
+        contained = self._contained = ContainedTerminals(system)
+        terminals = ServedTerminals(contained, host, host.emit)
         self._terminals = terminals
         self._translator = Translator(
             self._launch.agent,
@@ -264,6 +272,8 @@ class AcpLink:
             if self._child is not None:
                 departure = await self._child.end()
         finally:
+            if self._contained is not None:
+                await self._contained.close()
             if self._system is not None:
                 await self._system.close()
             if self._terminals is not None:

@@ -4,12 +4,21 @@ What a terminal prints becomes events from the moment a tool call shows it, from
 """
 
 import asyncio
+import re
 import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
-from quarterdeck.system.errors import CommandNotFound, NoSuchTerminal, PathFault, SpawnFault
-from quarterdeck.system.port import Command, Exit, Terminal, Terminals
+from quarterdeck.policy.modes import Containment
+from quarterdeck.policy.shell.variables import is_harmless_assignment
+from quarterdeck.system.errors import (
+    CommandNotFound,
+    NoSuchTerminal,
+    PathFault,
+    SpawnFault,
+    SystemFault,
+)
+from quarterdeck.system.port import Command, Exit, Terminal
 from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.acp.errors import RESOURCE_NOT_FOUND
 from quarterdeck.wire.errors import RpcError
@@ -17,7 +26,8 @@ from quarterdeck.wire.events import Event, TerminalExited, TerminalOutput
 from quarterdeck.wire.ids import TerminalId
 from quarterdeck.wire.rpc.codes import INVALID_PARAMS, INVALID_REQUEST
 
-from ..link import Host
+from ..link import Host, ServedDeed
+from .containment import ContainedTerminals
 from .files import refusal
 
 __all__ = ["ServedTerminals"]
@@ -27,6 +37,9 @@ _KEPT = 1_048_576
 _MOST_KEPT = 8 * 1_048_576
 _MOST = 100
 """Terminals that may be open at once."""
+_OWN_SHELLS = frozenset(("/bin/sh", "/bin/bash", "/usr/bin/bash", "/bin/zsh", "/usr/bin/zsh"))
+_PLAIN = re.compile(r"[\w./+@%:,=-]+")
+"""A command of this form is a program's name; any other is a line for a shell."""
 
 
 @dataclass(slots=True)
@@ -42,7 +55,7 @@ class ServedTerminals:
 
     def __init__(
         self,
-        terminals: Callable[[], Terminals],
+        terminals: ContainedTerminals,
         host: Host,
         emit: Callable[[Event], Awaitable[None]],
     ) -> None:
@@ -56,26 +69,38 @@ class ServedTerminals:
         """Start a command.
 
         Raises:
-            RpcError: it cannot be started, its directory is outside of the roots, policy forbids
-                it, or too many are open.
+            RpcError: it cannot be started, its directory is outside of the roots, or too many are
+                open.
+            NotPermittedError: it may not be run.
         """
         if len(self._open) >= _MOST:
             raise RpcError(INVALID_REQUEST, f"{_MOST} terminals are open; release one first")
-        line = shlex.join((request.command, *request.args)) if request.args else request.command
+        line = _line(request)
         where = {"cwd": request.cwd} if request.cwd else {}
-        reason = await self._host.forbids("terminal", "execute", {"command": line, **where})
-        if reason is not None:
-            raise RpcError(INVALID_REQUEST, f"not allowed here: {reason}")
+        deed = ServedDeed(
+            name="terminal",
+            kind="execute",
+            title=line,
+            raw_input={"command": line, **where},
+            sandbox=await self._terminals.sandbox(),
+        )
+        terminal = await self._host.carry_out(deed, lambda how: self._begin(request, how))
+        return acp.CreateTerminalResponse(terminal_id=terminal.id)
+
+    async def _begin(self, request: acp.CreateTerminalRequest, how: Containment) -> Terminal:
         try:
-            terminal = await self._start(request)
+            terminal = await self._start(request, how)
         except CommandNotFound as error:
             raise RpcError(RESOURCE_NOT_FOUND, str(error)) from error
         except SpawnFault as error:
             raise RpcError(INVALID_PARAMS, str(error)) from error
         except PathFault as error:
             raise refusal(error) from error
+        except SystemFault as error:  # nothing here can hold it
+            raise RpcError(INVALID_REQUEST, f"not allowed here: {error}") from error
         self._open[terminal.id] = _Open(terminal, terminal.follow())
-        return acp.CreateTerminalResponse(terminal_id=terminal.id)
+        self._host.shows(terminal.id)
+        return terminal
 
     async def output(self, request: acp.TerminalOutputRequest) -> acp.TerminalOutputResponse:
         """What was printed so far: the last part of it, cut between characters."""
@@ -128,26 +153,17 @@ class ServedTerminals:
                 task.cancel()
             await asyncio.gather(*following, return_exceptions=True)
 
-    async def _start(self, request: acp.CreateTerminalRequest) -> Terminal:
+    async def _start(self, request: acp.CreateTerminalRequest, how: Containment) -> Terminal:
         limit = request.output_byte_limit
         tail = _KEPT if limit is None else max(0, min(limit, _MOST_KEPT))
         environment = {variable.name: variable.value for variable in request.env}
         argv = (request.command, *request.args)
-        try:
-            return await self._create(argv, request.cwd, environment, tail)
-        except CommandNotFound:
-            if request.args or not request.command.strip().count(" "):
-                raise
-            # A whole command line in the place of the program's name: a shell reads it.
-            return await self._create(
-                ("/bin/sh", "-c", request.command), request.cwd, environment, tail
-            )
-
-    async def _create(
-        self, argv: tuple[str, ...], cwd: str | None, environment: dict[str, str], tail: int
-    ) -> Terminal:
-        command = Command(argv=argv, cwd=cwd, env=environment)
-        return await self._terminals().create(command, tail=tail)
+        if not request.args and not _PLAIN.fullmatch(request.command):
+            # A whole command line in the place of the program's name: a shell reads it, as
+            # policy has read it.
+            argv = ("/bin/sh", "-c", request.command)
+        command = Command(argv=argv, cwd=request.cwd, env=environment)
+        return await self._terminals.create(command, how, tail=tail)
 
     async def _follow(self, one: _Open) -> None:
         id_ = TerminalId(one.terminal.id)
@@ -161,6 +177,21 @@ class ServedTerminals:
         if one is None:
             raise RpcError(RESOURCE_NOT_FOUND, str(NoSuchTerminal(terminal_id)))
         return one
+
+
+def _line(request: acp.CreateTerminalRequest) -> str:
+    """The command as a shell would read it, with the variables that may change what it does."""
+    line = shlex.join((request.command, *request.args)) if request.args else request.command
+    told = [
+        f"{variable.name}={shlex.quote(variable.value)}"
+        for variable in request.env
+        if not _is_harmless(variable.name, variable.value)
+    ]
+    return " ".join((*told, line))
+
+
+def _is_harmless(name: str, value: str) -> bool:
+    return is_harmless_assignment(name, value) or (name == "SHELL" and value in _OWN_SHELLS)
 
 
 async def _caught_up(one: _Open) -> None:

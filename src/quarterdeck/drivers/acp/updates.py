@@ -140,7 +140,7 @@ class Translator:
     def known(self, now: acp.ToolCallDetails) -> acp.ToolCallDetails:
         """A call as far as it is known: what is said now, and before it what was said earlier."""
         earlier = self._calls.get(now.tool_call_id)
-        return now if earlier is None else merged(earlier, now)
+        return merged(earlier or acp.ToolCallDetails(tool_call_id=now.tool_call_id), now)
 
     def strange(self, raw: Any, reason: str) -> Awaitable[None]:
         """Keep something that belongs to no session or no kind that we know."""

@@ -17,6 +17,7 @@ from quarterdeck.wire.rpc.stream import ByteStream
 
 from ..child import Launch
 from ..driver import Capabilities, Opening
+from ..enforcement import Enforcement, enforcement_of
 from ..errors import Unsupported, WrongProtocol
 from ..link import Departure, Host, Outcome, Started
 from ..pipe.told import as_list, as_map, as_text
@@ -103,6 +104,10 @@ class CodexLink:
     _thread: str = ""
 
     # Beginning
+
+    def enforcement(self, opening: Opening) -> Enforcement:
+        """What a session asks about, and what it does unasked."""
+        return enforcement_of(self._launch, opening, asks=True)
 
     async def start(self, host: Host) -> Started:
         """Start the server, or connect to it, and open, resume or fork its thread.

@@ -15,6 +15,7 @@ from quarterdeck.wire.http1 import BrokenOff, NoConnection
 
 from ..child import Launch
 from ..driver import Capabilities, Opening
+from ..enforcement import Enforcement, enforcement_of
 from ..errors import OpenFailed, Unsupported, WrongProtocol
 from ..link import Departure, Host, Outcome, Started
 from ..pipe.opencode import server_of
@@ -84,6 +85,10 @@ class OpencodeLink:
     _session: str = ""
 
     # Beginning
+
+    def enforcement(self, opening: Opening) -> Enforcement:
+        """What a session asks about, and what it does unasked."""
+        return enforcement_of(self._launch, opening, asks=True)
 
     async def start(self, host: Host) -> Started:
         """Start the server, or find it, and open, resume or fork a session.

@@ -19,8 +19,10 @@ from quarterdeck.wire.events import Unknown
 
 from ..child import Child, Launch
 from ..driver import Capabilities, McpServer, Opening
+from ..enforcement import Enforcement, enforcement_of
 from ..errors import LoginMethod, LoginNeeded, OpenFailed, Unsupported
 from ..link import Departure, Host, Outcome, Started
+from . import claude_control as control
 from .claude_channel import Answers, Channel
 from .claude_dialect import DIALECTS, command_words
 from .claude_events import Translator
@@ -73,6 +75,10 @@ class ClaudeLink:
 
     # Beginning
 
+    def enforcement(self, opening: Opening) -> Enforcement:
+        """What a session asks about, and what it does unasked."""
+        return enforcement_of(self._launch, opening, asks=True)
+
     async def start(self, host: Host) -> Started:
         """Start the program and greet it."""
         self._host = host
@@ -88,7 +94,8 @@ class ClaudeLink:
         self._answers = Answers(self._launch.agent, host, self._channel)
         self._reader = asyncio.create_task(self._read(self._child))
         try:
-            greeting = await self._channel.request("initialize", hooks=None)
+            hooks = control.hooks_before() if "read" in self._launch.asks else None
+            greeting = await self._channel.request("initialize", hooks=hooks)
         except RpcError as error:
             raise OpenFailed(f"{self._launch.agent} refused: {error.message}") from error
         except LinkError as error:

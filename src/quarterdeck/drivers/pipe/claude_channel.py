@@ -138,11 +138,21 @@ class Answers:
         with suppress(LinkError):
             await self._channel.send(line)
 
+    async def _before(self, told: Mapping[str, Any]) -> dict[str, Any]:
+        """Say whether a call may be done that the program would not ask about."""
+        if told.get("tool_name") == control.QUESTIONS:
+            return {}
+        asked = {"input": told.get("tool_input"), **told}
+        verdict = await self._host.forbids(control.permission_of(asked))
+        return control.answer_to_hook(verdict) if verdict is not None else {}
+
     async def _decide(self, request: Mapping[str, Any]) -> dict[str, Any]:
         subtype = as_text(request.get("subtype"))
         if subtype == "elicitation":
             question = control.elicitation_of(request)
             return control.answer_to_elicitation(await self._host.ask(question))
+        if subtype == "hook_callback":
+            return await self._before(as_map(request.get("input")))
         if subtype != "can_use_tool":
             raise RpcError(_REFUSED, f"Unsupported control request subtype: {subtype}")
         if request.get("tool_name") == control.QUESTIONS:

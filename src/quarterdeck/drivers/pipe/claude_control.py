@@ -16,10 +16,12 @@ from .told import as_list, as_map, as_text
 __all__ = [
     "QUESTIONS",
     "answer_to_elicitation",
+    "answer_to_hook",
     "answer_to_permission",
     "answer_to_questions",
     "elicitation_of",
     "error_line",
+    "hooks_before",
     "permission_of",
     "questions_of",
     "request_line",
@@ -81,6 +83,22 @@ def answer_to_permission(
         return {"behavior": "allow", "updatedInput": request.get("input") or {}}
     told = verdict.told or "The person did not allow this call."
     return {"behavior": "deny", "message": told, "interrupt": interrupted}
+
+
+def hooks_before() -> dict[str, Any]:
+    """What makes the program tell us of every call before it does it, asked about or not."""
+    return {"PreToolUse": [{"matcher": None, "hookCallbackIds": ["gate"]}]}
+
+
+def answer_to_hook(verdict: Verdict) -> dict[str, Any]:
+    """What to say about a call that is about to be done."""
+    decision = "ask" if verdict.cancelled else "deny"
+    told = {
+        "hookEventName": "PreToolUse",
+        "permissionDecision": decision,
+        "permissionDecisionReason": verdict.told,
+    }
+    return {"hookSpecificOutput": told}
 
 
 # Questions to the person

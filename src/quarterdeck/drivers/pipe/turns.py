@@ -27,6 +27,7 @@ from quarterdeck.wire.usage import TokenUsage
 
 from ..child import Child, Launch
 from ..driver import Capabilities, Opening
+from ..enforcement import Enforcement, enforcement_of
 from ..errors import AgentMissing, OpenFailed, Unsupported
 from ..link import Departure, Host, Outcome, Started
 from ..words import render, render_agent_mode, render_mode
@@ -81,6 +82,10 @@ class TurnsLink:
     def transport(self) -> str:
         """How the agent is reached."""
         return _TRANSPORT
+
+    def enforcement(self, opening: Opening) -> Enforcement:
+        """What a session asks about, and what it does unasked."""
+        return enforcement_of(self._launch, opening, asks=False)
 
     async def start(self, host: Host) -> Started:
         """See that the program is there and that each option can be honoured; nothing runs yet.

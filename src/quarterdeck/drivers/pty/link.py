@@ -22,6 +22,7 @@ from quarterdeck.wire.masking import mask
 
 from ..child import Launch
 from ..driver import Capabilities, Opening
+from ..enforcement import Enforcement, enforcement_of
 from ..errors import AgentMissing, LoginNeeded, OpenFailed, Unsupported
 from ..link import Departure, Host, Outcome, Started
 from ..pipe.turns import plain_text
@@ -79,6 +80,10 @@ class PtyLink:
         """Where it runs; for whoever wants to look at it."""
         assert self._terminal is not None
         return self._terminal
+
+    def enforcement(self, opening: Opening) -> Enforcement:
+        """What a session asks about, and what it does unasked."""
+        return enforcement_of(self._launch, opening, asks=True)
 
     async def start(self, host: Host) -> Started:
         """Start the agent and wait until it is ready for a prompt.

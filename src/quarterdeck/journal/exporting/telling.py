@@ -10,6 +10,7 @@ from quarterdeck.wire.events import (
     Notice,
     PermissionAnswered,
     PermissionAsked,
+    PermissionViolated,
     PlanChanged,
     Prompted,
     QuestionAnswered,
@@ -89,6 +90,8 @@ def _passing(event: Any) -> str:
             return f"Held back by the vendor{_because(reason)}"
         case RetryScheduled(delay=delay, reason=reason):
             return f"Trying again in {delay:.0f} s{_because(reason)}"
+        case PermissionViolated(title=title, reason=reason):
+            return f"Done without leave: {title}{_because(reason)}"
         case GrantRevoked(grant=grant, by=by):
             return f"Standing answer {grant} taken back by {_who(by)}"
         case _:

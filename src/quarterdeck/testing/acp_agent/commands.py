@@ -200,7 +200,7 @@ async def _terminal(work: Work, rest: str) -> None:
             session_id=session,
             command="/bin/sh",
             args=("-c", rest),
-            env=(acp.EnvVariable(name="FAKE", value="1"),),
+            env=(acp.EnvVariable(name="LC_FAKE", value="1"),),
             output_byte_limit=100_000,
         ),
     )

@@ -12,6 +12,8 @@ from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
+from quarterdeck.wire.permissions import option_of_kind
+
 from ..literal import one_line
 from ..rendering.lines import Line, plain
 from ..rendering.requests import KEYS, option_lines, request_lines
@@ -129,10 +131,9 @@ class PermissionScreen(ModalScreen[None]):
         """Answer with the first option of a kind."""
         if self._guard.holds or self.item.permission is None:
             return
-        for option in self.item.permission.options:
-            if option.kind == kind:
-                self._answer(option.option_id)
-                return
+        chosen = option_of_kind(self.item.permission.options, kind)
+        if chosen is not None:
+            self._answer(chosen)
 
     def action_number(self, number: int) -> None:
         """Answer with an option by its number."""

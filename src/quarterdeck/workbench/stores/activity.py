@@ -20,6 +20,7 @@ _TYPES: dict[Mode, frozenset[str]] = {
     "audit": frozenset(
         {
             "tool_call_started", "tool_call_ended", "permission_asked", "permission_answered",
+            "permission_violated",
             "grant_revoked", "question_asked", "question_answered", "mode_changed",
         }
     ),

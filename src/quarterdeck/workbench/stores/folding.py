@@ -28,6 +28,7 @@ from quarterdeck.wire.events import (
     OptionsChanged,
     PermissionAnswered,
     PermissionAsked,
+    PermissionViolated,
     PlanChanged,
     PromptDropped,
     Prompted,
@@ -195,6 +196,7 @@ class Folding:
                 | Notice()
                 | ModeChanged()
                 | GrantRevoked()
+                | PermissionViolated()
                 | QuestionAsked()
                 | QuestionAnswered()
                 | CompactionChanged()
@@ -208,8 +210,7 @@ class Folding:
                 | Unknown()
             ):
                 if (note := notes.note_of(event)) is not None:
-                    severity, text = note
-                    self._note(record, text, severity)
+                    self._note(record, note[1], note[0])
             case (
                 MessageChunk()
                 | ThoughtChunk()

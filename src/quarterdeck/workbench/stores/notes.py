@@ -12,6 +12,7 @@ from quarterdeck.wire.events import (
     ModeChanged,
     ModelCallFinished,
     Notice,
+    PermissionViolated,
     PromptDropped,
     QuestionAnswered,
     QuestionAsked,
@@ -43,6 +44,8 @@ def note_of(event: Any) -> tuple[Severity, str] | None:
             if how == "broken" and stderr:
                 words += f"\n{stderr.strip()}"
             return ("error" if how == "broken" else "quiet"), words
+        case PermissionViolated(title=title, reason=reason):
+            return "error", f"done without leave: {title}{_because(reason)}"
         case TurnEnded(stop=stop, reason=reason) if stop != "end_turn":
             severity: Severity = "error" if stop in ("failed", "refusal") else "warning"
             return severity, f"the turn ended: {stop.replace('_', ' ')}{_because(reason)}"
