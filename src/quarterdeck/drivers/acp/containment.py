@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from quarterdeck.config.places import Places
 from quarterdeck.policy.modes import Containment, Sandbox
 from quarterdeck.system.guard import shared_guard
 from quarterdeck.system.local import LocalSystem
@@ -17,10 +18,8 @@ __all__ = ["ContainedTerminals"]
 class ContainedTerminals:
     """Starts commands in what they were permitted for. ``close`` it."""
 
-    def __init__(self, system: LocalSystem, private: tuple[str, ...] = ()) -> None:
-        """``private`` directories are hidden from contained commands, where that can be done."""
+    def __init__(self, system: LocalSystem) -> None:
         self._system = system
-        self._private = private
         self._held: dict[Containment, SandboxedTerminals] = {}
 
     async def sandbox(self) -> Sandbox:
@@ -45,6 +44,7 @@ class ContainedTerminals:
     async def _make(self, containment: Containment) -> "SandboxedTerminals":
         from quarterdeck.system.sandbox import NoSandbox, SandboxedTerminals, detect, detect_seal
 
+        places = Places.find()  # our log and sockets are not for agents
         is_sealed = containment == "sealed"
         found = await (detect_seal() if is_sealed else detect())
         if not found.is_there:
@@ -52,7 +52,7 @@ class ContainedTerminals:
         return SandboxedTerminals(
             Roots(self._system.roots),
             found,
-            hidden=self._private,
+            hidden=(places.state, places.runtime),
             sealed=is_sealed,
             guard=shared_guard(),
         )
