@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quarterdeck.policy import Surroundings, call_from_tool, decide, parse_rule
+from quarterdeck.policy import Allow, Surroundings, call_from_tool, decide, parse_rule
 from quarterdeck.testing.programs import INSTALLED
 
 AROUND = Surroundings(cwd="/home/dev/app", roots=("/home/dev/app",), home="/home/dev", agent="x")
@@ -108,3 +108,18 @@ def test_a_deny_rule_sees_paths_and_patterns_in_any_field(
 ):
     call = call_from_tool(name, kind, given, around=AROUND)
     assert type(decide(call, "ask", [parse_rule("deny read(.env)")])).__name__ == decision
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("Glob", {"pattern": "**/.env"}),
+        ("Glob", {"pattern": ".en?"}),
+        ("Grep", {"pattern": "KEY", "glob": ".env*"}),
+        ("grep_search", {"query": "KEY", "include_pattern": "{.env,x}"}),
+    ],
+)
+def test_a_deny_rule_sees_the_patterns_of_a_search(name: str, given: dict[str, Any]):
+    call = call_from_tool(name, "search", given, around=AROUND)
+    assert not isinstance(decide(call, "ask", [parse_rule("deny read(.env)")]), Allow)
+    assert isinstance(decide(call, "ask", [parse_rule("deny read(other.pem)")]), Allow)

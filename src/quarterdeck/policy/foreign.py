@@ -290,7 +290,13 @@ def _bare(call: Call, found: _Findings, locations: Sequence[str]) -> Call:
     paths = tuple(_use(path, "write", call) for path in named)
     if not paths and not found.urls:
         return call
-    return replace(call, paths=paths, urls=tuple(found.urls), doubts=("its effect is not known",))
+    return replace(
+        call,
+        paths=paths,
+        urls=tuple(found.urls),
+        globs=tuple(found.patterns),
+        doubts=("its effect is not known",),
+    )
 
 
 def _filled(call: Call, found: _Findings, locations: Sequence[str]) -> Call:
@@ -309,6 +315,7 @@ def _filled(call: Call, found: _Findings, locations: Sequence[str]) -> Call:
         command=found.command if call.kind == "execute" else None,
         paths=tuple(uses),
         urls=tuple(found.urls),
+        globs=tuple(found.patterns),
         doubts=doubts,
     )
 
