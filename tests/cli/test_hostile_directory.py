@@ -128,7 +128,6 @@ async def test_our_agent_in_every_mode_short_of_a_grant(
     assert await asyncio.to_thread(hostile.ran) == []
 
 
-@pytest.mark.xfail(reason="git runs unasked in a workspace that is not trusted", strict=False)
 @pytest.mark.parametrize("mode", MODES[:-1])
 async def test_git_that_the_agent_runs_unasked(
     hostile: HostileRepository, tmp_path: Path, mode: Mode
