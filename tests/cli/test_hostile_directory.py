@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,20 +34,22 @@ def hostile(tmp_path: Path) -> HostileRepository:
 
 
 @pytest.fixture
-def environment(home: Path) -> dict[str, str]:
-    """A home in which a fake agent is one of the user's own."""
+def environment(home: Path) -> Iterator[dict[str, str]]:
+    """A home in which a fake agent is one of the user's own; a host that is started there ends."""
     agents = home / "quarterdeck" / "agents"
     agents.mkdir(parents=True)
     command = [sys.executable, "-m", "quarterdeck.testing.acp_agent"]
     (agents / "fake-acp.toml").write_text(
         f'title = "Fake"\ninstall = "x"\n[transports.acp]\ncommand = {json.dumps(command)}\n'
     )
-    return {
+    environment = {
         "PATH": os.environ["PATH"],
         "HOME": str(home),
         "QUARTERDECK_HOME": str(home / "quarterdeck"),
         "LANG": "C.UTF-8",
     }
+    yield environment
+    subprocess.run([SCRIPT, "host", "stop"], env=environment, capture_output=True, timeout=50)
 
 
 def quarterdeck(
