@@ -6,7 +6,7 @@ of the turn.
 """
 
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
@@ -16,6 +16,7 @@ from quarterdeck.policy.call import Call
 from quarterdeck.policy.deciding import Allow, Deny
 from quarterdeck.policy.foreign import Surroundings
 from quarterdeck.policy.gate import Gate
+from quarterdeck.policy.modes import Mode
 from quarterdeck.wire.events import (
     PermissionAsked,
     PermissionViolated,
@@ -39,6 +40,7 @@ from .verdicts import call_of
 __all__ = ["Conduct"]
 
 _CHANGES: tuple[ToolKind, ...] = ("edit", "delete", "move")
+_MOST_SHOWN = 5
 
 
 @dataclass(slots=True)
@@ -66,7 +68,9 @@ class Conduct:
         self._terminals: set[str] = set()
         """Of ours: what runs in them was decided."""
         self._written: set[str] = set()
-        """Files that were written by leave in this turn, by their real paths."""
+        """Files that were written in this turn by leave, or told to be against it: real paths."""
+        self._ran_command = False
+        """A person let a command run in this turn; it may have changed any file."""
 
     # What is heard
 
@@ -102,8 +106,9 @@ class Conduct:
         if told is not None and told.decided != "allowed":
             told.decided = "allowed" if allowed else "refused"
 
-    def permitted(self, call: Call) -> None:
+    def permitted(self, call: Call, *, by_person: bool) -> None:
         """A call was permitted that may write these files."""
+        self._ran_command = self._ran_command or (by_person and call.command is not None)
         self._written.update(use.resolved for use in call.paths if use.access == "write")
 
     def shows(self, terminal: str) -> None:
@@ -114,6 +119,25 @@ class Conduct:
         """Nothing of this turn goes on."""
         self._calls.clear()
         self._written.clear()
+        self._ran_command = False
+
+    def unexplained(self, changed: Sequence[str], mode: Mode) -> PermissionViolated | None:
+        """What is wrong with files that changed in a turn; None: it was permitted."""
+        left = [path for path in changed if path not in self._written]
+        if not left or self._ran_command:
+            return None
+        here = self._around.cwd.rstrip("/") + "/"
+        shown = ", ".join(path.removeprefix(here) for path in left[:_MOST_SHOWN])
+        more = f" and {len(left) - _MOST_SHOWN} more" if len(left) > _MOST_SHOWN else ""
+        return PermissionViolated(
+            request=new_request_id(),
+            title=f"changed files: {shown}{more}",
+            kind="edit",
+            reason=(
+                f"they changed during the turn, and the mode {mode!r} lets the agent change none;"
+                " ignore this if you or another program changed them"
+            ),
+        )
 
     # What is asked
 
@@ -159,6 +183,7 @@ class Conduct:
         reason = await self._reason(told, call, held)
         if reason is None:
             return None
+        self._written |= writes  # told once
         return PermissionViolated(
             request=new_request_id(),
             call=end.call,

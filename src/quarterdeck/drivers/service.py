@@ -105,7 +105,7 @@ class DeedService:
         self._conduct.decided(question.call, allowed=isinstance(decided, Permitted))
         if not isinstance(decided, Permitted):
             raise NotPermittedError(decided.told, cancelled=session.is_interrupted)
-        self._conduct.permitted(call)
+        self._conduct.permitted(call, by_person=decided.option is not None)
         return await act(_containment(decided, deed, is_auto=is_auto))
 
     async def _end(self, call: ToolCallId, how: ToolCallEnd, why: str | None = None) -> None:

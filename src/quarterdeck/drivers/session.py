@@ -5,6 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace as copy
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
@@ -54,11 +55,14 @@ from .verdicts import call_of, own_options, verdict_of
 
 if TYPE_CHECKING:
     from .pty.terminal import Terminal
+    from .work_tree import Fingerprint
 
 __all__ = ["DrivenSession"]
 
 _log = logging.getLogger(__name__)
 _CANCELLED = Verdict(allowed=False, cancelled=True)
+_CHANGES_NOTHING = frozenset(("read-only", "plan", "deny-all"))
+"""Modes in which an agent may change no file unless a person lets it."""
 T = TypeVar("T")
 
 
@@ -249,7 +253,7 @@ class DrivenSession:
         self._conduct.decided(name, allowed=verdict.allowed)
         if isinstance(decided, Permitted) and verdict.allowed:
             self._clearances.add(call, decided)
-            self._conduct.permitted(call)
+            self._conduct.permitted(call, by_person=decided.option is not None)
         return verdict
 
     async def forbids(self, question: PermissionAsked) -> Verdict | None:
@@ -337,7 +341,7 @@ class DrivenSession:
                 self.gate,
                 self._ledger,
                 self.lost,
-                self._requests.settled,
+                partial(self._settle, await self._look_at_files()),
             )
             self._turn = turn
             self._clearances.clear()
@@ -347,6 +351,27 @@ class DrivenSession:
                 self._turn = None
                 self._clearances.clear()
                 self._conduct.end_turn()
+
+    async def _look_at_files(self) -> "Fingerprint | None":
+        """What the files are before a turn in which none may change."""
+        if self.gate.mode not in _CHANGES_NOTHING or self.enforcement.is_left("edit"):
+            return None
+        from .work_tree import read_fingerprint
+
+        return await asyncio.to_thread(read_fingerprint, self._around.roots)
+
+    async def _settle(self, before: "Fingerprint | None") -> None:
+        """Wait for what is still asked; then tell what changed although nothing may."""
+        await self._requests.settled()
+        if before is None:
+            return
+        from .work_tree import changed_files, read_fingerprint
+
+        after = await asyncio.to_thread(read_fingerprint, self._around.roots)
+        changed = () if after is None else changed_files(before, after)
+        violation = self._conduct.unexplained(changed, self.gate.mode)
+        if violation is not None:
+            await self._sink(violation, turn=self._here())
 
     def answer(self, request: RequestId, answer: Answer) -> bool:
         """Answer a permission request; False if it is not, or no longer, open."""

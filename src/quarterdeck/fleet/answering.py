@@ -11,7 +11,7 @@ from quarterdeck.wire.events import (
     PermissionViolated,
     QuestionAsked,
 )
-from quarterdeck.wire.ids import RequestId, SessionId
+from quarterdeck.wire.ids import RequestId, SessionId, ToolCallId
 from quarterdeck.wire.permissions import Decider, QuestionAction, Selected, option_of_kind
 
 from .current import Current
@@ -72,9 +72,11 @@ class Inbox:
 
     async def _see(self, one: Request, event: PermissionViolated, by: str) -> bool:
         """A person has seen what was done without leave; whatever they say, it was done."""
-        seen = Selected(option_id="seen")
         answered = PermissionAnswered(
-            request=event.request, call=event.call, outcome=seen, by=_decider(by)
+            request=event.request,
+            call=event.call or ToolCallId(event.request),  # where no call was told of
+            outcome=Selected(option_id="seen"),
+            by=_decider(by),
         )
         await self._journal.append(one.session, answered)
         return await self._settle(one, True)

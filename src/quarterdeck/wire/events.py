@@ -326,12 +326,14 @@ class PermissionViolated(
 ):
     """A call was done that nobody permitted, or that was refused; right after the call's end.
 
-    Only of agents that we did not write: they say what they have done, and did not ask before.
+    Only of agents that we did not write: they say what they have done, and did not ask before. Or
+    files changed in a turn in which none may; once, before the turn's end.
     """
 
     request: RequestId
     """Names this violation; no request of that id was asked."""
-    call: ToolCallId
+    call: ToolCallId | None = None
+    """None: no call that the agent told of."""
     title: str
     reason: str
     """What was against it."""

@@ -1,6 +1,8 @@
 """What an agent has us do is decided like a call of our own, and recorded like one."""
 
 import asyncio
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +210,46 @@ async def test_by_setting_a_violation_ends_the_turn(tmp_path: Path):
     async with drive(acp_rig(), tmp_path, around=around) as driven:
         ended = await driven.say(f"sneak {tmp_path}/a.txt hello\nwait")
     assert ended.stop == "failed" and "without leave" in (ended.reason or "")
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository with one commit and a file that has changed since."""
+    git = ("git", "-c", "user.name=x", "-c", "user.email=x@localhost", "-C", str(tmp_path))
+    (tmp_path / "kept.txt").write_text("kept\n")
+    for words in (("init", "-q"), ("add", "."), ("commit", "-qm", "first")):
+        subprocess.run([*git, *words], check=True, env={"PATH": os.environ["PATH"]})
+    (tmp_path / "kept.txt").write_text("changed\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize("mode", ["read-only", "plan"])
+@pytest.mark.parametrize("name", ["new.txt", "kept.txt", "ünïcôde.txt"])
+async def test_a_change_on_disk_in_a_mode_that_allows_none_is_told(
+    repository: Path, mode: Mode, name: str
+):
+    async with drive(acp_rig(), repository, gate=gate_of(mode)) as driven:
+        await driven.say("echo hello")
+        assert driven.all(PermissionViolated) == []
+        await driven.say(f"hide {repository}/{name} hidden")
+    (violation,) = driven.all(PermissionViolated)
+    assert violation.call is None and name in violation.title and mode in violation.reason
+
+
+async def test_a_change_that_the_agent_tells_of_is_told_once(repository: Path):
+    async with drive(acp_rig(), repository, gate=gate_of("read-only")) as driven:
+        await driven.say(f"sneak {repository}/new.txt hello")
+    (violation,) = driven.all(PermissionViolated)
+    assert violation.call is not None
+
+
+async def test_a_command_that_a_person_let_run_may_change_files(repository: Path):
+    async with drive(acp_rig(), repository, gate=gate_of("plan")) as driven:
+        turn = asyncio.create_task(driven.say("terminal touch made.txt"))
+        await driven.answer("allow_once")
+        await turn
+    assert (repository / "made.txt").exists()
+    assert driven.all(PermissionViolated) == []
 
 
 async def test_a_change_through_us_by_leave_is_no_violation(tmp_path: Path):

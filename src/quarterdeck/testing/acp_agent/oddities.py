@@ -64,6 +64,12 @@ async def _sneak(work: "Work", rest: str) -> None:
     await work.update(acp.ToolCallUpdate(tool_call_id=call, status="completed"))
 
 
+async def _hide(work: "Work", rest: str) -> None:
+    """Writes a file itself, asks nobody and says nothing."""
+    path, _, content = rest.partition(" ")
+    await asyncio.to_thread(Path(path).write_text, content)
+
+
 async def _no_options(work: "Work", rest: str) -> None:
     await _ask_with(work, rest or "choose nothing", ())
 
@@ -197,6 +203,7 @@ ODDITIES: dict[str, Callable[["Work", str], Awaitable[None]]] = {
     "no-options": _no_options,
     "forged-options": _forged_options,
     "sneak": _sneak,
+    "hide": _hide,
     "loose": _loose,
     "shell": _shell,
     "compact": _compact,
