@@ -88,7 +88,7 @@ def test_what_was_done_without_leave_is_exit_code_8(run, project: Path):
     done = run("--format", "json", f"sneak {project}/a.txt hello")
     assert done.returncode == 8, done.stderr
     assert json.loads(done.stdout)["violations"] == 1
-    assert "without leave" in run(f"sneak {project}/b.txt hello").stderr
+    assert "without permission" in run(f"sneak {project}/b.txt hello").stderr
     assert run("--mode", "accept-edits", f"sneak {project}/c.txt hello").returncode == 0
 
 

@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.drivers.verdicts import looked_up_call
-from quarterdeck.policy import Allow, Ask, Sandbox, Surroundings, decide
+from quarterdeck.drivers.verdicts import call_of
+from quarterdeck.policy import Allow, Ask, Call, Sandbox, Surroundings, decide
+from quarterdeck.policy.gate import Gate
+from quarterdeck.wire.events import PermissionAsked
+from quarterdeck.wire.ids import new_request_id, new_tool_call_id
 
 
 @pytest.fixture
@@ -16,6 +19,19 @@ def work(tmp_path: Path) -> Path:
     (real / "a.txt").write_text("a")
     (real / "link").symlink_to("/etc")
     return real
+
+
+async def asked_call(command: str | list[str], around: Surroundings) -> Call:
+    asked = PermissionAsked(
+        request=new_request_id(),
+        call=new_tool_call_id(),
+        title="run",
+        options=(),
+        kind="execute",
+        name="shell",
+        raw_input={"command": command},
+    )
+    return await call_of(asked, around, Gate(mode="ask"))
 
 
 @pytest.mark.parametrize(
@@ -31,15 +47,15 @@ def work(tmp_path: Path) -> Path:
         ("./cat a.txt", Ask),
     ],
 )
-def test_a_command_is_judged_by_what_it_finds(
+async def test_a_command_is_judged_by_what_it_finds(
     work: Path, command: str | list[str], expected: type[Allow | Ask]
 ):
     around = Surroundings(cwd=str(work), roots=(str(work),), home=str(work.parent))
-    call = looked_up_call("shell", "execute", {"command": command}, around=around)
+    call = await asked_call(command, around)
     assert isinstance(decide(call, "ask", sandbox=Sandbox(seals=True)), expected)
 
 
-def test_a_program_of_the_workspace_is_not_the_known_one(
+async def test_a_program_of_the_workspace_is_not_the_known_one(
     work: Path, monkeypatch: pytest.MonkeyPatch
 ):
     fake = work / "cat"
@@ -47,5 +63,4 @@ def test_a_program_of_the_workspace_is_not_the_known_one(
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", f"{work}:/usr/bin:/bin")
     around = Surroundings(cwd=str(work), roots=(str(work),))
-    call = looked_up_call("shell", "execute", {"command": "cat a.txt"}, around=around)
-    assert isinstance(decide(call, "ask"), Ask)
+    assert isinstance(decide(await asked_call("cat a.txt", around), "ask"), Ask)

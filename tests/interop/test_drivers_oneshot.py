@@ -12,6 +12,7 @@ import pytest
 
 from quarterdeck.drivers.catalogue import find_agent
 from quarterdeck.drivers.driver import McpServer
+from quarterdeck.drivers.errors import Unsupported
 from quarterdeck.drivers.links import links_of
 from quarterdeck.testing.model_server import ModelServer
 from quarterdeck.wire.events import (
@@ -117,8 +118,16 @@ async def test_a_conversation_over_several_processes(lab: Lab):
     assert "scene:text first of all" in lab.asked() and "--second" in lab.asked()
 
 
-async def test_the_mode_allows_a_file(lab: Lab):
-    async with lab.open(mode="accept-edits") as driven:
+async def test_a_mode_that_cannot_be_held_is_refused(lab: Lab):
+    with pytest.raises(Unsupported, match="accept-edits"):
+        async with lab.open(mode="accept-edits"):
+            pass
+    assert list(lab.project.iterdir()) == []
+
+
+async def test_a_mode_of_the_agents_own_allows_a_file(lab: Lab):
+    own = {"codex": "workspace-write", "opencode": "auto", "gemini": "auto_edit"}
+    async with lab.open(agent_mode=own[lab.agent]) as driven:
         assert (await say(driven, "scene:write")).stop == "end_turn"
     assert (lab.project / "hello.txt").read_text() == "hello from script\n"
     (start,), (end,) = driven.all(ToolCallStarted), driven.all(ToolCallEnded)

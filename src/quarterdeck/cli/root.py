@@ -15,7 +15,7 @@ COMMANDS = {
     ),
     "demo": Later("quarterdeck.cli.demo:demo", "See two agents at work; no key needed."),
     "agents": Later("quarterdeck.cli.agents:agents", "List the agents that can be used."),
-    "login": Later("quarterdeck.cli.login:login", "Log in to an agent by a way that it offers."),
+    "login": Later("quarterdeck.cli.login:login", "Log in to the agent NAME."),
     "doctor": Later("quarterdeck.cli.doctor:doctor", "Tell what is installed and what is missing."),
     "config": Later("quarterdeck.cli.config:config", "Show and check the settings."),
     "mcp-servers": Later(
