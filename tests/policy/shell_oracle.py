@@ -25,8 +25,9 @@ _FILES = {
     "src/y.py": "y = 2\n",
 }
 _HANDLER = r"""
-command_not_found_handle() { printf '%s\0' "$@" $'\1' >&9; return 127; }
+command_not_found_handle() { printf '%s\0' "${@//$'\n'/$'\3'}" $'\1' >&9; return 127; }
 """
+"""Bash writes at every line end, and what two programs of a pipeline write must not mix."""
 
 
 class ShellOracle:
@@ -116,4 +117,5 @@ class ShellOracle:
 
 
 def _words(program: bytes) -> tuple[str, ...]:
-    return tuple(word.decode(errors="surrogateescape") for word in program.split(b"\0")[:-1])
+    words = program.replace(b"\3", b"\n").split(b"\0")[:-1]
+    return tuple(word.decode(errors="surrogateescape") for word in words)
