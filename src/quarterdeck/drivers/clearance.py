@@ -20,7 +20,7 @@ __all__ = ["Clearances", "core_command"]
 _SHELLS = frozenset(
     f"{place}{name}"
     for place in ("", "/bin/", "/usr/bin/", "/usr/local/bin/")
-    for name in ("sh", "bash", "dash", "zsh")
+    for name in ("sh", "bash", "dash")
 )
 _LINE_FLAGS = frozenset(("-c", "-lc", "-cl", "-ic", "-lic"))
 _CHANGE = re.compile(
