@@ -21,14 +21,13 @@ from .files import (
     found_folders,
     head_lines,
     is_same_place,
-    json_lines,
     microseconds,
     one_title,
-    open_plain,
     read_json,
 )
 from .past import PastEvent, PastSession, Tally
 from .scanning import may_have
+from .session_files import newest_sessions, read_entries
 from .tool_events import call_ended, call_started, content_of, text_of_parts
 from .turns import Turns
 
@@ -63,22 +62,12 @@ class KimiHistory:
             for folder in found_folders(workspace)
             for file in found_files(folder, lambda name: name == _STATE)
         ]
-        sessions: list[PastSession] = []
-        for file in sorted(found, key=lambda one: one.changed, reverse=True):
-            if limit is not None and len(sessions) >= limit:
-                break
-            past = _past(file, directory, budget)
-            if past is not None:
-                sessions.append(past)
-        return sorted(sessions, key=lambda past: past.updated, reverse=True)
+        newest = newest_sessions(found, limit, lambda file: _past(file, directory, budget))
+        return sorted(newest, key=lambda past: past.updated, reverse=True)
 
     def read(self, past: PastSession, tally: Tally) -> Iterator[PastEvent]:
         """See ``HistoryReader``."""
-        reading = _Reading(past.id, tally)
-        with open_plain(Path(past.path)) as file:
-            for entry in json_lines(file, tally):
-                yield from reading.entry(entry)
-        yield from reading.finish()
+        yield from read_entries(past, tally, _Reading(past.id, tally))
 
     def has_words(self, past: PastSession, words: tuple[str, ...], budget: Budget) -> bool:
         """See ``HistoryReader``."""

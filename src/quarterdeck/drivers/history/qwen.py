@@ -23,14 +23,13 @@ from .files import (
     found_files,
     head_lines,
     is_same_place,
-    json_lines,
     microseconds,
     one_title,
-    open_plain,
     tail_lines,
 )
 from .past import PastEvent, PastSession, Tally
 from .scanning import may_have
+from .session_files import newest_sessions, read_entries
 from .tool_events import call_ended, call_started
 from .turns import Turns
 
@@ -55,22 +54,11 @@ class QwenHistory:
             for folder in folders_of(self._home / "projects", directory)
             for file in found_files(folder / "chats", lambda name: name.endswith(".jsonl"))
         ]
-        sessions: list[PastSession] = []
-        for file in sorted(found, key=lambda one: one.changed, reverse=True):
-            if limit is not None and len(sessions) >= limit:
-                break
-            past = _past(file, directory, budget)
-            if past is not None:
-                sessions.append(past)
-        return sessions
+        return newest_sessions(found, limit, lambda file: _past(file, directory, budget))
 
     def read(self, past: PastSession, tally: Tally) -> Iterator[PastEvent]:
         """See ``HistoryReader``."""
-        reading = _Reading(past.id, tally)
-        with open_plain(Path(past.path)) as file:
-            for entry in json_lines(file, tally):
-                yield from reading.entry(entry)
-        yield from reading.finish()
+        yield from read_entries(past, tally, _Reading(past.id, tally))
 
     def has_words(self, past: PastSession, words: tuple[str, ...], budget: Budget) -> bool:
         """See ``HistoryReader``."""

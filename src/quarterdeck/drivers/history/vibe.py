@@ -28,6 +28,7 @@ from .files import (
 )
 from .past import PastEvent, PastSession, Tally
 from .scanning import may_have
+from .session_files import newest_sessions
 from .tool_events import call_ended, call_started, content_of, text_of_parts
 from .turns import Turns
 
@@ -58,14 +59,8 @@ class VibeHistory:
             for folder in found_folders(self._home / "logs" / "session" / "unified")
             for file in found_files(folder, lambda name: name == _META)
         ]
-        sessions: list[PastSession] = []
-        for file in sorted(found, key=lambda one: one.changed, reverse=True):
-            if limit is not None and len(sessions) >= limit:
-                break
-            past = _past(file, directory, budget)
-            if past is not None:
-                sessions.append(past)
-        return sorted(sessions, key=lambda past: past.updated, reverse=True)
+        newest = newest_sessions(found, limit, lambda file: _past(file, directory, budget))
+        return sorted(newest, key=lambda past: past.updated, reverse=True)
 
     def read(self, past: PastSession, tally: Tally) -> Iterator[PastEvent]:
         """See ``HistoryReader``."""
