@@ -22,7 +22,7 @@ __all__ = [
     "PROXIES",
     "SELF",
     "Agent",
-    "Asking",
+    "AgentPermissions",
     "Login",
     "Reach",
     "check_name",
@@ -65,7 +65,7 @@ class Login(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """How to log in, for a person."""
 
 
-class Asking(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AgentPermissions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What an agent asks about before it does it, as far as is known."""
 
     asks: frozenset[Deed] = frozenset(("edit", "run"))
@@ -103,7 +103,7 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The words for a mode of its own."""
     environment: dict[str, str] = {}
     """Always set for it."""
-    permissions: Asking = Asking()
+    permissions: AgentPermissions = AgentPermissions()
     """What it asks about."""
     quirks: frozenset[str] = frozenset()
     """What it does differently from what it should, by the names that links know."""
@@ -293,7 +293,7 @@ _MISSING = re.compile(r"missing required field `(?P<field>[^`]*)`")
 _FIELDS = tuple(
     dict.fromkeys(
         field
-        for struct in (Agent, Reach, Login, Asking)
+        for struct in (Agent, Reach, Login, AgentPermissions)
         for field in struct.__struct_fields__
         if field != "sources"
     )

@@ -30,9 +30,9 @@ __all__ = [
     "Format",
     "JsonOutput",
     "Output",
-    "RefusedCall",
     "StreamOutput",
     "TextOutput",
+    "UnattendedRefusal",
     "make_output",
 ]
 
@@ -43,7 +43,7 @@ _LONGEST = 2000
 _EMPTY = "the turn ended with no message and no tool call"
 
 
-class RefusedCall(Struct, frozen=True, kw_only=True):
+class UnattendedRefusal(Struct, frozen=True, kw_only=True):
     """A call that was refused because nobody was there to ask."""
 
     tool: str | None
@@ -85,7 +85,7 @@ class _Listener:
         self._quiet = quiet
         self._is_over = False
         self._asked: dict[str, PermissionAsked] = {}
-        self._refused: list[RefusedCall] = []
+        self._refused: list[UnattendedRefusal] = []
 
     def record(self, record: Record) -> None:
         match record.event:
@@ -228,7 +228,7 @@ def _goal_words(pursued: "Pursued") -> str:
     return f"the goal is not reached ({ended.how}): {ended.reason}"
 
 
-def _refused_call(asked: PermissionAsked) -> RefusedCall:
+def _refused_call(asked: PermissionAsked) -> UnattendedRefusal:
     from quarterdeck.policy.grammar import print_pattern
     from quarterdeck.policy.options import choice_of
 
@@ -238,12 +238,12 @@ def _refused_call(asked: PermissionAsked) -> RefusedCall:
         if option.kind == "allow_always"
     ]
     patterns = next((choice.patterns for choice in standing if choice.scope == "session"), ())
-    return RefusedCall(
+    return UnattendedRefusal(
         tool=asked.name, title=asked.title, allow=tuple(print_pattern(p) for p in patterns)
     )
 
 
-def _way_to_allow(call: RefusedCall) -> str:
+def _way_to_allow(call: UnattendedRefusal) -> str:
     import shlex
 
     if not call.allow:
