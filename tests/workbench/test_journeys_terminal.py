@@ -221,9 +221,9 @@ def test_a_lead_arranges_the_screen_and_what_a_person_does_stays(tmp_path: Path)
         assert (work / "notes.txt").read_text() == "as it was\n"
 
 
-LONG = " && ".join(f"touch step-number-{n}-of-a-long-command" for n in range(40))
+LONG = " && ".join(f"pytest step-number-{n}-of-a-long-command" for n in range(40))
 ASKED = {
-    "command": [call("shell", command=f"{LONG} && touch the-very-end")],
+    "command": [call("shell", command=f"{LONG} && pytest the-very-end")],
     "diff": [call("write", path="made.txt", content="\n".join(f"row {n}" for n in range(60)))],
 }
 
@@ -296,7 +296,8 @@ def test_a_storm_of_sizes_leaves_a_screen_that_works(tmp_path: Path):
 
 @pytest.mark.parametrize("size", [(80, 24), (20, 5)])
 def test_without_colour_a_request_is_answered(tmp_path: Path, size: tuple[int, int]):
-    model = script(tmp_path, ask=[*ASKED["command"], {"parts": [{"text": "DONE"}]}])
+    asked = call("shell", command="touch the-very-end")
+    model = script(tmp_path, ask=[asked, {"parts": [{"text": "DONE"}]}])
     with pane(tmp_path, RUN, size=size, NO_COLOR="1", TERM="vt100") as screen:
         screen.shows("host")
         ours(screen, tmp_path, "spawn", "-m", model, "-n", "a", "--mode", "ask", "scene:ask")

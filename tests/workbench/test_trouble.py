@@ -193,7 +193,8 @@ async def test_logging_in_is_told(tmp_path: Path):
 async def test_the_ways_that_an_agent_offers_are_chosen_in_a_terminal(tmp_path: Path):
     fleet = FakeFleet()
     await broken(fleet, str(LoginNeeded("claude wants to be logged in.", (WAY,))))
-    async with opened(fleet, tmp_path) as (app, pilot):
+    # Wide: the command begins with the path of our interpreter.
+    async with opened(fleet, tmp_path, size=(300, 40)) as (app, pilot):
         odd = replace(CLAUDE, name="odd", offers_logins=True)
         app.desk.ground.found = Found(agents=(replace(CLAUDE, offers_logins=True), odd))
         app.desk.changed()

@@ -5,10 +5,11 @@ that policy by itself would not have allowed is a violation: told in the log, an
 of the turn.
 """
 
+import asyncio
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from msgspec import UnsetType
 
@@ -16,7 +17,6 @@ from quarterdeck.policy.call import Call
 from quarterdeck.policy.deciding import Allow, Deny
 from quarterdeck.policy.foreign import Surroundings
 from quarterdeck.policy.gate import Gate
-from quarterdeck.policy.modes import Mode
 from quarterdeck.wire.events import (
     PermissionAsked,
     PermissionViolated,
@@ -37,9 +37,14 @@ from .clearance import core_command
 from .enforcement import Enforcement
 from .verdicts import call_of
 
+if TYPE_CHECKING:
+    from .work_tree import Fingerprint
+
 __all__ = ["Conduct"]
 
 _CHANGES: tuple[ToolKind, ...] = ("edit", "delete", "move")
+_CHANGES_NOTHING = frozenset(("read-only", "plan", "deny-all"))
+"""Modes in which an agent may change no file unless a person lets it."""
 _MOST_SHOWN = 5
 
 
@@ -69,6 +74,7 @@ class Conduct:
         """Of ours: what runs in them was decided."""
         self._written: set[str] = set()
         """Files that were written in this turn by leave, or told to be against it: real paths."""
+        self._before: Fingerprint | None = None
         self._ran_command = False
         """A person let a command run in this turn; it may have changed any file."""
 
@@ -121,10 +127,26 @@ class Conduct:
         self._written.clear()
         self._ran_command = False
 
-    def unexplained(self, changed: Sequence[str], mode: Mode) -> PermissionViolated | None:
-        """What is wrong with files that changed in a turn; None: it was permitted."""
+    # What is seen on the disk
+
+    async def begin_turn(self, held: Enforcement) -> None:
+        """Look at the files before a turn in which none may change."""
+        self._before = None
+        if self._gate.mode in _CHANGES_NOTHING and not held.is_left("edit"):
+            from .work_tree import read_fingerprint
+
+            self._before = await asyncio.to_thread(read_fingerprint, self._around.roots)
+
+    async def changed_on_disk(self) -> PermissionViolated | None:
+        """What is wrong with files that changed in the turn; None: it was permitted."""
+        if self._before is None or self._ran_command:
+            return None
+        from .work_tree import changed_files, read_fingerprint
+
+        after = await asyncio.to_thread(read_fingerprint, self._around.roots)
+        changed = () if after is None else changed_files(self._before, after)
         left = [path for path in changed if path not in self._written]
-        if not left or self._ran_command:
+        if not left:
             return None
         here = self._around.cwd.rstrip("/") + "/"
         shown = ", ".join(path.removeprefix(here) for path in left[:_MOST_SHOWN])
@@ -134,8 +156,8 @@ class Conduct:
             title=f"changed files: {shown}{more}",
             kind="edit",
             reason=(
-                f"they changed during the turn, and the mode {mode!r} lets the agent change none;"
-                " ignore this if you or another program changed them"
+                f"they changed during the turn, and the mode {self._gate.mode!r} lets the agent"
+                " change none; ignore this if you or another program changed them"
             ),
         )
 

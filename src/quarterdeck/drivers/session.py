@@ -5,7 +5,6 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace as copy
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
@@ -55,14 +54,11 @@ from .verdicts import call_of, own_options, verdict_of
 
 if TYPE_CHECKING:
     from .pty.terminal import Terminal
-    from .work_tree import Fingerprint
 
 __all__ = ["DrivenSession"]
 
 _log = logging.getLogger(__name__)
 _CANCELLED = Verdict(allowed=False, cancelled=True)
-_CHANGES_NOTHING = frozenset(("read-only", "plan", "deny-all"))
-"""Modes in which an agent may change no file unless a person lets it."""
 T = TypeVar("T")
 
 
@@ -335,16 +331,11 @@ class DrivenSession:
                 sender=sender,
             )
             turn = Turn(
-                link,
-                self.opening,
-                self._sink,
-                self.gate,
-                self._ledger,
-                self.lost,
-                partial(self._settle, await self._look_at_files()),
+                link, self.opening, self._sink, self.gate, self._ledger, self.lost, self._settle
             )
             self._turn = turn
             self._clearances.clear()
+            await self._conduct.begin_turn(self.enforcement)
             try:
                 return await turn.run(prompted)
             finally:
@@ -352,24 +343,10 @@ class DrivenSession:
                 self._clearances.clear()
                 self._conduct.end_turn()
 
-    async def _look_at_files(self) -> "Fingerprint | None":
-        """What the files are before a turn in which none may change."""
-        if self.gate.mode not in _CHANGES_NOTHING or self.enforcement.is_left("edit"):
-            return None
-        from .work_tree import read_fingerprint
-
-        return await asyncio.to_thread(read_fingerprint, self._around.roots)
-
-    async def _settle(self, before: "Fingerprint | None") -> None:
+    async def _settle(self) -> None:
         """Wait for what is still asked; then tell what changed although nothing may."""
         await self._requests.settled()
-        if before is None:
-            return
-        from .work_tree import changed_files, read_fingerprint
-
-        after = await asyncio.to_thread(read_fingerprint, self._around.roots)
-        changed = () if after is None else changed_files(before, after)
-        violation = self._conduct.unexplained(changed, self.gate.mode)
+        violation = await self._conduct.changed_on_disk()
         if violation is not None:
             await self._sink(violation, turn=self._here())
 
