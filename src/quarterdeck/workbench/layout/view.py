@@ -266,6 +266,9 @@ class LayoutView(Widget):
             return
         self._inside[name] = event.widget
         tab = tab_with(self.spec, name)
+        has_moved_on = self.screen.focused is not event.widget
+        if tab == self.tab and has_moved_on:  # the message was on its way while a panel was entered
+            return
         if tab is not None:
             self._last[tab] = name
         if tab != self.tab:  # the message was on its way while another tab came to be shown
