@@ -1,6 +1,5 @@
 """What a turn may spend, and how far it has got."""
 
-import hashlib
 from collections import deque
 from collections.abc import Iterable
 from typing import Any, Literal, TypeAlias
@@ -69,6 +68,8 @@ def out_of_time(seconds: float) -> TurnStopped:
 
 def fingerprint(calls: Iterable[tuple[str | None, Any, Any]]) -> bytes:
     """What tells one step from another: each call's tool, arguments and result."""
+    import hashlib  # 2 ms, and a turn of words alone has no calls
+
     digest = hashlib.blake2b(digest_size=16)
     for call in calls:
         digest.update(msgspec.json.encode(call, enc_hook=repr, order="sorted"))

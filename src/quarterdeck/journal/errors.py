@@ -16,7 +16,6 @@
     └── JournalClosed    used after it was closed
 """
 
-import shlex
 import sqlite3
 from pathlib import Path
 
@@ -126,6 +125,8 @@ class Corrupt(JournalError):
     """The file is damaged. What is readable can be copied with ``salvage(path, new_path)``."""
 
     def __init__(self, path: Path, reason: str) -> None:
+        import shlex
+
         super().__init__(
             f"the log {str(path)!r} is damaged ({reason}); keep the file and copy what is "
             f"readable into a new log: "
