@@ -109,6 +109,10 @@ class LayoutView(Widget):
         self._top.display = len(self.spec.tabs) > 1
         self._show_titles()
 
+    def on_mount(self) -> None:
+        """See to it that what is shown first knows it."""
+        self.call_after_refresh(self._show_missed)
+
     # Changing the layout
 
     async def apply(
@@ -296,7 +300,20 @@ class LayoutView(Widget):
         self._show_titles()
         self._clear_arrangement_cache()
         self.refresh(layout=True)
+        self.call_after_refresh(self._show_missed)
         self.post_message(self.Changed())
+
+    def _show_missed(self) -> None:
+        """Send ``Show`` to what is on the screen and has not got it.
+
+        Textual forgets it for widgets that first appear while something is scrolled.
+        """
+        for name in self.plan.panels:
+            if (panel := self.panels.get(name)) is None or not panel.display:
+                continue
+            for widget in panel.walk_children(with_self=True):
+                if getattr(widget, "is_seen", None) is False and widget.display:
+                    widget.post_message(events.Show())
 
     def _leave(self, panels: "Iterable[Widget]") -> bool:
         """Take the focus out of panels: Textual would give it to anybody when they go."""

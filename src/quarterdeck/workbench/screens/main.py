@@ -31,11 +31,12 @@ class MainScreen(Screen[None]):
         super().__init__()
         self._desk = desk
         self.view = view
+        self._status_bar = StatusBar(desk.roster, id="status")
 
     def compose(self) -> ComposeResult:
         """The parts."""
         yield self.view
-        yield StatusBar(self._desk.roster, id="status")
+        yield self._status_bar
 
     def on_mount(self) -> None:
         """Follow whether the workspace is trusted."""
@@ -48,11 +49,11 @@ class MainScreen(Screen[None]):
     def _show_trust(self) -> None:
         trust = self._desk.ground.trust
         is_untrusted = trust is not None and trust.state == "untrusted"
-        self.query_one(StatusBar).show_trust(is_untrusted)
+        self._status_bar.show_trust(is_untrusted)
 
     def show_host(self, state: "HostState", reason: str) -> None:
         """Tell how the way to the host is."""
-        self.query_one(StatusBar).show_host(state)
+        self._status_bar.show_host(state)
         self._desk.show_host(state, reason)
 
     def show_agent(self, session: "SessionId | None") -> None:

@@ -65,6 +65,7 @@ class AgentTable(Picker):
         self._is_seeking = False
         self._states: dict[SessionId, str] = {}
         self._timer: Timer | None = None
+        self.is_seen = False
 
     def on_mount(self) -> None:
         """Follow the store, and let time pass."""
@@ -79,10 +80,12 @@ class AgentTable(Picker):
 
     def on_show(self) -> None:
         """Time goes on again."""
+        self.is_seen = True
         self._changed()
 
     def on_hide(self) -> None:
         """Nobody sees it."""
+        self.is_seen = False
         if self._timer is not None:
             self._timer.pause()
 

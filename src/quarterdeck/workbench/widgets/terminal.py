@@ -94,6 +94,7 @@ class TerminalView(TerminalMouse, can_focus=True):
         self._sizing: Sizing | None = None
         self._settling: Timer | None = None
         self._hiding: Timer | None = None
+        self.is_seen = False
         self._facts: object = None
         self._hushed_since = float("-inf")
         """Seconds; when the program left, or the last key came that was still meant for it."""
@@ -164,6 +165,7 @@ class TerminalView(TerminalMouse, can_focus=True):
 
     def on_show(self) -> None:
         """Look again."""
+        self.is_seen = True
         if self._hiding is not None:
             self._hiding.stop()
             self._hiding = None
@@ -174,6 +176,7 @@ class TerminalView(TerminalMouse, can_focus=True):
 
     def on_hide(self) -> None:
         """Follow no more if nobody looks for some time; the terminal goes on."""
+        self.is_seen = False
         if self._hiding is None:
             self._hiding = self.set_timer(_UNSEEN, self._rest)
 
