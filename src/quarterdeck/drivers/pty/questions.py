@@ -28,6 +28,8 @@ _log = logging.getLogger(__name__)
 _CONFIRM_LIMIT = 2.0
 """Seconds within which a dialog must be gone after it was answered."""
 _DIALOG_CALM = 0.4
+_DRAWN_CALM = 0.15
+"""Seconds without a change after which a dialog counts as drawn: half a command is another one."""
 _ATTEMPTS = 3
 _GONE = 0.4
 """Seconds that a screen must show something else before somebody counts as having answered."""
@@ -73,7 +75,7 @@ class Questions:
             return
         if self._task is None and reading.request != self._asked:
             self._asked = reading.request
-            self._task = asyncio.create_task(self._ask(teller, reading.request))
+            self._task = asyncio.create_task(self._ask(teller))
 
     async def drop(self) -> None:
         """Take back what is open."""
@@ -81,7 +83,22 @@ class Questions:
         if task is not None:
             await _ended(task)
 
-    async def _ask(self, teller: Teller, request: Request) -> None:
+    async def _drawn(self) -> Request | None:
+        """The request once its dialog is drawn to the end; None: it has left again."""
+        request, since = self._watch.now.request, time.monotonic()
+        deadline = since + _CONFIRM_LIMIT
+        while request is not None and (now := time.monotonic()) < deadline:
+            if now - since >= _DRAWN_CALM and _is_whole(request):
+                break
+            await self._watch.step(_DRAWN_CALM)
+            if (shown := self._watch.now.request) != request:
+                request, since = shown, time.monotonic()
+        return request
+
+    async def _ask(self, teller: Teller) -> None:
+        request = self._asked = await self._drawn()
+        if request is None:
+            return
         call, events = teller.asked(request)
         await self._tell(events)
         verdict = await self._verdict(request, call)
@@ -174,6 +191,11 @@ async def _ended(task: asyncio.Task[Any]) -> None:
     await asyncio.wait([task])
     if not task.cancelled() and (error := task.exception()) is not None:
         _log.debug("a request for leave came to nothing: %s", error)
+
+
+def _is_whole(request: Request) -> bool:
+    """Whether what it is about can be read: a command that is to run is shown."""
+    return request.kind != "execute" or bool(request.detail.removeprefix("$ ").strip())
 
 
 def _question(request: Request, call: ToolCallId) -> PermissionAsked:
