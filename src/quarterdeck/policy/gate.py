@@ -150,7 +150,7 @@ class Gate(Struct, kw_only=True, eq=False):
     above: Above | None = None
     """Asked in place of a person; then only the answers are told here."""
     _permissions: dict[RequestId, asyncio.Future[Answer]] = field(
-        default_factory=dict["RequestId", "asyncio.Future[Answer]"]
+        default_factory=dict[RequestId, "asyncio.Future[Answer]"]
     )
     _questions: dict[RequestId, asyncio.Future[QuestionReply]] = field(
         default_factory=dict["RequestId", "asyncio.Future[QuestionReply]"]

@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from . import commands_looks
 from .command import Command, Deed
 from .commands_chat import CHAT_COMMANDS
 from .commands_first import FIRST_COMMANDS
 from .commands_layout import LAYOUT_COMMANDS
+from .commands_looks import ROWS
 from .commands_terminal import TERMINAL_COMMANDS
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ COMMANDS = (
     *TERMINAL_COMMANDS,
     Command(name="help", help="every key and every command", action="help"),
     Command(name="quit", help="leave; the agents go on", action="quit"),
-    *(Command(name=n, help=h, target=t, asks=a) for n, h, t, a in commands_looks.ROWS),
+    *(Command(name=n, help=h, target=t, asks=a) for n, h, t, a in ROWS),
 )
 
 

@@ -7,7 +7,8 @@ a widget that gets another parent, and a running terminal would end.
 from typing import TYPE_CHECKING
 
 from textual.geometry import NULL_OFFSET, NULL_SPACING, Region
-from textual.layout import Layout, WidgetPlacement
+from textual.layout import Layout as TextualLayout
+from textual.layout import WidgetPlacement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["PlanLayout"]
 
 
-class PlanLayout(Layout):
+class PlanLayout(TextualLayout):
     """Puts each child where a function says; a child without a place is not shown."""
 
     name = "plan"

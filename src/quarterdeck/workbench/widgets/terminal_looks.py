@@ -1,7 +1,7 @@
 """How rows of a terminal become lines of a widget."""
 
 from rich.segment import Segment
-from rich.style import Style
+from rich.style import Style as RichStyle
 from textual.strip import Strip
 
 from quarterdeck.drivers.screen.port import Row
@@ -45,7 +45,7 @@ class Strips:
         self._drawer.forget()
 
 
-def over(strip: Strip, begin: int, end: int, style: Style, *, turns: bool = False) -> Strip:
+def over(strip: Strip, begin: int, end: int, style: RichStyle, *, turns: bool = False) -> Strip:
     """The line with some cells in another style; ``turns``: those that are inverse are not."""
     begin, end = max(begin, 0), min(end, strip.cell_length)
     if begin >= end:
@@ -54,7 +54,7 @@ def over(strip: Strip, begin: int, end: int, style: Style, *, turns: bool = Fals
     for text, old, control in strip.crop(begin, end):
         look = (old + style) if old is not None else style
         if turns and old is not None and old.reverse:
-            look += Style(reverse=False)
+            look += RichStyle(reverse=False)
         middle.append(Segment(text, look, control))
     changed = Strip(middle, end - begin)
     return Strip.join([strip.crop(0, begin), changed, strip.crop(end)])
