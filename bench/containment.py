@@ -9,8 +9,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from quarterdeck.system.api import CommandSpec, Terminals
 from quarterdeck.system.local import LocalSystem
-from quarterdeck.system.port import Command, Terminals
 from quarterdeck.system.sandbox import SandboxedSystem, probe_bubblewrap, probe_landlock
 
 from .table import Row, show
@@ -57,7 +57,7 @@ async def _rows(folder: Path, rounds: int) -> list[Row]:
 
 async def _measure(contender: _Contender, *, counts: bool) -> None:
     cpu, begun = _cpu(), time.perf_counter()
-    terminal = await contender.terminals.create(Command(argv=["/bin/true"]))
+    terminal = await contender.terminals.create(CommandSpec(argv=["/bin/true"]))
     await terminal.wait()
     await terminal.release()
     if counts:

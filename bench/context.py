@@ -13,14 +13,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from quarterdeck.agent.native import NativeAgent, Wishes
-from quarterdeck.agent.tools.tool import Arguments, Live, Outcome, Prepared, said
-from quarterdeck.agent.tools.workspace import Workspace
+from quarterdeck.agent.native import NativeAgent, SessionOptions
+from quarterdeck.agent.tools.tool import (
+    Arguments,
+    LiveCall,
+    PreparedCall,
+    ToolOutcome,
+    text_outcome,
+)
+from quarterdeck.agent.tools.workspace import ToolWorkspace
 from quarterdeck.config.places import Places
 from quarterdeck.models.anthropic import WIRE
-from quarterdeck.models.history import History
-from quarterdeck.models.model import Delta, Finished, ModelInfo, Request
-from quarterdeck.models.profile import ModelProfile
+from quarterdeck.models.encoded_history import EncodedHistory
+from quarterdeck.models.model import Delta, ModelInfo, ModelProfile, ModelRequest, ReplyFinished
 from quarterdeck.models.reply import encode
 from quarterdeck.wire.content import text
 from quarterdeck.wire.conversation import Message, TextPart, ToolUsePart
@@ -43,13 +48,13 @@ class Look:
 
     name, kind, description, arguments = "look", "think", "Looks.", Number
 
-    async def prepare(self, arguments: Number, workspace: Workspace) -> Prepared:
-        async def run(_: Live) -> Outcome:
+    async def prepare(self, arguments: Number, workspace: ToolWorkspace) -> PreparedCall:
+        async def run(_: LiveCall) -> ToolOutcome:
             line = f"line {arguments.n}: the quick brown fox jumps over the lazy dog\n"
-            return said((line * (OUTPUT // len(line) + 1))[:OUTPUT])
+            return text_outcome((line * (OUTPUT // len(line) + 1))[:OUTPUT])
 
         call = workspace.call("look", "think")
-        return Prepared(title="look", call=call, run=run)
+        return PreparedCall(title="look", call=call, run=run)
 
 
 class Worker:
@@ -58,7 +63,7 @@ class Worker:
     def __init__(self, steps: int) -> None:
         self.info = ModelInfo(vendor="bench", id="worker", window=WINDOW, max_output=32_000)
         self._profile = ModelProfile(info=self.info)
-        self._history = History()
+        self._history = EncodedHistory()
         self._steps = steps
         self.begun: list[float] = []
         """CPU seconds at the beginning of each step."""
@@ -67,7 +72,7 @@ class Worker:
         self.sizes: list[int] = []
         self.last = b""
 
-    async def stream(self, request: Request) -> AsyncIterator[Delta]:
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         wants_summary = "Stop working for a moment" in _last_text(request)
         begin = time.perf_counter()
         body = encode(WIRE.build(request, self._profile, self._history))
@@ -89,17 +94,17 @@ class Worker:
     async def close(self) -> None:
         pass
 
-    def _finished(self, said: str | ToolUsePart, size: int) -> Finished:
-        is_text = isinstance(said, str)
-        part: Any = TextPart(text=said) if is_text else said
-        return Finished(
+    def _finished(self, text_outcome: str | ToolUsePart, size: int) -> ReplyFinished:
+        is_text = isinstance(text_outcome, str)
+        part: Any = TextPart(text=text_outcome) if is_text else text_outcome
+        return ReplyFinished(
             reply=Message(role="assistant", parts=(part,)),
             stop="end_turn" if is_text else "tool_use",
             usage=TokenUsage(input=size // 4, output=20),
         )
 
 
-def _last_text(request: Request) -> str:
+def _last_text(request: ModelRequest) -> str:
     part = request.messages[-1].parts[-1]
     return part.text if isinstance(part, TextPart) else ""
 
@@ -107,7 +112,7 @@ def _last_text(request: Request) -> str:
 async def _sail(folder: Path, steps: int) -> tuple[Worker, bytes, bytes]:
     """Run the session; gives the worker and what is sent next, resumed and not."""
     worker = Worker(steps)
-    wishes = Wishes(
+    wishes = SessionOptions(
         model="bench/worker",
         make_model=lambda _: worker,
         make_tools=lambda: (Look(),),

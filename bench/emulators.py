@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from quarterdeck.drivers.screen import open_screen
-from tests.support.screens import AGENTS, recorded
+from quarterdeck.terminal.emulator import open_emulator
+from tests.support.recorded_terminals import AGENTS, recorded
 
 from .table import Row, show
 
@@ -41,9 +41,9 @@ def stream(megabytes: float, *, agents_too: bool = True) -> bytes:
 def run(quick: bool) -> None:
     data = stream(2 if quick else 10)
     rows: list[Row] = []
-    ours = best(lambda: open_screen(COLUMNS, ROWS).feed(data))
+    ours = best(lambda: open_emulator(COLUMNS, ROWS).feed(data))
     rows.append(Row("ours (libghostty-vt)", speed(data, ours)))
-    other = best(lambda: open_screen(COLUMNS, ROWS, backend="avt").feed(data))
+    other = best(lambda: open_emulator(COLUMNS, ROWS, backend="avt").feed(data))
     rows.append(Row("ours (avt)", speed(data, other)))
     rows.append(against_pyte(stream(0.5 if quick else 1, agents_too=False)))
     rows.append(against_tmux(data, ours))
@@ -66,7 +66,7 @@ def speed(data: bytes, seconds: float) -> str:
 
 def against_pyte(data: bytes) -> Row:
     """On coloured text alone: pyte raises on what today's agents draw."""
-    ours = len(data) / best(lambda: open_screen(COLUMNS, ROWS).feed(data))
+    ours = len(data) / best(lambda: open_emulator(COLUMNS, ROWS).feed(data))
     python = str(PYTE) if PYTE.exists() else sys.executable
     with tempfile.NamedTemporaryFile() as file:
         file.write(data)
@@ -117,7 +117,7 @@ def reading() -> list[Row]:
         good = middle <= goal if goal else None
         rows.append(Row(f"120×40 as styled rows: {name}", f"{middle:.2f} ms", "", told, good))
         rows.append(Row("  the slowest of a hundred", f"{slowest:.2f} ms"))
-    session, screen, found = recorded("claude"), open_screen(COLUMNS, ROWS), list[float]()
+    session, screen, found = recorded("claude"), open_emulator(COLUMNS, ROWS), list[float]()
     for part in session.pieces():
         screen.feed(part)
         found.append(cpu(screen.rows))
@@ -129,7 +129,7 @@ def reading() -> list[Row]:
 
 def timed(drawn: Callable[[int], bytes]) -> tuple[float, float]:
     """The middle and the slowest of a hundred, in milliseconds."""
-    screen = open_screen(COLUMNS, ROWS)
+    screen = open_emulator(COLUMNS, ROWS)
     found: list[float] = []
     for number in range(110):
         screen.feed(drawn(number))

@@ -8,8 +8,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from quarterdeck.drivers.history.history import History
-from tests.support.pasts import LAB, history_in, many_sessions
+from quarterdeck.drivers.history.history import AgentHistory
+from tests.support.history_homes import LAB, history_in, many_sessions
 
 SESSIONS = 5_000
 GOAL = 20_000_000
@@ -29,7 +29,7 @@ def run(quick: bool = False) -> None:
             print(f"  {name:24} {asyncio.run(_list(history, where, limit))}")
 
 
-async def _list(history: History, where: Path | None, limit: int | None) -> str:
+async def _list(history: AgentHistory, where: Path | None, limit: int | None) -> str:
     before, began = _read(), time.perf_counter()
     listed = await history.list(where, limit=limit)
     spent, read = time.perf_counter() - began, _read() - before

@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from quarterdeck.journal import Journal, Limits
+from quarterdeck.journal import Journal, JournalLimits
 from quarterdeck.journal.store import connect_writer, transaction
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import Event, MessageChunk
@@ -20,7 +20,7 @@ from quarterdeck.wire.record import encode_event
 
 EVENTS = 200_000
 # Indexing for search goes on in the background; here it is measured by itself.
-ALONE = Limits(index_every=3_600)
+ALONE = JournalLimits(index_every=3_600)
 SESSIONS = [SessionId(f"ses_{number:026d}") for number in range(50)]
 TURN = TurnId("trn_01h00000000000000000000000")
 CHUNKS: list[Event] = [

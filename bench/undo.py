@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from quarterdeck.agent.checkpoints.keeping import Keeping
-from quarterdeck.agent.checkpoints.restoring import Restoring
+from quarterdeck.agent.checkpoints.restore import FileRestorer
+from quarterdeck.agent.checkpoints.snapshot import TurnSnapshots
 from quarterdeck.wire.events import Checkpointed, Rewound
 from quarterdeck.wire.ids import TurnId
 
@@ -29,8 +29,8 @@ def run(quick: bool) -> None:
 def _rows(folder: Path, files: int) -> list[Row]:
     work = _repository(folder / "work", files)
     status, _ = _timed(lambda: _git(work, "status", "--porcelain"))
-    keeping = Keeping(folder / "state", SESSION, (str(work),))
-    restoring = Restoring(keeping.directory, keeping.blobs, keeping.root)
+    keeping = TurnSnapshots(folder / "state", SESSION, (str(work),))
+    restoring = FileRestorer(keeping.directory, keeping.blobs, keeping.root)
     first, _ = _timed(lambda: keeping.begin(TURN))
     second, pending = _timed(lambda: keeping.begin(TURN))
     for number in range(100):

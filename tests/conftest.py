@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from blockbuster import BlockBuster, blockbuster_ctx
 
-from tests.support.traces import (
+from tests.support.leftovers import (
     Traces,
     left_processes,
     make_run_directory,
@@ -33,7 +33,7 @@ SANDBOXED = (
     "tests/agent/test_turn*.py",
     "tests/agent/tools/test_bash*.py",
     "tests/cli/test_headless*.py",
-    "tests/policy/test_policy_decide.py",
+    "tests/policy/test_policy_decision.py",
     "tests/serve/test_serve_delegat*.py",
 )
 """Files whose tests depend on which sandbox there is: ``make sandbox`` runs them with each."""

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.config.check import check
-from quarterdeck.config.reference import document, markdown
-from quarterdeck.config.shape import settings
+from quarterdeck.config.display import field_text, reference_markdown
+from quarterdeck.config.validation import check_layer, list_settings
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
@@ -52,20 +51,20 @@ def test_the_index_names_pages():
 def test_the_settings_page_is_what_the_schema_says():
     page = (ROOT / "docs/configuration.md").read_text()
     told = page.partition("<!-- reference -->\n")[2].partition("<!-- end of reference -->")[0]
-    assert told == markdown()
+    assert told == reference_markdown()
 
 
 def test_every_setting_has_a_text():
-    for setting in settings():
+    for setting in list_settings():
         name = next(part for part in reversed(setting.key) if part != "*")
-        assert document(setting.owner, name), setting.key
+        assert field_text(setting.owner, name), setting.key
 
 
 def test_examples_of_settings_are_accepted():
     examples = blocks(ROOT / "docs/configuration.md", "toml")
     assert examples
     for example in examples:
-        assert check(tomllib.loads(example), "example") == ()
+        assert check_layer(tomllib.loads(example), "example") == ()
 
 
 def test_the_examples_in_the_readme_run():

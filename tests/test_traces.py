@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.traces import Traces, left_processes
+from tests.support.leftovers import Traces, left_processes
 
 
 def test_a_changed_permission_is_found_and_put_back(tmp_path: Path):

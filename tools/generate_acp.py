@@ -46,11 +46,11 @@ from acp_definitions import (
     union,
     variants_of,
 )
-from quarterdeck.wire import content, permissions, settings, toolcalls, usage
+from quarterdeck.wire import content, permissions, settings, tool_calls, usage
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "build/node/node_modules/@agentclientprotocol/sdk"
-HOMES = (content, permissions, settings, toolcalls, usage)
+HOMES = (content, permissions, settings, tool_calls, usage)
 """Where the types by hand are."""
 TARGET = ROOT / "src/quarterdeck/wire/acp/schema.py"
 

@@ -8,27 +8,27 @@ from pathlib import Path
 
 import msgspec
 
-from quarterdeck.agent.tools import shipped
-from quarterdeck.agent.tools.all import all_tools
+from quarterdeck.agent.tools import toolbox
+from quarterdeck.agent.tools.builtin import all_tools
 from quarterdeck.agent.tools.toolbox import Toolbox
 
 __all__ = ["PATH", "generate"]
 
-PATH = Path(shipped.__file__).with_name("shipped.json")
+PATH = Path(toolbox.__file__).with_name("shipped.json")
 
 
 def generate() -> bytes:
     """The file as it should be."""
     made = all_tools()
     tools = [
-        shipped.LaterTool(name=tool.name, target=_target(type(tool)), spec=spec)
+        toolbox.LazyTool(name=tool.name, target=_target(type(tool)), spec=spec)
         for tool, spec in zip(made, Toolbox(made).specs, strict=True)
     ]
     return msgspec.json.format(msgspec.json.encode(tools)) + b"\n"
 
 
 def _target(made: type) -> str:
-    module = made.__module__.removeprefix(f"{shipped.__package__}.")
+    module = made.__module__.removeprefix(f"{toolbox.__package__}.")
     return f"{module}:{made.__name__}"
 
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from quarterdeck.drivers.screen import Screen
-from tests.support.programs import Step, looks_of, without_end
+from quarterdeck.terminal.emulator import Emulator
+from tests.support.recorded_programs import Step, looks_of, without_end
 
 __all__ = ["Judged", "by_pyte", "by_tmux", "ours"]
 
@@ -41,7 +41,7 @@ class Judged:
         self.texts = ["".join(text for text, _ in row).rstrip(" ") for row in self.rows]
 
 
-def ours(screen: Screen) -> Judged:
+def ours(screen: Emulator) -> Judged:
     """What ours shows, in the same words."""
     cursor = (screen.cursor.column, screen.cursor.row)
     return Judged([looks_of(row) for row in screen.rows()], cursor)

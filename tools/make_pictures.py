@@ -23,13 +23,13 @@ from pathlib import Path
 from textual.pilot import Pilot
 
 from quarterdeck.config.places import Places
+from quarterdeck.fleet.api import SpawnOptions
 from quarterdeck.fleet.local import LocalFleet
-from quarterdeck.fleet.port import Spawn
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.workbench.app import Workbench, now
-from quarterdeck.workbench.desk import Desk
+from quarterdeck.workbench.context import WorkbenchContext
 from quarterdeck.workbench.drafts import Drafts
-from quarterdeck.workbench.screens.guard import QUIET
+from quarterdeck.workbench.screens.key_guard import QUIET
 from quarterdeck.workbench.screens.permission import PermissionScreen
 from quarterdeck.workbench.screens.question import QuestionScreen
 from quarterdeck.workbench.stores.blocks import ToolBlock
@@ -99,7 +99,7 @@ class Stage:
         project.mkdir(exist_ok=True)
         (project / "tides.py").write_text("DAY = 24 * 60\n")
         for name in names:
-            wish = Spawn(
+            wish = SpawnOptions(
                 cwd=str(project), name=name, prompt=_AGENTS[name], model=f"scripted/{SCRIPT}"
             )
             await self.fleet.spawn(wish)
@@ -309,7 +309,7 @@ async def staged(folder: Path) -> AsyncGenerator[Stage]:
 
     async with LocalFleet.open(places, environment) as fleet:
         drafts = Drafts(folder / "drafts")
-        desk = Desk(fleet=fleet, drafts=drafts, cwd=WORK, clock=now)
+        desk = WorkbenchContext(fleet=fleet, drafts=drafts, cwd=WORK, clock=now)
         desk.ground.places = places
         desk.ground.environment = {
             "PATH": str(folder / "bin"),

@@ -17,11 +17,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from quarterdeck.drivers.pty.seen import Resized, Written
-from quarterdeck.drivers.pty.terminal import Terminal
-from quarterdeck.drivers.screen import open_screen
-from quarterdeck.system.port import Command
-from tests.support.programs import FOLDER, PROGRAMS, program, runs_of
+from quarterdeck.system.api import CommandSpec
+from quarterdeck.terminal.emulator import open_emulator
+from quarterdeck.terminal.headless_terminal import HeadlessTerminal
+from quarterdeck.terminal.viewer_events import TerminalResized, TerminalWritten
+from tests.support.recorded_programs import FOLDER, PROGRAMS, program, runs_of
 
 from .judges import Judged, by_pyte, by_tmux, ours
 
@@ -36,34 +36,34 @@ CODE = "\n".join(
 SCRIPTS = Path(__file__).parent / "drawing"
 
 
-async def vim(terminal: Terminal, place: Path) -> None:
+async def vim(terminal: HeadlessTerminal, place: Path) -> None:
     await typed(terminal, ":syntax on\r", ":set number hlsearch\r", "/number\r", ":split\r")
     await typed(terminal, "\x06", "10dd", "oneu text 你好 and é\x1b", "Vjj", "\x1b", ":vsplit\r")
     await typed(terminal, "G", "\x17w", "ggdd", "iinserted\x1b", ":set list\r", "xxx", "u")
 
 
-async def less(terminal: Terminal, place: Path) -> None:
+async def less(terminal: HeadlessTerminal, place: Path) -> None:
     await typed(terminal, " ", "/line 4\r", "n", "jjj", "kk", "g", "G", "-N\r", "b", "h")
     await typed(terminal, "q", "\x1b)", "\x1b(")
 
 
-async def htop(terminal: Terminal, place: Path) -> None:
+async def htop(terminal: HeadlessTerminal, place: Path) -> None:
     await asyncio.sleep(2)
     await typed(terminal, "t", "\x1b[B", "\x1bOQ", "\x1b[C", "\x1b[B", "\x1b")
     await asyncio.sleep(2)
 
 
-async def textual(terminal: Terminal, place: Path) -> None:
+async def textual(terminal: HeadlessTerminal, place: Path) -> None:
     await asyncio.sleep(3)
     await typed(terminal, "\t", "\x1b[B", "\x1b[B", "\r", "\t", "hello 你好", "\x1b[A")
     await asyncio.sleep(1)
 
 
-async def nothing(terminal: Terminal, place: Path) -> None:
+async def nothing(terminal: HeadlessTerminal, place: Path) -> None:
     await asyncio.sleep(0.5)
 
 
-async def storm(terminal: Terminal, place: Path) -> None:
+async def storm(terminal: HeadlessTerminal, place: Path) -> None:
     await typed(terminal, ":set number\r")
     for step in range(12):
         terminal.resize(40 + step * 37 % 60, 8 + step * 11 % 30)
@@ -74,7 +74,7 @@ async def storm(terminal: Terminal, place: Path) -> None:
     await typed(terminal, "gg", ":set nowrap\r", "\x0c")
 
 
-async def typed(terminal: Terminal, *keys: str, pause: float = 0.25) -> None:
+async def typed(terminal: HeadlessTerminal, *keys: str, pause: float = 0.25) -> None:
     for key in keys:
         await terminal.write(key.encode())
         await asyncio.sleep(pause)
@@ -83,7 +83,9 @@ async def typed(terminal: Terminal, *keys: str, pause: float = 0.25) -> None:
 PYTHON = sys.executable
 PRINTED = ["echo", "printed text"]
 TEXTUAL = [PYTHON, "-c", "import textual; print('textual', textual.__version__)"]
-RUNS: dict[str, tuple[list[str], list[str], Callable[[Terminal, Path], Awaitable[None]]]] = {
+RUNS: dict[
+    str, tuple[list[str], list[str], Callable[[HeadlessTerminal, Path], Awaitable[None]]]
+] = {
     "vim": (["vim", "--clean", "code.py"], ["vim", "--version"], vim),
     "less": (["less", "-R", "colours.txt"], ["less", "--version"], less),
     "htop": (["sh", "-c", "sleep 60 & exec htop -p $!"], ["htop", "--version"], htop),
@@ -106,7 +108,9 @@ async def record(name: str) -> None:
         lines = (f"line {n} \x1b[3{n % 8}mcoloured\x1b[0m {'long ' * (n % 30)}" for n in range(200))
         (place / "colours.txt").write_text("\n".join(lines))
         env = {"HOME": folder, "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
-        terminal = await Terminal.start(Command(argv=argv, cwd=folder, env=env), size=SIZE)
+        terminal = await HeadlessTerminal.start(
+            CommandSpec(argv=argv, cwd=folder, env=env), size=SIZE
+        )
         raw, resizes = bytearray(), list[Any]()
         following = asyncio.create_task(_follow(terminal, raw, resizes))
         try:
@@ -124,11 +128,11 @@ async def record(name: str) -> None:
     print(name, end, "bytes")
 
 
-async def _follow(terminal: Terminal, raw: bytearray, resizes: list[Any]) -> None:
+async def _follow(terminal: HeadlessTerminal, raw: bytearray, resizes: list[Any]) -> None:
     async for seen in terminal.follow():
-        if isinstance(seen, Written):
+        if isinstance(seen, TerminalWritten):
             raw += seen.data
-        elif isinstance(seen, Resized):
+        elif isinstance(seen, TerminalResized):
             resizes.append({"at": len(raw), "size": [seen.columns, seen.rows]})
 
 
@@ -138,7 +142,7 @@ def judge(name: str) -> None:
     meta = json.loads(file.read_text())
     recorded = program(name, meta)
     steps, size = recorded.steps, recorded.size
-    screen = open_screen(*size)
+    screen = open_emulator(*size)
     for step in steps:
         if isinstance(step, bytes):
             screen.feed(step)

@@ -16,16 +16,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from quarterdeck.drivers.agent_description import make_launch
 from quarterdeck.drivers.catalogue import find_agent
-from quarterdeck.drivers.description import launch_of
-from quarterdeck.drivers.pty.answers import Lines
-from quarterdeck.drivers.pty.knowledge import screens_of
-from quarterdeck.drivers.pty.reading import Reader, Reading
-from quarterdeck.drivers.pty.seen import Seen, Written
-from quarterdeck.drivers.pty.terminal import Terminal
-from quarterdeck.drivers.pty.watching import Watch
-from quarterdeck.drivers.screen import open_screen
-from quarterdeck.system.port import Command
+from quarterdeck.drivers.pty.patterns import load_patterns
+from quarterdeck.drivers.pty.reader import TerminalReader, TerminalReading, TerminalWatcher
+from quarterdeck.drivers.pty.turn_text import TurnTextFinder
+from quarterdeck.system.api import CommandSpec
+from quarterdeck.terminal.emulator import open_emulator
+from quarterdeck.terminal.headless_terminal import HeadlessTerminal
+from quarterdeck.terminal.viewer_events import TerminalWritten, ViewerEvent
 from quarterdeck.testing.model_server import ModelServer
 from tests.support import real_agents
 
@@ -163,12 +162,12 @@ SETUPS = [
 class Recording:
     """One session as it is recorded."""
 
-    watch: Watch
-    lines: Lines
+    watch: TerminalWatcher
+    lines: TurnTextFinder
     raw: bytearray = field(default_factory=bytearray)
     moments: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
-    async def note(self, name: str, *states: str, seconds: float = 30.0) -> Reading:
+    async def note(self, name: str, *states: str, seconds: float = 30.0) -> TerminalReading:
         """Wait until the screen shows one of the states, calmly, and write that moment down."""
         watch = self.watch
         reading = await watch.until(lambda one: one.state in states, within=seconds)
@@ -194,7 +193,7 @@ class Recording:
             await self.watch.terminal.press(key)
             await asyncio.sleep(0.2)
 
-    async def answer(self, reading: Reading, kind: str) -> None:
+    async def answer(self, reading: TerminalReading, kind: str) -> None:
         """Choose the first option of a kind."""
         assert reading.request is not None
         found = [one for one in reading.request.choices if one.option.kind == kind]
@@ -241,7 +240,7 @@ async def play(recording: Recording, agent: str) -> None:
     await recording.note("slow", "busy")
     await asyncio.sleep(2.5)
     await recording.note("streaming", "busy")
-    await recording.press(*screens_of(agent).interrupt)
+    await recording.press(*load_patterns(agent).interrupt)
     await recording.note("interrupted", "ready")
 
 
@@ -280,8 +279,8 @@ async def dialog(recording: Recording, setup: Setup) -> None:
 
 async def record(agent: str, name: str) -> None:
     """Run one agent and write down what it draws."""
-    knowledge = screens_of(agent)
-    launch = launch_of(find_agent(agent), "pty")
+    knowledge = load_patterns(agent)
+    launch = make_launch(find_agent(agent), "pty")
     setup = next((one for one in SETUPS if (one.agent, one.name) == (agent, name)), None)
     with tempfile.TemporaryDirectory() as place:
         project = Path(place) / "project"
@@ -295,14 +294,16 @@ async def record(agent: str, name: str) -> None:
             if setup is not None:
                 words = ()
                 setup.prepare(Path(place), own)
-            command = Command(
+            command = CommandSpec(
                 argv=setup.words if setup and setup.words else (*launch.command, *words),
                 cwd=str(project),
                 env={**launch.environment, **own},
             )
-            terminal = await Terminal.start(command, size=(knowledge.columns, knowledge.rows))
-            lines = Lines(knowledge.answer, knowledge.columns)
-            recording = Recording(Watch(terminal, Reader(knowledge)), lines)
+            terminal = await HeadlessTerminal.start(
+                command, size=(knowledge.columns, knowledge.rows)
+            )
+            lines = TurnTextFinder(knowledge.answer, knowledge.columns)
+            recording = Recording(TerminalWatcher(terminal, TerminalReader(knowledge)), lines)
             seen = terminal.follow()
             await anext(seen)  # the screen before anything was drawn
             following = asyncio.create_task(_follow(seen, recording))
@@ -334,9 +335,9 @@ def _copying(agent: str) -> str:
     """A script whose model says what the recorded screen of a request shows."""
     meta = json.loads((FOLDER / agent / "session.json").read_text())
     raw = gzip.decompress((FOLDER / agent / "session.bin.gz").read_bytes())
-    screen = open_screen(*meta["size"])
+    screen = open_emulator(*meta["size"])
     screen.feed(raw[: next(one["at"] for one in meta["moments"] if one["name"] == "allow-asked")])
-    shown = Reader(screens_of(agent)).read(screen).shown
+    shown = TerminalReader(load_patterns(agent)).read(screen).shown
     scenes = {"copy": f"Look:\n\n{shown}", "fenced": f"Look:\n\n```\n{shown}\n```"}
     lines = ["version = 1"]
     for scene, text in scenes.items():
@@ -353,9 +354,9 @@ def _version(program: str, environment: dict[str, str]) -> str:
     return done.stdout.strip()
 
 
-async def _follow(seen: AsyncIterator[Seen], recording: Recording) -> None:
+async def _follow(seen: AsyncIterator[ViewerEvent], recording: Recording) -> None:
     async for one in seen:
-        if isinstance(one, Written):
+        if isinstance(one, TerminalWritten):
             recording.raw += one.data
 
 

@@ -8,12 +8,12 @@ import time
 from pathlib import Path
 
 from quarterdeck.drivers.acp.link import AcpLink
-from quarterdeck.drivers.child import Launch
-from quarterdeck.drivers.driver import Opening
-from quarterdeck.drivers.opening import begin
-from quarterdeck.drivers.session import DrivenSession
+from quarterdeck.drivers.agent_process import Launch
+from quarterdeck.drivers.driver import DriverSessionOptions
+from quarterdeck.drivers.open_session import start_session
+from quarterdeck.drivers.session import LinkSession
 from quarterdeck.journal import Journal
-from quarterdeck.policy.foreign import Surroundings
+from quarterdeck.policy.foreign_calls import CallContext
 from quarterdeck.policy.gate import Gate
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import Event, MessageChunk, TurnEnded
@@ -37,11 +37,11 @@ async def main(command: list[str], directory: Path) -> None:
                     return received
             return received
 
-        opening = Opening(cwd=str(directory))
-        around = Surroundings(cwd=str(directory))
-        session = DrivenSession(id_, "raw", opening, sink, Gate(mode="ask"), around)
+        opening = DriverSessionOptions(cwd=str(directory))
+        around = CallContext(cwd=str(directory))
+        session = LinkSession(id_, "raw", opening, sink, Gate(mode="ask"), around)
         launch = Launch(agent="raw", command=tuple(command))
-        await begin(session, [lambda: AcpLink(launch)])
+        await start_session(session, [lambda: AcpLink(launch)])
         following = asyncio.create_task(follow())
         await asyncio.sleep(0)
         cpu, wall = time.process_time(), time.perf_counter()

@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 from quarterdeck.config.places import Places
+from quarterdeck.fleet.api import SpawnOptions
 from quarterdeck.fleet.client import HostClient
-from quarterdeck.fleet.port import Spawn
 from quarterdeck.wire.content import TextContent
 from quarterdeck.wire.events import MessageChunk
 
@@ -53,7 +53,7 @@ async def main(seconds: float) -> None:
         ]
         wish = {"agent": "paced", "cwd": str(Path.cwd()), "prompt": f"{seconds} {RATE}"}
         for number in range(AGENTS):
-            await one.spawn(Spawn(name=f"paced-{number}", **wish))
+            await one.spawn(SpawnOptions(name=f"paced-{number}", **wish))
         await asyncio.sleep(seconds * 0.7)  # until the log's page cache is full
         cpu, memory, begun = cpu_of(status.pid), memory_of(status.pid), time.monotonic()
         await asyncio.sleep(seconds * 0.25)

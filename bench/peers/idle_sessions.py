@@ -12,11 +12,11 @@ import time
 from pathlib import Path
 
 from quarterdeck.drivers.acp.link import AcpLink
-from quarterdeck.drivers.child import Launch
-from quarterdeck.drivers.driver import Opening
-from quarterdeck.drivers.opening import begin
-from quarterdeck.drivers.session import DrivenSession
-from quarterdeck.policy.foreign import Surroundings
+from quarterdeck.drivers.agent_process import Launch
+from quarterdeck.drivers.driver import DriverSessionOptions
+from quarterdeck.drivers.open_session import start_session
+from quarterdeck.drivers.session import LinkSession
+from quarterdeck.policy.foreign_calls import CallContext
 from quarterdeck.policy.gate import Gate
 from quarterdeck.wire.events import Event
 from quarterdeck.wire.ids import new_session_id
@@ -26,11 +26,11 @@ async def ignore(event: Event, **_: object) -> None:
     del event
 
 
-async def open_one(command: list[str], directory: str) -> DrivenSession:
-    around = Surroundings(cwd=directory)
-    opening = Opening(cwd=directory)
-    session = DrivenSession(new_session_id(), "bare", opening, ignore, Gate(mode="ask"), around)
-    await begin(session, [lambda: AcpLink(Launch(agent="bare", command=tuple(command)))])
+async def open_one(command: list[str], directory: str) -> LinkSession:
+    around = CallContext(cwd=directory)
+    opening = DriverSessionOptions(cwd=directory)
+    session = LinkSession(new_session_id(), "bare", opening, ignore, Gate(mode="ask"), around)
+    await start_session(session, [lambda: AcpLink(Launch(agent="bare", command=tuple(command)))])
     return session
 
 

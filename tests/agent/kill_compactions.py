@@ -11,13 +11,13 @@ import sys
 import time
 from pathlib import Path
 
-from quarterdeck.agent.native import NativeAgent, Wishes
+from quarterdeck.agent.native import NativeAgent, SessionOptions
 from quarterdeck.config.places import Places
-from quarterdeck.models.model import Request
+from quarterdeck.models.model import ModelRequest
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import CompactionChanged
-from tests.support.agents import assert_valid
-from tests.support.windows import Reply, Worker, is_summary, loud
+from tests.support.native_agents import assert_valid
+from tests.support.window_models import Reply, Worker, is_summary, loud
 
 CONTEXT = {"clear_at": 0.3, "summarise_at": 0.4, "wait_at": 0.8}
 
@@ -25,25 +25,25 @@ CONTEXT = {"clear_at": 0.3, "summarise_at": 0.4, "wait_at": 0.8}
 class Slow(Worker):
     """Takes a moment for a summary, so that there is a moment to be killed in."""
 
-    async def stream(self, request: Request):  # type: ignore[override]
+    async def stream(self, request: ModelRequest):  # type: ignore[override]
         if is_summary(request):
             await asyncio.sleep(random.uniform(0, 0.02))
         async for delta in super().stream(request):
             yield delta
 
 
-def summary(_: Request) -> Reply:
+def summary(_: ModelRequest) -> Reply:
     return random.choice(["# Goal\nGo on.", "# Goal\nGo on.", ""])
 
 
-def wishes() -> Wishes:
+def wishes() -> SessionOptions:
     def make(_: str) -> Slow:
         worker = Slow(window=16_000)
         worker.summary = summary
         return worker
 
     flags = {"limits": {"model_calls": "unbounded"}, "context": CONTEXT}
-    return Wishes(
+    return SessionOptions(
         model="test/worker", make_model=make, make_tools=lambda: (loud(500),), flags=flags
     )
 

@@ -13,13 +13,13 @@ import sys
 import time
 from pathlib import Path
 
-from quarterdeck.agent.native import NativeAgent, Wishes
+from quarterdeck.agent.native import NativeAgent, SessionOptions
 from quarterdeck.agent.session import Session
-from quarterdeck.agent.tools.tool import Live, Outcome, said
+from quarterdeck.agent.tools.tool import LiveCall, ToolOutcome, text_outcome
 from quarterdeck.config.places import Places
-from quarterdeck.models.script import Reply, Scene, Script
-from quarterdeck.models.script import TextPart as Says
-from quarterdeck.models.scripted import ScriptedModel
+from quarterdeck.models.script import Script, ScriptReply, ScriptScene
+from quarterdeck.models.script import ScriptTextPart as Says
+from quarterdeck.models.scripted_model import ScriptedModel
 from quarterdeck.wire.content import text
 from quarterdeck.wire.conversation import TextPart
 from quarterdeck.wire.events import (
@@ -33,21 +33,21 @@ from quarterdeck.wire.events import (
 )
 from quarterdeck.wire.record import event_type
 from tests.support.agent_tools import FakeTool, NumberArguments
-from tests.support.agents import assert_valid, call, says
+from tests.support.native_agents import assert_valid, call, says
 
 STEP = says("Working, step {{call}}. ", call("fake", n=1), call("fake", n=2), repeat=3)
-END = Reply(parts=(Says(text="Done with {{prompt}}.", chunks=4, pause=0.001),))
-SCRIPT = Script(scenes={"work": Scene(replies=(STEP, END))}, default="work")
+END = ScriptReply(parts=(Says(text="Done with {{prompt}}.", chunks=4, pause=0.001),))
+SCRIPT = Script(scenes={"work": ScriptScene(replies=(STEP, END))}, default="work")
 PER_SESSION = 10
 
 
-async def work(arguments: NumberArguments, live: Live) -> Outcome:
+async def work(arguments: NumberArguments, live: LiveCall) -> ToolOutcome:
     await asyncio.sleep(random.uniform(0, 0.004))
-    return said(f"worked {arguments.n}")
+    return text_outcome(f"worked {arguments.n}")
 
 
-def wishes() -> Wishes:
-    return Wishes(
+def wishes() -> SessionOptions:
+    return SessionOptions(
         model="scripted/test",
         make_model=lambda _: ScriptedModel(SCRIPT, name="test"),
         make_tools=lambda: (FakeTool(work),),

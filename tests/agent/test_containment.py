@@ -8,26 +8,26 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.agent.cage import LocalCage
+from quarterdeck.agent.session_system import LocalSessionSystem
 from quarterdeck.agent.tools.bash import BashTool
-from quarterdeck.agent.tools.bash.control import CommandsTool
-from quarterdeck.agent.tools.tool import Live, Outcome, said
-from quarterdeck.agent.tools.workspace import Workspace
+from quarterdeck.agent.tools.bash.background import CommandsTool
+from quarterdeck.agent.tools.tool import LiveCall, ToolOutcome, text_outcome
+from quarterdeck.agent.tools.workspace import ToolWorkspace
 from quarterdeck.config.places import Places
 from quarterdeck.config.trust import TrustStore
 from quarterdeck.policy.grammar import parse_rule
-from quarterdeck.system.errors import SystemFault
+from quarterdeck.system.api import CommandSpec
+from quarterdeck.system.errors import OperatingSystemError
 from quarterdeck.system.local import LocalSystem
-from quarterdeck.system.port import Command
-from quarterdeck.system.sandbox import SANDBOX_VARIABLE, detect, detect_seal
+from quarterdeck.system.sandbox import SANDBOX_VARIABLE, detect_sandbox, detect_sealed_sandbox
 from quarterdeck.wire.events import PermissionAnswered, PermissionAsked
 from tests.support.agent_tools import FakeTool, NumberArguments
-from tests.support.agents import Deck, call, deck, says
+from tests.support.native_agents import Deck, call, deck, says
 
 
 @pytest.fixture
 async def seals() -> None:
-    found = await detect_seal()
+    found = await detect_sealed_sandbox()
     if not found.seals:
         pytest.skip(f"no sandbox here seals commands: {found.reason or '; '.join(found.gaps)}")
 
@@ -69,13 +69,13 @@ async def test_a_sealed_command_sees_the_machine_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.delenv(SANDBOX_VARIABLE, raising=False)
-    seal = await detect_seal()
+    seal = await detect_sealed_sandbox()
     if seal.kind != "landlock":
         pytest.skip(f"{seal.kind} has processes of its own: {seal.reason}")
-    cage = LocalCage((str(tmp_path),))
+    cage = LocalSessionSystem((str(tmp_path),))
     await cage.sandbox()
     terminal = await cage.terminals_for("sealed").create(
-        Command(argv=["/bin/sh", "-c", f"test -d /proc/{os.getpid()} && echo x > made"])
+        CommandSpec(argv=["/bin/sh", "-c", f"test -d /proc/{os.getpid()} && echo x > made"])
     )
     left = await terminal.wait()
     text = (await terminal.output()).text
@@ -95,16 +95,16 @@ async def test_git_asks_in_a_workspace_that_is_not_trusted(tmp_path: Path):
 
 @pytest.mark.parametrize("background", [False, True])
 async def test_a_change_of_mode_before_it_runs_takes_nothing_away(tmp_path: Path, background: bool):
-    found = await detect()
+    found = await detect_sandbox()
     if not found.is_there:
         pytest.skip(found.reason)
     outside = tmp_path / "outside.txt"
     ships: list[Deck] = []
 
-    async def leave_full_auto(_: NumberArguments, live: Live) -> Outcome:
+    async def leave_full_auto(_: NumberArguments, live: LiveCall) -> ToolOutcome:
         await ships[0].seen(PermissionAnswered, 2)  # the command waits for us to end
         await ships[0].session.set_mode("ask")
-        return said("left")
+        return text_outcome("left")
 
     tools = (FakeTool(leave_full_auto), BashTool(), CommandsTool())
     script = says(call("fake", n=1), call("bash", command="./write.sh", background=background))
@@ -121,7 +121,7 @@ async def test_a_change_of_mode_before_it_runs_takes_nothing_away(tmp_path: Path
 
 
 async def test_a_background_command_stays_contained_after_the_mode_was_left(tmp_path: Path):
-    found = await detect()
+    found = await detect_sandbox()
     if not found.is_there:
         pytest.skip(found.reason)
     outside = tmp_path / "outside.txt"
@@ -139,7 +139,7 @@ async def test_a_background_command_stays_contained_after_the_mode_was_left(tmp_
 
 
 async def test_what_a_person_allows_in_full_auto_is_contained(tmp_path: Path):
-    found = await detect()
+    found = await detect_sandbox()
     if not found.is_there:
         pytest.skip(found.reason)
     outside = tmp_path / "outside.txt"
@@ -193,16 +193,16 @@ async def test_nothing_runs_bare_where_containment_cannot_be_had(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv(SANDBOX_VARIABLE, "none")
-    cage = LocalCage((str(tmp_path),))
+    cage = LocalSessionSystem((str(tmp_path),))
     try:
         for containment in ("workspace", "sealed"):
-            with pytest.raises(SystemFault, match="cannot be sandboxed"):
+            with pytest.raises(OperatingSystemError, match="cannot be sandboxed"):
                 cage.terminals_for(containment)
             await cage.sandbox()
-            with pytest.raises(SystemFault, match="says 'none'"):
+            with pytest.raises(OperatingSystemError, match="says 'none'"):
                 cage.terminals_for(containment)
     finally:
         await cage.close()
     async with LocalSystem([tmp_path]) as system:
-        with pytest.raises(SystemFault, match="sandbox"):
-            Workspace(system=system).terminals("sealed")
+        with pytest.raises(OperatingSystemError, match="sandbox"):
+            ToolWorkspace(system=system).terminals("sealed")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from quarterdeck.wire.events import CompactionChanged, ResultsCleared
-from tests.support.agents import assert_valid
-from tests.support.windows import Worker, asked_again, at_sea, loud, size_of
+from tests.support.native_agents import assert_valid
+from tests.support.window_models import Worker, asked_again, at_sea, loud, size_of
 
 
 class Clocked(Worker):

@@ -9,16 +9,15 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quarterdeck.agent.context.keeper import Context
-from quarterdeck.agent.context.pins import PinError
+from quarterdeck.agent.clock import SessionClock
+from quarterdeck.agent.context.window import PinError, SessionContext
 from quarterdeck.agent.conversation import Conversation
-from quarterdeck.agent.hooks.seam import NO_HOOKS
-from quarterdeck.agent.limits import Limits, Spending
-from quarterdeck.agent.pace import Pace
+from quarterdeck.agent.limits import TurnLimits, TurnSpending
+from quarterdeck.agent.ports import NO_HOOKS
 from quarterdeck.config.schema import ContextSettings
-from quarterdeck.models.errors import Rejected
-from quarterdeck.models.model import Request
-from quarterdeck.models.repair import repair
+from quarterdeck.models.errors import RequestRejectedError
+from quarterdeck.models.history_repair import repair_history
+from quarterdeck.models.model import ModelRequest
 from quarterdeck.wire.content import text
 from quarterdeck.wire.conversation import Message, TextPart, ToolResultPart, ToolUsePart
 from quarterdeck.wire.events import (
@@ -34,16 +33,16 @@ from quarterdeck.wire.events import (
 from quarterdeck.wire.ids import MessageId, ToolCallId
 from quarterdeck.wire.record import decode_event, encode_event
 from quarterdeck.wire.settings import PlanEntry
-from quarterdeck.wire.toolcalls import ToolCallLocation
+from quarterdeck.wire.tool_calls import ToolCallLocation
 from quarterdeck.wire.usage import TokenUsage
-from tests.support.agents import assert_valid
-from tests.support.windows import Worker, size_of
+from tests.support.native_agents import assert_valid
+from tests.support.window_models import Worker, size_of
 
 SUMMARIES: dict[str, Any] = {
     "good": "# Goal\nGo on.",
     "empty": "",
     "long": "y" * 60_000,
-    "fails": Rejected("no", status=400),
+    "fails": RequestRejectedError("no", status=400),
 }
 
 
@@ -74,13 +73,13 @@ class Play:
             toolbox=SimpleNamespace(specs=()),
             hooks=NO_HOOKS,
             workspace=SimpleNamespace(resources={}),
-            pace=Pace(),
+            pace=SessionClock(),
             context=marks,
             make_model=lambda _: self.worker,
         )
-        self.context = Context(setup, self.log.conversation, self.log.emit)  # type: ignore[arg-type]
+        self.context = SessionContext(setup, self.log.conversation, self.log.emit)  # type: ignore[arg-type]
         self.turn: Any = SimpleNamespace(
-            model=self.worker, effort="off", spending=Spending(limits=Limits(), started=0.0)
+            model=self.worker, effort="off", spending=TurnSpending(limits=TurnLimits(), started=0.0)
         )
         self.calls = 0
         self.prompts = 0
@@ -109,7 +108,7 @@ class Play:
     async def step(self, sizes: list[int], fails: bool) -> None:
         conversation = self.log.conversation
         await self.context.before_call(self.turn)
-        request = Request(system="You help.", messages=conversation.messages())
+        request = ModelRequest(system="You help.", messages=conversation.messages())
         self.check(request)
         await self.log.emit(ModelCallStarted(model="test/worker"))
         if fails:
@@ -132,7 +131,7 @@ class Play:
             result = ToolResultPart(id=use.id, content=(TextPart(text="r" * size),))
             await self.log.emit(ToolCallEnded(call=id_, status="completed", result=result))
 
-    def check(self, request: Request) -> None:
+    def check(self, request: ModelRequest) -> None:
         conversation, again = self.log.conversation, Conversation(self.log.events)
         assert again.messages() == request.messages
         assert again.size == conversation.size
@@ -142,7 +141,7 @@ class Play:
         assert_valid(request.messages)
         told = "\n".join(_texts(request.messages))
         assert self.newest[:500] in told
-        mended = "\n".join(_texts(tuple(repair(request.messages, owner="test"))))
+        mended = "\n".join(_texts(tuple(repair_history(request.messages, owner="test"))))
         assert "No result: the call" not in mended
         assert "no longer part of this conversation" not in mended
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.agent.context.commands import COMMANDS, answer
-from quarterdeck.agent.context.pins import PinError
-from quarterdeck.agent.past import recall
+from quarterdeck.agent.commands.builtin import CONTEXT_COMMANDS, run_context_command
+from quarterdeck.agent.context.window import PinError
+from quarterdeck.agent.resume import read_resume_state
 from quarterdeck.wire.content import text
 from quarterdeck.wire.conversation import TextPart
 from quarterdeck.wire.events import (
@@ -17,8 +17,8 @@ from quarterdeck.wire.events import (
     ResultsCleared,
     ToolCallEnded,
 )
-from tests.support.agents import Deck, assert_valid
-from tests.support.windows import Worker, asked_again, at_sea, loud, texts_of
+from tests.support.native_agents import Deck, assert_valid
+from tests.support.window_models import Worker, asked_again, at_sea, loud, texts_of
 
 CONTEXT = {"clear_at": 0.4, "summarise_at": 0.5, "wait_at": 0.9}
 
@@ -71,7 +71,7 @@ async def test_a_compaction_that_a_kill_cut_off_is_closed_as_failed(tmp_path: Pa
         records = await ship.records()
         worker.may_write.set()
         await running
-    past = recall(records)
+    past = read_resume_state(records)
     (failed,) = [e for _, e in past.closing if isinstance(e, CompactionChanged)]
     assert (failed.status, failed.error) == ("failed", "the process that ran the session died")
     assert_valid(past.conversation.messages())
@@ -206,12 +206,20 @@ async def test_two_who_ask_at_once_get_one_compaction_each_in_turn(tmp_path: Pat
 async def test_commands_answer_with_words_whatever_is_asked(tmp_path: Path):
     async with at_sea(tmp_path, Worker(window=20_000)) as ship:
         context = ship.session.context
-        assert [command.name for command in COMMANDS] == ["context", "compact", "pin", "unpin"]
-        assert "Not done: nothing was said" in await answer(context, "pin", " ")
+        assert [command.name for command in CONTEXT_COMMANDS] == [
+            "context",
+            "compact",
+            "pin",
+            "unpin",
+        ]
+        assert "Not done: nothing was said" in await run_context_command(context, "pin", " ")
         await ship.prompt("work 8")
-        assert (await answer(context, "context", "")).startswith("test/worker: about")
-        assert await answer(context, "pin", "Use port 4711.") == "Pinned as 1."
-        assert await answer(context, "unpin", "x") == "Not done: 'x' is no number of a pin."
-        assert "no pin 3" in await answer(context, "unpin", "3")
-        assert await answer(context, "unpin", "1") == "Unpinned 1."
-        assert (await answer(context, "compact", "the port")).startswith("Compacted")
+        assert (await run_context_command(context, "context", "")).startswith("test/worker: about")
+        assert await run_context_command(context, "pin", "Use port 4711.") == "Pinned as 1."
+        assert (
+            await run_context_command(context, "unpin", "x")
+            == "Not done: 'x' is no number of a pin."
+        )
+        assert "no pin 3" in await run_context_command(context, "unpin", "3")
+        assert await run_context_command(context, "unpin", "1") == "Unpinned 1."
+        assert (await run_context_command(context, "compact", "the port")).startswith("Compacted")

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from quarterdeck.agent.past import DamagedSessionError
-from quarterdeck.agent.store import SessionStore
+from quarterdeck.agent.resume import DamagedSessionError
+from quarterdeck.agent.session_store import SessionStore
 from quarterdeck.journal import JournalError
-from quarterdeck.models.repair import repair
-from quarterdeck.models.script import Reply, Script
-from quarterdeck.models.scripted import ScriptedModel
-from quarterdeck.wire.events import Notice, TurnEnded
+from quarterdeck.models.history_repair import repair_history
+from quarterdeck.models.script import Script, ScriptReply
+from quarterdeck.models.scripted_model import ScriptedModel
+from quarterdeck.wire.events import NoticePosted, TurnEnded
 from tests.support.agent_tools import FakeTool, returns
-from tests.support.agents import Deck, assert_valid, call, deck, says
+from tests.support.native_agents import Deck, assert_valid, call, deck, says
 
 REPLIES = (says("Let me see.", call("edit", n=1)), "Done.")
 
@@ -37,7 +37,7 @@ async def converse(ship: Deck) -> Path:
     return ship.places.state / "sessions" / f"{id_}.db"
 
 
-async def load(ship: Deck, *replies: Reply | str) -> ScriptedModel:
+async def load(ship: Deck, *replies: ScriptReply | str) -> ScriptedModel:
     """Go on with the session on a model that is open."""
     model = ScriptedModel(Script.sequence(*replies), name="test")
     wishes = structs.replace(ship.wishes, make_model=lambda _: model)
@@ -72,8 +72,10 @@ async def test_each_record_may_be_damaged(tmp_path: Path):
             ended = await ship.prompt("go on")
             assert (seq, ended.stop, ended.reason) == (seq, "end_turn", None)
             # As every vendor's form does: a call whose end is lost gets one.
-            assert_valid(repair(model.requests[-1].messages, owner="test"))
-            (notice,) = [one for one in await ship.events(Notice) if "cannot be read" in one.title]
+            assert_valid(repair_history(model.requests[-1].messages, owner="test"))
+            (notice,) = [
+                one for one in await ship.events(NoticePosted) if "cannot be read" in one.title
+            ]
             assert notice.title == "1 record of this session cannot be read"
             await ship.agent.close(id_)
         assert refused == 1

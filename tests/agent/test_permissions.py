@@ -5,23 +5,23 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.agent.native import Wishes
-from quarterdeck.agent.tools.tool import Live, Outcome, said
-from quarterdeck.policy.book import GrantBook
-from quarterdeck.policy.gate import Answer
+from quarterdeck.agent.native import SessionOptions
+from quarterdeck.agent.tools.tool import LiveCall, ToolOutcome, text_outcome
+from quarterdeck.policy.gate import PermissionAnswer
 from quarterdeck.policy.grammar import parse_rule
-from quarterdeck.policy.rules import Source
+from quarterdeck.policy.grant_store import GrantStore
+from quarterdeck.policy.rules import RuleSource
 from quarterdeck.wire.events import (
-    Notice,
+    NoticePosted,
     PermissionAnswered,
     PermissionAsked,
     ToolCallEnded,
     ToolCallStarted,
 )
 from quarterdeck.wire.permissions import Cancelled, Decider, Selected
-from quarterdeck.wire.toolcalls import ContentItem, Diff
+from quarterdeck.wire.tool_calls import ContentItem, Diff
 from tests.support.agent_tools import FakeTool, NumberArguments, returns
-from tests.support.agents import PERSON, Deck, call, deck, results, says, told
+from tests.support.native_agents import PERSON, Deck, call, deck, results, says, told
 
 
 def editor(name: str = "fake", path: str = "a.txt") -> FakeTool:
@@ -120,7 +120,9 @@ async def test_a_dead_askers_request_is_cancelled_and_the_model_told(tmp_path: P
         running = ship.start()
         (asked,) = await ship.asked()
         gone = Decider(kind="cancel", name="the client went away")
-        assert ship.session.gate.answer(asked.request, Answer(outcome=Cancelled(), by=gone))
+        assert ship.session.gate.answer(
+            asked.request, PermissionAnswer(outcome=Cancelled(), by=gone)
+        )
         ended = await running
     assert ended.stop == "end_turn"
     assert tool.ran == []
@@ -140,7 +142,7 @@ async def test_a_denials_feedback_reaches_the_model(tmp_path: Path):
 
 async def test_a_rules_denial_tells_the_model_why(tmp_path: Path):
     rule = parse_rule(
-        "deny edit(a.txt)", scope="user", source=Source(origin="user file", where="x")
+        "deny edit(a.txt)", scope="user", source=RuleSource(origin="user file", where="x")
     )
     tool = editor()
     async with deck(tmp_path, says(call("fake")), "ok", tools=[tool], rules=(rule,)) as ship:
@@ -167,9 +169,9 @@ async def test_with_nobody_there_what_would_be_asked_is_refused_and_counted(tmp_
 
 
 async def test_a_switch_of_mode_within_a_turn_applies_at_once(tmp_path: Path):
-    async def switch(arguments: NumberArguments, live: Live) -> Outcome:
+    async def switch(arguments: NumberArguments, live: LiveCall) -> ToolOutcome:
         await ship.session.set_mode("accept-edits" if arguments.n == 1 else "read-only")
-        return said("switched")
+        return text_outcome("switched")
 
     tool, switcher = editor(), FakeTool(switch, name="switch")
     replies = (
@@ -210,7 +212,7 @@ async def test_always_allow_keeps_the_narrowest_grant_and_it_can_be_taken_back(t
         assert len(tool.ran) == 2
         assert len(await ship.events(PermissionAsked)) == 1
 
-        book = GrantBook(ship.places.state / "grants.json")  # as another process sees it
+        book = GrantStore(ship.places.state / "grants.json")  # as another process sees it
         await book.load()
         (grant,) = book.all
         assert patterns == [grant.pattern]
@@ -273,7 +275,7 @@ async def test_an_answer_that_cannot_be_kept_still_counts_for_the_call(tmp_path:
         (asked,) = await ship.asked()
         ship.answer(asked, standing(asked, "user")[0][0])
         ended = await running
-        notices = await ship.events(Notice)
+        notices = await ship.events(NoticePosted)
     assert ended.stop == "end_turn"
     assert len(tool.ran) == 1
     assert "could not be kept" in notices[-1].title
@@ -298,7 +300,7 @@ async def test_an_untrusted_projects_files_change_nothing(tmp_path: Path):
         (asked,) = await ship.asked()
         ship.answer(asked, "reject-once")
         await running
-        notices = [notice.title for notice in await ship.events(Notice)]
+        notices = [notice.title for notice in await ship.events(NoticePosted)]
         assert ship.session.gate.mode == "ask"
     assert "Reveal" not in ship.requests[0].system
     assert len(ship.requests) == 2
@@ -333,7 +335,7 @@ async def test_a_key_never_goes_to_another_vendor(tmp_path: Path):
     keys = {"OPENAI_API_KEY": "sk-openai", "ANTHROPIC_API_KEY": "sk-anthropic"}
     async with NativeAgent(places, keys) as agent:
         with pytest.raises(ModelSetupError, match="DEEPSEEK_API_KEY"):
-            await agent.new(str(tmp_path), wishes=Wishes(model="deepseek/deepseek-chat"))
+            await agent.new(str(tmp_path), wishes=SessionOptions(model="deepseek/deepseek-chat"))
         assert await agent.sessions() == []
 
 

@@ -9,14 +9,14 @@ import pytest
 from msgspec.structs import replace
 
 from quarterdeck.agent.native import NativeAgent
-from quarterdeck.agent.past import recall
-from quarterdeck.agent.store import NoSuchSession, SessionStore
-from quarterdeck.agent.tools.tool import Live, Outcome
-from quarterdeck.journal import Locked
-from quarterdeck.models.model import Delta, Finished, ModelInfo, Request
-from quarterdeck.models.script import Reply
-from quarterdeck.models.script import TextPart as Says
-from quarterdeck.models.script import ThinkingPart as Thinks
+from quarterdeck.agent.resume import read_resume_state
+from quarterdeck.agent.session_store import NoSuchSessionError, SessionStore
+from quarterdeck.agent.tools.tool import LiveCall, ToolOutcome
+from quarterdeck.journal import JournalLockedError
+from quarterdeck.models.model import Delta, ModelInfo, ModelRequest, ReplyFinished
+from quarterdeck.models.script import ScriptReply
+from quarterdeck.models.script import ScriptTextPart as Says
+from quarterdeck.models.script import ScriptThinkingPart as Thinks
 from quarterdeck.wire.content import (
     EmbeddedResource,
     ImageContent,
@@ -51,14 +51,14 @@ from quarterdeck.wire.ids import SessionId, TurnId
 from quarterdeck.wire.record import Record
 from quarterdeck.wire.usage import TokenUsage
 from tests.support.agent_tools import FakeTool, Gathering, NumberArguments, returns
-from tests.support.agents import Deck, assert_valid, call, deck, results, says, told
+from tests.support.native_agents import Deck, assert_valid, call, deck, results, says, told
 
 PIXEL = "iVBORw0KGgo="
 
 
-async def picture(arguments: NumberArguments, live: Live) -> Outcome:
+async def picture(arguments: NumberArguments, live: LiveCall) -> ToolOutcome:
     parts = (TextPart(text="a picture"), ImagePart(data=PIXEL, mime_type="image/png"))
-    return Outcome(result=parts, raw_output={"size": 1})
+    return ToolOutcome(result=parts, raw_output={"size": 1})
 
 
 def tools() -> list[FakeTool]:
@@ -75,7 +75,7 @@ PROMPT = (
     EmbeddedResource(resource=ResourceContents(uri="file:///x.py", text="print(1)")),
 )
 REPLIES = (
-    Reply(parts=(Thinks(thinking="Hm. "), Says(text="Let me look."), call("look", n=1))),
+    ScriptReply(parts=(Thinks(thinking="Hm. "), Says(text="Let me look."), call("look", n=1))),
     says(call("edit", n=2), call("nosuch")),
     "It is a pixel.",
     "Second.",
@@ -92,7 +92,7 @@ async def converse(ship: Deck) -> None:
 
 
 async def test_a_resumed_session_sends_what_the_running_one_would(tmp_path: Path):
-    sent: dict[bool, Request] = {}
+    sent: dict[bool, ModelRequest] = {}
     for resumed in (False, True):
         folder = tmp_path / str(resumed)
         folder.mkdir()
@@ -144,11 +144,11 @@ class Sealed:
     )
 
     def __init__(self) -> None:
-        self.requests: list[Request] = []
+        self.requests: list[ModelRequest] = []
 
-    async def stream(self, request: Request) -> AsyncIterator[Delta]:
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         self.requests.append(request)
-        yield Finished(reply=self.reply, stop="end_turn", usage=TokenUsage(input=1, output=1))
+        yield ReplyFinished(reply=self.reply, stop="end_turn", usage=TokenUsage(input=1, output=1))
 
     async def close(self) -> None:
         pass
@@ -193,7 +193,7 @@ async def test_model_mode_effort_and_title_survive(tmp_path: Path):
 
 def renamed(make: object, name: str) -> object:
     from quarterdeck.models.script import Script
-    from quarterdeck.models.scripted import ScriptedModel
+    from quarterdeck.models.scripted_model import ScriptedModel
 
     return ScriptedModel(Script(scenes={}), name=name.partition("/")[2])
 
@@ -267,7 +267,7 @@ async def test_a_fork_of_a_running_turn_is_whole(tmp_path: Path):
 async def test_a_session_that_is_open_elsewhere_cannot_be_loaded(tmp_path: Path):
     async with deck(tmp_path, "one", tools=()) as ship:
         async with NativeAgent(ship.places, {}) as other:
-            with pytest.raises(Locked):
+            with pytest.raises(JournalLockedError):
                 await other.load(ship.session.id, wishes=ship.wishes)
         assert (await ship.prompt()).stop == "end_turn"
         assert await ship.agent.load(ship.session.id) is ship.session
@@ -281,7 +281,7 @@ async def test_an_unknown_session_is_named_and_no_file_is_touched(tmp_path: Path
     async with deck(tmp_path, "one", tools=()) as ship:
         before = files_below(tmp_path)
         for attempt in (ship.agent.load(id_), ship.agent.fork(id_)):
-            with pytest.raises(NoSuchSession, match="no session"):
+            with pytest.raises(NoSuchSessionError, match="no session"):
                 await attempt
         assert ship.agent.get(id_) is None
         assert files_below(tmp_path) == before
@@ -332,7 +332,7 @@ async def test_a_log_cut_off_in_the_middle_of_a_write_opens_without_its_tail(tmp
         async with await SessionStore(torn).open(id_) as copy:
             records = [record async for record in copy.history(session=id_)]
     assert records
-    past = recall(records)
+    past = read_resume_state(records)
     assert_valid(past.conversation.messages())
 
 
@@ -357,7 +357,7 @@ TWO = (USE, ToolUsePart(id="c2", name="read", arguments='{"path": "x"}'))
 
 
 def test_what_the_model_was_saying_when_the_process_died_is_kept():
-    past = recall(
+    past = read_resume_state(
         died_after(
             ModelCallStarted(model="m/1"),
             MessageChunk(content=text("Once "), message="a"),
@@ -372,7 +372,7 @@ def test_what_the_model_was_saying_when_the_process_died_is_kept():
 
 def test_calls_that_had_not_begun_when_the_process_died_get_their_results():
     reply = Message(role="assistant", parts=TWO)
-    past = recall(
+    past = read_resume_state(
         died_after(
             ModelCallStarted(model="m/1"),
             ModelCallFinished(model="m/1", reply=reply),
@@ -392,7 +392,7 @@ def test_calls_that_had_not_begun_when_the_process_died_get_their_results():
 
 
 def test_a_log_that_was_closed_well_needs_nothing():
-    past = recall(
+    past = read_resume_state(
         [*died_after(TurnEnded(stop="end_turn")), record(9, SessionEnded(how="closed"), None)]
     )
     assert past.closing == ()
@@ -400,8 +400,8 @@ def test_a_log_that_was_closed_well_needs_nothing():
 
 def test_closing_events_close_a_log_for_good():
     records = died_after(ModelCallStarted(model="m/1"))
-    closing = recall(records).closing
+    closing = read_resume_state(records).closing
     whole = [*records, *(record(90 + i, e, turn) for i, (turn, e) in enumerate(closing))]
-    assert recall(whole).closing == ()
+    assert read_resume_state(whole).closing == ()
     resumed = [*whole, record(200, SessionResumed(), None)]
-    assert [type(e) for _, e in recall(resumed).closing] == [SessionEnded]
+    assert [type(e) for _, e in read_resume_state(resumed).closing] == [SessionEnded]

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from quarterdeck.policy.grammar import parse_rule
-from quarterdeck.system.sandbox import detect
-from quarterdeck.wire.events import ModeChanged, Notice, PermissionAsked
-from tests.support.agents import call, deck, results, says, told
+from quarterdeck.system.sandbox import detect_sandbox
+from quarterdeck.wire.events import ModeChanged, NoticePosted, PermissionAsked
+from tests.support.native_agents import call, deck, results, says, told
 
 DENIED = (parse_rule("deny read(secrets/**)", scope="session"),)
 
@@ -33,7 +33,7 @@ async def test_a_search_does_not_look_into_what_is_denied(tmp_path: Path):
 
 
 async def test_full_auto_runs_commands_in_the_sandbox_without_asking(tmp_path: Path):
-    sandbox = await detect()
+    sandbox = await detect_sandbox()
     if not sandbox.is_there:
         pytest.skip(f"no sandbox here: {sandbox.reason}")
     outside = tmp_path / "outside.txt"
@@ -44,11 +44,11 @@ async def test_full_auto_runs_commands_in_the_sandbox_without_asking(tmp_path: P
         assert await ship.events(PermissionAsked) == []
         assert (ship.cwd / "inside.txt").read_text() == "in\n"
         assert not outside.exists()
-        assert any(sandbox.kind in notice.title for notice in await ship.events(Notice))
+        assert any(sandbox.kind in notice.title for notice in await ship.events(NoticePosted))
 
 
 async def test_entering_full_auto_later_brings_the_sandbox_into_force(tmp_path: Path):
-    sandbox = await detect()
+    sandbox = await detect_sandbox()
     if not sandbox.is_there:
         pytest.skip(f"no sandbox here: {sandbox.reason}")
     outside = tmp_path / "outside.txt"

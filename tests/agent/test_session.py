@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from quarterdeck.agent.tools.tool import Live, Outcome, said
+from quarterdeck.agent.tools.tool import LiveCall, ToolOutcome, text_outcome
 from quarterdeck.models.errors import ModelSetupError
-from quarterdeck.models.model import Model, Request
+from quarterdeck.models.model import Model, ModelRequest
 from quarterdeck.models.script import Script
-from quarterdeck.models.scripted import ScriptedModel
+from quarterdeck.models.scripted_model import ScriptedModel
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import (
     ModeChanged,
@@ -21,14 +21,14 @@ from quarterdeck.wire.events import (
     ToolCallEnded,
 )
 from tests.support.agent_tools import FakeTool, Gathering, NumberArguments, returns
-from tests.support.agents import assert_valid, call, deck, results, says, told, types
+from tests.support.native_agents import assert_valid, call, deck, results, says, told, types
 
 
 async def test_a_prompt_is_on_disk_before_the_model_is_asked(tmp_path: Path):
     seen: list[int] = []
 
     class Looking(ScriptedModel):
-        async def stream(self, request: Request):
+        async def stream(self, request: ModelRequest):
             session = ship.session
             records = [r async for r in session.journal.history(session=session.id)]
             seen.append(sum(isinstance(record.event, Prompted) for record in records))
@@ -122,9 +122,9 @@ async def test_a_session_that_cannot_be_made_leaves_nothing_behind(tmp_path: Pat
 
 
 async def test_a_question_with_nobody_there_is_answered_as_cancelled(tmp_path: Path):
-    async def ask(arguments: NumberArguments, live: Live) -> Outcome:
+    async def ask(arguments: NumberArguments, live: LiveCall) -> ToolOutcome:
         answer = await live.ask("Which?", {"type": "object", "properties": {}})
-        return said(f"they {answer.action}")
+        return text_outcome(f"they {answer.action}")
 
     async with deck(tmp_path, says(call("fake")), "ok", tools=[FakeTool(ask)], attended=False) as s:
         async with asyncio.timeout(45):

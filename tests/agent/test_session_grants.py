@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from quarterdeck.models.script import Script
-from quarterdeck.models.scripted import ScriptedModel
+from quarterdeck.models.scripted_model import ScriptedModel
 from quarterdeck.wire.events import GrantRevoked, PermissionAsked
 from tests.support.agent_tools import FakeTool, returns
-from tests.support.agents import PERSON, Deck, call, deck, says
+from tests.support.native_agents import PERSON, Deck, call, deck, says
 
 
 def fresh_model(name: str) -> ScriptedModel:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from quarterdeck.wire.events import PermissionAsked, ToolCallEnded, ToolCallStarted
-from quarterdeck.wire.toolcalls import Diff
+from quarterdeck.wire.tool_calls import Diff
 from tests.support.agent_tools import FakeTool, Gathering, returns
-from tests.support.agents import assert_valid, call, deck, results, says, told, types
+from tests.support.native_agents import assert_valid, call, deck, results, says, told, types
 
 
 def edit(old: str, new: str, path: str = "log.txt"):

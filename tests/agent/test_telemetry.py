@@ -12,7 +12,7 @@ from quarterdeck.wire.events import ModelCallStarted, SessionEnded, TurnStarted
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.record import Record
 from tests.support.agent_tools import FakeTool, returns
-from tests.support.agents import call, deck, says
+from tests.support.native_agents import call, deck, says
 
 SDK = "opentelemetry.sdk"
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.agent.tools.tool import Live, Outcome, ToolError, said
-from quarterdeck.models.script import CallPart, Reply, Script
+from quarterdeck.agent.tools.tool import LiveCall, ToolError, ToolOutcome, text_outcome
+from quarterdeck.models.script import Script, ScriptCallPart, ScriptReply
 from quarterdeck.wire.content import text
 from quarterdeck.wire.conversation import Message, TextPart
-from quarterdeck.wire.errors import Busy, Closed
+from quarterdeck.wire.errors import LinkBusyError, LinkClosedError
 from quarterdeck.wire.events import (
     MessageChunk,
     ModelCallFinished,
@@ -21,7 +21,7 @@ from quarterdeck.wire.events import (
     TurnStarted,
 )
 from tests.support.agent_tools import FakeTool, Gathering, NumberArguments, returns
-from tests.support.agents import assert_valid, call, deck, results, says, told, types
+from tests.support.native_agents import assert_valid, call, deck, results, says, told, types
 
 
 def user(words: str) -> Message:
@@ -96,11 +96,11 @@ async def test_calls_of_a_step_run_side_by_side_up_to_the_limit(tmp_path: Path):
 async def test_results_go_back_in_the_calls_order_in_one_message(tmp_path: Path):
     gates = [asyncio.Event() for _ in range(3)]
 
-    async def run(arguments: NumberArguments, live: Live) -> Outcome:
+    async def run(arguments: NumberArguments, live: LiveCall) -> ToolOutcome:
         await gates[arguments.n].wait()
         if arguments.n:
             gates[arguments.n - 1].set()
-        return said(f"result {arguments.n}")
+        return text_outcome(f"result {arguments.n}")
 
     calls = says(*(call("fake", n=n) for n in range(3)))
     async with deck(tmp_path, calls, "done", tools=[FakeTool(run)]) as ship:
@@ -113,23 +113,23 @@ async def test_results_go_back_in_the_calls_order_in_one_message(tmp_path: Path)
     assert_valid(ship.requests[1].messages)
 
 
-async def explode(arguments: NumberArguments, live: Live) -> Outcome:
+async def explode(arguments: NumberArguments, live: LiveCall) -> ToolOutcome:
     raise ZeroDivisionError("by nought")
 
 
-async def complain(arguments: NumberArguments, live: Live) -> Outcome:
+async def complain(arguments: NumberArguments, live: LiveCall) -> ToolOutcome:
     raise ToolError("The file is gone; list the directory first.")
 
 
-async def give_up(arguments: NumberArguments, live: Live) -> Outcome:
+async def give_up(arguments: NumberArguments, live: LiveCall) -> ToolOutcome:
     raise TimeoutError("its own clock")
 
 
-async def cancel_itself(arguments: NumberArguments, live: Live) -> Outcome:
+async def cancel_itself(arguments: NumberArguments, live: LiveCall) -> ToolOutcome:
     raise asyncio.CancelledError
 
 
-async def hang(arguments: NumberArguments, live: Live) -> Outcome:
+async def hang(arguments: NumberArguments, live: LiveCall) -> ToolOutcome:
     await asyncio.Event().wait()
     raise AssertionError
 
@@ -142,7 +142,7 @@ async def refuse_to_prepare(arguments: NumberArguments) -> None:
     ("part", "tool", "reason"),
     [
         (call("nosuch"), FakeTool(explode), "There is no tool 'nosuch'. Tools: fake."),
-        (CallPart(call="fake", raw='{"n": 1'), FakeTool(explode), "not valid JSON"),
+        (ScriptCallPart(call="fake", raw='{"n": 1'), FakeTool(explode), "not valid JSON"),
         (call("fake", n="many"), FakeTool(explode), "Expected `int`"),
         (call("fake", m=1), FakeTool(explode), "unknown field `m`"),
         (call("fake"), FakeTool(explode), "ZeroDivisionError('by nought')"),
@@ -166,7 +166,7 @@ async def refuse_to_prepare(arguments: NumberArguments) -> None:
     ],
 )
 async def test_what_goes_wrong_with_a_call_is_told_to_the_model(
-    tmp_path: Path, part: CallPart, tool: FakeTool, reason: str
+    tmp_path: Path, part: ScriptCallPart, tool: FakeTool, reason: str
 ):
     good = FakeTool(returns("fine"), name="good")
     replies = (says(part, call("good", n=7)), "I see.")
@@ -193,9 +193,9 @@ async def test_a_raising_tool_leaves_a_result_with_the_calls_own_id(tmp_path: Pa
 
 
 async def test_an_output_without_json_form_is_told_as_well_as_can_be(tmp_path: Path):
-    async def odd(arguments: NumberArguments, live: Live) -> Outcome:
+    async def odd(arguments: NumberArguments, live: LiveCall) -> ToolOutcome:
         parts = (TextPart(text="caf\udce9.txt"),)
-        return Outcome(result=parts, raw_output={"handle": object()})
+        return ToolOutcome(result=parts, raw_output={"handle": object()})
 
     async with deck(tmp_path, says(call("fake")), "ok", tools=[FakeTool(odd)]) as ship:
         ended = await ship.prompt()
@@ -209,8 +209,8 @@ async def test_an_output_without_json_form_is_told_as_well_as_can_be(tmp_path: P
 
 async def test_a_call_cut_short_by_the_models_limit_is_not_run(tmp_path: Path):
     tool = FakeTool(returns("ran"))
-    cut = Reply(parts=(CallPart(call="fake", raw=""),), stop="max_tokens")
-    half = Reply(parts=(CallPart(call="fake", raw='{"n": 1, "wo'),), stop="max_tokens")
+    cut = ScriptReply(parts=(ScriptCallPart(call="fake", raw=""),), stop="max_tokens")
+    half = ScriptReply(parts=(ScriptCallPart(call="fake", raw='{"n": 1, "wo'),), stop="max_tokens")
     async with deck(tmp_path, cut, half, "sorry", tools=[tool]) as ship:
         ended = await ship.prompt()
     assert tool.ran == []
@@ -252,7 +252,7 @@ class Numbering:
         self.requests = []
 
     async def stream(self, request):
-        from quarterdeck.models.model import Finished
+        from quarterdeck.models.model import ReplyFinished
         from quarterdeck.wire.conversation import ToolUsePart
         from quarterdeck.wire.usage import TokenUsage
 
@@ -263,7 +263,7 @@ class Numbering:
         )
         reply = Message(role="assistant", parts=parts or (TextPart(text="end"),))
         stop = "tool_use" if parts else "end_turn"
-        yield Finished(reply=reply, stop=stop, usage=TokenUsage())
+        yield ReplyFinished(reply=reply, stop=stop, usage=TokenUsage())
 
     async def close(self) -> None:
         pass
@@ -312,10 +312,10 @@ async def test_steering_that_came_too_late_is_heard_with_the_next_prompt(tmp_pat
 
 async def test_only_a_running_turn_can_be_steered(tmp_path: Path):
     async with deck(tmp_path, "hello", tools=()) as ship:
-        with pytest.raises(Busy, match="send a prompt"):
+        with pytest.raises(LinkBusyError, match="send a prompt"):
             ship.session.steer((text("now"),))
         await ship.prompt()
-        with pytest.raises(Busy):
+        with pytest.raises(LinkBusyError):
             ship.session.steer((text("now"),))
 
 
@@ -331,9 +331,9 @@ async def test_each_request_begins_with_the_one_before(tmp_path: Path):
 
 
 async def test_a_slow_follower_loses_nothing_and_a_dead_one_blocks_nobody(tmp_path: Path):
-    from quarterdeck.models.script import TextPart as Says
+    from quarterdeck.models.script import ScriptTextPart as Says
 
-    flood = Reply(parts=(Says(text="word {{n}} ", repeat=3000),))
+    flood = ScriptReply(parts=(Says(text="word {{n}} ", repeat=3000),))
     async with deck(tmp_path, flood, tools=()) as ship:
         journal, id_ = ship.session.journal, ship.session.id
         slow, dead = journal.follow(session=id_), journal.follow(session=id_)
@@ -359,7 +359,7 @@ async def test_closing_a_session_ends_its_turn_and_refuses_prompts(tmp_path: Pat
         await tool.wait_for(1)
         await ship.session.close()
         assert (await running).stop == "cancelled"
-        with pytest.raises(Closed, match="load it again"):
+        with pytest.raises(LinkClosedError, match="load it again"):
             await queued
-        with pytest.raises(Closed):
+        with pytest.raises(LinkClosedError):
             await ship.prompt()

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.agent.tools.tool import Live, Outcome, said
-from quarterdeck.models.repair import repair
-from quarterdeck.models.script import Failure, Reply
-from quarterdeck.models.script import TextPart as Says
+from quarterdeck.agent.tools.tool import LiveCall, ToolOutcome, text_outcome
+from quarterdeck.models.history_repair import repair_history
+from quarterdeck.models.script import ScriptFailure, ScriptReply
+from quarterdeck.models.script import ScriptTextPart as Says
 from quarterdeck.wire.content import text
 from quarterdeck.wire.conversation import Message, TextPart, ToolUsePart
 from quarterdeck.wire.events import (
@@ -28,13 +28,13 @@ from quarterdeck.wire.events import (
 )
 from quarterdeck.wire.permissions import Cancelled
 from tests.support.agent_tools import FakeTool, NumberArguments, returns
-from tests.support.agents import Deck, assert_valid, call, deck, results, says, told
-from tests.support.patience import SOON
+from tests.support.deadlines import SOON
+from tests.support.native_agents import Deck, assert_valid, call, deck, results, says, told
 
 
-async def hang(arguments: NumberArguments, live: Live) -> Outcome:
+async def hang(arguments: NumberArguments, live: LiveCall) -> ToolOutcome:
     await asyncio.Event().wait()
-    return said("never")
+    return text_outcome("never")
 
 
 async def hang_first(arguments: NumberArguments) -> None:
@@ -42,9 +42,9 @@ async def hang_first(arguments: NumberArguments) -> None:
         await asyncio.Event().wait()
 
 
-async def ask(arguments: NumberArguments, live: Live) -> Outcome:
+async def ask(arguments: NumberArguments, live: LiveCall) -> ToolOutcome:
     await live.ask("Which colour?", {"type": "object", "properties": {}})
-    return said("never")
+    return text_outcome("never")
 
 
 async def forever(seconds: float) -> None:
@@ -59,19 +59,19 @@ async def in_tools(ship: Deck) -> None:
     await ship.seen(ToolCallUpdated, 2)
 
 
-WHERE: dict[str, tuple[tuple[Reply, ...], FakeTool, Callable[[Deck], Awaitable[object]]]] = {
+WHERE: dict[str, tuple[tuple[ScriptReply, ...], FakeTool, Callable[[Deck], Awaitable[object]]]] = {
     "before headers": (
         (says("late", delay=600),),
         FakeTool(hang),
         lambda ship: ship.seen(ModelCallStarted),
     ),
     "in the stream": (
-        (Reply(parts=(Says(text=("Once ", "upon"), pause=600),)),),
+        (ScriptReply(parts=(Says(text=("Once ", "upon"), pause=600),)),),
         FakeTool(hang),
         lambda ship: ship.seen(MessageChunk),
     ),
     "in a retry's wait": (
-        (says("later", error=Failure(status=529, times=1)),),
+        (says("later", error=ScriptFailure(status=529, times=1)),),
         FakeTool(hang),
         lambda ship: ship.seen(RetryScheduled),
     ),
@@ -118,7 +118,7 @@ async def test_a_cancelled_turn_ends_well(tmp_path: Path, where: str, by: str):
         if where != "in a retry's wait":
             sent = ship.requests[-1].messages
             assert_valid(sent)
-            assert repair(sent, owner="scripted") == alternating(sent)
+            assert repair_history(sent, owner="scripted") == alternating(sent)
         logged = ship.session._conversation.messages()
         await ship.reload()
         assert ship.session._conversation.messages() == logged
@@ -149,7 +149,7 @@ async def assert_all_ended(ship: Deck) -> None:
 
 
 async def test_what_was_said_before_the_cancel_is_kept(tmp_path: Path):
-    story = Reply(parts=(Says(text=("Once ", "upon ", "a time")), Says(text="!", pause=600)))
+    story = ScriptReply(parts=(Says(text=("Once ", "upon ", "a time")), Says(text="!", pause=600)))
     async with deck(tmp_path, story, "next", tools=()) as ship:
         running = ship.start()
         await ship.seen(MessageChunk, 4)
@@ -226,6 +226,6 @@ async def test_an_orphan_call_is_repaired_in_the_request_and_stays_in_the_log(tm
         sent = ship.requests[0].messages
         assert (await ship.records())[: len(before)] == before
     assert orphan in sent
-    mended = repair(sent, owner="scripted")
+    mended = repair_history(sent, owner="scripted")
     assert_valid(mended)
     assert [result.id for message in mended for result in results(message)] == ["lost"]

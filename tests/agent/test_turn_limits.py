@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.agent.limits import Limits, Spending, TurnStopped
-from quarterdeck.agent.tools.tool import Live, Outcome, said
-from quarterdeck.journal import Stalled
+from quarterdeck.agent.limits import TurnLimits, TurnSpending, TurnStoppedError
+from quarterdeck.agent.tools.tool import LiveCall, ToolOutcome, text_outcome
+from quarterdeck.journal import JournalStalledError
 from quarterdeck.models.model import ModelInfo, Prices, TextDelta
-from quarterdeck.models.script import Failure, Fault, Reply, Scene, Script
-from quarterdeck.models.script import TextPart as Says
+from quarterdeck.models.script import Script, ScriptFailure, ScriptFault, ScriptReply, ScriptScene
+from quarterdeck.models.script import ScriptTextPart as Says
 from quarterdeck.wire.conversation import Message, TextPart
 from quarterdeck.wire.events import (
     Event,
@@ -25,10 +25,10 @@ from quarterdeck.wire.events import (
 )
 from quarterdeck.wire.usage import TokenUsage
 from tests.support.agent_tools import FakeTool, Gathering, NumberArguments, returns
-from tests.support.agents import assert_valid, call, deck, results, says, types
+from tests.support.native_agents import assert_valid, call, deck, results, says, types
 
 STEP = says("on", call("fake", n=1), usage=TokenUsage(input=90, output=10))
-LOOP = Script(scenes={"loop": Scene(replies=(STEP,))}, default="loop")
+LOOP = Script(scenes={"loop": ScriptScene(replies=(STEP,))}, default="loop")
 
 
 @pytest.mark.parametrize(
@@ -68,9 +68,9 @@ async def test_cost_is_a_limit_where_prices_are_known(tmp_path: Path):
 
 
 async def test_the_time_of_a_turn_ends_it_even_inside_a_tool(tmp_path: Path):
-    async def hang(arguments: NumberArguments, live: Live) -> Outcome:
+    async def hang(arguments: NumberArguments, live: LiveCall) -> ToolOutcome:
         await asyncio.Event().wait()
-        return said("never")
+        return text_outcome("never")
 
     replies = (says(call("fake", n=1)), "next")
     async with deck(tmp_path, *replies, tools=[FakeTool(hang)], limits={"seconds": 0.1}) as ship:
@@ -97,13 +97,13 @@ async def test_waiting_for_a_person_is_not_counted_as_time(tmp_path: Path):
 
 
 def test_the_adaptive_limit_grows_with_progress_only():
-    spending = Spending(limits=Limits(model_calls="adaptive"), started=0)
+    spending = TurnSpending(limits=TurnLimits(model_calls="adaptive"), started=0)
     for _ in range(100):
         spending.check(0)
         spending.calls += 1
         spending.progress += 1
-    stuck = Spending(limits=Limits(model_calls="adaptive"), started=0)
-    with pytest.raises(TurnStopped, match="32 model calls"):
+    stuck = TurnSpending(limits=TurnLimits(model_calls="adaptive"), started=0)
+    with pytest.raises(TurnStoppedError, match="32 model calls"):
         for _ in range(100):
             stuck.check(0)
             stuck.calls += 1
@@ -111,8 +111,8 @@ def test_the_adaptive_limit_grows_with_progress_only():
 
 @pytest.mark.parametrize("works", [True, False])
 async def test_an_adaptive_turn_goes_on_while_tools_do_their_work(tmp_path: Path, works: bool):
-    async def run(arguments: NumberArguments, live: Live) -> Outcome:
-        return said("ran", is_error=not works)
+    async def run(arguments: NumberArguments, live: LiveCall) -> ToolOutcome:
+        return text_outcome("ran", is_error=not works)
 
     steps = says(call("fake", n=1), repeat=40)
     limits = {"repeats": "unbounded"}
@@ -137,7 +137,7 @@ def assistant(words: str) -> Message:
 
 async def test_a_stream_that_breaks_is_asked_for_again(tmp_path: Path):
     parts = (Says(text=("Whole ", "at the ", "third try.")),)
-    flaky = Reply(parts=parts, fault=Fault(kind="drop", after=2, times=2))
+    flaky = ScriptReply(parts=parts, fault=ScriptFault(kind="drop", after=2, times=2))
     async with deck(tmp_path, flaky, tools=()) as ship:
         ended = await ship.prompt()
         events = await ship.events(ModelCallStarted, ModelCallFinished, RetryScheduled, RateLimited)
@@ -160,7 +160,9 @@ async def test_a_stream_that_breaks_is_asked_for_again(tmp_path: Path):
 
 
 async def test_a_turn_that_fails_for_good_keeps_its_steps_and_the_partial_text(tmp_path: Path):
-    broken = Reply(parts=(Says(text=("Now I ", "will")),), fault=Fault(kind="drop", after=2))
+    broken = ScriptReply(
+        parts=(Says(text=("Now I ", "will")),), fault=ScriptFault(kind="drop", after=2)
+    )
     replies = (says("First.", call("fake", n=1)), broken, "Go on.")
     tool = FakeTool(returns("ran"))
     async with deck(tmp_path, *replies, tools=[tool], limits={"retries": 0}) as ship:
@@ -178,7 +180,7 @@ async def test_a_turn_that_fails_for_good_keeps_its_steps_and_the_partial_text(t
 
 
 async def test_a_rate_limit_is_waited_for_as_long_as_the_vendor_wants(tmp_path: Path):
-    busy = says("Now.", error=Failure(status=429, headers={"retry-after": "17"}, times=1))
+    busy = says("Now.", error=ScriptFailure(status=429, headers={"retry-after": "17"}, times=1))
     async with deck(tmp_path, busy, tools=()) as ship:
         await ship.prompt()
         limited = await ship.only(RateLimited)
@@ -190,7 +192,7 @@ async def test_a_rate_limit_is_waited_for_as_long_as_the_vendor_wants(tmp_path: 
 async def test_a_vendors_failure_is_tried_again_with_longer_and_longer_waits(
     tmp_path: Path, status: int
 ):
-    down = says(error=Failure(status=status), repeat=10)
+    down = says(error=ScriptFailure(status=status), repeat=10)
     async with deck(tmp_path, down, tools=(), limits={"retries": 3}) as ship:
         ended = await ship.prompt()
     assert ended.stop == "failed"
@@ -201,7 +203,11 @@ async def test_a_vendors_failure_is_tried_again_with_longer_and_longer_waits(
 
 @pytest.mark.parametrize("failure", [400, 401, 404, "quota"])
 async def test_what_will_not_pass_is_not_tried_again(tmp_path: Path, failure: int | str):
-    error = Failure(status=429, kind="quota") if failure == "quota" else Failure(status=failure)
+    error = (
+        ScriptFailure(status=429, kind="quota")
+        if failure == "quota"
+        else ScriptFailure(status=failure)
+    )
     async with deck(tmp_path, says(error=error), "fine", tools=()) as ship:
         ended = await ship.prompt()
         assert ended.stop == "failed"
@@ -246,7 +252,7 @@ class LeakyJournal:
 
     async def append(self, session: Any, event: Event, **place: Any) -> Any:
         if self.leaks and isinstance(event, self._refused):
-            raise Stalled(self._journal.path, "the disk is full", kept=False)
+            raise JournalStalledError(self._journal.path, "the disk is full", kept=False)
         return await self._journal.append(session, event, **place)
 
 
@@ -277,7 +283,7 @@ async def test_a_log_that_cannot_take_the_end_is_reported_and_the_session_goes_o
     async with deck(tmp_path, *replies, tools=[FakeTool(returns("ran"))]) as ship:
         ship.session.journal = leaky = LeakyJournal(ship.session.journal, refused)
         async with asyncio.timeout(45):
-            with pytest.raises(Stalled, match="the disk is full"):
+            with pytest.raises(JournalStalledError, match="the disk is full"):
                 await ship.prompt()
         assert not ship.session.is_running
         leaky.leaks = False
@@ -287,9 +293,9 @@ async def test_a_log_that_cannot_take_the_end_is_reported_and_the_session_goes_o
 async def test_steps_that_were_done_are_in_the_log_before_the_next_begins(tmp_path: Path):
     seen: list[int] = []
 
-    async def look(arguments: NumberArguments, live: Live) -> Outcome:
+    async def look(arguments: NumberArguments, live: LiveCall) -> ToolOutcome:
         seen.append(len(await ship.events(ToolCallEnded)))
-        return said("looked")
+        return text_outcome("looked")
 
     steps = [says(call("fake", n=n)) for n in range(3)]
     async with deck(tmp_path, *steps, "done", tools=[FakeTool(look)]) as ship:

@@ -4,18 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.agent.limits import Repetition, TurnStopped, fingerprint
-from quarterdeck.agent.tools.tool import Live, Outcome, said
-from quarterdeck.models.script import Scene, Script
-from quarterdeck.wire.events import ModelCallStarted, Notice
+from quarterdeck.agent.limits import Repetition, TurnStoppedError, fingerprint
+from quarterdeck.agent.tools.tool import LiveCall, ToolOutcome, text_outcome
+from quarterdeck.models.script import Script, ScriptScene
+from quarterdeck.wire.events import ModelCallStarted, NoticePosted
 from tests.support.agent_tools import FakeTool, NumberArguments, returns
-from tests.support.agents import call, deck, says
+from tests.support.native_agents import call, deck, says
 
 
 def loop(*numbers: int, times: int = 1) -> Script:
     """A model that calls the tool with these numbers, again and again."""
     replies = tuple(says(f"step {n}", call("fake", n=n)) for n in numbers)
-    return Script(scenes={"loop": Scene(replies=replies * times)}, default="loop")
+    return Script(scenes={"loop": ScriptScene(replies=replies * times)}, default="loop")
 
 
 async def test_the_same_call_with_the_same_result_ends_the_turn(tmp_path: Path):
@@ -38,7 +38,7 @@ async def test_rounds_of_two_and_three_end_it_too(tmp_path: Path, numbers: tuple
 
 
 async def test_a_call_that_fails_in_the_same_way_ends_it_too(tmp_path: Path):
-    script = Script(scenes={"x": Scene(replies=(says(call("nothing", n=1)),))}, default="x")
+    script = Script(scenes={"x": ScriptScene(replies=(says(call("nothing", n=1)),))}, default="x")
     async with deck(tmp_path, script) as ship:
         ended = await ship.prompt()
     assert (ended.reason or "").startswith("no progress: ")
@@ -47,10 +47,10 @@ async def test_a_call_that_fails_in_the_same_way_ends_it_too(tmp_path: Path):
 async def test_other_results_are_progress(tmp_path: Path):
     count = 0
 
-    async def counts(arguments: NumberArguments, live: Live) -> Outcome:
+    async def counts(arguments: NumberArguments, live: LiveCall) -> ToolOutcome:
         nonlocal count
         count += 1
-        return said(f"seen {count}")
+        return text_outcome(f"seen {count}")
 
     limits = {"model_calls": 40}
     async with deck(tmp_path, loop(1), tools=[FakeTool(counts)], limits=limits) as ship:
@@ -78,7 +78,7 @@ def test_slow_steps_may_wait_longer():
     repetition, step = Repetition(5), fingerprint([("bash", {"command": "status"}, "busy")])
     for _ in range(20):
         repetition.note(step, 30.0)
-    with pytest.raises(TurnStopped):
+    with pytest.raises(TurnStoppedError):
         for _ in range(10):
             repetition.note(step, 30.0)
 
@@ -101,6 +101,6 @@ async def test_a_turn_of_nothing_is_told(tmp_path: Path):
         where.mkdir()
         async with deck(where, *replies, tools=[FakeTool(returns("ran"))]) as ship:
             ended = await ship.prompt()
-            notices = await ship.events(Notice)
+            notices = await ship.events(NoticePosted)
         assert ended.stop == "end_turn"
         assert sum("no message and no tool call" in notice.title for notice in notices) == count

@@ -57,7 +57,7 @@ def run_code(environ: dict[str, str], work: Path) -> Run:
         (work / "extra.py").write_text(module)
         code = (
             "import sys; sys.path.insert(0, '.')\n"
-            "from quarterdeck.cli.lazy import Later\n"
+            "from quarterdeck.cli.lazy_group import Later\n"
             "from quarterdeck.cli.root import COMMANDS\n"
             "from quarterdeck.cli.main import main\n"
             "COMMANDS['boom'] = Later('extra:boom', 'Fail.')\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.cli.programs import GIT, NODE, RIPGREP, agents, ask_version
+from quarterdeck.cli.doctor import GIT, NODE, RIPGREP, ask_version, list_agent_programs
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_the_text_names_everything_and_has_no_colours(run, tools: Path):
     done = run("doctor", PATH=str(tools))
     assert done.returncode == 0
     assert "\x1b" not in done.stdout
-    for program in (GIT, NODE, RIPGREP, *agents()):
+    for program in (GIT, NODE, RIPGREP, *list_agent_programs()):
         assert program.name in done.stdout
     assert done.stdout.splitlines()[-1].startswith("Ready. Agents found: 0 of")
 

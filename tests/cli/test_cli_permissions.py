@@ -9,12 +9,12 @@ import pytest
 from quarterdeck.config.places import Places
 from quarterdeck.config.trust import TrustStore
 from quarterdeck.models.script import Script
-from quarterdeck.models.scripted import ScriptedModel
+from quarterdeck.models.scripted_model import ScriptedModel
 from quarterdeck.wire.events import PermissionAsked
 from tests.support.agent_tools import FakeTool, returns
-from tests.support.agents import call, deck, says
-from tests.support.fleeting import fleet_of, wish
-from tests.support.patience import SOON
+from tests.support.deadlines import SOON
+from tests.support.native_agents import call, deck, says
+from tests.support.scripted_fleet import fleet_of, wish
 
 
 @pytest.fixture

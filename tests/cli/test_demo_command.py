@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from tests.support.terminals import PROGRAM, clean_environment, stop_host
+from tests.support.real_terminals import PROGRAM, clean_environment, stop_host
 
 
 def test_there_is_nothing_to_clear_away_at_first(tmp_path: Path):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.patience import SOON
+from tests.support.deadlines import SOON
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = Path(sys.executable).parent / "quarterdeck"
@@ -21,7 +21,7 @@ HOST = """
 import asyncio, os
 from quarterdeck.config.places import Places
 from quarterdeck.fleet.host.process import run_host
-from tests.support.fleets import open_fake
+from tests.support.memory_fleet import open_fake
 ready = lambda: print("ready", flush=True)
 asyncio.run(run_host(Places.find(), dict(os.environ), open_fleet=open_fake, ready=ready))
 """

@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.pasts import CLAUDE, CODEX, OPENCODE, claude_lines, recorded_home, write_lines
+from tests.support.history_homes import (
+    CLAUDE,
+    CODEX,
+    OPENCODE,
+    claude_lines,
+    recorded_home,
+    write_lines,
+)
 
 
 @pytest.fixture

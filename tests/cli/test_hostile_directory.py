@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.agent.checkpoints.keeping import Keeping
-from quarterdeck.agent.checkpoints.restoring import Restoring
+from quarterdeck.agent.checkpoints.restore import FileRestorer
+from quarterdeck.agent.checkpoints.snapshot import TurnSnapshots
 from quarterdeck.policy.modes import Mode
 from quarterdeck.wire.events import Checkpointed, Rewound
 from quarterdeck.wire.ids import TurnId
-from tests.support.agents import call, deck, says
 from tests.support.hostile_repository import HostileRepository, make_hostile_repository
+from tests.support.native_agents import call, deck, says
 
 SCRIPT = Path(sys.executable).with_name("quarterdeck")
 MODES: tuple[Mode, ...] = ("read-only", "ask", "accept-edits", "plan", "deny-all")
@@ -144,7 +144,7 @@ def test_checkpoints_bring_everything_back_to_the_byte(hostile: HostileRepositor
     changed = ("a.txt", "src/kept.py", "b.odd", "c.inc", ".gitattributes", "odd/-rf")
     before = {name: (top / name).read_bytes() for name in changed}
     secret = (hostile.outside / "secret.txt").read_bytes()
-    keeping = Keeping(tmp_path / "state", "ses_" + "0" * 26, (str(top), str(top / "sub")))
+    keeping = TurnSnapshots(tmp_path / "state", "ses_" + "0" * 26, (str(top), str(top / "sub")))
     pending = keeping.begin(turn)
     assert pending.problems == []
     keeping.keep(pending, os.fsencode(top / "hard-link.txt"))
@@ -156,7 +156,7 @@ def test_checkpoints_bring_everything_back_to_the_byte(hostile: HostileRepositor
     (checkpoint,) = keeping.finish(pending)
     assert isinstance(checkpoint, Checkpointed)
     manifest = keeping.blobs.get_manifest(checkpoint.manifest)
-    restoring = Restoring(keeping.directory, keeping.blobs, keeping.root)
+    restoring = FileRestorer(keeping.directory, keeping.blobs, keeping.root)
     plan = restoring.plan([change.reversed for change in manifest.changes])
     restoring.carry_out(plan, Rewound(to=turn))
     restoring.done()
@@ -168,7 +168,7 @@ def test_checkpoints_bring_everything_back_to_the_byte(hostile: HostileRepositor
 
 def test_every_repository_in_it_can_be_written_down(hostile: HostileRepository, tmp_path: Path):
     for number, (name, path) in enumerate(hostile.repositories.items()):
-        keeping = Keeping(tmp_path / "state", f"ses_{number:026}", (str(path),))
+        keeping = TurnSnapshots(tmp_path / "state", f"ses_{number:026}", (str(path),))
         pending = keeping.begin(TurnId("trn_1"))
         assert (pending.problems, len(pending.snapshots)) == ([], 1), name
         keeping.finish(pending)

@@ -30,27 +30,27 @@ NEVER = {
     "openai",
     "opentelemetry",
     "quarterdeck.agent.children.children",
-    "quarterdeck.agent.children.library",
+    "quarterdeck.agent.children.profile",
     "quarterdeck.agent.frontmatter",
     "quarterdeck.agent.goals",
-    "quarterdeck.agent.hooks.running",
-    "quarterdeck.agent.library.reading",
+    "quarterdeck.agent.hooks.runner",
+    "quarterdeck.agent.library.reader",
     "quarterdeck.agent.mcp",
     "quarterdeck.agent.context.compaction",
     "quarterdeck.agent.context.report",
-    "quarterdeck.agent.context.stages",
-    "quarterdeck.agent.tools.all",
+    "quarterdeck.agent.context.strategy",
+    "quarterdeck.agent.tools.builtin",
     "quarterdeck.drivers",
     "quarterdeck.fleet",
     "quarterdeck.journal.check",
     "quarterdeck.journal.indexing",
-    "quarterdeck.journal.salvaging",
+    "quarterdeck.journal.salvage",
     "quarterdeck.journal.search",
     "quarterdeck.models.anthropic",
     "quarterdeck.models.google",
     "quarterdeck.models.openai_chat",
     "quarterdeck.models.script",
-    "quarterdeck.models.scripted",
+    "quarterdeck.models.scripted_model",
     "quarterdeck.system.sandbox",
     "quarterdeck.testing",
     "quarterdeck.workbench",
@@ -66,14 +66,14 @@ FOR_CALLS = {
     "quarterdeck.agent.tools.fetch",
     "quarterdeck.agent.tools.grep",
     "quarterdeck.agent.tools.read",
-    "quarterdeck.policy.deciding",
+    "quarterdeck.policy.decision",
     "quarterdeck.policy.grammar",
-    "quarterdeck.policy.options",
-    "quarterdeck.policy.parts",
+    "quarterdeck.policy.permission_options",
+    "quarterdeck.policy.call_parts",
     "quarterdeck.policy.shell",
-    "quarterdeck.policy.suggesting",
+    "quarterdeck.policy.suggestions",
     "quarterdeck.system.process",
-    "quarterdeck.system.terminal",
+    "quarterdeck.system.local_terminals",
     "tree_sitter",
 }
 FOR_ACP = {"quarterdeck.serve", "quarterdeck.wire.acp", "quarterdeck.wire.rpc"}
@@ -115,7 +115,7 @@ async def test_a_turn_of_words_imports_nothing_that_only_calls_need(home: Path):
 async def test_a_turn_imports_the_tools_that_are_called_and_no_others(home: Path):
     (home / "README.md").write_text("hello\n")
     loaded = await modules_of_run(home, "read")
-    assert {"quarterdeck.agent.tools.read", "quarterdeck.policy.deciding"} <= loaded
+    assert {"quarterdeck.agent.tools.read", "quarterdeck.policy.decision"} <= loaded
     others = {"bash", "edit", "fetch", "grep"}
     assert not loaded & (NEVER | FOR_ACP | {f"quarterdeck.agent.tools.{name}" for name in others})
 

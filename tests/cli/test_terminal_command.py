@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.cli.fleet.raw_keys import LeaveKey
-from quarterdeck.cli.fleet.terminal_drawing import Drawing
-from quarterdeck.drivers.screen import Screen, Style, open_screen
-from tests.support.screens import AGENTS, recorded
-from tests.support.terminals import PROGRAM, Pty, clean_environment, pty_of, soon
+from quarterdeck.cli.fleet.terminal_console import LeaveKey, TerminalPainter
+from quarterdeck.terminal.emulator import Emulator, Style, open_emulator
+from tests.support.real_terminals import PROGRAM, Pty, clean_environment, pty_of, soon
+from tests.support.recorded_terminals import AGENTS, recorded
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 LEAVE = "\x1c"
@@ -37,7 +36,7 @@ def attached(environ: dict[str, str], *words: str, size: tuple[int, int] = (80, 
 
 def screen_of(program: Pty, size: tuple[int, int]) -> str:
     """What a person sees who sits before it."""
-    screen = open_screen(*size)
+    screen = open_emulator(*size)
     screen.feed(program.read())
     return "\n".join(row.text for row in screen.rows())
 
@@ -155,9 +154,9 @@ def test_queries_of_a_program_are_answered_once(environ: dict[str, str]):
 
 
 def test_what_is_larger_than_the_terminal_is_shown_where_its_cursor_is():
-    screen = open_screen(60, 40)
+    screen = open_emulator(60, 40)
     screen.feed(b"".join(b"\x1b[3%dmrow %d \xe4\xbd\xa0\r\n" % (n % 8, n) for n in range(39)))
-    drawing, shown = Drawing("x"), open_screen(9, 5)
+    drawing, shown = TerminalPainter("x"), open_emulator(9, 5)
     shown.feed(b"\x1b[?7l" + drawing.frame(screen, (9, 5)))
     assert [row.text for row in shown.rows()] == [f"row {n} 你" for n in (35, 36, 37, 38)] + [""]
     screen.feed(b"\x1b[H\x1b[1;4mtop")
@@ -172,22 +171,22 @@ def test_what_is_larger_than_the_terminal_is_shown_where_its_cursor_is():
 
 
 def test_what_fills_a_terminal_is_drawn_to_its_last_column():
-    screen = open_screen(8, 2)
+    screen = open_emulator(8, 2)
     screen.feed("abcdefgh你你你你".encode())
-    shown = open_screen(8, 2)
-    shown.feed(b"\x1b[?7l" + Drawing("x").frame(screen, (8, 2)))
+    shown = open_emulator(8, 2)
+    shown.feed(b"\x1b[?7l" + TerminalPainter("x").frame(screen, (8, 2)))
     assert shown.rows() == screen.rows()
 
 
-def cells(screen: Screen) -> list[list[tuple[str, Style]]]:
+def cells(screen: Emulator) -> list[list[tuple[str, Style]]]:
     return [[(c, span.style) for span in row.spans for c in span.text] for row in screen.rows()]
 
 
 @pytest.mark.parametrize("agent", AGENTS)
 def test_what_agents_draw_is_seen_as_they_drew_it(agent: str):
     session = recorded(agent)
-    screen, shown = open_screen(*session.size), open_screen(*session.size)
-    drawing = Drawing(agent)
+    screen, shown = open_emulator(*session.size), open_emulator(*session.size)
+    drawing = TerminalPainter(agent)
     shown.feed(b"\x1b[?7l")
     for number, piece in enumerate(session.pieces()):
         screen.feed(piece)

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.config.errors import UnusablePlace, UnusableTrust
+from quarterdeck.config.errors import UnusablePlaceError, UnusableTrustError
 from quarterdeck.config.trust import TrustStore
-from quarterdeck.wire.errors import NewerVersion
+from quarterdeck.wire.errors import NewerVersionError
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_trust_in_the_home_directory_does_not_cover_clones(store: TrustStore, tm
 
 
 def test_only_a_directory_can_be_trusted(store: TrustStore, tmp_path: Path):
-    with pytest.raises(UnusableTrust, match="missing"):
+    with pytest.raises(UnusableTrustError, match="missing"):
         store.trust(tmp_path / "missing")
 
 
@@ -73,14 +73,14 @@ def test_a_damaged_list_is_an_error_and_not_trust(store: TrustStore, tmp_path: P
     path = make(tmp_path / "state") / "trust.json"
     for data in (b"", b"{", b"[]", b'{"v":1,"trusted":[1]}', b'{"trusted":[]}', b"\xff"):
         path.write_bytes(data)
-        with pytest.raises(UnusableTrust, match=r"trust\.json"):
+        with pytest.raises(UnusableTrustError, match=r"trust\.json"):
             store.is_trusted(tmp_path)
 
 
 def test_a_newer_list_is_left_alone(store: TrustStore, tmp_path: Path):
     path = make(tmp_path / "state") / "trust.json"
     path.write_text('{"v": 3, "other": true}')
-    with pytest.raises(NewerVersion):
+    with pytest.raises(NewerVersionError):
         store.trust(tmp_path)
     assert path.read_text() == '{"v": 3, "other": true}'
 
@@ -107,7 +107,7 @@ def test_only_the_owner_reads_the_list(store: TrustStore, tmp_path: Path):
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(UnusablePlace, match="file"):
+    with pytest.raises(UnusablePlaceError, match="file"):
         TrustStore(tmp_path / "file" / "trust.json").trust(tmp_path)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.config.errors import UnusablePlace
+from quarterdeck.config.errors import UnusablePlaceError
 from quarterdeck.config.places import Places, make_private
 
 
@@ -87,7 +87,7 @@ def test_a_directory_that_exists_is_closed_to_others(tmp_path: Path):
 
 def test_a_file_in_the_way_is_named(tmp_path: Path):
     (tmp_path / "taken").write_text("")
-    with pytest.raises(UnusablePlace, match="taken") as error:
+    with pytest.raises(UnusablePlaceError, match="taken") as error:
         make_private(tmp_path / "taken" / "state")
     assert "QUARTERDECK_HOME" in str(error.value)
 

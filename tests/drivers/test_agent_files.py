@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from quarterdeck.config.places import Places
 from quarterdeck.drivers.acp import quirks
-from quarterdeck.drivers.catalogue import Catalogue, find_agent, launch_of, load_catalogue
-from quarterdeck.drivers.description import PROXIES, Agent, describe
-from quarterdeck.drivers.errors import BadAgentFile, UnknownAgent, Unsupported
-from quarterdeck.drivers.links import LINKED, links_of
-from quarterdeck.drivers.words import render
+from quarterdeck.drivers.agent_description import PROXIES, Agent, parse_agent
+from quarterdeck.drivers.catalogue import Catalogue, find_agent, load_catalogue, make_launch
+from quarterdeck.drivers.command_line import render_option
+from quarterdeck.drivers.errors import BadAgentFileError, UnknownAgentError, UnsupportedError
+from quarterdeck.drivers.transports import SESSION_TRANSPORTS, make_links
 from tests.interop.test_agents_by_file import CELLS
 
 WANTED = (
@@ -61,15 +61,15 @@ class TestShipped:
     @pytest.mark.parametrize("agent", shipped(), ids=lambda agent: agent.name)
     def test_each_transport_that_is_tried_has_a_link(self, agent: Agent):
         for name in agent.tried:
-            for make in links_of(agent, name):
+            for make in make_links(agent, name):
                 assert make().transport == name
 
     @pytest.mark.parametrize("agent", shipped(), ids=lambda agent: agent.name)
     def test_words_take_their_value_as_one_word(self, agent: Agent):
         for transport, reach in agent.transports.items():
-            launch = launch_of(agent, transport)
+            launch = make_launch(agent, transport)
             for option, words in reach.words.items():
-                given = render(launch, transport, option, "a b; $(c)")
+                given = render_option(launch, transport, option, "a b; $(c)")
                 assert len(given) == len(words)
                 assert any("a b; $(c)" in word for word in given) == any("{}" in w for w in words)
 
@@ -85,20 +85,20 @@ class TestShipped:
         assert len(names) == len(set(names))
 
     def test_an_agent_sees_its_keys_and_the_proxies_and_not_those_of_others(self):
-        launch = launch_of(find_agent("codex"), "pipe")
+        launch = make_launch(find_agent("codex"), "pipe")
         assert {"OPENAI_API_KEY", "CODEX_HOME", *PROXIES} <= set(launch.inherit)
         assert "ANTHROPIC_API_KEY" not in launch.inherit
 
     def test_our_own_agent_is_this_program_and_no_folder_of_that_name(self):
-        launch = launch_of(find_agent("native"), "acp")
+        launch = make_launch(find_agent("native"), "acp")
         assert launch.command == (sys.executable, "-P", "-m", "quarterdeck", "acp")
 
     def test_one_that_speaks_no_protocol_says_so(self):
         agent = find_agent("aider")
         assert agent.tried == ()
-        with pytest.raises(Unsupported, match="terminal only"):
-            links_of(agent)
-        assert len(links_of(agent, "pty")) == 1
+        with pytest.raises(UnsupportedError, match="terminal only"):
+            make_links(agent)
+        assert len(make_links(agent, "pty")) == 1
 
     def test_what_is_called_proven_was_recorded_or_is_run_live(self):
         ours = ("native", "acp")
@@ -106,7 +106,7 @@ class TestShipped:
             for transport, reach in agent.transports.items():
                 if not reach.verified:
                     continue
-                assert transport in LINKED
+                assert transport in SESSION_TRANSPORTS
                 assert re.fullmatch(r"[\w-]+ \d+\.\d+\.\d+", reach.verified)
                 recorded = CAPTURES / reach.verified.replace(" ", "-") / transport
                 if transport == "pty":
@@ -121,14 +121,14 @@ class TestNames:
         assert find_agent(name).name == "claude"
 
     def test_an_unknown_name_is_told_with_the_nearest(self):
-        with pytest.raises(UnknownAgent) as told:
+        with pytest.raises(UnknownAgentError) as told:
             find_agent("cluade")
         assert "Did you mean 'claude'" in str(told.value)
         assert "gemini" in str(told.value)
 
     def test_a_transport_that_the_file_lacks_is_refused_with_those_it_has(self):
-        with pytest.raises(Unsupported, match="described over acp, pty"):
-            launch_of(find_agent("goose"), "pipe")
+        with pytest.raises(UnsupportedError, match="described over acp, pty"):
+            make_launch(find_agent("goose"), "pipe")
 
 
 class TestOwn:
@@ -137,7 +137,7 @@ class TestOwn:
         agent = find_agent("mein-agent")
         assert (agent.title, agent.tried, agent.is_own) == ("mein-agent", ("acp",), True)
         assert agent.sources == (str(file),)
-        assert launch_of(agent, "acp").command == ("mein", "acp")
+        assert make_launch(agent, "acp").command == ("mein", "acp")
 
     def test_names_may_be_in_any_script(self):
         put("助手-ñ", '[transports.acp]\ncommand = ["助手"]')
@@ -148,7 +148,7 @@ class TestOwn:
         put("claude", 'order = ["acp"]\n[transports.acp.environment]\nA = "1"')
         after = find_agent("claude")
         assert after.tried == ("acp",)
-        assert launch_of(after, "acp").environment == {"A": "1"}
+        assert make_launch(after, "acp").environment == {"A": "1"}
         assert after.transports["acp"].command == before.transports["acp"].command
         assert after.transports["pipe"] == before.transports["pipe"]
         assert (after.title, after.is_own, before.is_own) == (before.title, True, False)
@@ -161,7 +161,7 @@ class TestOwn:
         assert set(catalogue.problems) == {"bad", "claude"}
         assert catalogue.find("good").name == "good"
         assert not catalogue.find("claude").is_own, "the shipped one goes on"
-        with pytest.raises(BadAgentFile, match="not TOML"):
+        with pytest.raises(BadAgentFileError, match="not TOML"):
             catalogue.find("bad")
 
     def test_an_alias_of_the_user_goes_before_a_shipped_one(self):
@@ -234,11 +234,11 @@ class TestWrong:
     @settings(deadline=None, max_examples=150)
     def test_nothing_but_an_agent_or_a_bad_file_comes_of_any_table(self, table: dict):
         try:
-            agent = describe("x", table, ("/x.toml",))
-        except BadAgentFile:
+            agent = parse_agent("x", table, ("/x.toml",))
+        except BadAgentFileError:
             return
         for transport in agent.transports:
-            launch_of(agent, transport)
+            make_launch(agent, transport)
 
 
 class TestPages:
@@ -254,12 +254,12 @@ class TestPages:
         catalogue = load_catalogue()
         assert not catalogue.problems
         for name, _ in examples:
-            assert links_of(catalogue.agents[name])
+            assert make_links(catalogue.agents[name])
 
     def test_the_page_names_every_field(self):
         text = (PAGES / "agents.md").read_text()
         fields = re.findall(r"^\| `([\w.]+)` \|", text, re.MULTILINE)
-        known = describe("x", {"transports": {"acp": {"command": ["x"]}}}, ("/x.toml",))
+        known = parse_agent("x", {"transports": {"acp": {"command": ["x"]}}}, ("/x.toml",))
         agent = set(known.__struct_fields__) - {"sources", "login", "transports"}
         reach = {f"transports.T.{name}" for name in known.transports["acp"].__struct_fields__}
         login = {f"login.{name}" for name in known.login.__struct_fields__}

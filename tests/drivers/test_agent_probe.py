@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from quarterdeck.config.places import Places
-from quarterdeck.drivers.description import Agent, Login, describe
-from quarterdeck.drivers.probe import AgentState, login_state, probe
-from quarterdeck.drivers.versions import Question, ask_versions
-from tests.support.patience import SOON
+from quarterdeck.drivers.agent_description import Agent, LoginEvidence, parse_agent
+from quarterdeck.drivers.probe import AgentInstallation, login_state, probe
+from quarterdeck.drivers.versions import VersionQuery, ask_versions
+from tests.support.deadlines import SOON
 
 
 @pytest.fixture
@@ -32,10 +32,10 @@ def put(folder: Path, name: str, script: str) -> Path:
 
 def agent_of(name: str = "tester", **fields: Any) -> Agent:
     given = {"version": [name, "--version"], "transports": {"acp": {"command": [name, "acp"]}}}
-    return describe(name, {**given, **fields}, ("/x.toml",))
+    return parse_agent(name, {**given, **fields}, ("/x.toml",))
 
 
-async def look(tools: Path, *agents: Agent, **options: Any) -> list[AgentState]:
+async def look(tools: Path, *agents: Agent, **options: Any) -> list[AgentInstallation]:
     environment = {"PATH": f"{tools}:/usr/bin:/bin", "HOME": os.environ["HOME"]}
     environment |= options.pop("variables", {})
     return await probe(agents, places=Places.find(), environment=environment, **options)
@@ -80,7 +80,7 @@ class TestPrograms:
         put(tools, "助手 ñ", "echo '版本 3.1'")
         (state,) = await look(
             tools,
-            describe(
+            parse_agent(
                 "助手",
                 {"version": ["助手 ñ", "-V"], "transports": {"acp": {"command": ["助手 ñ"]}}},
                 ("/x.toml",),
@@ -225,7 +225,7 @@ class TestMemory:
 
     async def test_a_memory_that_cannot_be_written_is_none(self, tools: Path):
         path = put(tools, "tester", "echo 1.0")
-        question = Question(str(path), ("--version",))
+        question = VersionQuery(str(path), ("--version",))
         answers = await ask_versions(
             [question], Path("/dev/null/x/agents.json"), environment={"PATH": "/usr/bin:/bin"}
         )
@@ -239,7 +239,7 @@ class TestMemory:
 
 
 class TestLogin:
-    LOGIN = Login(variables=("KEY",), files=("~/.tester/auth", "$TESTER_HOME/auth"))
+    LOGIN = LoginEvidence(variables=("KEY",), files=("~/.tester/auth", "$TESTER_HOME/auth"))
 
     def test_a_variable_shows_a_login(self):
         assert login_state(self.LOGIN, {"KEY": "x"}) == "yes"
@@ -257,9 +257,9 @@ class TestLogin:
         assert login_state(self.LOGIN, {}) == "unknown"
 
     def test_no_is_said_only_where_there_is_no_other_way(self):
-        login = Login(variables=("KEY",), complete=True)
+        login = LoginEvidence(variables=("KEY",), complete=True)
         assert login_state(login, {}) == "no"
-        assert login_state(Login(), {}) == "unknown"
+        assert login_state(LoginEvidence(), {}) == "unknown"
 
 
 async def gone(name: str) -> None:

@@ -18,7 +18,7 @@ import pytest
 
 from quarterdeck.policy.gate import Gate
 from quarterdeck.policy.grammar import parse_rule
-from quarterdeck.policy.rules import Source
+from quarterdeck.policy.rules import RuleSource
 from quarterdeck.wire.errors import LinkError
 from quarterdeck.wire.events import (
     MessageChunk,
@@ -31,8 +31,8 @@ from quarterdeck.wire.events import (
     TurnStarted,
 )
 from tests.support.contract import judge
-from tests.support.driving import Driven, Rig, drive
-from tests.support.patience import SOON
+from tests.support.deadlines import SOON
+from tests.support.driver_rig import Driven, Rig, drive
 
 RIGS: list[Rig] = [
     rig
@@ -165,7 +165,9 @@ async def test_it_is_denied(opened: Any):
 
 
 async def test_a_rule_answers_for_the_person(opened: Any):
-    rule = parse_rule("deny bash(make:*)", scope="user", source=Source(origin="flag", where="t"))
+    rule = parse_rule(
+        "deny bash(make:*)", scope="user", source=RuleSource(origin="flag", where="t")
+    )
     async with opened(gate=Gate(mode="ask", rules=(rule,))) as driven:
         _need_asking(driven)
         await driven.say("ask make things")

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import quarterdeck
-from quarterdeck.drivers.errors import UnknownAgent
-from quarterdeck.drivers.stream import Gap
-from quarterdeck.wire.errors import Closed
+from quarterdeck.drivers.connect import StreamGap
+from quarterdeck.drivers.errors import UnknownAgentError
+from quarterdeck.wire.errors import LinkClosedError
 from quarterdeck.wire.events import (
     MessageChunk,
     PermissionAsked,
@@ -93,10 +93,10 @@ async def test_leaving_the_loop_interrupts_the_turn(tmp_path: Path):
 async def test_all_events_can_be_had_late(tmp_path: Path):
     async with quarterdeck.connect("fake", cwd=tmp_path) as agent:
         await agent.ask("echo hello")
-    records = [one async for one in agent.events() if not isinstance(one, Gap)]
+    records = [one async for one in agent.events() if not isinstance(one, StreamGap)]
     assert isinstance(records[0].event, SessionOpened)
     assert isinstance(records[-1].event, SessionEnded)
-    with pytest.raises(Closed):
+    with pytest.raises(LinkClosedError):
         await agent.ask("echo late")
 
 
@@ -120,7 +120,7 @@ async def test_our_own_agent_is_one_of_them(tmp_path: Path, home: Path):
 
 
 async def test_an_unknown_agent_is_refused(tmp_path: Path):
-    with pytest.raises(UnknownAgent, match="nobody"):
+    with pytest.raises(UnknownAgentError, match="nobody"):
         async with quarterdeck.connect("nobody", cwd=tmp_path):
             pass
 

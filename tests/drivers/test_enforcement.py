@@ -7,20 +7,20 @@ from typing import Any
 import pytest
 
 from quarterdeck.drivers.catalogue import find_agent
-from quarterdeck.drivers.driver import Opening
-from quarterdeck.drivers.enforcement import change_mode, is_reading_guarded, unheld
-from quarterdeck.drivers.errors import NotHeldError, Unsupported
-from quarterdeck.drivers.links import LINKED, links_of
-from quarterdeck.policy.foreign import Surroundings
+from quarterdeck.drivers.driver import DriverSessionOptions
+from quarterdeck.drivers.enforcement import change_mode, explain_unenforceable, is_reading_guarded
+from quarterdeck.drivers.errors import UnenforceableError, UnsupportedError
+from quarterdeck.drivers.transports import SESSION_TRANSPORTS, make_links
+from quarterdeck.policy.foreign_calls import CallContext
 from quarterdeck.policy.gate import Gate
 from quarterdeck.policy.grammar import parse_rule
 from quarterdeck.policy.modes import MODES, Mode
-from quarterdeck.wire.events import ModeChanged, Notice, SessionEnded
+from quarterdeck.wire.events import ModeChanged, NoticePosted, SessionEnded
 from tests.drivers.rigs import oneshot
 from tests.drivers.rigs.acp import acp_rig
-from tests.support.driving import Rig, drive
+from tests.support.driver_rig import Rig, drive
 
-AROUND = Surroundings(cwd="/w", roots=("/w",))
+AROUND = CallContext(cwd="/w", roots=("/w",))
 SHIPPED = (
     *("amp", "auggie", "claude", "cline", "codex", "copilot", "cursor", "droid", "gemini"),
     *("goose", "grok", "junie", "kilo", "kimi", "kiro", "native", "opencode", "openhands", "pi"),
@@ -30,7 +30,7 @@ CELLS = [
     (name, transport)
     for name in SHIPPED
     for transport in find_agent(name).transports
-    if transport in LINKED
+    if transport in SESSION_TRANSPORTS
 ]
 
 
@@ -40,9 +40,9 @@ def gate_of(mode: Mode = "ask", *rules: str) -> Gate:
 
 def reasons(agent: str, transport: str, gate: Gate, **options: Any) -> list[str]:
     guards = is_reading_guarded(gate, AROUND)
-    link = links_of(find_agent(agent), transport, guards_reading=guards)[0]()
-    opening = Opening(cwd="/w", mode=gate.mode, **options)
-    return unheld(link.enforcement(opening), opening, gate, AROUND)
+    link = make_links(find_agent(agent), transport, guards_reading=guards)[0]()
+    opening = DriverSessionOptions(cwd="/w", mode=gate.mode, **options)
+    return explain_unenforceable(link.enforcement(opening), opening, gate, AROUND)
 
 
 @pytest.mark.parametrize(("agent", "transport"), CELLS)
@@ -115,48 +115,52 @@ def test_a_mode_of_its_own_that_a_person_names_still_holds_no_rule():
     ],
 )
 async def test_a_mode_without_words_is_refused(agent: str, mode: Mode, tmp_path: Path):
-    from quarterdeck.drivers.connecting import open_session
+    from quarterdeck.drivers.open_session import open_session
 
     async def sink(*_: object, **__: object) -> None:
         return
 
-    opening = Opening(cwd=str(tmp_path), mode=mode, environment={"PATH": str(tmp_path)})
-    with pytest.raises(Unsupported, match="mode"):
+    opening = DriverSessionOptions(
+        cwd=str(tmp_path), mode=mode, environment={"PATH": str(tmp_path)}
+    )
+    with pytest.raises(UnsupportedError, match="mode"):
         await open_session(agent, opening, sink, transport="pipe")
 
 
 async def test_opening_fails_and_names_the_rule(tmp_path: Path):
     gate = gate_of("ask", "deny read(.env)")
-    with pytest.raises(NotHeldError, match=r"deny read\(.env\).*reads files without asking.*warn"):
+    with pytest.raises(
+        UnenforceableError, match=r"deny read\(.env\).*reads files without asking.*warn"
+    ):
         async with drive(acp_rig(), tmp_path, gate=gate):
             raise AssertionError
 
 
 async def test_by_setting_it_starts_with_a_warning(tmp_path: Path):
-    around = Surroundings(cwd=str(tmp_path), roots=(str(tmp_path),), on_unheld="warn")
+    around = CallContext(cwd=str(tmp_path), roots=(str(tmp_path),), on_unheld="warn")
     gate = gate_of("ask", "deny read(.env)")
     async with drive(acp_rig(), tmp_path, gate=gate, around=around) as driven:
         assert (await driven.say("echo hello")).stop == "end_turn"
-    (notice,) = driven.all(Notice)
+    (notice,) = driven.all(NoticePosted)
     assert notice.severity == "warning" and "deny read(.env)" in (notice.description or "")
 
 
 async def test_the_next_transport_is_tried_when_one_cannot_hold_a_rule(tmp_path: Path):
-    from quarterdeck.drivers.opening import begin
-    from quarterdeck.drivers.session import DrivenSession
+    from quarterdeck.drivers.open_session import start_session
+    from quarterdeck.drivers.session import LinkSession
     from quarterdeck.wire.ids import new_session_id
-    from tests.support.driving import Driven
+    from tests.support.driver_rig import Driven
 
     driven = Driven()
     gate = gate_of("ask", "deny bash(curl)")
-    around = Surroundings(cwd=str(tmp_path), roots=(str(tmp_path),))
+    around = CallContext(cwd=str(tmp_path), roots=(str(tmp_path),))
     sealed = acp_rig(asks=frozenset({"edit"}), sealed=frozenset({"run"}))
-    session = driven.session = DrivenSession(
-        new_session_id(), "fake", Opening(cwd=str(tmp_path)), driven.sink, gate, around
+    session = driven.session = LinkSession(
+        new_session_id(), "fake", DriverSessionOptions(cwd=str(tmp_path)), driven.sink, gate, around
     )
-    await begin(session, [sealed.make, acp_rig().make])
+    await start_session(session, [sealed.make, acp_rig().make])
     await session.close()
-    (notice,) = driven.all(Notice)
+    (notice,) = driven.all(NoticePosted)
     assert "deny bash(curl)" in (notice.description or "")
     assert driven.all(SessionEnded)[0].how == "closed"
 
@@ -172,7 +176,7 @@ async def test_an_agent_is_set_to_a_mode_in_which_it_asks(tmp_path: Path):
 
 
 async def test_an_agent_without_such_a_mode_is_not_opened(tmp_path: Path):
-    with pytest.raises(Unsupported, match="manual"):
+    with pytest.raises(UnsupportedError, match="manual"):
         async with drive(acp_rig(asking_modes=("manual",)), tmp_path):
             raise AssertionError
 
@@ -181,7 +185,7 @@ async def test_a_mode_that_nobody_chose_is_told_and_undone(tmp_path: Path):
     async with drive(acp_rig(asking_modes=("ask",)), tmp_path) as driven:
         turn = asyncio.create_task(driven.say("mode plan\nwait"))
         await driven.seen(ModeChanged, lambda one: one.mode == "plan")
-        notice = await driven.seen(Notice)
+        notice = await driven.seen(NoticePosted)
         assert notice.severity == "error" and "'plan'" in notice.title
         await driven.seen(ModeChanged, lambda one: one.mode == "ask" and one.modes is None)
         await driven.session.interrupt()
@@ -189,13 +193,13 @@ async def test_a_mode_that_nobody_chose_is_told_and_undone(tmp_path: Path):
         driven.heard.clear()
         await driven.session.set_mode("plan")  # a person may
         await driven.say("echo hello")
-    assert driven.all(Notice) == []
+    assert driven.all(NoticePosted) == []
 
 
 async def test_a_person_cannot_choose_a_mode_in_which_a_rule_is_not_held(tmp_path: Path):
     gate = gate_of("ask", "deny bash(curl)")
     async with drive(acp_rig(asking_modes=("ask",)), tmp_path, gate=gate) as driven:
-        with pytest.raises(NotHeldError, match="curl"):
+        with pytest.raises(UnenforceableError, match="curl"):
             await driven.session.set_mode("plan")
 
 
@@ -203,7 +207,7 @@ async def test_the_mode_of_an_agent_that_never_asks_is_fixed(tmp_path: Path):
     rig = Rig(name="codex", make=lambda: oneshot.link("codex"))
     async with drive(rig, tmp_path, mode="ask") as driven:
         change_mode(driven.session, "ask")
-        with pytest.raises(NotHeldError, match="Start it anew"):
+        with pytest.raises(UnenforceableError, match="Start it anew"):
             change_mode(driven.session, "read-only")
     async with drive(acp_rig(), tmp_path) as driven:
         change_mode(driven.session, "read-only")

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from quarterdeck.drivers.stream import EventStream, Gap
+from quarterdeck.drivers.connect import EventStream, StreamGap
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import MessageChunk, SessionEnded
 from quarterdeck.wire.ids import SessionId, ToolCallId, TurnId
@@ -24,7 +24,7 @@ async def test_a_late_listener_hears_everything_from_the_start():
     for number in range(3):
         await stream(chunk(number), turn=TurnId("t"), parent=ToolCallId("c"))
     await stream(END)
-    heard = [one async for one in stream.follow() if not isinstance(one, Gap)]
+    heard = [one async for one in stream.follow() if not isinstance(one, StreamGap)]
     assert [record.seq for record in heard] == [1, 2, 3, 4]
     assert [record.event for record in heard] == [chunk(0), chunk(1), chunk(2), END]
     assert (heard[0].session, heard[0].turn, heard[0].parent) == ("s", "t", "c")
@@ -38,21 +38,21 @@ async def test_a_listener_that_comes_too_late_is_told_how_many_are_missing():
         await stream(chunk(number))
     await stream(END)
     gap, *rest = await everything(stream)
-    assert gap == Gap(8) and len(rest) == 3
+    assert gap == StreamGap(8) and len(rest) == 3
 
 
 async def test_a_slow_listener_delays_nobody_and_finds_its_gap():
     stream = EventStream(SessionId("s"), capacity=10)
     slow = stream.follow()
     await stream(chunk(0))
-    assert not isinstance(await anext(slow), Gap)
+    assert not isinstance(await anext(slow), StreamGap)
     quick = asyncio.create_task(everything(stream))
     for number in range(1, 100):
         await stream(chunk(number))
         await asyncio.sleep(0)
     await stream(END)
     assert len(await quick) == 101
-    assert await anext(slow) == Gap(90)
+    assert await anext(slow) == StreamGap(90)
     assert len([one async for one in slow]) == 10
 
 
@@ -80,7 +80,7 @@ async def test_a_listener_that_holds_is_waited_for():
     for _ in range(50):
         await asyncio.sleep(0)
     assert not flooding.done() and stream.last <= 1001
-    assert not [one async for one in holding if isinstance(one, Gap)]
+    assert not [one async for one in holding if isinstance(one, StreamGap)]
     await flooding
 
 

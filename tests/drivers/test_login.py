@@ -9,7 +9,12 @@ import pytest
 
 import quarterdeck
 from quarterdeck.config.places import Places
-from quarterdeck.drivers.errors import LoginMethod, LoginNeeded, OpenFailed, Unsupported
+from quarterdeck.drivers.errors import (
+    LoginMethod,
+    LoginNeededError,
+    OpenFailedError,
+    UnsupportedError,
+)
 from tests.support.processes import is_running
 
 FAKE = [sys.executable, "-m", "quarterdeck.testing.acp_agent"]
@@ -62,22 +67,22 @@ async def test_the_only_way_is_taken_and_tried(places: Places, tmp_path: Path):
 
 
 async def test_one_of_several_must_be_named(places: Places, tmp_path: Path):
-    with pytest.raises(LoginNeeded, match="pretend, type, meta, key, refused") as caught:
+    with pytest.raises(LoginNeededError, match="pretend, type, meta, key, refused") as caught:
         await quarterdeck.log_in("many", cwd=tmp_path, places=places)
     assert len(caught.value.methods) == 5
-    with pytest.raises(Unsupported, match="It offers pretend"):
+    with pytest.raises(UnsupportedError, match="It offers pretend"):
         await quarterdeck.log_in("many", "charm", cwd=tmp_path, places=places)
     done = await quarterdeck.log_in("many", "pretend", cwd=tmp_path, places=places)
     assert done.name == "Pretend to log in"
 
 
 async def test_a_refused_login_says_why(places: Places, tmp_path: Path):
-    with pytest.raises(OpenFailed, match="the account is closed"):
+    with pytest.raises(OpenFailedError, match="the account is closed"):
         await quarterdeck.log_in("many", "refused", cwd=tmp_path, places=places)
 
 
 async def test_variables_must_be_set(places: Places, tmp_path: Path):
-    with pytest.raises(OpenFailed, match="set FAKE_AGENT_KEY first"):
+    with pytest.raises(OpenFailedError, match="set FAKE_AGENT_KEY first"):
         await quarterdeck.log_in("many", "key", cwd=tmp_path, places=places)
     own = {"FAKE_AGENT_KEY": "dummy"}
     done = await quarterdeck.log_in("many", "key", cwd=tmp_path, places=places, environment=own)
@@ -93,11 +98,11 @@ async def test_a_login_in_a_terminal_is_run_by_the_caller(places: Places, tmp_pa
             await asyncio.to_thread((tmp_path / "done").write_text, "")
         return 1 if len(ran) == 1 else 0
 
-    with pytest.raises(Unsupported, match="without a terminal"):
+    with pytest.raises(UnsupportedError, match="without a terminal"):
         await quarterdeck.log_in("many", "type", cwd=tmp_path, places=places)
-    with pytest.raises(OpenFailed, match="exit code 1"):
+    with pytest.raises(OpenFailedError, match="exit code 1"):
         await quarterdeck.log_in("many", "type", cwd=tmp_path, places=places, run=run)
-    with pytest.raises(LoginNeeded, match="log in first"):
+    with pytest.raises(LoginNeededError, match="log in first"):
         await quarterdeck.log_in("many", "type", cwd=tmp_path, places=places, run=run)
     done = await quarterdeck.log_in("many", "type", cwd=tmp_path, places=places, run=run)
     assert done.id == "type" and len(ran) == 3
@@ -109,7 +114,7 @@ async def test_agents_that_do_not_start_or_do_not_speak_it_are_told(places: Plac
         ("broken", "exit code 4"),
         ("plain", "run plain login"),
     ):
-        with pytest.raises((OpenFailed, Unsupported), match=told):
+        with pytest.raises((OpenFailedError, UnsupportedError), match=told):
             await quarterdeck.log_in(name, cwd=tmp_path, places=places)
 
 
@@ -122,11 +127,11 @@ async def test_a_session_can_be_opened_with_a_login(
     places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("QUARTERDECK_HOME", str(tmp_path / "deck"))
-    with pytest.raises(LoginNeeded):
+    with pytest.raises(LoginNeededError):
         async with quarterdeck.connect("one", cwd=tmp_path):
             pass
     async with quarterdeck.connect("one", cwd=tmp_path, login="pretend") as agent:
         assert await agent.ask("echo hello") == "hello"
-    with pytest.raises(Unsupported, match="pty cannot log in"):
+    with pytest.raises(UnsupportedError, match="pty cannot log in"):
         async with quarterdeck.connect("plain", cwd=tmp_path, transport="pty", login="x"):
             pass

@@ -15,7 +15,7 @@ from quarterdeck.policy.grammar import parse_rule
 from quarterdeck.policy.modes import Mode
 from quarterdeck.wire.events import PermissionAnswered, PermissionViolated
 from tests.drivers.rigs.acp import acp_rig
-from tests.support.driving import Rig, drive
+from tests.support.driver_rig import Rig, drive
 
 RUN = "touch made.txt"
 ASKING: list[Rig] = [
@@ -60,7 +60,7 @@ async def test_an_agent_that_asks_runs_what_the_policy_allows(
 
 @pytest.mark.parametrize("column", COLUMNS)
 async def test_what_an_agent_has_us_do_is_what_the_policy_says(column: str, tmp_path: Path) -> None:
-    from quarterdeck.system.sandbox import detect
+    from quarterdeck.system.sandbox import detect_sandbox
 
     (tmp_path / "notes").write_text("some notes")
     async with drive(acp_rig(), tmp_path, gate=gate_of(column)) as driven:
@@ -69,7 +69,7 @@ async def test_what_an_agent_has_us_do_is_what_the_policy_says(column: str, tmp_
         await driven.say(f"terminal {RUN}")
     assert "some notes" in driven.text
     assert (tmp_path / "a.txt").exists() is (column in EDITS)
-    contained = column == "full-auto" and (await detect()).is_there
+    contained = column == "full-auto" and (await detect_sandbox()).is_there
     runs = column == "allow" or contained
     assert (tmp_path / "made.txt").exists() is runs, driven.all(PermissionAnswered)
     assert driven.all(PermissionViolated) == []
@@ -78,12 +78,12 @@ async def test_what_an_agent_has_us_do_is_what_the_policy_says(column: str, tmp_
 @pytest.mark.parametrize("mode", ["ask", "read-only", "plan"])
 @pytest.mark.parametrize("rig", ONE_SHOT, ids=lambda rig: rig.name)
 async def test_an_agent_that_never_asks_runs_nothing(rig: Rig, mode: Mode, tmp_path: Path) -> None:
-    from quarterdeck.drivers.errors import Unsupported
+    from quarterdeck.drivers.errors import UnsupportedError
 
     try:
         async with drive(rig, tmp_path, gate=Gate(mode=mode), mode=mode) as driven:
             await driven.say(f"ask {RUN}")
-    except Unsupported as error:
+    except UnsupportedError as error:
         assert mode in str(error)
         return
     assert "allowed" not in driven.text

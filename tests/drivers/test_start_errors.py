@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.drivers.connecting import open_session
-from quarterdeck.drivers.description import Agent, describe
-from quarterdeck.drivers.driver import Opening
-from quarterdeck.drivers.errors import LoginNeeded, OpenFailed
+from quarterdeck.drivers.agent_description import Agent, parse_agent
+from quarterdeck.drivers.driver import DriverSessionOptions
+from quarterdeck.drivers.errors import LoginNeededError, OpenFailedError
+from quarterdeck.drivers.open_session import open_session
 from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.acp.connection import AcpConnection
 from quarterdeck.wire.acp.router import Router
@@ -17,7 +17,7 @@ from quarterdeck.wire.errors import RpcError
 from quarterdeck.wire.events import SessionEnded
 from quarterdeck.wire.rpc.stream import memory_pair
 from tests.drivers.rigs.acp import acp_rig
-from tests.support.driving import Driven, drive
+from tests.support.driver_rig import Driven, drive
 
 FAKE = [sys.executable, "-m", "quarterdeck.testing.acp_agent"]
 
@@ -26,13 +26,13 @@ def agent(*command: str, transport: str = "acp", hint: str = "", **login: object
     name, _, dialect = transport.partition(" ")
     reach = {"command": command, "dialect": dialect}
     fields = {"transports": {name: reach}, "login": {"hint": hint, **login}}
-    return describe("odd", fields, ())
+    return parse_agent("odd", fields, ())
 
 
-async def start(wanted: Agent, cwd: Path) -> tuple[OpenFailed, SessionEnded]:
+async def start(wanted: Agent, cwd: Path) -> tuple[OpenFailedError, SessionEnded]:
     driven = Driven()
-    with pytest.raises(OpenFailed) as caught:
-        await open_session(wanted, Opening(cwd=str(cwd)), driven.sink)
+    with pytest.raises(OpenFailedError) as caught:
+        await open_session(wanted, DriverSessionOptions(cwd=str(cwd)), driven.sink)
     return caught.value, driven.all(SessionEnded)[0]
 
 
@@ -70,7 +70,7 @@ async def test_a_login_is_hinted_at_where_it_is_the_likely_cause(tmp_path: Path)
 
 async def test_a_needed_login_has_the_hint_of_the_file(tmp_path: Path):
     error, _ = await start(agent(*FAKE, "--needs-login", hint="run `odd login`"), tmp_path)
-    assert isinstance(error, LoginNeeded)
+    assert isinstance(error, LoginNeededError)
     assert "run `odd login`" in str(error) and "Pretend to log in" in str(error)
 
 

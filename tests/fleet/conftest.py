@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from quarterdeck.fleet.api import Fleet
 from quarterdeck.fleet.client import HostClient
 from quarterdeck.fleet.host.server import FleetServer
-from quarterdeck.fleet.port import Fleet
 from quarterdeck.wire.rpc import ByteStream, connect_unix
-from tests.support.fleets import FakeFleet
+from tests.support.memory_fleet import FakeFleet
 
 Connect = Callable[[], AbstractAsyncContextManager[HostClient]]
 

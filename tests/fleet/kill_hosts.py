@@ -33,7 +33,7 @@ from quarterdeck.wire.events import (
     TurnStarted,
 )
 from quarterdeck.wire.ids import RequestId
-from tests.support.fleeting import Casting, places_in, wish
+from tests.support.scripted_fleet import Casting, places_in, wish
 
 PER_LOG = 10
 PROMPTS = ("say hi", "ask rm x", "stream 30", "wait", "ask make y", "crash", "fail x")

@@ -11,13 +11,13 @@ import pytest
 
 from quarterdeck.config.places import Places
 from quarterdeck.config.trust import TrustStore
+from quarterdeck.fleet.api import AgentInfo, InboxItem, SpawnOptions
 from quarterdeck.fleet.demo import begin_demo, demo_agents, end_demo, keep_demo
-from quarterdeck.fleet.demo.scratch import ScratchFailed, make_project
+from quarterdeck.fleet.demo.demo import ScratchProjectError, make_project
 from quarterdeck.fleet.local import LocalFleet
-from quarterdeck.fleet.port import AgentInfo, InboxItem, Spawn
 from quarterdeck.models.script import load_script
-from quarterdeck.models.script.format import Scene, SleepPart
-from tests.support.patience import SOON
+from quarterdeck.models.script.format import ScriptScene, ScriptSleepPart
+from tests.support.deadlines import SOON
 
 
 @asynccontextmanager
@@ -120,7 +120,7 @@ async def test_agents_of_the_person_are_left_alone(tmp_path: Path):
     work = tmp_path / "quarterdeck-demo-mine" / "tides"  # looks like ours and has no mark
     work.mkdir(parents=True)
     async with fleet_in(tmp_path / "home") as (fleet, places):
-        wish = Spawn(cwd=str(work), name="mine", model="scripted/default")
+        wish = SpawnOptions(cwd=str(work), name="mine", model="scripted/default")
         mine = await fleet.spawn(wish)
         assert await end_demo(fleet, places) == 0
         assert (await fleet.agent("mine")).session == mine.session
@@ -129,7 +129,7 @@ async def test_agents_of_the_person_are_left_alone(tmp_path: Path):
 
 def test_a_place_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
-    with pytest.raises(ScratchFailed, match="nowhere"):
+    with pytest.raises(ScratchProjectError, match="nowhere"):
         make_project()
 
 
@@ -140,11 +140,11 @@ def test_the_script_takes_about_a_minute_with_a_person():
     assert seconds["readme"] < seconds["mend"] and seconds["over"] == 0
 
 
-def played(scene: Scene) -> float:
+def played(scene: ScriptScene) -> float:
     total = 0.0
     for reply in scene.replies:
         for part in reply.parts:
-            if isinstance(part, SleepPart):
+            if isinstance(part, ScriptSleepPart):
                 total += part.sleep
             else:
                 total += (part.pause or 0) * (getattr(part, "chunks", 1) or 1)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.journal import Stalled
+from quarterdeck.journal import JournalStalledError
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import MessageChunk
-from tests.support.fleeting import events_of, fleet_of, wish
-from tests.support.patience import SOON
+from tests.support.deadlines import SOON
+from tests.support.scripted_fleet import events_of, fleet_of, wish
 
 
 @contextmanager
@@ -37,9 +37,9 @@ async def test_a_full_disk_is_told_and_agents_go_on_when_there_is_room(tmp_path:
         log = Path(str(fleet.journal.path) + "-wal")
         size = await asyncio.to_thread(lambda: log.stat().st_size)
         with full_disk(size):
-            with pytest.raises(Stalled):
+            with pytest.raises(JournalStalledError):
                 await fleet.send("ann", (text("say kept"),))
-            with pytest.raises(Stalled):
+            with pytest.raises(JournalStalledError):
                 await fleet.spawn(wish(tmp_path, name="cid"))
             status = await fleet.status()
             assert status.problem is not None

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 from quarterdeck.fleet.local import LocalFleet
-from quarterdeck.policy.book import GrantBook
+from quarterdeck.policy.grant_store import GrantStore
 from quarterdeck.policy.grants import Grant
 from quarterdeck.wire.content import TextContent, text
 from quarterdeck.wire.events import GrantRevoked, MessageChunk
-from tests.support.fleeting import events_of, fleet_of, places_in, wish
-from tests.support.patience import SOON
+from tests.support.deadlines import SOON
+from tests.support.scripted_fleet import events_of, fleet_of, places_in, wish
 
 COMMAND = "ask make all"
 
@@ -88,7 +88,7 @@ async def test_a_lasting_one_that_another_process_takes_back_ends_at_once(tmp_pa
     async with fleet_of(tmp_path / "home") as fleet:
         grant = await allow(fleet, "project")
         assert not await is_asked(fleet)
-        elsewhere = GrantBook(places_in(tmp_path / "home").state / "grants.json")
+        elsewhere = GrantStore(places_in(tmp_path / "home").state / "grants.json")
         assert await elsewhere.revoke(grant.id)
         assert await is_asked(fleet)
         assert await fleet.grants() == []

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.fleet.errors import NoSuchRequest
+from quarterdeck.fleet.errors import NoSuchRequestError
 from quarterdeck.wire.content import TextContent, text
 from quarterdeck.wire.events import (
     Event,
@@ -15,8 +15,8 @@ from quarterdeck.wire.events import (
     QuestionAnswered,
 )
 from quarterdeck.wire.ids import RequestId, new_session_id
-from tests.support.fleeting import events_of, fleet_of, wish
-from tests.support.patience import SOON
+from tests.support.deadlines import SOON
+from tests.support.scripted_fleet import events_of, fleet_of, wish
 
 KINDS = ("claude", "codex", "gemini")
 
@@ -106,9 +106,9 @@ async def test_what_does_not_fit_is_refused_and_leaves_the_request_open(tmp_path
             await fleet.answer(question.request, "yes")
         with pytest.raises(ValueError, match="answer it"):
             await fleet.reply(asked.request, "accept")
-        with pytest.raises(NoSuchRequest):
+        with pytest.raises(NoSuchRequestError):
             await fleet.answer(RequestId("req_none"), "yes")
-        with pytest.raises(NoSuchRequest):
+        with pytest.raises(NoSuchRequestError):
             await fleet.reply(RequestId("req_none"), "accept")
         assert len(await fleet.inbox()) == 2
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quarterdeck.fleet.errors import BadName, NameTaken
-from quarterdeck.fleet.names import check_name, free_name, key_of
+from quarterdeck.fleet.errors import InvalidAgentNameError, NameTakenError
+from quarterdeck.fleet.names import check_name, choose_free_name, normalize_name
 from quarterdeck.wire.ids import SessionId
 
 
@@ -23,7 +23,7 @@ def test_ordinary_names_of_any_script_are_names(name: str):
     ],
 )
 def test_what_could_lead_astray_is_no_name(name: str):
-    with pytest.raises(BadName):
+    with pytest.raises(InvalidAgentNameError):
         check_name(name)
 
 
@@ -32,7 +32,7 @@ def test_what_could_lead_astray_is_no_name(name: str):
 def test_no_name_leaves_its_directory_or_hides_anything(text: str):
     try:
         name = check_name(text)
-    except BadName:
+    except InvalidAgentNameError:
         return
     assert name.isprintable()
     assert not set(name) & set("/\\:\x00 ~$`'\"*?<>|")
@@ -41,12 +41,12 @@ def test_no_name_leaves_its_directory_or_hides_anything(text: str):
 
 def test_the_same_letters_are_the_same_name():
     assert check_name("Zoe\u0308") == "Zoë"
-    assert key_of("ANN") == key_of("ann")
-    with pytest.raises(NameTaken, match="'ANN'"):
-        free_name("ANN", "claude", {"ann"})
+    assert normalize_name("ANN") == normalize_name("ann")
+    with pytest.raises(NameTakenError, match="'ANN'"):
+        choose_free_name("ANN", "claude", {"ann"})
 
 
 def test_a_name_is_made_of_the_agents_and_the_first_free_number():
-    assert free_name(None, "claude", set()) == "claude-1"
-    assert free_name(None, "claude", {"claude-1", "claude-3"}) == "claude-2"
-    assert check_name(free_name(None, "../" * 30, set()))
+    assert choose_free_name(None, "claude", set()) == "claude-1"
+    assert choose_free_name(None, "claude", {"claude-1", "claude-3"}) == "claude-2"
+    assert check_name(choose_free_name(None, "../" * 30, set()))

@@ -12,8 +12,8 @@ import pytest
 from quarterdeck.fleet.local import LocalFleet
 from quarterdeck.wire.content import TextContent, text
 from quarterdeck.wire.events import MessageChunk, SessionEnded
-from tests.support.fleeting import events_of, places_in, wish
-from tests.support.patience import SOON
+from tests.support.deadlines import SOON
+from tests.support.scripted_fleet import events_of, places_in, wish
 
 
 def describe(home: Path, name: str, *options: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from quarterdeck.fleet.local import LocalFleet
-from quarterdeck.journal import Locked
+from quarterdeck.journal import JournalLockedError
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import (
     PermissionAnswered,
@@ -21,8 +21,8 @@ from quarterdeck.wire.events import (
     TurnEnded,
 )
 from quarterdeck.wire.permissions import Cancelled
-from tests.support.fleeting import Casting, events_of, fleet_of, wish
-from tests.support.patience import SOON
+from tests.support.deadlines import SOON
+from tests.support.scripted_fleet import Casting, events_of, fleet_of, wish
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "tests/fleet/kill_hosts.py"
@@ -107,7 +107,7 @@ async def test_what_ran_runs_again_if_that_is_the_policy(tmp_path: Path):
 async def test_another_live_host_is_left_alone(tmp_path: Path):
     async with fleet_of(tmp_path / "home") as fleet:
         await fleet.spawn(wish(tmp_path, name="ann", prompt="wait"))
-        with pytest.raises(Locked):
+        with pytest.raises(JournalLockedError):
             async with fleet_of(tmp_path / "home"):
                 raise AssertionError("two hosts own one log")
         assert (await fleet.agent("ann")).state in ("starting", "idle", "running")

@@ -9,23 +9,29 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.drivers.pty.seen import Drawn, Left
 from quarterdeck.fleet import terminals as bounds
-from quarterdeck.fleet.errors import BadWish, NoSuchTerminal, NotNow, TooMany
-from quarterdeck.fleet.port import Fleet, Spawn
-from quarterdeck.fleet.terminal_port import TerminalWish
-from tests.support.fleets import FakeFleet
-from tests.support.patience import SOON
+from quarterdeck.fleet.api import Fleet, FleetTerminalOptions, SpawnOptions
+from quarterdeck.fleet.errors import (
+    AgentNotReadyError,
+    FleetLimitError,
+    InvalidOptionsError,
+    NoSuchFleetTerminalError,
+)
+from quarterdeck.terminal.viewer_events import TerminalDrawn, TerminalEnded
+from tests.support.deadlines import SOON
+from tests.support.memory_fleet import FakeFleet
 from tests.support.processes import is_running
-from tests.support.viewers import Viewer
+from tests.support.terminal_viewer import Viewer
 
 
-def sh(script: str, **more: Any) -> TerminalWish:
-    return TerminalWish(cwd="/", command=("/bin/sh", "-c", script), **more)
+def sh(script: str, **more: Any) -> FleetTerminalOptions:
+    return FleetTerminalOptions(cwd="/", command=("/bin/sh", "-c", script), **more)
 
 
 async def test_a_program_is_started_watched_and_typed_into(any_fleet: Fleet, tmp_path: Path):
-    wish = TerminalWish(cwd=str(tmp_path), command=("/bin/cat",), name="mine", columns=50, rows=9)
+    wish = FleetTerminalOptions(
+        cwd=str(tmp_path), command=("/bin/cat",), name="mine", columns=50, rows=9
+    )
     opened = await any_fleet.open_terminal(wish)
     assert (opened.name, opened.command, opened.cwd) == ("mine", ("/bin/cat",), str(tmp_path))
     assert (opened.columns, opened.rows, opened.ended) == (50, 9, None)
@@ -41,10 +47,10 @@ async def test_a_program_is_started_watched_and_typed_into(any_fleet: Fleet, tmp
     (ended,) = await any_fleet.terminals()
     assert ended.ended == "exit code 0"
     assert (await any_fleet.status()).terminals == 0
-    with pytest.raises(NotNow, match="has left"):
+    with pytest.raises(AgentNotReadyError, match="has left"):
         await any_fleet.write_terminal(opened.id, b"x")
     seen = [one async for one in any_fleet.watch_terminal(opened.id)]
-    assert [type(one) for one in seen] == [Drawn, Left]
+    assert [type(one) for one in seen] == [TerminalDrawn, TerminalEnded]
     await any_fleet.close_terminal(opened.id)
     assert await any_fleet.terminals() == []
 
@@ -57,17 +63,17 @@ async def test_what_is_not_there_is_named(any_fleet: Fleet, tmp_path: Path):
         any_fleet.resize_terminal("term-none", 1, 1),
         any_fleet.close_terminal("term-none"),
     ):
-        with pytest.raises(NoSuchTerminal, match=r"'term-none'.*terminal list") as caught:
+        with pytest.raises(NoSuchFleetTerminalError, match=r"'term-none'.*terminal list") as caught:
             await act
         assert caught.value.terminal == "term-none"
     missing = tmp_path / "missing"
-    with pytest.raises(BadWish, match="missing"):
-        await any_fleet.open_terminal(TerminalWish(cwd=str(missing)))
-    with pytest.raises(BadWish, match="no-such-program"):
-        await any_fleet.open_terminal(TerminalWish(cwd="/", command=("no-such-program",)))
+    with pytest.raises(InvalidOptionsError, match="missing"):
+        await any_fleet.open_terminal(FleetTerminalOptions(cwd=str(missing)))
+    with pytest.raises(InvalidOptionsError, match="no-such-program"):
+        await any_fleet.open_terminal(FleetTerminalOptions(cwd="/", command=("no-such-program",)))
     for cwd in ("here", "/\0"):
-        with pytest.raises(BadWish, match="absolute"):
-            await any_fleet.open_terminal(TerminalWish(cwd=cwd))
+        with pytest.raises(InvalidOptionsError, match="absolute"):
+            await any_fleet.open_terminal(FleetTerminalOptions(cwd=cwd))
     assert await any_fleet.terminals() == []
 
 
@@ -169,12 +175,12 @@ async def test_what_a_program_does_not_read_is_refused_and_harms_nobody(any_flee
     ]
     done, waiting = await asyncio.wait(typing, return_when=asyncio.FIRST_COMPLETED)
     assert all("does not read" in str(task.exception()) for task in done)
-    with pytest.raises(BadWish, match="too many at once"):
+    with pytest.raises(InvalidOptionsError, match="too many at once"):
         await any_fleet.paste_terminal(opened.id, "x" * (bounds.MOST_TYPED + 1))
     assert len(await any_fleet.terminals()) == 1
     await any_fleet.close_terminal(opened.id)
     for result in await asyncio.gather(*typing, return_exceptions=True):
-        assert isinstance(result, NotNow)
+        assert isinstance(result, AgentNotReadyError)
     assert waiting
 
 
@@ -183,7 +189,7 @@ async def test_there_are_bounds(any_fleet: Fleet, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(bounds, "MOST_ENDED", 1)
     first = await any_fleet.open_terminal(sh("read x"))
     second = await any_fleet.open_terminal(sh("read x"))
-    with pytest.raises(TooMany, match="close some"):
+    with pytest.raises(FleetLimitError, match="close some"):
         await any_fleet.open_terminal(sh("read x"))
     for one in (first, second):
         await any_fleet.write_terminal(one.id, b"\r")
@@ -197,8 +203,8 @@ async def test_there_are_bounds(any_fleet: Fleet, monkeypatch: pytest.MonkeyPatc
 
 
 async def test_the_screen_of_an_agent_is_seen_by_its_name(any_fleet: Fleet, fleet: FakeFleet):
-    ann = await any_fleet.spawn(Spawn(cwd="/", name="ann"))
-    await any_fleet.spawn(Spawn(cwd="/", name="bob"))
+    ann = await any_fleet.spawn(SpawnOptions(cwd="/", name="ann"))
+    await any_fleet.spawn(SpawnOptions(cwd="/", name="bob"))
     await fleet.give_screen("ann", "/bin/cat", size=(40, 10))
     (info,) = await any_fleet.terminals()
     assert (info.id, info.session, info.name) == (ann.session, ann.session, "ann")
@@ -208,17 +214,17 @@ async def test_the_screen_of_an_agent_is_seen_by_its_name(any_fleet: Fleet, flee
             await any_fleet.write_terminal(name, b"typed ")
             await any_fleet.paste_terminal(name, "pasted\r")
             await viewer.shows("typed pasted\ntyped pasted")
-    with pytest.raises(NotNow, match="keeps its size"):
+    with pytest.raises(AgentNotReadyError, match="keeps its size"):
         await any_fleet.resize_terminal("ann", 10, 10)
-    with pytest.raises(NotNow, match="quarterdeck close ann"):
+    with pytest.raises(AgentNotReadyError, match="quarterdeck close ann"):
         await any_fleet.close_terminal("ann")
-    with pytest.raises(NoSuchTerminal, match="bob"):
+    with pytest.raises(NoSuchFleetTerminalError, match="bob"):
         await any_fleet.write_terminal("bob", b"x")
 
 
 async def test_terminals_outlive_who_opened_them(fleet: FakeFleet, connect: Any):
     async with connect() as client:
-        opened = await client.open_terminal(TerminalWish(cwd="/", command=("/bin/cat",)))
+        opened = await client.open_terminal(FleetTerminalOptions(cwd="/", command=("/bin/cat",)))
         async with Viewer(client, opened.id) as viewer:
             await client.write_terminal(opened.id, b"one\r")
             await viewer.shows("one\none")
@@ -237,8 +243,8 @@ async def test_a_terminal_that_is_being_opened_as_all_end_is_ended_too(fleet: Fa
     await asyncio.sleep(0)
     await fleet.stop()
     results = await asyncio.gather(opening, last, return_exceptions=True)
-    assert isinstance(results[1], NotNow)
+    assert isinstance(results[1], AgentNotReadyError)
     assert not is_running(kept.pid)
     assert await fleet.terminals() == []
-    with pytest.raises(NotNow, match="stopping"):
+    with pytest.raises(AgentNotReadyError, match="stopping"):
         await fleet.open_terminal(sh("sleep 600"))

@@ -8,12 +8,19 @@ from typing import TypeVar
 
 import pytest
 
-from quarterdeck.drivers.errors import OpenFailed, UnknownAgent, Unsupported
-from quarterdeck.fleet.crew import Bounds
-from quarterdeck.fleet.errors import BadName, BadWish, NameTaken, NoSuchAgent, NotNow, TooMany
+from quarterdeck.drivers.errors import OpenFailedError, UnknownAgentError, UnsupportedError
+from quarterdeck.fleet.api import AgentInfo
+from quarterdeck.fleet.errors import (
+    AgentNotReadyError,
+    FleetLimitError,
+    InvalidAgentNameError,
+    InvalidOptionsError,
+    NameTakenError,
+    NoSuchAgentError,
+)
 from quarterdeck.fleet.local import LocalFleet
-from quarterdeck.fleet.port import AgentInfo
-from quarterdeck.policy.errors import RuleError, UnknownMode
+from quarterdeck.fleet.supervisor import FleetLimits
+from quarterdeck.policy.errors import RuleError, UnknownModeError
 from quarterdeck.wire.content import ImageContent, text
 from quarterdeck.wire.events import (
     MessageChunk,
@@ -28,8 +35,8 @@ from quarterdeck.wire.events import (
 )
 from quarterdeck.wire.ids import MessageId
 from quarterdeck.wire.permissions import Cancelled
-from tests.support.fleeting import Casting, events_of, fleet_of, wish
-from tests.support.patience import SOON
+from tests.support.deadlines import SOON
+from tests.support.scripted_fleet import Casting, events_of, fleet_of, wish
 
 E = TypeVar("E")
 
@@ -82,16 +89,16 @@ async def test_spawn_reports_a_start_that_is_on_disk_already(
 @pytest.mark.parametrize(
     ("fields", "error"),
     [
-        ({"agent": "cloude"}, UnknownAgent),
-        ({"name": "../x"}, BadName),
-        ({"mode": "yolo"}, UnknownMode),
+        ({"agent": "cloude"}, UnknownAgentError),
+        ({"name": "../x"}, InvalidAgentNameError),
+        ({"mode": "yolo"}, UnknownModeError),
         ({"allow": ("bish(x)",)}, RuleError),
         ({"deny": ("bash(",)}, RuleError),
-        ({"cwd": "/no/such/place"}, BadWish),
-        ({"cwd": "relative"}, BadWish),
-        ({"roots": ("/no/such/place",)}, BadWish),
-        ({"prompt": " "}, BadWish),
-        ({"parent": "ses_unknown"}, NoSuchAgent),
+        ({"cwd": "/no/such/place"}, InvalidOptionsError),
+        ({"cwd": "relative"}, InvalidOptionsError),
+        ({"roots": ("/no/such/place",)}, InvalidOptionsError),
+        ({"prompt": " "}, InvalidOptionsError),
+        ({"parent": "ses_unknown"}, NoSuchAgentError),
     ],
 )
 async def test_a_wish_that_cannot_be_leaves_nothing(
@@ -106,7 +113,7 @@ async def test_a_wish_that_cannot_be_leaves_nothing(
 async def test_a_start_that_fails_ends_in_failed_and_blocks_nothing(
     fleet: LocalFleet, casting: Casting, tmp_path: Path
 ):
-    casting.failure = OpenFailed("it is not logged in", exit_code=7, stderr="log in first")
+    casting.failure = OpenFailedError("it is not logged in", exit_code=7, stderr="log in first")
     await fleet.spawn(wish(tmp_path, name="ann", prompt="say hi"))
     info = await rested(fleet, "ann")
     assert (info.state, info.is_live) == ("failed", False)
@@ -117,7 +124,7 @@ async def test_a_start_that_fails_ends_in_failed_and_blocks_nothing(
     ]
     (ended,) = await all_of(fleet, "ann", SessionEnded)
     assert (ended.how, ended.exit_code, ended.stderr) == ("broken", 7, "log in first")
-    with pytest.raises(NotNow, match="resume it"):
+    with pytest.raises(AgentNotReadyError, match="resume it"):
         await fleet.send("ann", (text("x"),))
     casting.failure = None
     assert (await fleet.spawn(wish(tmp_path, name="bob"))).state == "starting"
@@ -150,19 +157,19 @@ async def test_names_are_unique_among_those_that_are_not_archived(
     fleet: LocalFleet, tmp_path: Path
 ):
     await fleet.spawn(wish(tmp_path, name="ann"))
-    with pytest.raises(NameTaken):
+    with pytest.raises(NameTakenError):
         await fleet.spawn(wish(tmp_path, name="Ann"))
     assert (await fleet.spawn(wish(tmp_path))).name == "claude-1"
     assert (await fleet.spawn(wish(tmp_path))).name == "claude-2"
-    with pytest.raises(NameTaken):
+    with pytest.raises(NameTakenError):
         await fleet.rename("claude-1", "ann")
     await fleet.archive("ann")
     assert (await fleet.rename("claude-1", "ann")).name == "ann"
     old = next(one for one in await fleet.agents(archived=True) if one.is_archived)
-    with pytest.raises(NameTaken):
+    with pytest.raises(NameTakenError):
         await fleet.archive(old.session, archived=False)
     assert (await fleet.agent("ann")).session != old.session
-    with pytest.raises(BadName):
+    with pytest.raises(InvalidAgentNameError):
         await fleet.rename("ann", "a b")
 
 
@@ -175,13 +182,13 @@ async def test_two_who_want_one_name_at_once_do_not_both_get_it(fleet: LocalFlee
 
 
 async def test_the_number_of_agents_and_of_generations_is_bounded(tmp_path: Path):
-    async with fleet_of(tmp_path / "home", bounds=Bounds(live=3, depth=2)) as fleet:
+    async with fleet_of(tmp_path / "home", bounds=FleetLimits(live=3, depth=2)) as fleet:
         ann = await fleet.spawn(wish(tmp_path, name="ann"))
         bob = await fleet.spawn(wish(tmp_path, name="bob", parent=ann.session))
-        with pytest.raises(TooMany, match="2 generations"):
+        with pytest.raises(FleetLimitError, match="2 generations"):
             await fleet.spawn(wish(tmp_path, parent=bob.session))
         await fleet.spawn(wish(tmp_path))
-        with pytest.raises(TooMany, match="3 agents"):
+        with pytest.raises(FleetLimitError, match="3 agents"):
             await fleet.spawn(wish(tmp_path))
 
 
@@ -285,12 +292,12 @@ async def test_a_prompt_that_the_agent_cannot_take_is_dropped_with_the_reason(
 
 
 async def test_too_long_a_queue_is_refused(tmp_path: Path):
-    async with fleet_of(tmp_path / "home", bounds=Bounds(queue=2)) as fleet:
+    async with fleet_of(tmp_path / "home", bounds=FleetLimits(queue=2)) as fleet:
         await fleet.spawn(wish(tmp_path, name="ann", prompt="wait"))
         await seen(fleet, "ann", MessageChunk)
         for _ in range(2):
             await fleet.send("ann", (text("x"),))
-        with pytest.raises(TooMany):
+        with pytest.raises(FleetLimitError):
             await fleet.send("ann", (text("x"),))
 
 
@@ -370,7 +377,7 @@ async def test_children_die_with_a_killed_parent_and_outlive_a_closed_one(
     infos = [await fleet.agent(name) for name in names]
     assert [one.state for one in infos] == ["killed"] * 3
     assert "'a-top'" in (infos[2].reason or "")
-    with pytest.raises(NotNow, match="not live"):
+    with pytest.raises(AgentNotReadyError, match="not live"):
         await fleet.spawn(wish(tmp_path, parent=infos[0].session))
     names = await family("b")
     await fleet.close(names[0])
@@ -385,10 +392,10 @@ async def test_an_agent_that_crashes_is_failed_and_goes_on_when_resumed(
     await seen(fleet, "ann", SessionEnded)
     info = await rested(fleet, "ann")
     assert (info.state, info.can_resume, info.agent_session) == ("failed", True, "own-1")
-    with pytest.raises(NotNow):
+    with pytest.raises(AgentNotReadyError):
         await fleet.send("ann", (text("x"),))
     await fleet.resume("ann")
-    with pytest.raises(NotNow, match="live"):
+    with pytest.raises(AgentNotReadyError, match="live"):
         await fleet.resume("ann")
     assert (await rested(fleet, "ann")).state == "idle"
     assert casting.links[1].host.opening.resume == "own-1"
@@ -441,7 +448,7 @@ async def test_archiving_ends_and_hides_until_it_is_taken_out(fleet: LocalFleet,
     assert await fleet.agents() == []
     (info,) = await fleet.agents(archived=True)
     assert (info.state, info.is_archived) == ("done", True)
-    with pytest.raises(NotNow, match="archived"):
+    with pytest.raises(AgentNotReadyError, match="archived"):
         await fleet.resume("ann")
     await fleet.archive("ann", archived=False)
     assert [one.name for one in await fleet.agents()] == ["ann"]
@@ -474,7 +481,7 @@ async def test_waiting_for_any_or_all_and_not_for_ever(fleet: LocalFleet, tmp_pa
     await seen(fleet, "b", MessageChunk)
     await fleet.interrupt("b")
     assert [one.name for one in await waiting] == ["a", "b"]
-    with pytest.raises(NoSuchAgent, match="is it 'a'"):
+    with pytest.raises(NoSuchAgentError, match="is it 'a'"):
         await fleet.wait(["aa"])
 
 
@@ -509,15 +516,15 @@ async def test_settings_change_while_it_runs_and_outlast_it(
     await fleet.set_option("ann", "mode", "read-only")
     await fleet.set_option("ann", "model", "big")
     await fleet.set_option("ann", "effort", "high")
-    with pytest.raises(UnknownMode):
+    with pytest.raises(UnknownModeError):
         await fleet.set_option("ann", "mode", "yolo")
-    with pytest.raises(Unsupported):
+    with pytest.raises(UnsupportedError):
         await fleet.set_option("ann", "agent_mode", "x")
     info = await fleet.agent("ann")
     assert (info.mode, info.model) == ("read-only", "big")
     assert casting.links[0].told == ["model=big", "effort=high"]
     await fleet.close("ann")
-    with pytest.raises(NotNow):
+    with pytest.raises(AgentNotReadyError):
         await fleet.set_option("ann", "mode", "ask")
     await fleet.resume("ann")
     await rested(fleet, "ann")
@@ -537,7 +544,7 @@ async def test_a_fork_goes_on_in_a_copy(fleet: LocalFleet, casting: Casting, tmp
     assert bob.session != ann.session
     assert (await fleet.agent("bob")).agent_session == "own-2"
     casting.links[0].capabilities = type(casting.links[0].capabilities)(forks=False)
-    with pytest.raises(NotNow):
+    with pytest.raises(AgentNotReadyError):
         await fleet.fork("ann")
 
 
@@ -553,7 +560,7 @@ async def test_a_child_that_is_being_started_dies_with_its_parent_too(
             await asyncio.sleep(0)
         await fleet.kill(top.session)
         (result,) = await asyncio.gather(child, return_exceptions=True)
-        assert isinstance(result, AgentInfo | NotNow)
+        assert isinstance(result, AgentInfo | AgentNotReadyError)
     assert not any(one.is_live or one.state == "starting" for one in await fleet.agents())
 
 
@@ -592,15 +599,15 @@ async def test_an_agent_that_is_deleted_is_gone_and_its_name_is_free(tmp_path: P
         info = await fleet.spawn(wish(tmp_path, name="ann", prompt="say hello"))
         await fleet.spawn(wish(tmp_path, name="bob", prompt="say hello"))
         await fleet.wait(["ann", "bob"], timeout=SOON)
-        with pytest.raises(NotNow, match="live"):
+        with pytest.raises(AgentNotReadyError, match="live"):
             await fleet.delete("ann")
         await fleet.close("ann")
         results = await asyncio.gather(
             fleet.delete("ann"), fleet.delete("ann"), fleet.resume("ann"), return_exceptions=True
         )
         assert results[0] is None
-        assert all(isinstance(one, NotNow | NoSuchAgent) for one in results[1:])
-        with pytest.raises(NoSuchAgent):
+        assert all(isinstance(one, AgentNotReadyError | NoSuchAgentError) for one in results[1:])
+        with pytest.raises(NoSuchAgentError):
             await fleet.agent(info.session)
         assert [one.name for one in await fleet.agents(archived=True)] == ["bob"]
         assert {hit.session for hit in await fleet.search("hello")} == {

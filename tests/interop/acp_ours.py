@@ -18,7 +18,7 @@ from quarterdeck.wire.content import TextContent, text
 from quarterdeck.wire.errors import RpcError
 from quarterdeck.wire.permissions import PermissionOption, Selected
 from quarterdeck.wire.settings import ConfigChoice, ConfigOption, Mode, PlanEntry
-from quarterdeck.wire.toolcalls import Diff, ToolCallLocation
+from quarterdeck.wire.tool_calls import Diff, ToolCallLocation
 
 REPORT: dict[str, Any] = {
     "version": 1,

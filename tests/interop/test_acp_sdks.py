@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from quarterdeck.wire.acp.connection import AcpConnection
-from quarterdeck.wire.rpc import ByteStream, Counters, memory_pair, pipe_stream
+from quarterdeck.wire.rpc import ByteStream, RpcCounters, memory_pair, pipe_stream
 from tests.interop.acp_ours import REPORT, OurAgent, OurClient
 from tests.support.acp_schema import FrameJudge, needs_schema
 
@@ -77,7 +77,7 @@ def check(judge: FrameJudge, connection: AcpConnection, *methods: str) -> None:
     """Check that every frame of ours was valid, and that these methods were among them."""
     assert judge.faults() == []
     assert {method for method, _, _ in judge.sent()} >= set(methods)
-    assert connection.peer.counters == Counters()
+    assert connection.peer.counters == RpcCounters()
 
 
 @pytest.mark.parametrize("sdk", SDKS)

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from quarterdeck.drivers.catalogue import find_agent
-from quarterdeck.drivers.connecting import open_session
-from quarterdeck.drivers.driver import Opening
+from quarterdeck.drivers.driver import DriverSessionOptions
+from quarterdeck.drivers.open_session import open_session
 from quarterdeck.drivers.probe import probe
 from quarterdeck.testing.model_server import ModelServer
 from quarterdeck.wire.events import PermissionAsked, SessionOpened, TurnEnded
 from tests.support import real_agents
-from tests.support.driving import Driven
+from tests.support.driver_rig import Driven
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 LONG = 90.0
@@ -68,7 +68,7 @@ async def session(
     driven = Driven()
     # Some offer names of their own alone, and what is configured does as well.
     model = None if real in SET_UP else real_agents.model_of(real)
-    opening = Opening(cwd=str(project), model=model, environment=variables, **options)
+    opening = DriverSessionOptions(cwd=str(project), model=model, environment=variables, **options)
     driven.session = await open_session(agent, opening, driven.sink, transport=transport)
     try:
         yield driven

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
+from quarterdeck.drivers.agent_description import make_launch
 from quarterdeck.drivers.catalogue import find_agent
-from quarterdeck.drivers.daemon.codex import CodexLink
-from quarterdeck.drivers.daemon.websocket import WebSocketStream
-from quarterdeck.drivers.description import launch_of
-from quarterdeck.drivers.errors import OpenFailed
+from quarterdeck.drivers.daemon.codex.link import CodexLink
+from quarterdeck.drivers.daemon.codex.websocket_stream import WebSocketStream
+from quarterdeck.drivers.errors import OpenFailedError
 from quarterdeck.testing.model_server import ModelServer
 from quarterdeck.wire.errors import LinkError
 from quarterdeck.wire.events import (
@@ -28,11 +28,11 @@ from quarterdeck.wire.events import (
     PermissionAsked,
     ToolCallEnded,
     ToolCallStarted,
-    Unknown,
+    UnknownEvent,
 )
 from tests.support import real_agents
 from tests.support.contract import judge
-from tests.support.driving import Driven, Rig, drive
+from tests.support.driver_rig import Driven, Rig, drive
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 LONG = 60.0
@@ -95,7 +95,7 @@ async def codex_server(tmp_path: Path, url: str, *words: str) -> AsyncGenerator[
         environment = real_agents.environment("codex", tmp_path / "home", model.url)
         command = [str(program), "app-server", "--listen", url, *words]
         server = Server(url, command, environment, project)
-        server.launch = launch_of(await asyncio.to_thread(find_agent, "codex"), "daemon")
+        server.launch = make_launch(await asyncio.to_thread(find_agent, "codex"), "daemon")
         try:
             await server.start()
             yield server
@@ -110,7 +110,7 @@ async def until_there(server: Server) -> None:
             try:
                 async with server.open():
                     return
-            except OpenFailed:
+            except OpenFailedError:
                 await asyncio.sleep(0.1)
 
 
@@ -144,7 +144,7 @@ async def test_two_clients_with_threads_of_their_own(server: Server):
         assert (server.project / "made-by-shell.txt").exists()
     assert one.text == TICKS and "tick" not in two.text
     for driven in (one, two):
-        assert not driven.all(Unknown)
+        assert not driven.all(UnknownEvent)
         judge(driven.heard)
 
 
@@ -252,7 +252,7 @@ async def test_a_thread_that_was_never_used_outlives_a_cut(server: Server):
 async def test_one_that_is_down_fails_in_time(server: Server):
     await server.kill()
     async with asyncio.timeout(5):
-        with pytest.raises((OpenFailed, LinkError), match="no server at"):
+        with pytest.raises((OpenFailedError, LinkError), match="no server at"):
             async with server.open():
                 pass
 
@@ -272,10 +272,10 @@ async def test_over_a_port_with_a_token(
         async with server.open() as driven:
             assert (await driven.say("scene:text", within=LONG)).stop == "end_turn"
         monkeypatch.setenv("MY_CODEX_TOKEN", "wrong")
-        with pytest.raises(OpenFailed, match="'MY_CODEX_TOKEN' is wrong"):
+        with pytest.raises(OpenFailedError, match="'MY_CODEX_TOKEN' is wrong"):
             async with server.open():
                 pass
         server.password = ""
-        with pytest.raises(OpenFailed, match="wants a password"):
+        with pytest.raises(OpenFailedError, match="wants a password"):
             async with server.open():
                 pass

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from quarterdeck.drivers.acp.link import AcpLink
+from quarterdeck.drivers.agent_description import make_launch
 from quarterdeck.drivers.catalogue import find_agent
-from quarterdeck.drivers.description import launch_of
 from quarterdeck.testing.model_server import ModelServer
 from quarterdeck.wire.events import (
     MessageChunk,
@@ -23,7 +23,7 @@ from quarterdeck.wire.events import (
     ToolCallStarted,
 )
 from tests.support import real_agents
-from tests.support.driving import Driven, Rig, drive
+from tests.support.driver_rig import Driven, Rig, drive
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(150)]
 LONG = 100.0
@@ -45,7 +45,7 @@ def installed(*names: str) -> list[object]:
 
 AGENTS = installed("opencode", "claude-agent-acp", "codex-acp", "gemini")
 LAUNCHES = {
-    program: launch_of(find_agent(name), "acp")
+    program: make_launch(find_agent(name), "acp")
     for program, name in {
         "opencode": "opencode",
         "claude-agent-acp": "claude",

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from quarterdeck.drivers.agent_description import make_launch
 from quarterdeck.drivers.catalogue import find_agent
-from quarterdeck.drivers.description import launch_of
-from quarterdeck.drivers.driver import McpServer
-from quarterdeck.drivers.errors import LoginNeeded, OpenFailed, Unsupported
-from quarterdeck.drivers.pipe.claude import ClaudeLink
+from quarterdeck.drivers.driver import AgentMcpServer
+from quarterdeck.drivers.errors import LoginNeededError, OpenFailedError, UnsupportedError
+from quarterdeck.drivers.pipe.claude.link import ClaudeLink
 from quarterdeck.policy.gate import QuestionReply
 from quarterdeck.testing.model_server import ModelServer
 from quarterdeck.wire.events import (
     MessageChunk,
     ModeChanged,
-    Notice,
+    NoticePosted,
     PermissionAnswered,
     PermissionAsked,
     QuestionAsked,
@@ -29,11 +29,11 @@ from quarterdeck.wire.events import (
     SessionEnded,
     ToolCallEnded,
     ToolCallStarted,
-    Unknown,
+    UnknownEvent,
 )
 from quarterdeck.wire.permissions import Decider
 from tests.support import real_agents
-from tests.support.driving import Driven, Rig, drive
+from tests.support.driver_rig import Driven, Rig, drive
 
 pytestmark = [
     pytest.mark.interop,
@@ -64,7 +64,7 @@ parts = [{ text = "Inner done." }]
 [[scenes.long.replies]]
 parts = [{ call = "Bash", arguments = { command = "touch begun.txt && sleep 61" } }]
 """
-LAUNCH = launch_of(find_agent("claude"), "pipe")
+LAUNCH = make_launch(find_agent("claude"), "pipe")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ async def test_text_turns_in_one_process(lab: Lab) -> None:
     assert first.usage is not None and first.usage.total > 0
     assert first.cost is not None and first.cost.amount > 0
     assert driven.session.agent_session is not None
-    assert [one.raw for one in driven.all(Unknown)] == []
+    assert [one.raw for one in driven.all(UnknownEvent)] == []
     assert running(lab) == []
 
 
@@ -243,7 +243,7 @@ async def test_a_failure_that_passes_is_told_as_a_retry(lab: Lab, scene: str) ->
 async def test_an_answer_that_breaks_off_is_told(lab: Lab, scene: str) -> None:
     async with claude(lab) as driven:
         await driven.say(f"scene:{scene} please", within=LONG)
-    assert any("broke off" in one.title for one in driven.all(Notice))
+    assert any("broke off" in one.title for one in driven.all(NoticePosted))
 
 
 async def test_mode_and_model_change_while_it_runs(lab: Lab) -> None:
@@ -252,7 +252,7 @@ async def test_mode_and_model_change_while_it_runs(lab: Lab) -> None:
         await driven.seen(ModeChanged, lambda one: one.mode == "acceptEdits")
         await driven.session.set_model("claude-opus-4-5")
         await driven.seen(SessionChanged, lambda one: one.model == "claude-opus-4-5")
-        with pytest.raises(Unsupported, match="nonsense"):
+        with pytest.raises(UnsupportedError, match="nonsense"):
             await driven.session.set_mode("nonsense")
         await driven.say("scene:write please", within=LONG)
     assert (lab.project / "hello.txt").exists()
@@ -262,7 +262,9 @@ async def test_mode_and_model_change_while_it_runs(lab: Lab) -> None:
 async def test_options_reach_it(lab: Lab, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
-    server = McpServer(name="secretive", command=("no-such-server",), environment={"KEY": "s3cret"})
+    server = AgentMcpServer(
+        name="secretive", command=("no-such-server",), environment={"KEY": "s3cret"}
+    )
     async with claude(
         lab,
         roots=(str(other),),
@@ -280,10 +282,10 @@ async def test_options_reach_it(lab: Lab, tmp_path: Path) -> None:
 
 async def test_what_it_refuses_is_said(lab: Lab) -> None:
     missing = "11111111-1111-4111-8111-111111111111"
-    with pytest.raises(OpenFailed, match=f"No conversation found.*{missing}"):
+    with pytest.raises(OpenFailedError, match=f"No conversation found.*{missing}"):
         async with claude(lab, resume=missing):
             pass
-    with pytest.raises(OpenFailed) as refused:
+    with pytest.raises(OpenFailedError) as refused:
         async with claude(lab, arguments=("--no-such-flag",)):
             pass
     assert "--no-such-flag" in refused.value.stderr
@@ -291,7 +293,7 @@ async def test_what_it_refuses_is_said(lab: Lab) -> None:
 
 
 async def test_without_a_login_it_does_not_open(lab: Lab) -> None:
-    with pytest.raises(LoginNeeded, match="not logged in"):
+    with pytest.raises(LoginNeededError, match="not logged in"):
         async with claude(lab, environment={"ANTHROPIC_API_KEY": ""}):
             pass
     assert running(lab) == []
@@ -317,7 +319,7 @@ async def test_what_a_sub_agent_does_belongs_to_its_call(own_lab: Lab) -> None:
     assert (task.name, read.name, asked.call) == ("Task", "Read", read.call)
     (placed,) = [one for one in driven.heard if one.event is read]
     assert placed.parent == task.call
-    assert driven.all(Unknown) == []
+    assert driven.all(UnknownEvent) == []
 
 
 async def test_an_interrupted_command_leaves_nothing_running(own_lab: Lab) -> None:

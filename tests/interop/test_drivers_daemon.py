@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
+from quarterdeck.drivers.agent_description import make_launch
 from quarterdeck.drivers.catalogue import find_agent
-from quarterdeck.drivers.daemon.opencode import OpencodeLink
-from quarterdeck.drivers.description import launch_of
-from quarterdeck.drivers.driver import McpServer
-from quarterdeck.drivers.errors import OpenFailed
-from quarterdeck.drivers.links import links_of
+from quarterdeck.drivers.daemon.opencode.link import OpencodeLink
+from quarterdeck.drivers.driver import AgentMcpServer
+from quarterdeck.drivers.errors import OpenFailedError
+from quarterdeck.drivers.transports import make_links
 from quarterdeck.testing.model_server import ModelServer
 from quarterdeck.wire.events import (
     MessageChunk,
@@ -29,11 +29,11 @@ from quarterdeck.wire.events import (
     ToolCallEnded,
     ToolCallStarted,
     TurnEnded,
-    Unknown,
+    UnknownEvent,
 )
 from tests.support import real_agents
 from tests.support.contract import judge
-from tests.support.driving import Driven, Rig, drive
+from tests.support.driver_rig import Driven, Rig, drive
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 LONG = 60.0
@@ -79,7 +79,7 @@ async def lab(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[
     project.mkdir()
     async with ModelServer() as server:
         environment = real_agents.environment(name, tmp_path / "home", server.url)
-        make, *_ = links_of(await asyncio.to_thread(find_agent, name), "daemon")
+        make, *_ = make_links(await asyncio.to_thread(find_agent, name), "daemon")
         lab = Lab(name, server, Rig(name=name, make=make, environment=environment), project)
         yield lab
         assert await asyncio.to_thread(lab.running) == []
@@ -119,7 +119,7 @@ async def test_the_contract_in_one_session(lab: Lab, monkeypatch: pytest.MonkeyP
     assert [end.status for end in one.all(ToolCallEnded)] == ["failed", "completed"]
     assert "scene:text first of all" in json.dumps(list(lab.server.requests)[-1].json)
     for driven in (one, two, three):
-        assert not driven.all(Unknown)
+        assert not driven.all(UnknownEvent)
         judge(driven.heard)
 
 
@@ -135,7 +135,7 @@ async def another(lab: Lab, host: Driven, monkeypatch: pytest.MonkeyPatch) -> An
     if lab.agent != "opencode":
         return lab.open
     link: Any = host.session._link
-    launch = launch_of(await asyncio.to_thread(find_agent, "opencode"), "daemon")
+    launch = make_launch(await asyncio.to_thread(find_agent, "opencode"), "daemon")
     address = f"http://127.0.0.1:{link._api._origin.port}"
     there = replace(launch, url=address, password="THE_PASSWORD")
     monkeypatch.setenv("THE_PASSWORD", _password_of(link))
@@ -154,7 +154,7 @@ async def test_a_conversation_goes_on_in_another_process(lab: Lab):
         assert again.usage is not None and again.usage.input < 2 * ended.usage.input
         theirs = one.session.agent_session
         assert theirs in str(await one.session.list_sessions())
-    assert not one.all(Unknown) and "turquoise whale" in lab.asked()
+    assert not one.all(UnknownEvent) and "turquoise whale" in lab.asked()
     judge(one.heard)
     async with lab.open(resume=theirs, replay=True) as two:
         assert (await say(two, "third")).stop == "end_turn"
@@ -251,7 +251,7 @@ async def test_a_megabyte_reaches_the_model(lab: Lab):
 
 @pytest.mark.long
 async def test_a_tool_server_of_ours_is_used(lab: Lab):
-    server = McpServer(name="echoer", command=(sys.executable, str(MCP_ECHO)), is_ours=True)
+    server = AgentMcpServer(name="echoer", command=(sys.executable, str(MCP_ECHO)), is_ours=True)
     async with lab.open(mcp_servers=(server,)) as driven:
         turn = asyncio.create_task(say(driven, "scene:text with tools"))
         assert (await turn).stop == "end_turn"
@@ -287,7 +287,7 @@ async def test_two_clients_on_one_opencode(lab: Lab, monkeypatch: pytest.MonkeyP
             assert (await one).stop == "cancelled"
             assert "tick" not in guest.text and "Command" not in host.text
         monkeypatch.setenv("THE_PASSWORD", "wrong")
-        with pytest.raises(OpenFailed, match="'THE_PASSWORD' is wrong"):
+        with pytest.raises(OpenFailedError, match="'THE_PASSWORD' is wrong"):
             async with beside():
                 pass
         assert (await say(host, "scene:text")).stop == "end_turn"

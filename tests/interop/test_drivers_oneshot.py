@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from quarterdeck.drivers.catalogue import find_agent
-from quarterdeck.drivers.driver import McpServer
-from quarterdeck.drivers.errors import Unsupported
-from quarterdeck.drivers.links import links_of
+from quarterdeck.drivers.driver import AgentMcpServer
+from quarterdeck.drivers.errors import UnsupportedError
+from quarterdeck.drivers.transports import make_links
 from quarterdeck.testing.model_server import ModelServer
 from quarterdeck.wire.events import (
     MessageChunk,
@@ -23,10 +23,10 @@ from quarterdeck.wire.events import (
     ToolCallEnded,
     ToolCallStarted,
     TurnEnded,
-    Unknown,
+    UnknownEvent,
 )
 from tests.support import real_agents
-from tests.support.driving import Driven, Rig, drive
+from tests.support.driver_rig import Driven, Rig, drive
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 LONG = 60.0
@@ -73,7 +73,7 @@ async def lab(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[
     async with ModelServer() as server:
         environment = real_agents.environment(name, tmp_path / "home", server.url)
         agent = await asyncio.to_thread(find_agent, name)
-        (make,) = links_of(agent, "pipe")
+        (make,) = make_links(agent, "pipe")
         lab = Lab(name, server, Rig(name=name, make=make, environment=environment), project)
         yield lab
         assert await asyncio.to_thread(lab.running) == []
@@ -111,7 +111,7 @@ async def test_a_conversation_over_several_processes(lab: Lab):
         assert "scene:text first of all" in lab.asked()
         assert again.usage is not None and again.usage.input < 2 * ended.usage.input
         assert len(driven.all(SessionChanged)) == 1 and driven.session.agent_session == theirs
-    assert not driven.all(Unknown)
+    assert not driven.all(UnknownEvent)
     async with lab.open(resume=theirs) as driven:
         assert (await say(driven, "third")).stop == "end_turn"
         assert driven.session.agent_session == theirs
@@ -119,7 +119,7 @@ async def test_a_conversation_over_several_processes(lab: Lab):
 
 
 async def test_a_mode_that_cannot_be_held_is_refused(lab: Lab):
-    with pytest.raises(Unsupported, match="accept-edits"):
+    with pytest.raises(UnsupportedError, match="accept-edits"):
         async with lab.open(mode="accept-edits"):
             pass
     assert list(lab.project.iterdir()) == []
@@ -211,7 +211,7 @@ async def test_a_megabyte_reaches_the_model(lab: Lab):
 async def test_a_tool_server_and_instructions_of_ours(lab: Lab):
     if lab.agent == "gemini":
         pytest.skip("gemini takes neither over a pipe")
-    server = McpServer(name="lab", command=(sys.executable, str(MCP_ECHO)))
+    server = AgentMcpServer(name="lab", command=(sys.executable, str(MCP_ECHO)))
     options: dict[str, Any] = {"system_prompt": 'Say "aye".\n'} if lab.agent == "codex" else {}
     async with lab.open(mcp_servers=(server,), **options) as driven:
         assert (await say(driven, "scene:mcp")).stop == "end_turn"

@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
+from quarterdeck.drivers.agent_description import make_launch
 from quarterdeck.drivers.catalogue import find_agent
-from quarterdeck.drivers.description import launch_of
-from quarterdeck.drivers.pty.keys import neutral
 from quarterdeck.drivers.pty.link import PtyLink
+from quarterdeck.terminal.keys import neutralize_controls
 from quarterdeck.testing.model_server import ModelServer
 from quarterdeck.wire.events import MessageChunk, PermissionAsked, SessionEnded, ToolCallEnded
 from tests.support import real_agents
 from tests.support.contract import judge
-from tests.support.driving import Driven, Rig, drive
-from tests.support.patience import quick_once
+from tests.support.deadlines import quick_once
+from tests.support.driver_rig import Driven, Rig, drive
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
 LONG = 60.0
@@ -73,7 +73,7 @@ async def live(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator
     async with ModelServer() as server:
         environment = real_agents.environment(name, tmp_path / "home", server.url)
         agent = await asyncio.to_thread(find_agent, name)
-        launch = replace(launch_of(agent, "pty"), quirks=POLICY)
+        launch = replace(make_launch(agent, "pty"), quirks=POLICY)
         rig = Rig(name=name, make=lambda: PtyLink(launch), environment=environment)
         async with drive(rig, project, start_limit=120.0) as driven:
             yield Live(name, driven, server)
@@ -141,4 +141,4 @@ async def pasted(live: Live) -> None:
 
     await quick_once(paste, 1.0)
     asked = json.dumps([one.json for one in live.server.requests], ensure_ascii=False)
-    assert json.dumps(neutral(prompt).strip(), ensure_ascii=False)[1:-1] in asked
+    assert json.dumps(neutralize_controls(prompt).strip(), ensure_ascii=False)[1:-1] in asked

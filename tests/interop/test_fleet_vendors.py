@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from quarterdeck.fleet.api import InboxItem, SpawnOptions
 from quarterdeck.fleet.local import LocalFleet
-from quarterdeck.fleet.port import InboxItem, Spawn
 from quarterdeck.testing.model_server import ModelServer
 from quarterdeck.wire.events import PermissionAnswered
 from tests.support import real_agents
-from tests.support.fleeting import events_of, places_in
+from tests.support.scripted_fleet import events_of, places_in
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
 LONG = 100.0
@@ -54,12 +54,12 @@ async def test_three_vendors_and_our_own_ask_in_one_inbox_and_are_answered_once(
         assert {one.state for one in await fleet.agents()} == {"killed"}
 
 
-def wish_of(name: str, folder: Path, url: str) -> Spawn:
+def wish_of(name: str, folder: Path, url: str) -> SpawnOptions:
     if name == "native":
-        return Spawn(
+        return SpawnOptions(
             name=name, cwd=str(folder / name), model="scripted/default", prompt="scene:write"
         )
-    return Spawn(
+    return SpawnOptions(
         agent=name,
         name=name,
         transport=VENDORS[name],

@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 from quarterdeck.drivers.catalogue import find_agent
-from quarterdeck.drivers.history.history import History
-from quarterdeck.drivers.history.past import Tally
-from quarterdeck.drivers.links import links_of
+from quarterdeck.drivers.history.history import AgentHistory
+from quarterdeck.drivers.history.reader import ReadTally
+from quarterdeck.drivers.transports import make_links
 from quarterdeck.testing.model_server import ModelServer
 from quarterdeck.wire.content import TextContent
 from quarterdeck.wire.events import MessageChunk, Prompted, ToolCallEnded, TurnEnded
 from quarterdeck.wire.usage import TokenUsage
 from tests.support import real_agents
-from tests.support.driving import Rig, drive
-from tests.support.fleeting import fleet_of
-from tests.support.pasts import FIRST
+from tests.support.driver_rig import Rig, drive
+from tests.support.history_homes import FIRST
+from tests.support.scripted_fleet import fleet_of
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 LONG = 60.0
@@ -34,14 +34,14 @@ async def test_one_prompt_is_listed_shown_taken_over_and_gone_on_with(name: str,
     async with ModelServer() as server:
         environment = real_agents.environment(name, tmp_path / "home", server.url)
         agent = await asyncio.to_thread(find_agent, name)
-        rig = Rig(name=name, make=links_of(agent, "pipe")[0], environment=environment)
+        rig = Rig(name=name, make=make_links(agent, "pipe")[0], environment=environment)
         model = real_agents.model_of(name)
         async with drive(rig, project, model=model) as driven:
             first = await driven.say("remember the word grapefruit", within=LONG)
-        history = History.of(environment)
+        history = AgentHistory.of(environment)
         (past,) = (await history.list(project)).sessions
         assert past.id == driven.session.agent_session
-        tally = Tally()
+        tally = ReadTally()
         events = [one.event async for one in history.read(past, tally)]
         assert tally.skipped == 0
         (ended,) = [e for e in events if isinstance(e, TurnEnded)]
@@ -69,19 +69,19 @@ async def test_a_session_that_was_just_written(name: str, tmp_path: Path):
     async with ModelServer() as server:
         environment = real_agents.environment(name, tmp_path / "home", server.url)
         agent = await asyncio.to_thread(find_agent, name)
-        make = links_of(agent, "pipe")[0]
+        make = make_links(agent, "pipe")[0]
         rig = Rig(name=name, make=make, environment=environment)
         model = real_agents.model_of(name)
         async with drive(rig, project, model=model, mode="accept-edits") as driven:
             first = await driven.say("scene:write a file", within=LONG)
             second = await driven.say("why so, my friend?", within=LONG)
             theirs = driven.session.agent_session
-        history = History.of(environment)
+        history = AgentHistory.of(environment)
         (past,) = (await history.list(project)).sessions
         assert (past.agent, past.id, past.cwd) == (name, theirs, str(project))
         assert (await history.list(tmp_path)).sessions == ()
 
-        tally = Tally()
+        tally = ReadTally()
         events = [one.event async for one in history.read(past, tally)]
         assert (tally.skipped, tally.is_cut) == (0, False), tally
         prompts = [e.content[0] for e in events if isinstance(e, Prompted)]
@@ -124,7 +124,7 @@ async def test_an_imported_session_is_resumed_by_the_fleet(name: str, tmp_path: 
     async with ModelServer() as server:
         environment = real_agents.environment(name, tmp_path / "home", server.url)
         agent = await asyncio.to_thread(find_agent, name)
-        rig = Rig(name=name, make=links_of(agent, "pipe")[0], environment=environment)
+        rig = Rig(name=name, make=make_links(agent, "pipe")[0], environment=environment)
         async with drive(rig, project, model=real_agents.model_of(name)) as driven:
             await driven.say("remember the word grapefruit", within=LONG)
             theirs = driven.session.agent_session or ""

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from quarterdeck.fleet.api import SpawnOptions
 from quarterdeck.fleet.client import HostClient
 from quarterdeck.fleet.host.server import FleetServer
 from quarterdeck.fleet.local import LocalFleet
-from quarterdeck.fleet.port import Spawn
 from quarterdeck.models.script import Script, load_script
 from quarterdeck.testing.model_server import ModelServer
 from quarterdeck.wire.content import TextContent
@@ -27,7 +27,7 @@ from quarterdeck.wire.events import (
 )
 from quarterdeck.wire.rpc import ByteStream, connect_unix
 from tests.support import real_agents
-from tests.support.fleeting import events_of, places_in
+from tests.support.scripted_fleet import events_of, places_in
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 LONG = 150.0
@@ -114,7 +114,7 @@ async def lab_of(tmp_path: Path, kind: str, *agents: tuple[str, str]) -> AsyncGe
                 await person.disconnect()
 
 
-async def play(lab: Lab, wish: Spawn) -> None:
+async def play(lab: Lab, wish: SpawnOptions) -> None:
     """The lead starts two children; one asks it, one needs a person; both come back."""
     await lab.fleet.spawn(wish)
     try:
@@ -143,7 +143,9 @@ async def play(lab: Lab, wish: Spawn) -> None:
 @pytest.mark.parametrize(("agent", "transport"), [("opencode", "acp"), ("claude", "pipe")])
 async def test_our_own_agent_leads_two_of_another_make(tmp_path: Path, agent: str, transport: str):
     async with lab_of(tmp_path, agent, (agent, transport)) as lab:
-        await play(lab, Spawn(name="boss", cwd=str(lab.project), prompt="scene:lead", lead=True))
+        await play(
+            lab, SpawnOptions(name="boss", cwd=str(lab.project), prompt="scene:lead", lead=True)
+        )
         (opened,) = await lab.all_of("asker", SessionOpened)
         assert (opened.agent, opened.transport) == (agent, transport)
 
@@ -161,7 +163,7 @@ async def test_our_own_agent_leads_two_of_another_make(tmp_path: Path, agent: st
 async def test_another_make_leads_two_of_our_own(tmp_path: Path, agent: str, transport: str):
     async with lab_of(tmp_path, "native", (agent, transport)) as lab:
         fields = {"name": "boss", "cwd": str(lab.project), "lead": True, "agent": agent}
-        await play(lab, Spawn(prompt="scene:lead", **fields))
+        await play(lab, SpawnOptions(prompt="scene:lead", **fields))
 
 
 @pytest.mark.parametrize(
@@ -176,7 +178,7 @@ async def test_a_foreign_lead_arranges_the_screen(tmp_path: Path, agent: str, tr
         return {"tabs": []} if name == "get_layout" else {"panel": "diff-1"}
 
     async with lab_of(tmp_path, "native", (agent, transport)) as lab:
-        wish = Spawn(
+        wish = SpawnOptions(
             agent=agent, cwd=str(lab.project), name="boss", lead=True, prompt="scene:screen go"
         )
         async with lab.person.attach_screen(screen, cwd=str(lab.project)):

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.drivers.connecting import open_session
-from quarterdeck.drivers.driver import Opening
-from quarterdeck.drivers.errors import Unsupported
-from quarterdeck.drivers.session import DrivenSession
+from quarterdeck.drivers.driver import DriverSessionOptions
+from quarterdeck.drivers.errors import UnsupportedError
+from quarterdeck.drivers.open_session import open_session
+from quarterdeck.drivers.session import LinkSession
 from quarterdeck.policy.gate import Gate
 from quarterdeck.policy.grammar import parse_rule
 from quarterdeck.policy.modes import Mode
@@ -24,7 +24,7 @@ from quarterdeck.testing.model_server import ModelServer
 from quarterdeck.wire.events import PermissionViolated
 from tests.interop.matrix import MATRIX, Cell
 from tests.support import real_agents
-from tests.support.driving import Driven
+from tests.support.driver_rig import Driven
 
 pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(400)]
 LONG = 100.0
@@ -107,7 +107,7 @@ async def test_what_happens_is_what_the_policy_says(
         variables = await asyncio.to_thread(
             real_agents.environment, real, tmp_path / "home", server.url
         )
-        opening = Opening(
+        opening = DriverSessionOptions(
             cwd=str(project),
             mode=wanted.mode,
             model=None if real in SET_UP else real_agents.model_of(real),
@@ -123,7 +123,7 @@ async def test_what_happens_is_what_the_policy_says(
             session = await open_session(
                 agent, opening, driven.sink, gate=gate, transport=transport
             )
-        except Unsupported as error:
+        except UnsupportedError as error:
             keep(Cell(agent=agent, transport=transport, column=column, refused=str(error)))
             return
         driven.session = session
@@ -150,7 +150,7 @@ async def test_what_happens_is_what_the_policy_says(
     assert driven.all(PermissionViolated) == []
 
 
-async def _talk(driven: Driven, session: DrivenSession) -> None:
+async def _talk(driven: Driven, session: LinkSession) -> None:
     try:
         for scene in ("read", "write", "shell"):
             await driven.say(f"scene:{scene} please", within=LONG)

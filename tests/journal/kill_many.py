@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from quarterdeck.journal import Journal, Limits
+from quarterdeck.journal import Journal, JournalLimits
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import MessageChunk, SessionOpened
 from quarterdeck.wire.ids import SessionId
@@ -39,7 +39,7 @@ async def write(path: Path, pipe: int, number: int) -> None:
             await journal.commit(SessionId("passing"), MessageChunk(content=text("gone soon")))
             await journal.delete(SessionId("passing"))
 
-    async with Journal.open(path, limits=Limits(index_every=0.01)) as journal:
+    async with Journal.open(path, limits=JournalLimits(index_every=0.01)) as journal:
         os.write(pipe, b"open\n")
         async with asyncio.TaskGroup() as tasks:
             for index in range(3):

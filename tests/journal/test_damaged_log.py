@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.journal import Journal, JournalError, salvage
+from quarterdeck.journal import Journal, JournalError, salvage_journal
 from quarterdeck.journal.damage import count_damaged, read_damage
 from quarterdeck.journal.records import CHANGED
-from quarterdeck.wire.events import Notice, SessionOpened, Unknown
+from quarterdeck.wire.events import NoticePosted, SessionOpened, UnknownEvent
 from quarterdeck.wire.record import encode_record
 
 EVENTS = 600
@@ -25,7 +25,7 @@ async def write_log(path: Path, say) -> None:
     async with Journal.open(path) as journal:
         for name in "ab":
             await journal.append(name, SessionOpened(agent="native", cwd="/", title=f"of {name}"))
-        await journal.append("b", Notice(title="large " * 20_000))
+        await journal.append("b", NoticePosted(title="large " * 20_000))
         for number in range(EVENTS - 4):
             await journal.append("ab"[number % 2], say(f"event {number} " + "x" * (number % 200)))
         await journal.append("gone", say("deleted"))
@@ -97,7 +97,7 @@ async def list_them(path: Path) -> None:
 
 async def write_on(path: Path) -> None:
     async with Journal.open(path) as journal:
-        await asyncio.wait_for(journal.commit("c", Notice(title="goes on")), 10)
+        await asyncio.wait_for(journal.commit("c", NoticePosted(title="goes on")), 10)
 
 
 def damage(path: Path, seed: int) -> None:
@@ -144,7 +144,7 @@ async def hurt(sound: Path, folder: Path, seed: int) -> None:
     try:
         async with asyncio.timeout(LONGEST):
             await use(path)
-        saved = await salvage(path, folder / "new.db")
+        saved = await salvage_journal(path, folder / "new.db")
         async with Journal.open(folder / "new.db", write=False) as journal:
             assert (await journal.check()).problems == ()
             assert await journal.count() == saved.events
@@ -177,7 +177,7 @@ async def test_a_flipped_byte_costs_one_record_and_is_found(sound: Path, tmp_pat
         report = await journal.check()
         exported = [line async for line in journal.export("a")]
     assert len(records) == EVENTS - 1
-    (bad,) = [record for record in records if isinstance(record.event, Unknown)]
+    (bad,) = [record for record in records if isinstance(record.event, UnknownEvent)]
     assert bad.event.reason == CHANGED
     assert (report.changed, report.problems, report.healthy) == ((bad.seq,), (), False)
     assert report.damaged == {"a": 1}
@@ -239,7 +239,7 @@ async def test_a_damaged_page_header_costs_no_record(sound: Path, tmp_path: Path
         assert len(own) == (EVENTS - 2) // 2
         assert await journal.tail("a", limit=10) == own[-10:]
         assert not (await journal.check()).healthy or offset in (1, 2, 5, 6, 7)
-    assert (await salvage(path, tmp_path / "new.db")).events == EVENTS - 1
+    assert (await salvage_journal(path, tmp_path / "new.db")).events == EVENTS - 1
 
 
 async def test_numbers_out_of_order_do_not_make_readers_go_in_circles(path: Path, say):
@@ -281,7 +281,7 @@ async def test_a_body_that_is_no_event_is_told_as_unknown(path: Path, say, body:
         connection.commit()
     async with Journal.open(path) as journal:
         records = [record async for record in journal.history()]
-        assert [isinstance(one.event, Unknown) for one in records] == [False, True, False]
+        assert [isinstance(one.event, UnknownEvent) for one in records] == [False, True, False]
         assert len([line async for line in journal.export()]) == 3
         assert (await journal.check()).unreadable == (2,)
         assert [hit.seq for hit in await journal.search("three")]
@@ -314,12 +314,12 @@ async def test_a_damaged_log_of_writes_hurts_nobody(path: Path, tmp_path: Path, 
         await asyncio.to_thread(copy.write_bytes, data)
         await asyncio.to_thread(Path(f"{copy}-wal").write_bytes, damaged)
         async with asyncio.timeout(LONGEST):
-            await salvage(copy, tmp_path / f"{number}-new.db")
+            await salvage_journal(copy, tmp_path / f"{number}-new.db")
             await use(copy)
 
 
 def test_a_frame_that_names_a_page_far_away_is_not_waited_for(tmp_path: Path):
-    from quarterdeck.journal.pages import rows_of
+    from quarterdeck.journal.sqlite_pages import rows_of
 
     (tmp_path / "log.db").write_bytes(b"\x0d" * 8192)
     header = b"\x37\x7f\x06\x82" + (3007000).to_bytes(4, "big") + (4096).to_bytes(4, "big")

@@ -5,7 +5,7 @@ import time
 from contextlib import aclosing
 from pathlib import Path
 
-from quarterdeck.journal import Journal, Limits
+from quarterdeck.journal import Journal, JournalLimits
 
 
 async def take(journal: Journal, count: int, after: int = 0, session=None, pause: float = 0):
@@ -43,7 +43,7 @@ async def test_a_session_s_follower_sees_only_its_own(path: Path, say):
 
 
 async def test_a_slow_follower_gets_all_from_disk_while_memory_stays_bounded(path: Path, say):
-    limits = Limits(recent_events=64, recent_bytes=20_000)
+    limits = JournalLimits(recent_events=64, recent_bytes=20_000)
     async with Journal.open(path, limits=limits) as journal, asyncio.TaskGroup() as tasks:
         slow = tasks.create_task(take(journal, 2_000, pause=0.001))
         for _ in range(20):

@@ -6,10 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.journal import Journal, JournalClosed, Limits, ReadOnly, Unrecordable
+from quarterdeck.journal import (
+    Journal,
+    JournalClosedError,
+    JournalLimits,
+    JournalReadOnlyError,
+    UnrecordableEventError,
+)
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import (
-    Notice,
+    NoticePosted,
     SessionChanged,
     SessionEnded,
     SessionOpened,
@@ -17,7 +23,7 @@ from quarterdeck.wire.events import (
     ToolCallEnded,
 )
 from quarterdeck.wire.record import decode_record
-from quarterdeck.wire.toolcalls import ContentItem
+from quarterdeck.wire.tool_calls import ContentItem
 
 
 async def test_what_is_committed_is_read_back_in_place(path: Path, say):
@@ -100,7 +106,7 @@ async def test_a_large_tool_result_is_kept_whole(path: Path):
 
 
 async def test_pages_of_large_records_are_short_but_never_empty(path: Path, say):
-    async with Journal.open(path, limits=Limits(page_bytes=10_000)) as journal:
+    async with Journal.open(path, limits=JournalLimits(page_bytes=10_000)) as journal:
         await journal.append_many("a", [say("x" * 8_000) for _ in range(10)])
         await journal.durable(10)
         assert len(await journal.read()) == 2
@@ -109,7 +115,7 @@ async def test_pages_of_large_records_are_short_but_never_empty(path: Path, say)
 
 
 async def test_a_full_buffer_makes_append_wait_and_loses_nothing(path: Path, say):
-    limits = Limits(pending_events=10, batch_events=3)
+    limits = JournalLimits(pending_events=10, batch_events=3)
     async with Journal.open(path, limits=limits) as journal, asyncio.TaskGroup() as tasks:
         for name in "abcd":
             tasks.create_task(journal.append_many(name, [say(str(n)) for n in range(50)]))
@@ -120,7 +126,7 @@ async def test_a_full_buffer_makes_append_wait_and_loses_nothing(path: Path, say
 
 
 async def test_an_event_larger_than_the_buffer_is_let_in_alone(path: Path, say):
-    async with Journal.open(path, limits=Limits(pending_bytes=1_000)) as journal:
+    async with Journal.open(path, limits=JournalLimits(pending_bytes=1_000)) as journal:
         await journal.append("a", say("small"))
         await journal.commit("a", say("x" * 5_000))
         assert journal.last == 2
@@ -128,7 +134,7 @@ async def test_an_event_larger_than_the_buffer_is_let_in_alone(path: Path, say):
 
 async def test_an_event_without_a_json_form_is_refused_and_costs_nothing(path: Path, say):
     async with Journal.open(path) as journal:
-        with pytest.raises(Unrecordable, match="message_chunk"):
+        with pytest.raises(UnrecordableEventError, match="message_chunk"):
             await journal.append("a", say("\ud800"))
         assert (await journal.commit("a", say("fine"))).seq == 1
 
@@ -137,20 +143,20 @@ async def test_a_reader_cannot_append(path: Path, say):
     async with Journal.open(path):
         pass
     async with Journal.open(path, write=False) as journal:
-        with pytest.raises(ReadOnly, match="opened for reading"):
+        with pytest.raises(JournalReadOnlyError, match="opened for reading"):
             await journal.append("a", say("x"))
 
 
 async def test_use_after_closing_is_refused(path: Path, say):
     async with Journal.open(path) as journal:
         pass
-    with pytest.raises(JournalClosed):
+    with pytest.raises(JournalClosedError):
         await journal.append("a", say("x"))
-    with pytest.raises(JournalClosed):
+    with pytest.raises(JournalClosedError):
         await journal.read()
-    with pytest.raises(JournalClosed):
+    with pytest.raises(JournalClosedError):
         await journal.search("x")
-    with pytest.raises(JournalClosed):
+    with pytest.raises(JournalClosedError):
         await journal.rebuild("sessions")
 
 
@@ -167,7 +173,7 @@ async def test_export_gives_records_as_json_lines(path: Path, say):
     async with Journal.open(path) as journal:
         first = await journal.append("a", say("one\ntwo"))
         await journal.append("b", say("other"))
-        last = await journal.commit("a", Notice(title="done"))
+        last = await journal.commit("a", NoticePosted(title="done"))
         lines = [line async for line in journal.export("a")]
     assert [decode_record(line) for line in lines] == [first, last]
     assert all(line.endswith(b"\n") and line.count(b"\n") == 1 for line in lines)
@@ -224,7 +230,7 @@ async def test_deleting_nobody_deletes_nothing(path: Path):
 
 
 async def test_a_cancelled_wait_leaves_the_event_in_place(path: Path, say):
-    async with Journal.open(path, limits=Limits(linger=0.05)) as journal:
+    async with Journal.open(path, limits=JournalLimits(linger=0.05)) as journal:
         waiting = asyncio.create_task(journal.commit("a", say("x")))
         await asyncio.sleep(0)
         waiting.cancel()

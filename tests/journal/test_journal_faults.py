@@ -15,22 +15,22 @@ from pathlib import Path
 import pytest
 
 from quarterdeck.journal import (
-    Corrupt,
     Journal,
+    JournalCorruptError,
     JournalError,
-    Limits,
-    Locked,
-    NotAJournal,
-    Stalled,
-    TooNew,
-    Unlockable,
-    Unreachable,
+    JournalLimits,
+    JournalLockedError,
+    JournalStalledError,
+    JournalTooNewError,
+    JournalUnlockableError,
+    JournalUnreachableError,
+    NotAJournalError,
 )
 from quarterdeck.journal.store import MIGRATIONS, VERSION, migrate
-from quarterdeck.wire.events import Unknown
+from quarterdeck.wire.events import UnknownEvent
 
 GOLDEN = Path(__file__).parent / "fixtures"
-QUICK = Limits(retry_first=0.01, retry_most=0.05, pending_events=50, linger=0)
+QUICK = JournalLimits(retry_first=0.01, retry_most=0.05, pending_events=50, linger=0)
 
 
 async def open_once(path: Path, **options) -> None:
@@ -56,7 +56,7 @@ async def filled(path: Path, say, count: int = 2_000) -> None:
 
 async def test_a_second_writer_is_told_who_the_first_is(path: Path, say):
     async with Journal.open(path) as journal:
-        with pytest.raises(Locked, match=f"process {os.getpid()}") as caught:
+        with pytest.raises(JournalLockedError, match=f"process {os.getpid()}") as caught:
             await open_once(path)
         assert caught.value.pid == os.getpid()
         await journal.commit("a", say("unharmed"))
@@ -68,7 +68,7 @@ async def test_a_file_system_without_locks_is_refused(path: Path, monkeypatch):
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(fcntl, "flock", no_locks)
-    with pytest.raises(Unlockable, match="local disk"):
+    with pytest.raises(JournalUnlockableError, match="local disk"):
         await open_once(path)
 
 
@@ -77,7 +77,7 @@ async def test_a_newer_log_is_refused_and_unchanged(path: Path):
     alter(path, f"PRAGMA user_version = {VERSION + 1}")
     before = await asyncio.to_thread(path.read_bytes)
     for write in (True, False):
-        with pytest.raises(TooNew, match="Upgrade"):
+        with pytest.raises(JournalTooNewError, match="Upgrade"):
             await open_once(path, write=write)
     assert await asyncio.to_thread(path.read_bytes) == before
 
@@ -86,7 +86,7 @@ async def test_a_foreign_database_is_refused_and_unchanged(path: Path):
     alter(path, "CREATE TABLE bookmarks (url)")
     before = await asyncio.to_thread(path.read_bytes)
     for write in (True, False):
-        with pytest.raises(NotAJournal, match="another program"):
+        with pytest.raises(NotAJournalError, match="another program"):
             await open_once(path, write=write)
     assert await asyncio.to_thread(path.read_bytes) == before
 
@@ -94,7 +94,7 @@ async def test_a_foreign_database_is_refused_and_unchanged(path: Path):
 async def test_a_file_that_is_no_database_is_damaged(path: Path):
     await asyncio.to_thread(path.write_bytes, b"dear diary, " * 1_000)
     for write in (True, False):
-        with pytest.raises(Corrupt, match="salvage"):
+        with pytest.raises(JournalCorruptError, match="salvage"):
             await open_once(path, write=write)
 
 
@@ -102,7 +102,7 @@ async def test_a_truncated_log_is_damaged(path: Path, say):
     await filled(path, say)
     os.truncate(path, size_of(path) // 2)
     for write in (True, False):
-        with pytest.raises(Corrupt, match="salvage"):
+        with pytest.raises(JournalCorruptError, match="salvage"):
             await open_once(path, write=write)
 
 
@@ -125,13 +125,13 @@ async def test_damage_within_is_reported_by_check_and_costs_only_itself(path: Pa
 
 
 async def test_a_missing_log_cannot_be_read(path: Path):
-    with pytest.raises(Unreachable, match="no such file"):
+    with pytest.raises(JournalUnreachableError, match="no such file"):
         await open_once(path, write=False)
 
 
 async def test_an_empty_file_becomes_a_log(path: Path, say):
     await asyncio.to_thread(path.touch)
-    with pytest.raises(Unreachable, match="empty"):
+    with pytest.raises(JournalUnreachableError, match="empty"):
         await open_once(path, write=False)
     async with Journal.open(path) as journal:
         assert (await journal.commit("a", say("x"))).seq == 1
@@ -154,7 +154,13 @@ async def test_a_bad_record_costs_only_itself(path: Path, say):
     )
     async with Journal.open(path) as journal:
         events = [record.event for record in await journal.read()]
-        assert [isinstance(event, Unknown) for event in events] == [False, True, True, True, False]
+        assert [isinstance(event, UnknownEvent) for event in events] == [
+            False,
+            True,
+            True,
+            True,
+            False,
+        ]
         assert events[1].raw == {"type": "from_the_future"}
         assert (await journal.check()).unreadable == (2, 3, 4)
         assert len([line async for line in journal.export()]) == 5
@@ -197,12 +203,12 @@ async def test_a_disk_that_fills_up_stalls_and_recovers_with_nothing_lost(path: 
         await journal.durable(20)
         kept = 20
         with full_disk(size_of(path.with_name("log.db-wal")) + 8_000):
-            with pytest.raises(Stalled) as caught:
+            with pytest.raises(JournalStalledError) as caught:
                 await journal.commit("a", say(big))
             assert caught.value.kept
             assert journal.stalled is not None
             kept += 1
-            with pytest.raises(Stalled) as refused:
+            with pytest.raises(JournalStalledError) as refused:
                 while True:
                     await journal.append("b", say(big))
                     kept += 1
@@ -218,24 +224,24 @@ async def test_a_disk_that_fills_up_stalls_and_recovers_with_nothing_lost(path: 
 
 
 async def test_jobs_that_wait_behind_a_stall_are_told_of_the_end(path: Path, say):
-    with pytest.raises(Stalled), ExitStack() as stack:
+    with pytest.raises(JournalStalledError), ExitStack() as stack:
         async with Journal.open(path, limits=QUICK) as journal:
             await journal.commit("a", say("safe"))
             stack.enter_context(full_disk(size_of(path.with_name("log.db-wal"))))
             await journal.append("a", say("x" * 50_000))
             rebuilding = asyncio.create_task(journal.rebuild("sessions"))
             await asyncio.sleep(0)
-    with pytest.raises(Stalled):
+    with pytest.raises(JournalStalledError):
         await rebuilding
 
 
 async def test_closing_a_stalled_journal_says_what_is_lost(path: Path, say):
-    with pytest.raises(Stalled, match="1 events are lost"), ExitStack() as stack:
+    with pytest.raises(JournalStalledError, match="1 events are lost"), ExitStack() as stack:
         async with Journal.open(path, limits=QUICK) as journal:
             await journal.commit("a", say("safe"))
             stack.enter_context(full_disk(size_of(path.with_name("log.db-wal"))))
             await journal.append("a", say("x" * 50_000))
-            with pytest.raises(Stalled):
+            with pytest.raises(JournalStalledError):
                 await journal.durable(2)
     async with Journal.open(path) as journal:
         assert [record.seq for record in await journal.read()] == [1]

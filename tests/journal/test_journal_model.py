@@ -8,9 +8,9 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from quarterdeck.journal import Journal, Limits
+from quarterdeck.journal import Journal, JournalLimits
 from quarterdeck.wire.content import text
-from quarterdeck.wire.events import MessageChunk, Notice
+from quarterdeck.wire.events import MessageChunk, NoticePosted
 from quarterdeck.wire.record import Record
 
 SESSIONS = st.sampled_from(["a", "b", "c"])
@@ -30,12 +30,12 @@ STEPS = st.lists(
     ),
     max_size=25,
 )
-SMALL = Limits(recent_events=8, batch_events=3, pending_events=5, linger=0)
+SMALL = JournalLimits(recent_events=8, batch_events=3, pending_events=5, linger=0)
 
 
 def said(record: Record) -> str:
     event = record.event
-    return event.title if isinstance(event, Notice) else event.content.text
+    return event.title if isinstance(event, NoticePosted) else event.content.text
 
 
 class Model:
@@ -61,7 +61,7 @@ async def step(journal: Journal, model: Model, name: str, *values) -> None:
             for record in await journal.append_many(session, events):
                 model.add(record)
         case "notice", (session, word):
-            model.add(await journal.append(session, Notice(title=word)))
+            model.add(await journal.append(session, NoticePosted(title=word)))
         case "delete", (session,):
             assert await journal.delete(session) == len(model.of(session))
             model.records = [r for r in model.records if r.session != session]

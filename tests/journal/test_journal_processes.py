@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.journal import Journal, Unreachable
+from quarterdeck.journal import Journal, JournalUnreachableError
 
 KILL_MANY = Path(__file__).parent / "kill_many.py"
 
@@ -66,7 +66,7 @@ async def test_another_process_follows_while_one_writes(path: Path):
             async with Journal.open(path, write=False) as journal:
                 await follow_thousand(journal)
                 break
-        except Unreachable:
+        except JournalUnreachableError:
             # The writer has not made the log yet.
             await asyncio.sleep(0.01)
     await child.communicate(b"")

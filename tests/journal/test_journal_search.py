@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quarterdeck.journal import Journal, Limits
+from quarterdeck.journal import Journal, JournalLimits
 from quarterdeck.journal.search import match_expression
-from quarterdeck.journal.text import cut
+from quarterdeck.journal.searchable_text import cut_into_pieces
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import (
     CompactionChanged,
-    Notice,
+    NoticePosted,
     Prompted,
     TerminalExited,
     TerminalOutput,
@@ -26,7 +26,7 @@ from quarterdeck.wire.events import (
     TurnEnded,
     UsageReported,
 )
-from quarterdeck.wire.toolcalls import ContentItem, Diff
+from quarterdeck.wire.tool_calls import ContentItem, Diff
 
 
 async def found(journal: Journal, query: str, session=None) -> list[tuple[str, int]]:
@@ -38,7 +38,7 @@ async def test_every_kind_of_text_is_found(path: Path):
     events = [
         Prompted(content=(text("alpha"),), message="p"),
         ThoughtChunk(content=text("bravo")),
-        Notice(title="charlie", description="delta"),
+        NoticePosted(title="charlie", description="delta"),
         ToolCallStarted(call="c", title="echo", raw_input={"command": ["foxtrot"]}),
         ToolCallEnded(call="c", status="completed", content=output),
         CompactionChanged(compaction="k", status="completed", summary="juliett"),
@@ -137,7 +137,7 @@ async def test_a_terminal_s_output_is_one_passage(path: Path):
 async def test_hits_are_newest_first_limited_and_of_the_session_asked_for(path: Path):
     async with Journal.open(path) as journal:
         for number in range(10):
-            await journal.append("ab"[number % 2], Notice(title=f"same {number}"))
+            await journal.append("ab"[number % 2], NoticePosted(title=f"same {number}"))
         await journal.durable(10)
         assert [seq for _, seq in await found(journal, "same")] == list(range(10, 0, -1))
         assert [hit.seq for hit in await journal.search("same", "b", limit=2)] == [10, 8]
@@ -146,7 +146,7 @@ async def test_hits_are_newest_first_limited_and_of_the_session_asked_for(path: 
 
 async def test_the_snippet_shows_where_it_matches(path: Path):
     async with Journal.open(path) as journal:
-        await journal.commit("a", Notice(title="the Größe of foo_bar matters"))
+        await journal.commit("a", NoticePosted(title="the Größe of foo_bar matters"))
         (hit,) = await journal.search('FOO_BAR "größe of"')
         assert hit.type == "notice"
         assert [hit.snippet[a:b] for a, b in hit.marks] == ["Größe of", "foo_bar"]
@@ -154,14 +154,14 @@ async def test_the_snippet_shows_where_it_matches(path: Path):
 
 async def test_beginnings_of_words_can_be_asked_for(path: Path):
     async with Journal.open(path) as journal:
-        await journal.commit("a", Notice(title="compaction"))
+        await journal.commit("a", NoticePosted(title="compaction"))
         assert await found(journal, "compac*") == [("a", 1)]
         assert await found(journal, "compac") == []
 
 
 async def test_no_query_is_an_error(path: Path, blockbuster):
     async with Journal.open(path) as journal:
-        await journal.commit("a", Notice(title="NEAR AND OR NOT text: column ^ * - + ( ) {"))
+        await journal.commit("a", NoticePosted(title="NEAR AND OR NOT text: column ^ * - + ( ) {"))
 
         async def ask(query: str) -> None:
             await journal.search(query)
@@ -187,7 +187,7 @@ def test_words_of_a_query_are_quoted():
 @given(st.text(max_size=200), st.integers(1, 50))
 @settings(deadline=None, max_examples=100)
 def test_pieces_joined_are_the_text(whole: str, size: int):
-    pieces = cut(whole, size)
+    pieces = cut_into_pieces(whole, size)
     assert "".join(pieces) == whole
     assert all(len(piece) <= size for piece in pieces)
 
@@ -212,7 +212,7 @@ async def test_a_bad_index_is_made_anew(path: Path, say, damage: str):
 
 
 async def test_the_index_is_brought_up_to_date_in_the_background(path: Path, say):
-    async with Journal.open(path, limits=Limits(index_every=0.01)) as journal:
+    async with Journal.open(path, limits=JournalLimits(index_every=0.01)) as journal:
         await journal.commit("a", say("needle"))
         async with asyncio.timeout(45):
             while not await journal._search.find("needle", None, 1):

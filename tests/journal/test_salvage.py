@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.journal import Journal, Unreachable, salvage
-from quarterdeck.wire.events import Notice, SessionOpened
+from quarterdeck.journal import Journal, JournalUnreachableError, salvage_journal
+from quarterdeck.wire.events import NoticePosted, SessionOpened
 
 EVENTS = 3_000
 
@@ -19,7 +19,7 @@ EVENTS = 3_000
 async def log(path: Path, say) -> Path:
     async with Journal.open(path) as journal:
         await journal.append("b", SessionOpened(agent="native", cwd="/", title="kept"))
-        await journal.append("b", Notice(title="large " * 50_000))
+        await journal.append("b", NoticePosted(title="large " * 50_000))
         await journal.append_many("a", [say(f"event {n}") for n in range(EVENTS - 2)])
         await journal.search("event")
     return path
@@ -34,7 +34,7 @@ async def recovered(target: Path) -> list[int]:
 async def test_a_sound_log_is_copied_whole(log: Path, tmp_path: Path):
     async with Journal.open(log, write=False) as journal:
         before = [record async for record in journal.history()]
-    found = await salvage(log, tmp_path / "new.db")
+    found = await salvage_journal(log, tmp_path / "new.db")
     assert (found.events, found.sessions, found.lost_rows, found.unreadable) == (EVENTS, 2, 0, 0)
     async with Journal.open(tmp_path / "new.db") as journal:
         assert [record async for record in journal.history()] == before
@@ -47,7 +47,7 @@ async def test_what_only_the_log_of_writes_holds_is_found(path: Path, tmp_path: 
             await journal.commit("a", say(str(number)))
         for end in ("", "-wal"):
             await asyncio.to_thread(shutil.copy, f"{path}{end}", tmp_path / f"crashed.db{end}")
-    found = await salvage(tmp_path / "crashed.db", tmp_path / "new.db")
+    found = await salvage_journal(tmp_path / "crashed.db", tmp_path / "new.db")
     assert found.events == 10
     async with Journal.open(tmp_path / "new.db", write=False) as journal:
         assert await journal.sessions() == []
@@ -60,7 +60,7 @@ async def test_half_a_file_gives_half_its_events(log: Path, tmp_path: Path):
         log.write_bytes(data[: len(data) // 2])
 
     await asyncio.to_thread(halve)
-    found = await salvage(log, tmp_path / "new.db")
+    found = await salvage_journal(log, tmp_path / "new.db")
     assert found.events > EVENTS / 20
     assert len(await recovered(tmp_path / "new.db")) == found.events
 
@@ -73,7 +73,7 @@ async def test_a_lost_beginning_costs_no_event_but_names(log: Path, tmp_path: Pa
             file.write(b"\x00" * 4096 * 4)
 
     await asyncio.to_thread(scribble)
-    found = await salvage(log, tmp_path / "new.db")
+    found = await salvage_journal(log, tmp_path / "new.db")
     assert found.events == EVENTS
     assert await recovered(tmp_path / "new.db") == list(range(1, EVENTS + 1))
 
@@ -91,7 +91,7 @@ async def test_random_damage_never_makes_salvage_fail(log: Path, tmp_path: Path,
         log.write_bytes(data[: chance.randrange(len(data))] if seed % 3 == 0 else data)
 
     await asyncio.to_thread(scribble)
-    found = await salvage(log, tmp_path / "new.db")
+    found = await salvage_journal(log, tmp_path / "new.db")
     async with Journal.open(tmp_path / "new.db") as journal:
         assert (await journal.check()).problems == ()
         assert await journal.count() == found.events
@@ -102,22 +102,22 @@ async def test_random_damage_never_makes_salvage_fail(log: Path, tmp_path: Path,
 async def test_deleted_sessions_do_not_come_back(log: Path, tmp_path: Path):
     async with Journal.open(log) as journal:
         await journal.delete("a")
-    found = await salvage(log, tmp_path / "new.db")
+    found = await salvage_journal(log, tmp_path / "new.db")
     assert (found.events, found.sessions) == (2, 1)
 
 
 async def test_nothing_is_overwritten(log: Path, tmp_path: Path):
-    with pytest.raises(Unreachable, match="already"):
-        await salvage(log, log)
-    with pytest.raises(Unreachable, match="no such file"):
-        await salvage(tmp_path / "none.db", tmp_path / "new.db")
+    with pytest.raises(JournalUnreachableError, match="already"):
+        await salvage_journal(log, log)
+    with pytest.raises(JournalUnreachableError, match="no such file"):
+        await salvage_journal(tmp_path / "none.db", tmp_path / "new.db")
 
 
 async def test_bytes_that_are_no_database_give_nothing(path: Path, tmp_path: Path):
     await asyncio.to_thread(path.write_bytes, b"")
-    assert (await salvage(path, tmp_path / "one.db")).events == 0
+    assert (await salvage_journal(path, tmp_path / "one.db")).events == 0
     await asyncio.to_thread(path.write_bytes, b"\x0d" * 100_000)
-    assert (await salvage(path, tmp_path / "two.db")).events == 0
+    assert (await salvage_journal(path, tmp_path / "two.db")).events == 0
 
 
 async def test_a_foreign_database_gives_nothing(path: Path, tmp_path: Path):
@@ -125,4 +125,4 @@ async def test_a_foreign_database_gives_nothing(path: Path, tmp_path: Path):
         connection.execute("CREATE TABLE t (a, b)")
         connection.execute("INSERT INTO t VALUES (1, 'x')")
         connection.commit()
-    assert (await salvage(path, tmp_path / "new.db")).events == 0
+    assert (await salvage_journal(path, tmp_path / "new.db")).events == 0

@@ -5,16 +5,16 @@ from hypothesis import given, settings
 
 from quarterdeck.models.anthropic import MessagesParser, build
 from quarterdeck.models.catalogue import profile_of
-from quarterdeck.models.errors import StreamBroken
+from quarterdeck.models.errors import StreamBrokenError
 from quarterdeck.models.model import (
-    Finished,
-    Request,
+    ModelRequest,
+    ReplyFinished,
     TextDelta,
     ThinkingDelta,
     ToolUseDelta,
     ToolUseStarted,
 )
-from quarterdeck.models.remote import WireFailure
+from quarterdeck.models.remote import WireError
 from quarterdeck.models.reply import encode
 from quarterdeck.wire.conversation import (
     ImagePart,
@@ -26,8 +26,8 @@ from quarterdeck.wire.conversation import (
     ToolUsePart,
 )
 from quarterdeck.wire.usage import TokenUsage
-from tests.support.histories import PIXEL, TOOLS, said
-from tests.support.streams import cuts, named, play, recorded
+from tests.support.model_histories import PIXEL, TOOLS, said
+from tests.support.model_streams import cuts, named, play, recorded
 
 OPUS = named("anthropic/claude-opus-5-5")
 RAW = recorded("anthropic_tools")
@@ -37,9 +37,9 @@ def events(*lines: dict[str, object]) -> bytes:
     return b"".join(b"data: " + json.dumps(line).encode() + b"\n\n" for line in lines)
 
 
-def finished(raw: bytes) -> Finished:
+def finished(raw: bytes) -> ReplyFinished:
     last = play(MessagesParser(OPUS), raw)[-1]
-    assert isinstance(last, Finished)
+    assert isinstance(last, ReplyFinished)
     return last
 
 
@@ -93,7 +93,7 @@ def test_any_cut_of_the_bytes_gives_the_same_deltas(places: list[int]):
 
 def test_thinking_goes_back_unchanged():
     reply = finished(RAW).reply
-    body = build(Request(system="", messages=(said("go"), reply)), OPUS)
+    body = build(ModelRequest(system="", messages=(said("go"), reply)), OPUS)
     assert body["messages"][1]["content"][:2] == [
         {
             "type": "thinking",
@@ -110,7 +110,7 @@ def test_thinking_goes_back_unchanged():
 @pytest.mark.parametrize("other", ["claude-sonnet-5-5", "claude-haiku-4-5"])
 def test_thinking_never_goes_to_another_model(other: str):
     reply = finished(RAW).reply
-    body = encode(build(Request(system="", messages=(reply,)), named(f"anthropic/{other}")))
+    body = encode(build(ModelRequest(system="", messages=(reply,)), named(f"anthropic/{other}")))
     assert b"thinking" not in body.replace(b'"thinking":{"type":"between_tools"}', b"")
 
 
@@ -119,13 +119,13 @@ def test_thinking_that_was_cut_off_before_its_signature_is_left_out():
         role="assistant",
         parts=(ThinkingPart(text="hm", vendor=OPUS.owner), TextPart(text="so")),
     )
-    body = build(Request(system="", messages=(said("go"), message)), OPUS)
+    body = build(ModelRequest(system="", messages=(said("go"), message)), OPUS)
     assert body["messages"][1]["content"] == [{"type": "text", "text": "so"}]
 
 
 def test_a_message_of_nothing_but_unsigned_thinking_is_not_empty():
     message = Message(role="assistant", parts=(ThinkingPart(text="hm", vendor=OPUS.owner),))
-    body = build(Request(system="", messages=(said("go"), message)), OPUS)
+    body = build(ModelRequest(system="", messages=(said("go"), message)), OPUS)
     assert body["messages"][1]["content"]
 
 
@@ -151,7 +151,7 @@ def test_stop_reason_is_translated(stop: str, ours: str):
 def test_stream_without_an_end_is_broken():
     raw = RAW[: RAW.index(b"event: message_delta")]
     parser = MessagesParser(OPUS)
-    with pytest.raises(StreamBroken):
+    with pytest.raises(StreamBrokenError):
         play(parser, raw)
     partial = parser.partial()
     assert partial is not None
@@ -160,7 +160,7 @@ def test_stream_without_an_end_is_broken():
 
 def test_error_event_is_the_vendors():
     raw = events({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}})
-    with pytest.raises(WireFailure) as caught:
+    with pytest.raises(WireError) as caught:
         play(MessagesParser(OPUS), raw)
     assert caught.value.error == {"type": "overloaded_error", "message": "Overloaded"}
 
@@ -215,7 +215,7 @@ def test_unknown_blocks_go_back_as_they_came():
     reply = finished(raw).reply
     whole = {**block, "input": {"query": "x"}}
     assert reply.parts == (OpaquePart(vendor=OPUS.owner, raw=whole),)
-    body = build(Request(system="", messages=(said("go"), reply)), OPUS)
+    body = build(ModelRequest(system="", messages=(said("go"), reply)), OPUS)
     assert body["messages"][1]["content"] == [whole]
 
 
@@ -224,7 +224,7 @@ def test_results_keep_their_images_and_their_errors():
     seen = (TextPart(text="look"), ImagePart(data=PIXEL, mime_type="image/png"))
     result = ToolResultPart(id="t", content=seen, is_error=True)
     answer = Message(role="user", parts=(TextPart(text="and?"), result))
-    body = build(Request(system="", messages=(said("go"), call, answer)), OPUS)
+    body = build(ModelRequest(system="", messages=(said("go"), call, answer)), OPUS)
     first, second = body["messages"][2]["content"]
     assert first == {
         "type": "tool_result",
@@ -246,7 +246,7 @@ def test_images_are_described_to_a_model_that_cannot_see():
         "anthropic", "claude-opus-5-5", {"anthropic/claude-opus-5-5": {"images": False}}
     )
     message = Message(role="user", parts=(ImagePart(data=PIXEL, mime_type="image/png"),))
-    (block,) = build(Request(system="", messages=(message,)), blind)["messages"][0]["content"]
+    (block,) = build(ModelRequest(system="", messages=(message,)), blind)["messages"][0]["content"]
     assert block["type"] == "text"
     assert "image/png" in block["text"]
 
@@ -276,22 +276,22 @@ def test_images_are_described_to_a_model_that_cannot_see():
     ],
 )
 def test_effort_is_said_as_the_model_wants_it(model: str, effort: str, fields: dict[str, object]):
-    request = Request(system="", messages=(said("go"),), effort=effort)  # type: ignore[arg-type]
+    request = ModelRequest(system="", messages=(said("go"),), effort=effort)  # type: ignore[arg-type]
     body = build(request, named(f"anthropic/{model}"))
     assert {key: body[key] for key in ("thinking", "output_config") if key in body} == fields
 
 
 def test_a_budget_leaves_room_for_the_answer_or_is_left_out():
     haiku = named("anthropic/claude-haiku-4-5")
-    tight = Request(system="", messages=(said("go"),), effort="high", max_output=4000)
+    tight = ModelRequest(system="", messages=(said("go"),), effort="high", max_output=4000)
     assert build(tight, haiku)["thinking"]["budget_tokens"] == 4000 - 1024
-    tighter = Request(system="", messages=(said("go"),), effort="high", max_output=1500)
+    tighter = ModelRequest(system="", messages=(said("go"),), effort="high", max_output=1500)
     assert "thinking" not in build(tighter, haiku)
 
 
 def test_marks_stand_on_tools_system_and_the_two_newest_user_messages():
     messages = (said("1"), answer("2"), said("3"), answer("4"), said("5"))
-    body = build(Request(system="s", messages=messages, tools=TOOLS), OPUS)
+    body = build(ModelRequest(system="s", messages=messages, tools=TOOLS), OPUS)
     assert [("cache_control" in tool) for tool in body["tools"]] == [False, True]
     assert "cache_control" in body["system"][-1]
     marked = ["cache_control" in m["content"][-1] for m in body["messages"]]
@@ -299,9 +299,11 @@ def test_marks_stand_on_tools_system_and_the_two_newest_user_messages():
 
 
 def test_whole_output_of_the_model_is_allowed_unless_the_caller_says_less():
-    assert build(Request(system="", messages=()), OPUS)["max_tokens"] == 128_000
-    assert build(Request(system="", messages=(), max_output=5), OPUS)["max_tokens"] == 5
-    assert build(Request(system="", messages=(), max_output=10**9), OPUS)["max_tokens"] == 128_000
+    assert build(ModelRequest(system="", messages=()), OPUS)["max_tokens"] == 128_000
+    assert build(ModelRequest(system="", messages=(), max_output=5), OPUS)["max_tokens"] == 5
+    assert (
+        build(ModelRequest(system="", messages=(), max_output=10**9), OPUS)["max_tokens"] == 128_000
+    )
 
 
 def answer(text: str) -> Message:

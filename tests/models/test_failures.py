@@ -4,18 +4,18 @@ from email.utils import formatdate
 
 import pytest
 
-from quarterdeck.models.endpoint import Endpoint
 from quarterdeck.models.errors import (
     CallError,
-    ContextOverflow,
-    Overloaded,
-    QuotaExceeded,
-    RateLimited,
-    Rejected,
-    StreamBroken,
-    Unauthorized,
+    ContextOverflowError,
+    OverloadedError,
+    QuotaExceededError,
+    RateLimitedError,
+    RequestRejectedError,
+    StreamBrokenError,
+    UnauthorizedError,
 )
-from quarterdeck.models.failures import failure, retry_after, stream_failure
+from quarterdeck.models.failures import call_failure, retry_after, stream_failure
+from quarterdeck.models.vendors import Endpoint
 
 KEY = "my-very-own-key-0123456789"
 ENDPOINT = Endpoint(
@@ -30,7 +30,7 @@ ENDPOINT = Endpoint(
 def error(status: int, body: object, **headers: str) -> CallError:
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     lowered = {name.replace("_", "-"): value for name, value in headers.items()}
-    return failure(ENDPOINT, status, lowered, raw)
+    return call_failure(ENDPOINT, status, lowered, raw)
 
 
 def openai(code: str | None, message: str, kind: str = "invalid_request_error") -> object:
@@ -48,37 +48,45 @@ def gemini(code: int, status: str, message: str, *details: object) -> object:
 @pytest.mark.parametrize(
     ("status", "body", "kind"),
     [
-        (401, claude("authentication_error", "invalid x-api-key"), Unauthorized),
-        (403, claude("permission_error", "no"), Unauthorized),
-        (401, openai("invalid_api_key", "Incorrect API key provided"), Unauthorized),
+        (401, claude("authentication_error", "invalid x-api-key"), UnauthorizedError),
+        (403, claude("permission_error", "no"), UnauthorizedError),
+        (401, openai("invalid_api_key", "Incorrect API key provided"), UnauthorizedError),
         (
             400,
             gemini(400, "INVALID_ARGUMENT", "API key not valid.", {"reason": "API_KEY_INVALID"}),
-            Unauthorized,
+            UnauthorizedError,
         ),
-        (400, claude("invalid_request_error", "max_tokens: must be positive"), Rejected),
-        (404, claude("not_found_error", "model: claude-9"), Rejected),
-        (422, {"detail": [{"loc": ["body"], "msg": "field required"}]}, Rejected),
+        (
+            400,
+            claude("invalid_request_error", "max_tokens: must be positive"),
+            RequestRejectedError,
+        ),
+        (404, claude("not_found_error", "model: claude-9"), RequestRejectedError),
+        (422, {"detail": [{"loc": ["body"], "msg": "field required"}]}, RequestRejectedError),
         (
             400,
             claude("invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum"),
-            ContextOverflow,
+            ContextOverflowError,
         ),
         (
             400,
             claude("invalid_request_error", "input length and `max_tokens` exceed context limit"),
-            ContextOverflow,
+            ContextOverflowError,
         ),
-        (413, claude("request_too_large", "Request exceeds the maximum size"), ContextOverflow),
+        (
+            413,
+            claude("request_too_large", "Request exceeds the maximum size"),
+            ContextOverflowError,
+        ),
         (
             400,
             openai("context_length_exceeded", "Your input exceeds the context window"),
-            ContextOverflow,
+            ContextOverflowError,
         ),
         (
             400,
             openai(None, "This model's maximum context length is 8192 tokens. However, you …"),
-            ContextOverflow,
+            ContextOverflowError,
         ),
         (
             400,
@@ -87,7 +95,7 @@ def gemini(code: int, status: str, message: str, *details: object) -> object:
                 "INVALID_ARGUMENT",
                 "The input token count (1200000) exceeds the maximum number of tokens allowed",
             ),
-            ContextOverflow,
+            ContextOverflowError,
         ),
         (
             400,
@@ -98,15 +106,15 @@ def gemini(code: int, status: str, message: str, *details: object) -> object:
                     "message": "request (9000 tokens) exceeds the available context size",
                 }
             },
-            ContextOverflow,
+            ContextOverflowError,
         ),
-        (429, openai("insufficient_quota", "You exceeded your current quota"), QuotaExceeded),
+        (429, openai("insufficient_quota", "You exceeded your current quota"), QuotaExceededError),
         (
             400,
             claude("invalid_request_error", "Your credit balance is too low to access the API"),
-            QuotaExceeded,
+            QuotaExceededError,
         ),
-        (402, {"error": {"message": "Insufficient Balance"}}, QuotaExceeded),
+        (402, {"error": {"message": "Insufficient Balance"}}, QuotaExceededError),
         (
             429,
             gemini(
@@ -115,19 +123,27 @@ def gemini(code: int, status: str, message: str, *details: object) -> object:
                 "Quota exceeded",
                 {"violations": [{"quotaId": "GenerateRequestsPerDayPerProject"}]},
             ),
-            QuotaExceeded,
+            QuotaExceededError,
         ),
-        (429, claude("rate_limit_error", "Number of request tokens has exceeded"), RateLimited),
-        (429, openai("rate_limit_exceeded", "Rate limit reached for requests"), RateLimited),
-        (429, gemini(429, "RESOURCE_EXHAUSTED", "Quota exceeded per minute"), RateLimited),
-        (500, claude("api_error", "Internal server error"), Overloaded),
-        (529, claude("overloaded_error", "Overloaded"), Overloaded),
-        (503, b"<html><body>upstream connect error</body></html>", Overloaded),
-        (502, b"", Overloaded),
-        (408, b"timeout", Overloaded),
-        (418, b"\xff\xfe", Rejected),
-        (404, {"error": "model 'x' not found"}, Rejected),
-        (400, [{"error": {"message": "in a list", "status": "INVALID_ARGUMENT"}}], Rejected),
+        (
+            429,
+            claude("rate_limit_error", "Number of request tokens has exceeded"),
+            RateLimitedError,
+        ),
+        (429, openai("rate_limit_exceeded", "Rate limit reached for requests"), RateLimitedError),
+        (429, gemini(429, "RESOURCE_EXHAUSTED", "Quota exceeded per minute"), RateLimitedError),
+        (500, claude("api_error", "Internal server error"), OverloadedError),
+        (529, claude("overloaded_error", "OverloadedError"), OverloadedError),
+        (503, b"<html><body>upstream connect error</body></html>", OverloadedError),
+        (502, b"", OverloadedError),
+        (408, b"timeout", OverloadedError),
+        (418, b"\xff\xfe", RequestRejectedError),
+        (404, {"error": "model 'x' not found"}, RequestRejectedError),
+        (
+            400,
+            [{"error": {"message": "in a list", "status": "INVALID_ARGUMENT"}}],
+            RequestRejectedError,
+        ),
     ],
 )
 def test_refusal_becomes_its_error(status: int, body: object, kind: type[CallError]):
@@ -167,7 +183,7 @@ def test_an_endpoint_does_not_show_its_key():
 
 def test_a_redirect_is_refused_and_says_where_it_leads():
     found = error(308, b"", location="https://elsewhere.com/v1")
-    assert type(found) is Rejected
+    assert type(found) is RequestRejectedError
     assert "https://elsewhere.com/v1" in str(found)
 
 
@@ -205,19 +221,19 @@ def test_what_will_not_succeed_later_has_no_wait():
 @pytest.mark.parametrize(
     ("report", "kind"),
     [
-        ({"type": "overloaded_error", "message": "Overloaded"}, Overloaded),
-        ({"type": "api_error", "message": "oops"}, Overloaded),
-        ({"code": "server_error", "message": "oops"}, Overloaded),
-        ({"code": "rate_limit_exceeded", "message": "slow"}, RateLimited),
-        ({"code": "context_length_exceeded", "message": "long"}, ContextOverflow),
-        ({"code": "insufficient_quota", "message": "pay"}, QuotaExceeded),
-        ({"code": "invalid_prompt", "message": "bad"}, Rejected),
-        ({"code": 503, "status": "UNAVAILABLE", "message": "busy"}, Overloaded),
-        ({"code": 502, "message": "Provider disconnected"}, Overloaded),
-        ({"message": "who knows"}, StreamBroken),
-        ("just words", StreamBroken),
-        (None, StreamBroken),
-        ([], StreamBroken),
+        ({"type": "overloaded_error", "message": "OverloadedError"}, OverloadedError),
+        ({"type": "api_error", "message": "oops"}, OverloadedError),
+        ({"code": "server_error", "message": "oops"}, OverloadedError),
+        ({"code": "rate_limit_exceeded", "message": "slow"}, RateLimitedError),
+        ({"code": "context_length_exceeded", "message": "long"}, ContextOverflowError),
+        ({"code": "insufficient_quota", "message": "pay"}, QuotaExceededError),
+        ({"code": "invalid_prompt", "message": "bad"}, RequestRejectedError),
+        ({"code": 503, "status": "UNAVAILABLE", "message": "busy"}, OverloadedError),
+        ({"code": 502, "message": "Provider disconnected"}, OverloadedError),
+        ({"message": "who knows"}, StreamBrokenError),
+        ("just words", StreamBrokenError),
+        (None, StreamBrokenError),
+        ([], StreamBrokenError),
     ],
 )
 def test_error_inside_a_stream_becomes_its_error(report: object, kind: type[CallError]):

@@ -3,17 +3,17 @@ import json
 import pytest
 from hypothesis import given, settings
 
-from quarterdeck.models.errors import StreamBroken
+from quarterdeck.models.errors import StreamBrokenError
 from quarterdeck.models.google import WIRE, GenerateParser, build
 from quarterdeck.models.model import (
-    Finished,
-    Request,
+    ModelRequest,
+    ReplyFinished,
     TextDelta,
     ThinkingDelta,
     ToolUseDelta,
     ToolUseStarted,
 )
-from quarterdeck.models.remote import WireFailure
+from quarterdeck.models.remote import WireError
 from quarterdeck.models.reply import encode
 from quarterdeck.wire.conversation import (
     ImagePart,
@@ -24,16 +24,16 @@ from quarterdeck.wire.conversation import (
     ToolUsePart,
 )
 from quarterdeck.wire.usage import TokenUsage
-from tests.support.histories import PIXEL, TOOLS, said
-from tests.support.streams import cuts, named, numbered, play, recorded
+from tests.support.model_histories import PIXEL, TOOLS, said
+from tests.support.model_streams import cuts, named, numbered, play, recorded
 
 FLASH = named("google/gemini-3.8-flash")
 RAW = recorded("google_tools")
 
 
-def finished(raw: bytes) -> Finished:
+def finished(raw: bytes) -> ReplyFinished:
     last = play(GenerateParser(FLASH, numbered()), raw)[-1]
-    assert isinstance(last, Finished)
+    assert isinstance(last, ReplyFinished)
     return last
 
 
@@ -69,7 +69,7 @@ def test_any_cut_of_the_bytes_gives_the_same_deltas(places: list[int]):
 
 def test_signatures_go_back_on_the_parts_that_they_came_with():
     reply = finished(RAW).reply
-    body = json.loads(encode(build(Request(system="", messages=(said("go"), reply)), FLASH)))
+    body = json.loads(encode(build(ModelRequest(system="", messages=(said("go"), reply)), FLASH)))
     assert body["contents"][1] == {
         "role": "model",
         "parts": [
@@ -86,7 +86,7 @@ def test_signatures_go_back_on_the_parts_that_they_came_with():
 
 def test_signatures_never_go_to_another_model():
     reply = finished(RAW).reply
-    request = Request(system="", messages=(said("go"), reply))
+    request = ModelRequest(system="", messages=(said("go"), reply))
     body = encode(build(request, named("google/gemini-3.1-pro-preview")))
     assert b"Et0CCtoC" not in body
     assert b"EqEBCp4B" not in body
@@ -94,7 +94,7 @@ def test_signatures_never_go_to_another_model():
 
 def test_a_call_that_gemini_did_not_make_bears_the_mark_for_that():
     call = Message(role="assistant", parts=(ToolUsePart(id="t", name="x", arguments="{}"),))
-    body = build(Request(system="", messages=(said("go"), call)), FLASH)
+    body = build(ModelRequest(system="", messages=(said("go"), call)), FLASH)
     (part,) = body["contents"][1]["parts"]
     assert part["thoughtSignature"] == "skip_thought_signature_validator"
 
@@ -115,7 +115,7 @@ def test_results_name_their_call_and_say_whether_they_failed():
             ToolResultPart(id="a", content=seen),
         ),
     )
-    body = build(Request(system="", messages=(said("go"), calls, results)), FLASH)
+    body = build(ModelRequest(system="", messages=(said("go"), calls, results)), FLASH)
     first, second, label, image = body["contents"][2]["parts"]
     assert first["functionResponse"] == {
         "id": "a",
@@ -146,19 +146,19 @@ def test_the_answers_limit_is_told():
 
 
 def test_a_miswritten_call_may_be_tried_again():
-    with pytest.raises(StreamBroken, match="MALFORMED_FUNCTION_CALL"):
+    with pytest.raises(StreamBrokenError, match="MALFORMED_FUNCTION_CALL"):
         finished(chunk(candidates=[{"finishReason": "MALFORMED_FUNCTION_CALL"}]))
 
 
 def test_stream_without_an_end_is_broken():
     parser = GenerateParser(FLASH)
-    with pytest.raises(StreamBroken):
+    with pytest.raises(StreamBrokenError):
         play(parser, chunk(candidates=[{"content": {"parts": [{"text": "half"}]}}]))
     assert parser.partial() == Message(role="assistant", parts=(TextPart(text="half"),))
 
 
 def test_error_in_the_stream_is_the_vendors():
-    with pytest.raises(WireFailure) as caught:
+    with pytest.raises(WireError) as caught:
         play(GenerateParser(FLASH), chunk(error={"code": 503, "status": "UNAVAILABLE"}))
     assert caught.value.error["status"] == "UNAVAILABLE"
 
@@ -168,7 +168,7 @@ def test_model_stands_in_the_path():
 
 
 def test_schema_of_a_tool_is_sent_whole():
-    (tools,) = build(Request(system="", messages=(), tools=TOOLS), FLASH)["tools"]
+    (tools,) = build(ModelRequest(system="", messages=(), tools=TOOLS), FLASH)["tools"]
     assert tools["functionDeclarations"][0]["parametersJsonSchema"] == TOOLS[0].parameters
 
 
@@ -177,5 +177,5 @@ def test_thoughts_are_not_told_again():
         role="assistant",
         parts=(ThinkingPart(text="hm", vendor=FLASH.owner), TextPart(text="so")),
     )
-    body = build(Request(system="", messages=(said("go"), message)), FLASH)
+    body = build(ModelRequest(system="", messages=(said("go"), message)), FLASH)
     assert body["contents"][1]["parts"] == [{"text": "so"}]

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.models.errors import Unreachable
-from quarterdeck.models.http import Client, Timeouts, read_all
-from quarterdeck.models.http1 import tls_context
+from quarterdeck.models.errors import VendorUnreachableError
+from quarterdeck.models.http_client import HttpClient, HttpTimeouts, read_all, tls_context
 from tests.support.http_server import Exchange, serving
 
 openssl = shutil.which("openssl")
@@ -58,7 +57,7 @@ async def test_a_trusted_certificate_is_served(
 ):
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     async with serving(hello, tls=serverside) as server:
-        client = Client(Timeouts(), {})
+        client = HttpClient(HttpTimeouts(), {})
         for _ in range(2):
             async with client.send("POST", server.url, {}, b"{}") as answer:
                 assert await read_all(answer) == b"data: hello\n\n"
@@ -70,8 +69,8 @@ async def test_an_untrusted_certificate_is_refused_before_anything_is_sent(
     serverside: ssl.SSLContext,
 ):
     async with serving(hello, tls=serverside) as server:
-        client = Client(Timeouts(), {})
-        with pytest.raises(Unreachable, match="not trusted"):
+        client = HttpClient(HttpTimeouts(), {})
+        with pytest.raises(VendorUnreachableError, match="not trusted"):
             async with client.send("POST", server.url, {"x-api-key": "k"}, b"{}"):
                 pass
     assert server.requests == []
@@ -79,7 +78,7 @@ async def test_an_untrusted_certificate_is_refused_before_anything_is_sent(
 
 async def test_a_server_without_tls_is_unreachable_over_https():
     async with serving(hello) as server:
-        client = Client(Timeouts(connect=0.3), {})
-        with pytest.raises(Unreachable):
+        client = HttpClient(HttpTimeouts(connect=0.3), {})
+        with pytest.raises(VendorUnreachableError):
             async with client.send("POST", server.url.replace("http:", "https:"), {}, b"{}"):
                 pass

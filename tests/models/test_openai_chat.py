@@ -4,17 +4,17 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from quarterdeck.models.errors import StreamBroken
+from quarterdeck.models.errors import StreamBrokenError
 from quarterdeck.models.model import (
-    Finished,
-    Request,
+    ModelRequest,
+    ReplyFinished,
     TextDelta,
     ThinkingDelta,
     ToolUseDelta,
     ToolUseStarted,
 )
 from quarterdeck.models.openai_chat import ChatParser, build
-from quarterdeck.models.remote import WireFailure
+from quarterdeck.models.remote import WireError
 from quarterdeck.wire.conversation import (
     ImagePart,
     Message,
@@ -24,8 +24,8 @@ from quarterdeck.wire.conversation import (
     ToolUsePart,
 )
 from quarterdeck.wire.usage import TokenUsage
-from tests.support.histories import PIXEL, said
-from tests.support.streams import cuts, named, numbered, play, recorded
+from tests.support.model_histories import PIXEL, said
+from tests.support.model_streams import cuts, named, numbered, play, recorded
 
 SOL = named("openai-chat/gpt-6-sol")
 DEEPSEEK = named("deepseek/deepseek-v4-pro")
@@ -34,9 +34,9 @@ RAW = recorded("openai_chat_tools")
 STREAMS = ["openai_chat_tools", "deepseek_tools", "local_bare", "openrouter_reasoning"]
 
 
-def finished(raw: bytes, profile: Any = SOL) -> Finished:
+def finished(raw: bytes, profile: Any = SOL) -> ReplyFinished:
     last = play(ChatParser(profile, numbered()), raw)[-1]
-    assert isinstance(last, Finished)
+    assert isinstance(last, ReplyFinished)
     return last
 
 
@@ -101,13 +101,13 @@ def test_reasoning_of_others_is_shown_as_thinking():
 
 def test_deepseek_gets_its_reasoning_back():
     reply = finished(recorded("deepseek_tools"), DEEPSEEK).reply
-    body = build(Request(system="", messages=(said("go"), reply)), DEEPSEEK)
+    body = build(ModelRequest(system="", messages=(said("go"), reply)), DEEPSEEK)
     assert body["messages"][1]["reasoning_content"] == "The user wants files."
 
 
 def test_deepseek_gets_empty_reasoning_for_calls_of_another_vendor():
     reply = finished(RAW).reply
-    body = build(Request(system="", messages=(said("go"), reply)), DEEPSEEK)
+    body = build(ModelRequest(system="", messages=(said("go"), reply)), DEEPSEEK)
     assert body["messages"][1]["reasoning_content"] == ""
 
 
@@ -116,14 +116,14 @@ def test_openai_gets_no_reasoning_back():
         role="assistant",
         parts=(ThinkingPart(text="hm", vendor=SOL.owner), TextPart(text="so")),
     )
-    body = build(Request(system="", messages=(said("go"), message)), SOL)
+    body = build(ModelRequest(system="", messages=(said("go"), message)), SOL)
     assert body["messages"][1] == {"role": "assistant", "content": "so"}
 
 
 def test_openrouter_gets_its_reasoning_details_back_whole():
     router = named("openrouter/anthropic/claude")
     reply = finished(recorded("openrouter_reasoning"), router).reply
-    body = build(Request(system="", messages=(said("go"), reply)), router)
+    body = build(ModelRequest(system="", messages=(said("go"), reply)), router)
     assert body["messages"][1]["reasoning_details"] == [
         {
             "type": "reasoning.text",
@@ -196,14 +196,14 @@ def test_done_is_an_end_without_a_finish_reason():
 
 def test_neither_done_nor_a_finish_reason_is_a_broken_stream():
     parser = ChatParser(SOL)
-    with pytest.raises(StreamBroken):
+    with pytest.raises(StreamBrokenError):
         play(parser, chunks({"content": "half an ans"}, finish=None))
     assert parser.partial() == Message(role="assistant", parts=(TextPart(text="half an ans"),))
 
 
 def test_error_in_the_stream_is_the_vendors():
     raw = b'data: {"error":{"code":502,"message":"Provider disconnected"}}\n\n'
-    with pytest.raises(WireFailure) as caught:
+    with pytest.raises(WireError) as caught:
         play(ChatParser(SOL), raw)
     assert caught.value.error["code"] == 502
 
@@ -212,7 +212,7 @@ def test_images_of_a_result_follow_in_a_users_message():
     call = Message(role="assistant", parts=(ToolUsePart(id="t", name="see", arguments="{}"),))
     seen = (ImagePart(data=PIXEL, mime_type="image/png"),)
     result = Message(role="user", parts=(ToolResultPart(id="t", content=seen),))
-    body = build(Request(system="", messages=(said("go"), call, result)), SOL)
+    body = build(ModelRequest(system="", messages=(said("go"), call, result)), SOL)
     assert [message["role"] for message in body["messages"][2:]] == ["tool", "user"]
     tool, user = body["messages"][2:]
     assert "image" in tool["content"]
@@ -223,7 +223,8 @@ def test_an_error_is_told_in_words():
     call = Message(role="assistant", parts=(ToolUsePart(id="t", name="x", arguments="{}"),))
     bad = ToolResultPart(id="t", content=(TextPart(text="no such file"),), is_error=True)
     body = build(
-        Request(system="", messages=(said("go"), call, Message(role="user", parts=(bad,)))), SOL
+        ModelRequest(system="", messages=(said("go"), call, Message(role="user", parts=(bad,)))),
+        SOL,
     )
     assert body["messages"][2]["content"] == "Error: no such file"
 
@@ -241,7 +242,7 @@ def test_an_error_is_told_in_words():
     ],
 )
 def test_effort_is_said_as_the_server_wants_it(name: str, effort: str, fields: dict[str, object]):
-    request = Request(system="", messages=(said("go"),), effort=effort)  # type: ignore[arg-type]
+    request = ModelRequest(system="", messages=(said("go"),), effort=effort)  # type: ignore[arg-type]
     body = build(request, named(name))
     assert {
         k: body[k] for k in ("reasoning_effort", "thinking", "reasoning") if k in body
@@ -253,10 +254,10 @@ def test_effort_is_said_as_the_server_wants_it(name: str, effort: str, fields: d
     [("openai-chat/gpt-6-sol", "max_completion_tokens"), ("vllm/x", "max_tokens")],
 )
 def test_limit_of_the_answer_has_the_name_that_the_server_knows(name: str, field: str):
-    assert build(Request(system="", messages=(), max_output=7), named(name))[field] == 7
-    assert field not in build(Request(system="", messages=()), named(name))
+    assert build(ModelRequest(system="", messages=(), max_output=7), named(name))[field] == 7
+    assert field not in build(ModelRequest(system="", messages=()), named(name))
 
 
 def test_usage_is_asked_for():
-    body = build(Request(system="", messages=()), SOL)
+    body = build(ModelRequest(system="", messages=()), SOL)
     assert body["stream_options"] == {"include_usage": True}

@@ -3,17 +3,17 @@ import json
 import pytest
 from hypothesis import given, settings
 
-from quarterdeck.models.errors import StreamBroken
+from quarterdeck.models.errors import StreamBrokenError
 from quarterdeck.models.model import (
-    Finished,
-    Request,
+    ModelRequest,
+    ReplyFinished,
     TextDelta,
     ThinkingDelta,
     ToolUseDelta,
     ToolUseStarted,
 )
 from quarterdeck.models.openai_responses import ResponsesParser, build
-from quarterdeck.models.remote import WireFailure
+from quarterdeck.models.remote import WireError
 from quarterdeck.models.reply import encode
 from quarterdeck.wire.conversation import (
     ImagePart,
@@ -24,8 +24,8 @@ from quarterdeck.wire.conversation import (
     ToolUsePart,
 )
 from quarterdeck.wire.usage import TokenUsage
-from tests.support.histories import PIXEL, TOOLS, said
-from tests.support.streams import cuts, named, play, recorded
+from tests.support.model_histories import PIXEL, TOOLS, said
+from tests.support.model_streams import cuts, named, play, recorded
 
 SOL = named("openai/gpt-6-sol")
 RAW = recorded("openai_responses_tools")
@@ -40,9 +40,9 @@ REASONING = {
 }
 
 
-def finished(raw: bytes) -> Finished:
+def finished(raw: bytes) -> ReplyFinished:
     last = play(ResponsesParser(SOL), raw)[-1]
-    assert isinstance(last, Finished)
+    assert isinstance(last, ReplyFinished)
     return last
 
 
@@ -93,7 +93,7 @@ def test_reasoning_and_phase_go_back_unchanged():
     reply = finished(RAW).reply
     result = ToolResultPart(id="call_fgL66kWTHYnZmCe4Q0n4", content=(TextPart(text="a b"),))
     messages = (said("go"), reply, Message(role="user", parts=(result,)))
-    body = json.loads(encode(build(Request(system="", messages=messages), SOL)))
+    body = json.loads(encode(build(ModelRequest(system="", messages=messages), SOL)))
     assert body["input"][1:] == [
         REASONING,
         {
@@ -118,13 +118,13 @@ def test_reasoning_and_phase_go_back_unchanged():
 
 def test_reasoning_never_goes_to_another_model():
     reply = finished(RAW).reply
-    body = build(Request(system="", messages=(said("go"), reply)), named("openai/gpt-6.1-sol"))
+    body = build(ModelRequest(system="", messages=(said("go"), reply)), named("openai/gpt-6.1-sol"))
     assert [item["type"] for item in body["input"]][:2] == ["message", "message"]
     assert "phase" not in body["input"][1]
 
 
 def test_nothing_is_stored_and_reasoning_comes_encrypted():
-    body = build(Request(system="be brief", messages=(said("go"),), effort="high"), SOL)
+    body = build(ModelRequest(system="be brief", messages=(said("go"),), effort="high"), SOL)
     assert body["store"] is False
     assert body["include"] == ["reasoning.encrypted_content"]
     assert body["reasoning"] == {"effort": "high", "summary": "auto"}
@@ -135,13 +135,15 @@ def test_nothing_is_stored_and_reasoning_comes_encrypted():
     ("model", "effort"), [("gpt-6-sol", "none"), ("gpt-6.1-sol", "low"), ("gpt-4.1", None)]
 )
 def test_no_thinking_is_said_as_the_model_wants_it(model: str, effort: str | None):
-    body = build(Request(system="", messages=(said("go"),)), named(f"openai/{model}"))
+    body = build(ModelRequest(system="", messages=(said("go"),)), named(f"openai/{model}"))
     assert body.get("reasoning", {}).get("effort") == effort
 
 
 def test_cache_key_is_one_for_a_conversation_and_differs_between_two():
     def key(*messages: Message) -> str:
-        return build(Request(system="s", messages=messages, tools=TOOLS), SOL)["prompt_cache_key"]
+        return build(ModelRequest(system="s", messages=messages, tools=TOOLS), SOL)[
+            "prompt_cache_key"
+        ]
 
     assert key(said("a")) == key(said("a"), finished(RAW).reply, said("b"))
     assert key(said("a")) != key(said("b"))
@@ -152,7 +154,7 @@ def test_results_keep_their_images_and_their_errors():
     seen = (TextPart(text="look"), ImagePart(data=PIXEL, mime_type="image/png"))
     result = ToolResultPart(id="t", content=seen, is_error=True)
     messages = (said("go"), call, Message(role="user", parts=(result,)))
-    output = build(Request(system="", messages=messages), SOL)["input"][2]["output"]
+    output = build(ModelRequest(system="", messages=messages), SOL)["input"][2]["output"]
     assert [item["type"] for item in output] == ["input_text", "input_text", "input_image"]
     assert output[0]["text"] == "Error:"
 
@@ -162,7 +164,7 @@ def test_an_error_is_told_once():
     for text, told in (("no such file", "Error: no such file"), ("Error 7", "Error 7")):
         result = ToolResultPart(id="t", content=(TextPart(text=text),), is_error=True)
         messages = (said("go"), call, Message(role="user", parts=(result,)))
-        assert build(Request(system="", messages=messages), SOL)["input"][2]["output"] == told
+        assert build(ModelRequest(system="", messages=messages), SOL)["input"][2]["output"] == told
 
 
 @pytest.mark.parametrize(
@@ -212,14 +214,14 @@ def test_items_that_come_only_with_the_end_are_kept():
     ],
 )
 def test_error_event_is_the_vendors(event: dict[str, object], error: dict[str, object]):
-    with pytest.raises(WireFailure) as caught:
+    with pytest.raises(WireError) as caught:
         play(ResponsesParser(SOL), events(event))
     assert caught.value.error == error
 
 
 def test_stream_without_an_end_is_broken():
     parser = ResponsesParser(SOL)
-    with pytest.raises(StreamBroken):
+    with pytest.raises(StreamBrokenError):
         play(parser, RAW[: RAW.index(b"event: response.completed")])
     partial = parser.partial()
     assert partial is not None

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quarterdeck.models import anthropic, google, openai_chat, openai_responses
-from quarterdeck.models.model import Request
+from quarterdeck.models.model import ModelRequest
 from quarterdeck.models.reply import encode
 from quarterdeck.wire.conversation import (
     Message,
@@ -19,8 +19,8 @@ from quarterdeck.wire.conversation import (
     ToolResultPart,
     ToolUsePart,
 )
-from tests.support.histories import TOOLS, arguments, said
-from tests.support.streams import named
+from tests.support.model_histories import TOOLS, arguments, said
+from tests.support.model_streams import named
 
 MARK = b',"cache_control":{"type":"ephemeral"}'
 WIRES = [
@@ -58,7 +58,7 @@ def test_request_begins_with_the_bytes_of_the_one_before_it(
 ):
     before = None
     for end in range(1, len(messages) + 1, 2):
-        request = Request(
+        request = ModelRequest(
             system="You are brief.", messages=tuple(messages[:end]), tools=TOOLS, effort="medium"
         )
         body = encode(build(request, named(name))).replace(MARK, b"")
@@ -73,7 +73,7 @@ def test_anthropic_reads_the_cache_where_the_request_before_it_wrote():
     messages = [said("1")]
     written: set[int] = set()
     for number in range(4):
-        request = Request(system="s", messages=tuple(messages), tools=TOOLS)
+        request = ModelRequest(system="s", messages=tuple(messages), tools=TOOLS)
         body = anthropic.build(request, named("anthropic/claude-opus-5-5"))
         marked = {
             place

@@ -8,25 +8,25 @@ from typing import Any, cast
 
 import pytest
 
-from quarterdeck.models.choosing import ModelOptions, open_model
 from quarterdeck.models.errors import (
     CallError,
-    ContextOverflow,
-    Overloaded,
-    RateLimited,
-    Rejected,
-    StreamBroken,
-    Unauthorized,
-    Unreachable,
+    ContextOverflowError,
+    OverloadedError,
+    RateLimitedError,
+    RequestRejectedError,
+    StreamBrokenError,
+    UnauthorizedError,
+    VendorUnreachableError,
 )
-from quarterdeck.models.http import Timeouts
-from quarterdeck.models.model import Delta, Finished, Model, Request, TextDelta
+from quarterdeck.models.http_client import HttpTimeouts
+from quarterdeck.models.model import Delta, Model, ModelRequest, ReplyFinished, TextDelta
+from quarterdeck.models.registry import ModelOptions, open_model
 from quarterdeck.wire.conversation import Message, TextPart
-from tests.support.histories import said
 from tests.support.http_server import Exchange, Handler, serving
-from tests.support.streams import recorded
+from tests.support.model_histories import said
+from tests.support.model_streams import recorded
 
-ASK = Request(system="Be brief.", messages=(said("go"),))
+ASK = ModelRequest(system="Be brief.", messages=(said("go"),))
 KEY = "key-0123456789abcdef"
 VENDORS = {
     "anthropic/claude-opus-5-5": ("anthropic_tools", "/v1/messages"),
@@ -45,11 +45,11 @@ async def model_at(url: str, name: str = "anthropic/claude-opus-5-5", idle: floa
         for vendor in ("ANTHROPIC", "OPENAI", "GEMINI")
         for variable, value in ((f"{vendor}_API_KEY", KEY), (f"{vendor}_BASE_URL", url))
     }
-    options = ModelOptions(timeouts=Timeouts(connect=2, idle=idle))
+    options = ModelOptions(timeouts=HttpTimeouts(connect=2, idle=idle))
     return await open_model(name, environment, options)
 
 
-def asked(model: Model, request: Request = ASK) -> AsyncGenerator[Delta, None]:
+def asked(model: Model, request: ModelRequest = ASK) -> AsyncGenerator[Delta, None]:
     return cast("AsyncGenerator[Delta, None]", model.stream(request))
 
 
@@ -78,8 +78,8 @@ async def test_every_wire_streams_and_counts_the_same_prompt(name: str):
             deltas = [delta async for delta in asked(model)]
         await model.close()
     last = deltas[-1]
-    assert isinstance(last, Finished)
-    assert [isinstance(delta, Finished) for delta in deltas].count(True) == 1
+    assert isinstance(last, ReplyFinished)
+    assert [isinstance(delta, ReplyFinished) for delta in deltas].count(True) == 1
     assert last.usage.input == 18_556
     assert last.stop == "tool_use"
     seen = server.requests[0]
@@ -117,10 +117,18 @@ async def test_a_delta_is_passed_on_as_soon_as_it_arrives():
 @pytest.mark.parametrize(
     ("status", "body", "kind"),
     [
-        (401, {"error": {"type": "authentication_error", "message": f"bad {KEY}"}}, Unauthorized),
-        (400, {"error": {"type": "invalid_request_error", "message": "no"}}, Rejected),
-        (400, {"error": {"message": "prompt is too long: 9 > 8"}}, ContextOverflow),
-        (529, {"error": {"type": "overloaded_error", "message": "Overloaded"}}, Overloaded),
+        (
+            401,
+            {"error": {"type": "authentication_error", "message": f"bad {KEY}"}},
+            UnauthorizedError,
+        ),
+        (400, {"error": {"type": "invalid_request_error", "message": "no"}}, RequestRejectedError),
+        (400, {"error": {"message": "prompt is too long: 9 > 8"}}, ContextOverflowError),
+        (
+            529,
+            {"error": {"type": "overloaded_error", "message": "OverloadedError"}},
+            OverloadedError,
+        ),
     ],
 )
 async def test_a_refusal_is_its_error(status: int, body: Any, kind: type[CallError]):
@@ -137,7 +145,7 @@ async def test_a_rate_limit_says_how_long_to_wait():
         await exchange.reply(429, b'{"error":{"type":"rate_limit_error"}}', Retry_After="7")
 
     error = await failing(handler)
-    assert type(error) is RateLimited
+    assert type(error) is RateLimitedError
     assert error.retry_after == 7.0
 
 
@@ -148,7 +156,7 @@ async def test_a_redirect_is_not_followed():
             await exchange.reply(307, b"", Location=f"{other.url}/v1/messages")
 
         error = await failing(handler)
-    assert type(error) is Rejected
+    assert type(error) is RequestRejectedError
     assert other.requests == []
 
 
@@ -159,7 +167,7 @@ async def test_a_stream_that_breaks_off_keeps_what_had_come(cut: int):
         exchange.writer.transport.abort()
 
     error = await failing(handler)
-    assert type(error) is StreamBroken
+    assert type(error) is StreamBrokenError
     assert error.partial is not None
 
 
@@ -170,7 +178,7 @@ async def test_a_stream_that_ends_early_keeps_what_had_come():
 
     async with serving(handler) as server:
         model = await model_at(server.url, "openai-chat/gpt-6-sol")
-        with pytest.raises(StreamBroken) as caught:
+        with pytest.raises(StreamBrokenError) as caught:
             async for _ in asked(model):
                 pass
         await model.close()
@@ -184,7 +192,7 @@ async def test_a_silent_stream_is_noticed_and_keeps_what_had_come():
         await exchange.gone()
 
     error = await failing(handler, idle=0.1)
-    assert type(error) is StreamBroken
+    assert type(error) is StreamBrokenError
     assert "silent for 0.1 s" in str(error)
     assert error.partial is not None
 
@@ -195,7 +203,7 @@ async def test_an_error_event_in_mid_stream_is_its_error():
         await exchange.stream(recorded("anthropic_tools")[:1500].rpartition(b"event:")[0], bad)
 
     error = await failing(handler)
-    assert type(error) is Overloaded
+    assert type(error) is OverloadedError
     assert error.partial is not None
 
 
@@ -203,7 +211,7 @@ async def test_garbage_in_the_stream_is_a_broken_stream():
     async def handler(exchange: Exchange) -> None:
         await exchange.stream(b'data: {"type": "content_block_del\n\n')
 
-    assert type(await failing(handler)) is StreamBroken
+    assert type(await failing(handler)) is StreamBrokenError
 
 
 async def test_a_page_instead_of_a_stream_asks_about_the_address():
@@ -211,7 +219,7 @@ async def test_a_page_instead_of_a_stream_asks_about_the_address():
         await exchange.reply(200, b"<html>Welcome</html>", Content_Type="text/html; charset=utf-8")
 
     error = await failing(handler)
-    assert type(error) is Rejected
+    assert type(error) is RequestRejectedError
     assert "is the URL right" in str(error)
 
 
@@ -220,12 +228,12 @@ async def test_an_error_that_calls_itself_a_success_is_an_error():
         body = b'{"error":{"type":"overloaded_error","message":"busy"}}'
         await exchange.reply(200, body, Content_Type="application/json")
 
-    assert type(await failing(handler)) is Overloaded
+    assert type(await failing(handler)) is OverloadedError
 
 
 async def test_nobody_there_is_unreachable():
     model = await model_at("http://127.0.0.1:9")
-    with pytest.raises(Unreachable):
+    with pytest.raises(VendorUnreachableError):
         async for _ in asked(model):
             pass
 
@@ -287,7 +295,7 @@ async def test_closing_the_model_ends_calls_under_way():
         task = asyncio.ensure_future(consume())
         await arrived.wait()
         await model.close()
-        with pytest.raises(StreamBroken):
+        with pytest.raises(StreamBrokenError):
             await task
 
 

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from quarterdeck.models import anthropic, google, openai_chat, openai_responses
 from quarterdeck.models.catalogue import profile_of
-from quarterdeck.models.model import Request
-from quarterdeck.models.profile import ModelProfile
+from quarterdeck.models.model import ModelProfile, ModelRequest
 from quarterdeck.models.reply import encode
-from tests.support.histories import TOOLS, requests, said
+from tests.support.model_histories import TOOLS, requests, said
 from tests.support.vendor_types import (
     Judge,
     anthropic_judge,
@@ -46,7 +45,9 @@ CHATS = st.sampled_from(
 GEMINIS = st.sampled_from(["gemini-3.8-flash", "gemini-unheard-of"])
 
 
-def written(build: Callable[..., dict[str, Any]], request: Request, name: str) -> dict[str, Any]:
+def written(
+    build: Callable[..., dict[str, Any]], request: ModelRequest, name: str
+) -> dict[str, Any]:
     profile = named(name)
     body = encode(build(request, profile))
     assert body == encode(build(request, profile)), "same request, same bytes"
@@ -78,7 +79,7 @@ def judge_google() -> Judge:
     return google_judge()
 
 
-def anthropic_is_valid(judge: Judge, model: str, request: Request) -> None:
+def anthropic_is_valid(judge: Judge, model: str, request: ModelRequest) -> None:
     body = written(anthropic.build, request, f"anthropic/{model}")
     judge(body)
     check_anthropic(body)
@@ -127,7 +128,7 @@ def check_anthropic_block(block: dict[str, Any]) -> None:
             assert kind == "redacted_thinking"
 
 
-def responses_is_valid(judge: Judge, model: str, request: Request) -> None:
+def responses_is_valid(judge: Judge, model: str, request: ModelRequest) -> None:
     body = written(openai_responses.build, request, f"openai/{model}")
     judge(body)
     assert body["store"] is False
@@ -144,7 +145,7 @@ def responses_is_valid(judge: Judge, model: str, request: Request) -> None:
             assert isinstance(json.loads(item["arguments"]), dict)
 
 
-def chat_is_valid(judge: Judge, name: str, request: Request) -> None:
+def chat_is_valid(judge: Judge, name: str, request: ModelRequest) -> None:
     body = written(openai_chat.build, request, name)
     check_chat(body)
     for own in ("thinking", "reasoning"):  # what DeepSeek and OpenRouter add to the format
@@ -175,7 +176,7 @@ def check_chat(body: dict[str, Any]) -> None:
     assert not waiting
 
 
-def google_is_valid(judge: Judge, model: str, request: Request) -> None:
+def google_is_valid(judge: Judge, model: str, request: ModelRequest) -> None:
     body = written(google.build, request, f"google/{model}")
     judge(body)
     contents = body["contents"]
@@ -193,25 +194,25 @@ def google_is_valid(judge: Judge, model: str, request: Request) -> None:
 
 @fuzzed
 @given(model=CLAUDES, request=requests)
-def test_anthropic_request_is_valid(judge_anthropic: Judge, model: str, request: Request):
+def test_anthropic_request_is_valid(judge_anthropic: Judge, model: str, request: ModelRequest):
     anthropic_is_valid(judge_anthropic, model, request)
 
 
 @fuzzed
 @given(model=GPTS, request=requests)
-def test_responses_request_is_valid(judge_responses: Judge, model: str, request: Request):
+def test_responses_request_is_valid(judge_responses: Judge, model: str, request: ModelRequest):
     responses_is_valid(judge_responses, model, request)
 
 
 @fuzzed
 @given(model=CHATS, request=requests)
-def test_chat_request_is_valid(judge_chat: Judge, model: str, request: Request):
+def test_chat_request_is_valid(judge_chat: Judge, model: str, request: ModelRequest):
     chat_is_valid(judge_chat, model, request)
 
 
 @fuzzed
 @given(model=GEMINIS, request=requests)
-def test_google_request_is_valid(judge_google: Judge, model: str, request: Request):
+def test_google_request_is_valid(judge_google: Judge, model: str, request: ModelRequest):
     google_is_valid(judge_google, model, request)
 
 
@@ -233,13 +234,13 @@ def test_requests_are_valid_over_many_more_histories(
 
     @settings(fuzzed, max_examples=1500)
     @given(model=models, asked=requests)
-    def run(model: str, asked: Request) -> None:
+    def run(model: str, asked: ModelRequest) -> None:
         is_valid(judging, model, asked)
 
     run()
 
 
-SIMPLE = Request(system="s", messages=(said("hello"),), tools=TOOLS)
+SIMPLE = ModelRequest(system="s", messages=(said("hello"),), tools=TOOLS)
 
 
 def spoiled(body: dict[str, Any], *path: str | int, value: Any) -> dict[str, Any]:

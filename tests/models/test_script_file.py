@@ -13,17 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quarterdeck.models.script import (
-    Fault,
-    Reply,
-    Scene,
     Script,
     ScriptError,
-    TextPart,
+    ScriptFault,
+    ScriptReply,
+    ScriptScene,
+    ScriptTextPart,
     load_script,
     parse_script,
     shipped_scripts,
 )
-from quarterdeck.wire.errors import NewerVersion
+from quarterdeck.wire.errors import NewerVersionError
 
 WANTED = (
     "text think echo image slow flood empty write shell read twotools longcmd many mcp",
@@ -59,10 +59,10 @@ def test_toml_and_json_say_the_same(tmp_path: Path) -> None:
 
 def test_short_forms_are_texts() -> None:
     script = parse_script('[scenes]\nhi = ["Hello", {parts = ["a", "b"]}]')
-    text = TextPart
+    text = ScriptTextPart
     assert script.scenes["hi"].replies == (
-        Reply(parts=(text(text="Hello"),)),
-        Reply(parts=(text(text="a"), text(text="b"))),
+        ScriptReply(parts=(text(text="Hello"),)),
+        ScriptReply(parts=(text(text="a"), text(text="b"))),
     )
 
 
@@ -100,7 +100,7 @@ def test_mistake_is_named(text: str, names: list[str]) -> None:
 
 
 def test_later_version_is_refused() -> None:
-    with pytest.raises(NewerVersion):
+    with pytest.raises(NewerVersionError):
         parse_script("version = 2\n[scenes]")
 
 
@@ -119,19 +119,21 @@ def test_double_braces_of_other_languages_stay() -> None:
 
 
 replies = st.builds(
-    Reply,
+    ScriptReply,
     parts=st.lists(
-        st.builds(TextPart, text=st.text().filter(lambda t: "{{" not in t), chunks=st.just(3)),
+        st.builds(
+            ScriptTextPart, text=st.text().filter(lambda t: "{{" not in t), chunks=st.just(3)
+        ),
         max_size=3,
     ).map(tuple),
-    fault=st.none() | st.builds(Fault, kind=st.sampled_from(["drop", "stall"])),
+    fault=st.none() | st.builds(ScriptFault, kind=st.sampled_from(["drop", "stall"])),
 )
 
 
 @settings(deadline=None, max_examples=50)
 @given(st.dictionaries(st.text(max_size=5), st.lists(replies, min_size=1, max_size=3).map(tuple)))
-def test_a_script_survives_its_own_json(scenes: dict[str, tuple[Reply, ...]]) -> None:
-    script = Script(scenes={name: Scene(replies=r) for name, r in scenes.items()})
+def test_a_script_survives_its_own_json(scenes: dict[str, tuple[ScriptReply, ...]]) -> None:
+    script = Script(scenes={name: ScriptScene(replies=r) for name, r in scenes.items()})
     text = msgspec.json.encode(script).decode()
     assert parse_script(text, form="json") == script
 
@@ -158,7 +160,7 @@ def test_any_json_is_a_script_or_a_script_error(value: object) -> None:
 
 def test_importing_the_format_is_cheap() -> None:
     code = (
-        "import sys, quarterdeck.models.scripted as m; "
+        "import sys, quarterdeck.models.scripted_model as m; "
         "heavy = {'httpx2', 'anthropic', 'openai', 'click', 'textual'} & sys.modules.keys(); "
         "sys.exit(str(heavy) if heavy else 0)"
     )

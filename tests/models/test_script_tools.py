@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from quarterdeck.models.script.format import AbstractTool
 from quarterdeck.models.script.tools import OfferedTool, resolve_tool, sample_of
 from quarterdeck.testing.wires.anthropic import AnthropicWire
-from quarterdeck.testing.wires.chat import ChatWire
-from quarterdeck.testing.wires.gemini import GeminiWire
-from quarterdeck.testing.wires.responses import ResponsesWire
+from quarterdeck.testing.wires.google import GeminiWire
+from quarterdeck.testing.wires.openai_chat import ChatWire
+from quarterdeck.testing.wires.openai_responses import ResponsesWire
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "models" / "offered_tools.json"
 RECORDED: dict[str, Any] = json.loads(FIXTURE.read_text())

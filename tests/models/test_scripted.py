@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 
 from quarterdeck.models.errors import (
     CallError,
-    ContextOverflow,
+    ContextOverflowError,
     ModelError,
-    Overloaded,
-    QuotaExceeded,
-    RateLimited,
-    Rejected,
-    StreamBroken,
-    Unauthorized,
+    OverloadedError,
+    QuotaExceededError,
+    RateLimitedError,
+    RequestRejectedError,
+    StreamBrokenError,
+    UnauthorizedError,
 )
 from quarterdeck.models.model import (
     Delta,
-    Finished,
-    Request,
+    ModelRequest,
+    ReplyFinished,
     TextDelta,
     ThinkingDelta,
     ToolSpec,
@@ -32,21 +32,21 @@ from quarterdeck.models.model import (
     ToolUseStarted,
 )
 from quarterdeck.models.script import (
-    CallPart,
-    Failure,
-    Fault,
-    Reply,
-    Scene,
     Script,
-    TextPart,
-    ToolPart,
+    ScriptCallPart,
+    ScriptFailure,
+    ScriptFault,
+    ScriptReply,
+    ScriptScene,
+    ScriptTextPart,
+    ScriptToolPart,
     load_script,
     parse_script,
 )
-from quarterdeck.models.scripted import ScriptedModel
+from quarterdeck.models.scripted_model import ScriptedModel
 from quarterdeck.wire import conversation as said
 from quarterdeck.wire.usage import TokenUsage
-from tests.support.patience import SOON
+from tests.support.deadlines import SOON
 
 DEFAULT = load_script("default")
 
@@ -71,9 +71,9 @@ def user(*parts: said.Part | str) -> said.Message:
     return said.Message(role="user", parts=texts)
 
 
-def ask(*messages: said.Message | str, **more: Any) -> Request:
+def ask(*messages: said.Message | str, **more: Any) -> ModelRequest:
     told = tuple(user(m) if isinstance(m, str) else m for m in messages)
-    return Request(system="You help.", messages=told, **{"tools": TOOLS, **more})
+    return ModelRequest(system="You help.", messages=told, **{"tools": TOOLS, **more})
 
 
 def result(call: said.ToolUsePart, text: str) -> said.ToolResultPart:
@@ -89,13 +89,13 @@ def text(reply: said.Message | None) -> str:
     return "".join(p.text for p in reply.parts if isinstance(p, said.TextPart))
 
 
-async def finish(deltas: AsyncIterator[Delta]) -> Finished:
+async def finish(deltas: AsyncIterator[Delta]) -> ReplyFinished:
     *_, last = [delta async for delta in deltas]
-    assert isinstance(last, Finished)
+    assert isinstance(last, ReplyFinished)
     return last
 
 
-async def say(model: ScriptedModel, *messages: said.Message | str, **more: Any) -> Finished:
+async def say(model: ScriptedModel, *messages: said.Message | str, **more: Any) -> ReplyFinished:
     return await finish(model.stream(ask(*messages, **more)))
 
 
@@ -121,7 +121,7 @@ def told_by(deltas: list[Delta]) -> list[tuple[str, str]]:
                 parts.append((f"{id} {name}", piece := ""))
             case ToolUseDelta(_, piece):
                 pass
-            case Finished():
+            case ReplyFinished():
                 raise AssertionError("not the last")
         parts[-1] = (parts[-1][0], parts[-1][1] + piece)
     return parts
@@ -142,7 +142,7 @@ def told_in(part: said.Part) -> tuple[str, str]:
 @pytest.mark.parametrize("scene", ["text", "think", "write", "twotools", "empty", "badargs"])
 async def test_deltas_add_up_to_the_reply(model: ScriptedModel, scene: str) -> None:
     *deltas, last = [d async for d in model.stream(ask(f"scene:{scene}"))]
-    assert isinstance(last, Finished)
+    assert isinstance(last, ReplyFinished)
     assert told_by(deltas) == [told_in(part) for part in last.reply.parts]
 
 
@@ -244,12 +244,12 @@ async def test_scenes_are_chosen_by_condition_before_name() -> None:
 
 
 async def test_sequence_takes_the_next_reply_whatever_is_asked() -> None:
-    call = Reply.of(CallPart(call="bash", arguments={"command": "ls"}))
+    call = ScriptReply.of(ScriptCallPart(call="bash", arguments={"command": "ls"}))
     model = ScriptedModel(Script.sequence("one", call, "two"))
     assert text((await say(model, "a")).reply) == "one"
     assert calls((await say(model, "scene:text")).reply)[0].name == "bash"
     assert text((await say(model, "c")).reply) == "two"
-    with pytest.raises(Rejected, match="over"):
+    with pytest.raises(RequestRejectedError, match="over"):
         await say(model, "d")
     assert [r.messages[0] for r in model.requests] == [
         user(t) for t in ("a", "scene:text", "c", "d")
@@ -257,13 +257,13 @@ async def test_sequence_takes_the_next_reply_whatever_is_asked() -> None:
 
 
 async def test_limited_trouble_in_a_sequence_comes_before_its_reply() -> None:
-    troubled = Reply(
-        parts=(TextPart(text="fine"),),
-        error=Failure(status=503, times=2),
-        fault=Fault(kind="drop", times=1),
+    troubled = ScriptReply(
+        parts=(ScriptTextPart(text="fine"),),
+        error=ScriptFailure(status=503, times=2),
+        fault=ScriptFault(kind="drop", times=1),
     )
     model = ScriptedModel(Script.sequence(troubled, "next"))
-    for kind in (Overloaded, Overloaded, StreamBroken):
+    for kind in (OverloadedError, OverloadedError, StreamBrokenError):
         with pytest.raises(kind):
             await say(model, "a")
     assert text((await say(model, "a")).reply) == "fine"
@@ -273,14 +273,14 @@ async def test_limited_trouble_in_a_sequence_comes_before_its_reply() -> None:
 @pytest.mark.parametrize(
     ("scene", "kind", "status"),
     [
-        ("e400", Rejected, 400),
-        ("e401", Unauthorized, 401),
-        ("e429", RateLimited, 429),
-        ("e500", Overloaded, 500),
-        ("e529", Overloaded, 529),
-        ("overflow", ContextOverflow, 400),
-        ("quota", QuotaExceeded, 429),
-        ("hangup", StreamBroken, None),
+        ("e400", RequestRejectedError, 400),
+        ("e401", UnauthorizedError, 401),
+        ("e429", RateLimitedError, 429),
+        ("e500", OverloadedError, 500),
+        ("e529", OverloadedError, 529),
+        ("overflow", ContextOverflowError, 400),
+        ("quota", QuotaExceededError, 429),
+        ("hangup", StreamBrokenError, None),
     ],
 )
 async def test_refusals_are_errors_of_the_tree(
@@ -296,20 +296,20 @@ async def test_refusals_are_errors_of_the_tree(
 
 async def test_limited_errors_count_for_each_prompt(model: ScriptedModel) -> None:
     for prompt in ("scene:e500once a", "scene:e500once b"):
-        with pytest.raises(Overloaded):
+        with pytest.raises(OverloadedError):
             await say(model, prompt)
         assert text((await say(model, prompt)).reply) == "Recovered after one 500."
 
 
 @pytest.mark.parametrize("scene", ["garbage", "badjson", "drop", "noend", "stall"])
 async def test_broken_streams_carry_what_had_been_said(model: ScriptedModel, scene: str) -> None:
-    with pytest.raises(StreamBroken) as caught:
+    with pytest.raises(StreamBrokenError) as caught:
         await say(model, f"scene:{scene}")
     assert text(caught.value.partial) == f"Before {scene}. "
 
 
 async def test_a_failure_in_the_middle_is_the_vendors(model: ScriptedModel) -> None:
-    with pytest.raises(Overloaded) as caught:
+    with pytest.raises(OverloadedError) as caught:
         await say(model, "scene:midfail")
     assert text(caught.value.partial) == "Before midfail. "
 
@@ -325,7 +325,7 @@ async def test_usage_is_bytes_by_four_or_what_the_script_says(model: ScriptedMod
     longer = await say(model, "scene:think" + "é" * 200, tools=())
     assert longer.usage.input == done.usage.input + 100
     said_so = TokenUsage(input=1000, output=7, cached=900)
-    fixed = ScriptedModel(Script.sequence(Reply(usage=said_so)))
+    fixed = ScriptedModel(Script.sequence(ScriptReply(usage=said_so)))
     assert (await say(fixed, "a")).usage == said_so
 
 
@@ -344,7 +344,7 @@ async def test_missing_tool_is_said_and_no_call_is_made(model: ScriptedModel) ->
 
 async def test_side_requests_do_not_disturb_the_script() -> None:
     model = ScriptedModel(Script.sequence("one"))
-    title = Request(system="You are a title generator.", messages=(user("scene:flood"),))
+    title = ModelRequest(system="You are a title generator.", messages=(user("scene:flood"),))
     assert text((await finish(model.stream(title))).reply) == "A scripted title"
     assert text((await say(model, "a")).reply) == "one"
 
@@ -355,8 +355,10 @@ async def test_delays_go_through_the_given_sleep() -> None:
     async def sleep(seconds: float) -> None:
         slept.append(seconds)
 
-    part = TextPart(text=("a", "b"), pause=0.5)
-    script = Script.sequence(Reply(parts=(part, TextPart(text="c")), delay=3, pause=0.25))
+    part = ScriptTextPart(text=("a", "b"), pause=0.5)
+    script = Script.sequence(
+        ScriptReply(parts=(part, ScriptTextPart(text="c")), delay=3, pause=0.25)
+    )
     await say(ScriptedModel(script, sleep=sleep), "x")
     assert slept == [3, 0.5, 0.5, 0.25]
 
@@ -434,16 +436,16 @@ async def test_a_file_is_a_model(tmp_path: Path) -> None:
     st.integers(0, 70) | st.none(),
 )
 def test_any_chunking_says_the_same(words: str, chunks: int, after: int | None) -> None:
-    part = TextPart(text=words, chunks=chunks)
-    whole = Script(scenes={"a": Scene(replies=(Reply(parts=(part,)),))})
-    broken = Reply(parts=(part,), fault=Fault(kind="drop", after=after))
+    part = ScriptTextPart(text=words, chunks=chunks)
+    whole = Script(scenes={"a": ScriptScene(replies=(ScriptReply(parts=(part,)),))})
+    broken = ScriptReply(parts=(part,), fault=ScriptFault(kind="drop", after=after))
 
     async def run() -> None:
         done = await say(ScriptedModel(whole), "scene:a")
         assert text(done.reply) == words
         model = ScriptedModel(Script.sequence(broken))
         got: list[Delta] = []
-        with pytest.raises(StreamBroken) as caught:
+        with pytest.raises(StreamBrokenError) as caught:
             async for delta in model.stream(ask("x")):
                 got += [delta]
         assert len(got) <= (chunks if after is None else min(after, chunks))
@@ -456,10 +458,10 @@ def test_any_chunking_says_the_same(words: str, chunks: int, after: int | None) 
 
 async def test_raw_arguments_are_sent_as_they_are() -> None:
     parts = (
-        CallPart(call="f", raw="{not json"),
-        ToolPart(tool="shell", arguments={"command": "ls"}, raw="[]", chunks=2),
+        ScriptCallPart(call="f", raw="{not json"),
+        ScriptToolPart(tool="shell", arguments={"command": "ls"}, raw="[]", chunks=2),
     )
-    done = await say(ScriptedModel(Script.sequence(Reply(parts=parts))), "x")
+    done = await say(ScriptedModel(Script.sequence(ScriptReply(parts=parts))), "x")
     assert [(c.name, c.arguments) for c in calls(done.reply)] == [
         ("f", "{not json"),
         ("bash", "[]"),

@@ -2,12 +2,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quarterdeck.models.errors import StreamBroken
-from quarterdeck.models.sse import EventDecoder, ServerEvent
+from quarterdeck.models.errors import StreamBrokenError
+from quarterdeck.models.http_client import ServerEvent, VendorEventDecoder
 
 
 def decoded(*pieces: bytes) -> list[ServerEvent]:
-    decoder = EventDecoder()
+    decoder = VendorEventDecoder()
     events = [event for piece in pieces for event in decoder.feed(piece)]
     return events + decoder.end()
 
@@ -40,15 +40,15 @@ def test_bytes_that_are_no_text_harm_only_their_own_character():
 
 
 def test_an_endless_event_is_refused():
-    decoder = EventDecoder(limit=100)
-    with pytest.raises(StreamBroken, match="larger than 100"):
+    decoder = VendorEventDecoder(limit=100)
+    with pytest.raises(StreamBrokenError, match="larger than 100"):
         for _ in range(20):
             decoder.feed(b"data: 0123456789\n")
 
 
 def test_an_endless_line_is_refused():
-    decoder = EventDecoder(limit=100)
-    with pytest.raises(StreamBroken, match="larger than 100"):
+    decoder = VendorEventDecoder(limit=100)
+    with pytest.raises(StreamBrokenError, match="larger than 100"):
         for _ in range(20):
             decoder.feed(b"0123456789")
 

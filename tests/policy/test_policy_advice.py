@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quarterdeck.policy import Call, Grant, Source, parse_rule, print_rule
-from quarterdeck.policy.advising import Basis, Change, advise, effect_of
-from quarterdeck.policy.breadth import breadth_of
+from quarterdeck.policy import Call, Grant, RuleSource, parse_rule, print_rule
+from quarterdeck.policy.advice import DecisionBasis, PolicyChange, effect_of, find_changes
+from quarterdeck.policy.breadth import explain_breadth
 from quarterdeck.policy.modes import MODES
 
 CWD = "/home/dev/app"
 BASE = Call(tool="bash", kind="execute", cwd=CWD, roots=(CWD,), home="/home/dev", project="app")
-FILE = Source(origin="user file", where="/home/dev/config.toml")
+FILE = RuleSource(origin="user file", where="/home/dev/config.toml")
 
 
 def run(command: str) -> Call:
@@ -29,8 +29,8 @@ def run(command: str) -> Call:
     ],
 )
 def test_a_rule_that_allows_a_great_deal_is_told(rule: str):
-    assert breadth_of(parse_rule(rule))
-    assert breadth_of(parse_rule(rule.replace("allow", "deny"))) is None
+    assert explain_breadth(parse_rule(rule))
+    assert explain_breadth(parse_rule(rule.replace("allow", "deny"))) is None
 
 
 @pytest.mark.parametrize(
@@ -41,24 +41,26 @@ def test_a_rule_that_allows_a_great_deal_is_told(rule: str):
     ],
 )
 def test_a_rule_of_the_usual_breadth_is_not(rule: str):
-    assert breadth_of(parse_rule(rule)) is None
+    assert explain_breadth(parse_rule(rule)) is None
 
 
 def test_the_rule_that_denies_is_named_with_its_place():
     rule = parse_rule("deny bash(make)", source=FILE)
-    found = advise(run("make"), Basis(mode="ask", rules=(rule,)))
-    assert found == (Change(do="remove rule", what="deny bash(make)", then="ask", source=FILE),)
+    found = find_changes(run("make"), DecisionBasis(mode="ask", rules=(rule,)))
+    assert found == (
+        PolicyChange(do="remove rule", what="deny bash(make)", then="ask", source=FILE),
+    )
 
 
 def test_the_grant_that_allows_is_named_by_its_id():
     grant = Grant(id="grt_1", pattern="bash(make)", scope="user", created=1, by="ada")
-    found = advise(run("make"), Basis(mode="ask", grants=(grant,)))
-    assert found[0] == Change(do="revoke grant", what="grt_1", then="ask")
+    found = find_changes(run("make"), DecisionBasis(mode="ask", grants=(grant,)))
+    assert found[0] == PolicyChange(do="revoke grant", what="grt_1", then="ask")
 
 
 def test_a_rule_whose_removal_changes_nothing_is_left_out():
     rules = tuple(parse_rule(text, source=FILE) for text in ("deny bash(make)", "deny bash"))
-    assert advise(run("make"), Basis(mode="ask", rules=rules)) == ()
+    assert find_changes(run("make"), DecisionBasis(mode="ask", rules=rules)) == ()
 
 
 COMMANDS = st.sampled_from(
@@ -73,10 +75,10 @@ RULES = st.lists(
 @given(command=COMMANDS, texts=RULES, mode=st.sampled_from(MODES))
 def test_whatever_is_advised_works(command, texts, mode):
     rules = tuple(parse_rule(text, source=FILE) for text in texts)
-    basis = Basis(mode=mode, rules=rules)
+    basis = DecisionBasis(mode=mode, rules=rules)
     call = run(command)
     now = effect_of(basis.decide(call))
-    for change in advise(call, basis):
+    for change in find_changes(call, basis):
         assert change.then != now
         if change.do == "change mode":
             assert effect_of(replace(basis, mode=change.what).decide(call)) == change.then

@@ -6,8 +6,17 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.policy import Allow, Ask, Call, Decision, Sandbox, decide, parse_mode, parse_rule
-from quarterdeck.testing.programs import INSTALLED
+from quarterdeck.policy import (
+    Allow,
+    Ask,
+    Call,
+    Decision,
+    SandboxState,
+    decide,
+    parse_mode,
+    parse_rule,
+)
+from quarterdeck.testing.installed_programs import INSTALLED
 
 TABLE = tomllib.loads((Path(__file__).parent / "commands.toml").read_text())["group"]
 EXPECTED = ("allow", "ask", "deny")
@@ -33,7 +42,7 @@ def test_commands_get_their_decision(group: dict[str, Any], expected: str):
     rules = [parse_rule(text) for text in group.get("rules", ())]
     mode = parse_mode(group.get("mode", "ask"))
     # What is classified is not what is certain: sealed, all of it runs unasked.
-    sandbox = Sandbox(in_force=group.get("sandbox", False), seals=True)
+    sandbox = SandboxState(in_force=group.get("sandbox", False), seals=True)
     wrong: list[str] = []
     for command in group[expected]:
         call = Call(

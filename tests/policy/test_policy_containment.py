@@ -10,17 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quarterdeck.policy.call import Call
-from quarterdeck.policy.deciding import Allow, Ask, Decision, Deny, decide
-from quarterdeck.policy.gate import Answer, Gate, Permitted, Urge
+from quarterdeck.policy.call_parts import CommandPart, parts_of
+from quarterdeck.policy.decision import Allow, Ask, Decision, Deny, decide
+from quarterdeck.policy.gate import Gate, HookAdvice, PermissionAnswer, PermissionGranted
 from quarterdeck.policy.grammar import parse_rule
-from quarterdeck.policy.modes import MODES, NO_SANDBOX, Mode, Sandbox
-from quarterdeck.policy.parts import Run, parts_of
+from quarterdeck.policy.modes import MODES, NO_SANDBOX, Mode, SandboxState
 from quarterdeck.wire.events import Event, PermissionAsked
 from quarterdeck.wire.ids import RequestId, ToolCallId
 from quarterdeck.wire.permissions import Decider, Selected
 
-SEALS = Sandbox(in_force=True, seals=True)
-LEAKS = Sandbox(in_force=True)
+SEALS = SandboxState(in_force=True, seals=True)
+LEAKS = SandboxState(in_force=True)
 """One that holds the workspace only."""
 PERSON = Decider(kind="person")
 READINGS = ("git log", "find . -name x", "jq .a b.json", "sed -n 1p a", "sort a", "sleep 1")
@@ -38,7 +38,7 @@ def run(command: str, cwd: str = "/w") -> Call:
 
 
 def is_core(command: str) -> bool:
-    readings = [part.reading for part in parts_of(run(command)) if isinstance(part, Run)]
+    readings = [part.reading for part in parts_of(run(command)) if isinstance(part, CommandPart)]
     return all(reading is not None and reading.core for reading in readings)
 
 
@@ -62,7 +62,7 @@ def word(decision: Decision) -> str:
 def decided(
     command: str,
     mode: Mode = "ask",
-    sandbox: Sandbox = SEALS,
+    sandbox: SandboxState = SEALS,
     *rules: str,
     trusted: bool = True,
     cwd: str = "/w",
@@ -154,7 +154,7 @@ def test_what_is_no_command_is_not_contained():
 
 
 def test_where_a_sandbox_is_required_nothing_runs_without():
-    needed = Sandbox(required=True)
+    needed = SandboxState(required=True)
     denied = decide(run("ls"), "ask", [parse_rule("allow bash")], sandbox=needed)
     assert isinstance(denied, Deny)
     assert "sandbox" in denied.reason
@@ -191,17 +191,17 @@ async def ignore(event: Event) -> None:
     pass
 
 
-async def answered(gate: Gate, command: str, meanwhile: Mode | None = None) -> Permitted:
+async def answered(gate: Gate, command: str, meanwhile: Mode | None = None) -> PermissionGranted:
     """Ask the gate, and let the person allow it once the mode has changed."""
     task = asyncio.create_task(gate.permit(ignore, QUESTION, run(command)))
-    allow = Answer(outcome=Selected(option_id="allow-once"), by=PERSON)
+    allow = PermissionAnswer(outcome=Selected(option_id="allow-once"), by=PERSON)
     while not task.done():
         await asyncio.sleep(0)
         if meanwhile is not None:
             gate.mode = meanwhile
         gate.answer(RequestId("r"), allow)
     verdict = task.result()
-    assert isinstance(verdict, Permitted)
+    assert isinstance(verdict, PermissionGranted)
     return verdict
 
 
@@ -224,21 +224,23 @@ async def test_a_change_of_mode_while_it_is_asked_frees_nothing():
 
 
 async def test_a_hook_frees_like_a_rule():
-    urge = Urge(effect="allow", by=Decider(kind="mode", name="hook"), reason="fine")
+    urge = HookAdvice(effect="allow", by=Decider(kind="mode", name="hook"), reason="fine")
     gate = Gate(mode="ask", sandbox=SEALS)
-    assert await gate.permit(ignore, QUESTION, run("make"), urge) == Permitted()
+    assert await gate.permit(ignore, QUESTION, run("make"), urge) == PermissionGranted()
     held = Gate(mode="full-auto", sandbox=SEALS)
     outside = run("make", "/elsewhere")
     assert isinstance(decide(outside, "full-auto", sandbox=SEALS), Ask)
     verdict = await held.permit(ignore, QUESTION, outside, urge)
-    assert verdict == Permitted(containment="workspace")
-    assert await gate.permit(ignore, QUESTION, run("ls"), urge) == Permitted(containment="sealed")
+    assert verdict == PermissionGranted(containment="workspace")
+    assert await gate.permit(ignore, QUESTION, run("ls"), urge) == PermissionGranted(
+        containment="sealed"
+    )
 
 
 async def test_the_sandbox_is_looked_for_once_and_for_commands_only():
     looks: list[int] = []
 
-    async def look() -> Sandbox:
+    async def look() -> SandboxState:
         looks.append(1)
         return SEALS
 
@@ -247,5 +249,5 @@ async def test_the_sandbox_is_looked_for_once_and_for_commands_only():
     assert looks == []
     for _ in range(2):
         verdict = await gate.permit(ignore, QUESTION, run("ls"))
-        assert verdict == Permitted(containment="sealed")
+        assert verdict == PermissionGranted(containment="sealed")
     assert looks == [1]

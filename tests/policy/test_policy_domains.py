@@ -5,13 +5,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quarterdeck.policy import parse_pattern
-from quarterdeck.policy.domains import Target, address_class, parse_host, parse_target
+from quarterdeck.policy.domains import UrlTarget, address_class, parse_host, parse_target
 from quarterdeck.policy.rules import FetchPattern
 
 
-def target(url: str) -> Target:
+def target(url: str) -> UrlTarget:
     found = parse_target(url)
-    assert isinstance(found, Target), found
+    assert isinstance(found, UrlTarget), found
     return found
 
 

@@ -9,10 +9,10 @@ from quarterdeck.policy import (
     Allow,
     Ask,
     Call,
-    Choice,
     Grant,
     GrantsError,
-    applicable,
+    PermissionChoice,
+    applicable_rules,
     choice_of,
     decide,
     grants_from_json,
@@ -22,12 +22,12 @@ from quarterdeck.policy import (
     parse_pattern,
     parse_rule,
     path_use,
-    refusal,
-    spend,
-    suggest,
+    spend_grant,
+    suggest_grants,
+    suggest_refusal,
 )
-from quarterdeck.testing.programs import INSTALLED
-from quarterdeck.wire.errors import NewerVersion
+from quarterdeck.testing.installed_programs import INSTALLED
+from quarterdeck.wire.errors import NewerVersionError
 from quarterdeck.wire.permissions import PermissionOption
 
 CWD = "/home/dev/app"
@@ -76,7 +76,9 @@ def run(command: str) -> Call:
 
 
 def offers(call: Call, *rules: str) -> list[str]:
-    return [str(offer) for offer in suggest(call, "ask", [parse_rule(rule) for rule in rules])]
+    return [
+        str(offer) for offer in suggest_grants(call, "ask", [parse_rule(rule) for rule in rules])
+    ]
 
 
 @pytest.mark.parametrize(
@@ -180,7 +182,7 @@ def test_offers_for_other_tools_name_just_that():
 
 def test_options_say_what_they_record():
     call = run("pytest -q")
-    options = options_for(suggest(call), refusal=refusal(call))
+    options = options_for(suggest_grants(call), refusal=suggest_refusal(call))
     assert [(option.option_id, option.kind, option.name) for option in options] == [
         ("allow-once", "allow_once", "Allow once"),
         ("allow-session-1", "allow_always", "Always allow for this session: bash(pytest -q)"),
@@ -195,24 +197,24 @@ def test_options_say_what_they_record():
 
 def test_harmful_commands_can_be_refused_for_good():
     call = run("rm -rf x")
-    options = options_for(suggest(call), refusal=refusal(call))
+    options = options_for(suggest_grants(call), refusal=suggest_refusal(call))
     assert [option.option_id for option in options] == [
         "allow-once",
         "reject-once",
         "reject-project",
     ]
     choice = choice_of(options, "reject-project")
-    assert choice == Choice(
+    assert choice == PermissionChoice(
         effect="deny", scope="project", patterns=(parse_pattern("bash(rm -rf x)"),)
     )
 
 
 def test_an_option_means_the_same_after_it_went_through_the_log():
     call = run("pytest")
-    options = options_for(suggest(call))
+    options = options_for(suggest_grants(call))
     stored = msgspec.json.decode(msgspec.json.encode(options), type=tuple[PermissionOption, ...])
     choice = choice_of(stored, "allow-project-2")
-    assert choice == Choice(
+    assert choice == PermissionChoice(
         effect="allow", scope="project", patterns=(parse_pattern("bash(pytest:*)"),)
     )
 
@@ -227,15 +229,15 @@ def test_options_of_foreign_agents_mean_their_kind():
     def foreign(kind: str) -> tuple[PermissionOption, ...]:
         return (PermissionOption(option_id="x", name="X", kind=kind),)
 
-    assert choice_of(foreign("allow_always"), "x") == Choice(effect="allow")
-    assert choice_of(foreign("reject_once"), "x") == Choice(effect="deny")
+    assert choice_of(foreign("allow_always"), "x") == PermissionChoice(effect="allow")
+    assert choice_of(foreign("reject_once"), "x") == PermissionChoice(effect="deny")
     assert not choice_of(foreign("allow_everything"), "x").known
     broken = PermissionOption(option_id="x", name="X", kind="allow_once", meta={"quarterdeck": {}})
     assert choice_of((broken,), "x").effect == "deny"
 
 
 def record(call: Call, option_id: str) -> tuple[Grant, ...]:
-    choice = choice_of(options_for(suggest(call)), option_id)
+    choice = choice_of(options_for(suggest_grants(call)), option_id)
     return grants_of(choice, call, by="dev", now=7, request="req_1")
 
 
@@ -294,7 +296,9 @@ def grant(**changes: object) -> Grant:
     ],
 )
 def test_a_grant_holds_where_and_as_long_as_it_says(changes: dict[str, object], holds: bool):
-    found = applicable([grant(**changes)], project="app", session="s1", now=100, trusted=False)
+    found = applicable_rules(
+        [grant(**changes)], project="app", session="s1", now=100, trusted=False
+    )
     assert bool(list(found)) is holds
 
 
@@ -304,9 +308,9 @@ def test_a_denial_that_cannot_be_read_denies_everything():
 
 
 def test_uses_are_spent():
-    assert spend(grant(uses=2)).uses == 1
-    assert spend(grant(uses=0)).uses == 0
-    assert spend(grant()).uses is None
+    assert spend_grant(grant(uses=2)).uses == 1
+    assert spend_grant(grant(uses=0)).uses == 0
+    assert spend_grant(grant()).uses is None
 
 
 def test_stored_grants_read_back():
@@ -321,7 +325,7 @@ def test_grants_stored_by_version_1_are_read():
 
 
 def test_grants_of_a_later_version_are_refused():
-    with pytest.raises(NewerVersion):
+    with pytest.raises(NewerVersionError):
         grants_from_json(b'{"version": 3, "grants": [{"new": 1}]}')
 
 
@@ -337,6 +341,8 @@ def test_a_grant_for_one_agent_is_stored_and_holds_for_no_other():
     (stored,) = grants_from_json(GOLDEN_2)
     assert grants_to_json([stored]) == GOLDEN_2
     for agent, rules in (("codex", 1), ("claude", 0), (None, 0)):
-        assert len(list(applicable([stored], project="app", session=None, agent=agent))) == rules
+        assert (
+            len(list(applicable_rules([stored], project="app", session=None, agent=agent))) == rules
+        )
     (of_old,) = grants_from_json(GOLDEN)
-    assert len(list(applicable([of_old], project="app", session=None, agent="claude"))) == 1
+    assert len(list(applicable_rules([of_old], project="app", session=None, agent="claude"))) == 1

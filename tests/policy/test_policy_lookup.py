@@ -13,7 +13,7 @@ from quarterdeck.policy import (
     Ask,
     Call,
     Deny,
-    Sandbox,
+    SandboxState,
     decide,
     look_up,
     parse_rule,
@@ -56,7 +56,7 @@ def decided(work: Path, command: str, *rules: str, path: str | None = None):
     )
     found = look_up(call, LocalDisk({"PATH": usual(work) if path is None else path}))
     given = [parse_rule(rule) for rule in rules]
-    return decide(found, "ask", given, sandbox=Sandbox(seals=True))
+    return decide(found, "ask", given, sandbox=SandboxState(seals=True))
 
 
 @pytest.mark.parametrize(

@@ -19,14 +19,14 @@ from quarterdeck.policy import (
     Deny,
     Mode,
     Rule,
-    Sandbox,
+    SandboxState,
     decide,
     explain,
     parse_pattern,
     parse_rule,
     print_pattern,
     print_rule,
-    suggest,
+    suggest_grants,
 )
 from quarterdeck.policy.rules import (
     AnyCall,
@@ -36,7 +36,7 @@ from quarterdeck.policy.rules import (
     PathPattern,
     ShellPattern,
 )
-from quarterdeck.testing.programs import INSTALLED
+from quarterdeck.testing.installed_programs import INSTALLED
 
 EXAMPLES = 60
 quick = settings(deadline=None, max_examples=EXAMPLES)
@@ -214,10 +214,10 @@ def test_a_printed_rule_reads_back_equal(pattern: object, effect: str):
 def test_decide_never_raises_and_explain_agrees(
     command: str, given_rules: list[Rule], mode: Mode, sandboxed: bool
 ):
-    sandbox = Sandbox(in_force=sandboxed)
+    sandbox = SandboxState(in_force=sandboxed)
     decision = decide(shell(command), mode, given_rules, sandbox=sandbox)
     assert explain(shell(command), mode, given_rules, sandbox=sandbox).decision == decision
-    suggest(shell(command), mode, given_rules, sandbox=sandbox)
+    suggest_grants(shell(command), mode, given_rules, sandbox=sandbox)
 
 
 @quick
@@ -226,7 +226,7 @@ def test_a_deny_rule_never_permits_more(
     command: str, given_rules: list[Rule], rule: Rule, mode: Mode, sandboxed: bool
 ):
     added = Rule(effect="deny", pattern=rule.pattern, scope=rule.scope)
-    sandbox = Sandbox(in_force=sandboxed)
+    sandbox = SandboxState(in_force=sandboxed)
     before = decide(shell(command), mode, given_rules, sandbox=sandbox)
     after = decide(shell(command), mode, [*given_rules, added], sandbox=sandbox)
     assert strictness(after) >= strictness(before)
@@ -299,7 +299,7 @@ def test_a_denied_command_one_level_down_is_denied(place: str, command: str):
 @given(anything)
 def test_a_suggestion_would_have_answered_the_question(command: str):
     call = shell(command)
-    for offer in suggest(call, "ask"):
+    for offer in suggest_grants(call, "ask"):
         granted = [Rule(effect="allow", pattern=pattern) for pattern in offer.patterns]
         assert isinstance(decide(call, "ask", granted), Allow)
 

@@ -13,8 +13,8 @@ from quarterdeck.policy import (
     parse_rule,
     path_use,
 )
-from quarterdeck.policy.shell.arguments import expand_braces, path_texts
-from quarterdeck.policy.shell.words import Word, read_word
+from quarterdeck.policy.command_paths import argument_paths, expand_braces
+from quarterdeck.policy.shell.command_line import ShellWord, read_word
 
 CWD = "/home/dev/app"
 BASE = Call(tool="bash", cwd=CWD, roots=(CWD,), home="/home/dev")
@@ -121,11 +121,11 @@ def test_a_rule_for_files_does_not_cover_a_directory_that_has_a_protected_one():
     ],
 )
 def test_every_path_in_a_word_is_found(word: str, expected: set[str]):
-    assert set(path_texts(Word(word, word))) == expected
+    assert set(argument_paths(ShellWord(word, word))) == expected
 
 
 def test_a_word_that_is_not_known_names_no_path():
-    assert path_texts(Word("$x", None)) == ()
+    assert argument_paths(ShellWord("$x", None)) == ()
 
 
 @pytest.mark.parametrize(

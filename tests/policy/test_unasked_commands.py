@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.policy import Allow, Call, Sandbox, decide
-from quarterdeck.policy.parts import Run, parts_of
-from quarterdeck.testing.programs import INSTALLED
+from quarterdeck.policy import Allow, Call, SandboxState, decide
+from quarterdeck.policy.call_parts import CommandPart, parts_of
+from quarterdeck.testing.installed_programs import INSTALLED
 
 TABLE = tomllib.loads((Path(__file__).parent / "unasked.toml").read_text())["group"]
 EXPECTED = ("allow", "ask")
@@ -39,7 +39,7 @@ def call_of(command: str) -> Call:
 def test_commands_run_unasked_or_not(group: dict[str, Any], expected: str):
     wrong: list[str] = []
     for command in group[expected]:
-        decision = decide(call_of(command), "ask", sandbox=Sandbox(seals=True))
+        decision = decide(call_of(command), "ask", sandbox=SandboxState(seals=True))
         if isinstance(decision, Allow) != (expected == "allow"):
             wrong.append(f"{command!r} got {decision}")
     assert wrong == [], group["why"]
@@ -66,7 +66,7 @@ def test_the_table_is_long_enough_to_mean_something():
 )
 def test_only_the_smallest_commands_run_where_nothing_contains_them(command: str, core: bool):
     run = parts_of(call_of(command))[0]
-    assert isinstance(run, Run)
+    assert isinstance(run, CommandPart)
     innermost = run.inner[0] if run.inner else run
     assert innermost.reading is not None
     assert innermost.reading.core is core

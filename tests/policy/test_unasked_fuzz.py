@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.policy import Allow, Call, Sandbox, decide
+from quarterdeck.policy import Allow, Call, SandboxState, decide
 from quarterdeck.policy.shell.plain_grammar import read_plain
 from quarterdeck.policy.shell.readonly_table import COMMANDS
-from quarterdeck.testing.programs import INSTALLED
+from quarterdeck.testing.installed_programs import INSTALLED
 from tests.policy.shell_lines import EFFECT, LineMaker
 from tests.policy.shell_oracle import ShellOracle
 
@@ -23,7 +23,7 @@ LONG = int(os.environ.get("QUARTERDECK_FUZZ_LINES", "1000000"))
 SEEDS = 8
 BATCH = 400
 LEAST_ACCEPTED = 0.2
-SEALS = (Sandbox(seals=True), Sandbox())
+SEALS = (SandboxState(seals=True), SandboxState())
 SHELLS = tuple(name for name in ("bash", "dash", "zsh") if shutil.which(name))
 
 BUILTINS = frozenset(

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from quarterdeck.wire.rpc import Limits
+from quarterdeck.wire.rpc import RpcLimits
 from tests.serve.editor import Editor, connect
 
 Connect: TypeAlias = Callable[..., AbstractAsyncContextManager[Editor]]
@@ -36,8 +36,8 @@ def connected(environment: dict[str, str]) -> Connect:
     """Connect an editor to a server: ``async with connected(terminal=True) as editor``."""
 
     @asynccontextmanager
-    async def open_(limits: Limits | None = None, **capabilities: Any) -> AsyncIterator[Editor]:
-        async with connect(environment, capabilities, limits or Limits()) as editor:
+    async def open_(limits: RpcLimits | None = None, **capabilities: Any) -> AsyncIterator[Editor]:
+        async with connect(environment, capabilities, limits or RpcLimits()) as editor:
             yield editor
 
     return open_

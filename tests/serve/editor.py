@@ -19,7 +19,7 @@ from quarterdeck.wire.acp.router import Router
 from quarterdeck.wire.content import ContentBlock, text
 from quarterdeck.wire.errors import RpcError
 from quarterdeck.wire.permissions import Cancelled, PermissionOutcome, Selected
-from quarterdeck.wire.rpc import ByteStream, Limits, memory_pair
+from quarterdeck.wire.rpc import ByteStream, RpcLimits, memory_pair
 from tests.support.acp_schema import FOLDER, FrameJudge
 
 U = TypeVar("U", bound=acp.SessionUpdate)
@@ -206,7 +206,7 @@ class Editor:
 
 @asynccontextmanager
 async def connect(
-    environment: Mapping[str, str], capabilities: Mapping[str, Any], limits: Limits
+    environment: Mapping[str, str], capabilities: Mapping[str, Any], limits: RpcLimits
 ) -> AsyncIterator[Editor]:
     """Serve one editor; in the end every frame of the server's was valid, and it has ended."""
     ours, theirs = memory_pair()

@@ -9,7 +9,7 @@ import pytest
 
 from quarterdeck.wire.acp import schema as acp
 from tests.serve.editor import Editor
-from tests.support.patience import quick_once
+from tests.support.deadlines import quick_once
 
 SCRIPT = """
 default = "late"

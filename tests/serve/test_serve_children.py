@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from quarterdeck.wire.acp import schema as acp
-from tests.support.patience import SOON
+from tests.support.deadlines import SOON
 
 SCRIPT = """
 [scenes.lead]

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.system.sandbox import detect, detect_seal
+from quarterdeck.system.sandbox import detect_sandbox, detect_sealed_sandbox
 from quarterdeck.wire.acp import schema as acp
-from quarterdeck.wire.toolcalls import TerminalItem
-from tests.support.patience import SOON
+from quarterdeck.wire.tool_calls import TerminalItem
+from tests.support.deadlines import SOON
 
 FILES = {"fs": {"readTextFile": True, "writeTextFile": True}}
 
@@ -112,7 +112,7 @@ async def test_cancel_ends_the_command_in_the_clients_terminal(
 
 
 async def test_what_nobody_was_asked_about_does_not_run_at_the_clients(connected, project: Path):
-    if not (await detect_seal()).seals:
+    if not (await detect_sealed_sandbox()).seals:
         pytest.skip("no sandbox on this machine seals commands")
     async with connected(terminal=True) as editor:
         session = await editor.new(project)
@@ -127,7 +127,7 @@ async def test_what_nobody_was_asked_about_does_not_run_at_the_clients(connected
 
 
 async def test_what_the_sandbox_shall_hold_does_not_run_at_the_clients(connected, project: Path):
-    sandbox = await detect()
+    sandbox = await detect_sandbox()
     if not sandbox.is_there:
         pytest.skip(f"no sandbox here: {sandbox.reason}")
     async with connected(terminal=True) as editor:

@@ -8,8 +8,8 @@ import pytest
 
 from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.errors import RpcError
-from tests.support.mcp import http_hostile
-from tests.support.patience import SOON
+from tests.support.deadlines import SOON
+from tests.support.mcp_servers import http_hostile
 
 SCRIPT = """
 default = "echo"

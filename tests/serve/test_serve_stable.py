@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from quarterdeck.drivers.acp.link import AcpLink
-from quarterdeck.drivers.child import Launch
+from quarterdeck.drivers.agent_process import Launch
 from quarterdeck.testing.acp_agent.program import FakeAgent, options
 from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.rpc import ByteStream, memory_pair
 from tests.support.acp_schema import FrameJudge, judge, needs_schema
-from tests.support.driving import Rig, drive
+from tests.support.driver_rig import Rig, drive
 
 UNSTABLE = {"quarterdeck": {"unstable": True}}
 

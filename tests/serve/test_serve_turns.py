@@ -14,9 +14,9 @@ from quarterdeck.wire.content import (
     ResourceLink,
 )
 from quarterdeck.wire.errors import RpcError
-from quarterdeck.wire.rpc import Limits
-from quarterdeck.wire.toolcalls import Diff
-from tests.support.patience import SOON
+from quarterdeck.wire.rpc import RpcLimits
+from quarterdeck.wire.tool_calls import Diff
+from tests.support.deadlines import SOON
 
 
 async def test_a_text_turn_streams_before_its_answer(connected, project: Path):
@@ -306,7 +306,7 @@ async def test_an_update_too_large_for_a_message_keeps_its_state(
         'parts = [{ text = "Done." }]\n'
     )
     environment["QUARTERDECK_MODEL"] = f"scripted/{script}"
-    async with connected(limits=Limits(max_frame_bytes=100_000)) as editor:
+    async with connected(limits=RpcLimits(max_frame_bytes=100_000)) as editor:
         session = await editor.new(project)
         await editor.prompt(session, "x" * 60_000)
         assert editor.said() == "Done."

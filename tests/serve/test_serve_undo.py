@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from tests.support.trees import new_repository, state_of
+from tests.support.work_trees import new_repository, state_of
 
 FILES = {"fs": {"readTextFile": True, "writeTextFile": True}}
 

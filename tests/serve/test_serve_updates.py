@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.serve.client import Client
-from quarterdeck.serve.updates import Translator
+from quarterdeck.serve.handshake import EditorClient
+from quarterdeck.serve.updates import UpdateTranslator
 from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import (
@@ -14,7 +14,7 @@ from quarterdeck.wire.events import (
     MessageChunk,
     ModeChanged,
     ModelCallFinished,
-    Notice,
+    NoticePosted,
     PlanChanged,
     Prompted,
     RetryScheduled,
@@ -27,7 +27,7 @@ from quarterdeck.wire.events import (
 from quarterdeck.wire.ids import CompactionId, MessageId, SessionId, TerminalId, ToolCallId
 from quarterdeck.wire.record import Record
 from quarterdeck.wire.settings import PlanEntry
-from quarterdeck.wire.toolcalls import ContentItem, TerminalItem
+from quarterdeck.wire.tool_calls import ContentItem, TerminalItem
 from quarterdeck.wire.usage import ContextUsage, Cost
 
 CALL, TERMINAL = ToolCallId("c1"), TerminalId("t1")
@@ -39,7 +39,9 @@ class Line:
     """Translates events as if they stood one second apart in a log."""
 
     def __init__(self, *, theirs: bool = False, step: int = 1_000_000, **client: Any) -> None:
-        self.translator = Translator(Client(**client), lambda _: theirs, knows_cost=True)
+        self.translator = UpdateTranslator(
+            EditorClient(**client), lambda _: theirs, knows_cost=True
+        )
         self.seq, self.step = 0, step
 
     def __call__(self, event: Event, *, is_replay: bool = False, parent: str | None = None) -> Any:
@@ -119,7 +121,7 @@ def test_in_a_replay_terminals_are_text():
 @pytest.mark.parametrize(
     ("event", "offer"),
     [
-        (Notice(title="Look"), "takes_notices"),
+        (NoticePosted(title="Look"), "takes_notices"),
         (RetryScheduled(attempt=2, delay=1, reason="busy"), "takes_notices"),
         (
             CompactionChanged(compaction=CompactionId("k"), status="in_progress"),

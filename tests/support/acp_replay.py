@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from quarterdeck.drivers.acp.link import AcpLink
-from quarterdeck.drivers.child import Launch
-from quarterdeck.policy.gate import Answer
+from quarterdeck.drivers.agent_process import Launch
+from quarterdeck.policy.gate import PermissionAnswer
 from quarterdeck.wire.events import PermissionAsked, TurnEnded
 from quarterdeck.wire.permissions import Decider, Selected
 from quarterdeck.wire.rpc.stream import memory_pair
-from tests.support.driving import Driven, Rig, drive
-from tests.support.patience import SOON
+from tests.support.deadlines import SOON
+from tests.support.driver_rig import Driven, Rig, drive
 
 __all__ = ["CAPTURES", "Recorded", "replay"]
 
@@ -121,7 +121,7 @@ async def _answer(driven: Driven, recorded: Recorded) -> None:
         done.add(asked.request)
         if choice is not None:
             by = Decider(kind="person", name="test")
-            answer = Answer(outcome=Selected(option_id=choice), by=by)
+            answer = PermissionAnswer(outcome=Selected(option_id=choice), by=by)
             driven.session.answer(asked.request, answer)
 
 

@@ -10,7 +10,7 @@ from quarterdeck.wire.acp import schema
 from quarterdeck.wire.content import ResourceContents
 from quarterdeck.wire.permissions import PermissionOption
 from quarterdeck.wire.settings import ConfigChoice, ConfigOption
-from tests.support.structs import json_values
+from tests.support.struct_strategies import json_values
 
 __all__ = ["acp_values"]
 

@@ -5,15 +5,15 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from quarterdeck.drivers.errors import AgentMissing
-from quarterdeck.fleet.acting import Acting, WorkspaceTrust
-from quarterdeck.fleet.errors import HostTooNew
-from quarterdeck.fleet.port import Queued
+from quarterdeck.drivers.errors import AgentMissingError
+from quarterdeck.fleet.api import QueuedPrompt
+from quarterdeck.fleet.errors import HostVersionError
+from quarterdeck.fleet.permissions.workspace_trust import TrustEffect, WorkspaceTrust
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import (
     CommandsChanged,
     MessageChunk,
-    Notice,
+    NoticePosted,
     PermissionAnswered,
     PermissionAsked,
     PlanChanged,
@@ -27,13 +27,13 @@ from quarterdeck.wire.events import (
 from quarterdeck.wire.ids import MessageId, RequestId, SessionId, ToolCallId
 from quarterdeck.wire.permissions import Decider, PermissionOption, Selected
 from quarterdeck.wire.settings import Command, PlanEntry
-from quarterdeck.wire.toolcalls import ContentItem, Diff
+from quarterdeck.wire.tool_calls import ContentItem, Diff
 from quarterdeck.wire.usage import TokenUsage
-from quarterdeck.workbench.screens.guard import QUIET
+from quarterdeck.workbench.screens.key_guard import QUIET
 from quarterdeck.workbench.screens.permission import PermissionScreen
 from quarterdeck.workbench.screens.trust import TrustScreen
-from quarterdeck.workbench.stores.ground import Found, FoundAgent
-from quarterdeck.workbench.widgets.agents import AgentTable
+from quarterdeck.workbench.stores.discovery import DiscoveredAgent, MachineDiscovery
+from quarterdeck.workbench.widgets.agent_table import AgentTable
 
 from .desks import until
 from .stage import Stage, StagedFleet, state
@@ -152,13 +152,13 @@ async def welcome(stage: Stage) -> None:
 
 @state()
 async def welcome_with_what_is_found(stage: Stage) -> None:
-    claude = FoundAgent(name="claude", title="Claude Code", is_here=True, login="no")
-    codex = FoundAgent(
+    claude = DiscoveredAgent(name="claude", title="Claude Code", is_here=True, login="no")
+    codex = DiscoveredAgent(
         name="codex", title="Codex", is_here=False, install="npm install -g @openai/codex"
     )
     desk = stage.app.desk
-    desk.ground.found = Found(agents=(claude, codex), key_names=("ANTHROPIC_API_KEY",))
-    acts = (Acting(path="AGENTS.md", what="is told to agents"),)
+    desk.ground.found = MachineDiscovery(agents=(claude, codex), key_names=("ANTHROPIC_API_KEY",))
+    acts = (TrustEffect(path="AGENTS.md", what="is told to agents"),)
     desk.ground.trust = WorkspaceTrust(root="/work/project", state="untrusted", acts=acts)
     desk.changed()
     await stage.until("Codex is not here", "not trusted")
@@ -169,7 +169,7 @@ async def _never(starts: bool) -> None:
 
 
 async def _too_new(starts: bool) -> None:
-    raise HostTooNew(9, "2.0")
+    raise HostVersionError(9, "2.0")
 
 
 @state(reach=_never)
@@ -197,9 +197,9 @@ async def host_failed(stage: Stage) -> None:
 @state()
 async def trust_question(stage: Stage) -> None:
     acts = (
-        Acting(path="AGENTS.md", what="is told to every agent that starts here"),
-        Acting(path=".quarterdeck/config.toml", what="allows bash(make *) without asking"),
-        Acting(path=".mcp.json", what="starts the programs 'npx' and 'uvx'"),
+        TrustEffect(path="AGENTS.md", what="is told to every agent that starts here"),
+        TrustEffect(path=".quarterdeck/config.toml", what="allows bash(make *) without asking"),
+        TrustEffect(path=".mcp.json", what="starts the programs 'npx' and 'uvx'"),
     )
     trust = WorkspaceTrust(root="/work/project", state="untrusted", acts=acts)
     stage.app.push_screen(TrustScreen(trust))
@@ -284,7 +284,7 @@ async def queued(fleet: StagedFleet, home: Path) -> None:
     ann = await at_work(fleet)
     prompts = ("Then run the linter", "And tell me\nwhat is left", "Commit", "Rest")
     waiting = tuple(
-        Queued(message=MessageId(f"q{n}"), content=(text(words),))
+        QueuedPrompt(message=MessageId(f"q{n}"), content=(text(words),))
         for n, words in enumerate(prompts)
     )
     fleet.infos[ann] = replace(fleet.infos[ann], queue=waiting)
@@ -361,7 +361,7 @@ async def after_a_denial(stage: Stage) -> None:
             request=RequestId("r"), call=call, outcome=Selected(option_id="3"), kind="reject_once",
             by=Decider(kind="person"), feedback="leave build alone",
         ),
-        Notice(title="Rate limit near", severity="warning", description="82 % of this hour"),
+        NoticePosted(title="Rate limit near", severity="warning", description="82 % of this hour"),
     )  # fmt: skip
     await stage.until("leave build alone", "82 %")
 
@@ -384,8 +384,8 @@ async def inbox_with_three(stage: Stage) -> None:
 
 @state()
 async def spawn_form(stage: Stage) -> None:
-    stage.app.desk.ground.found = Found(
-        agents=(FoundAgent(name="claude", title="Claude Code", is_here=True, login="yes"),)
+    stage.app.desk.ground.found = MachineDiscovery(
+        agents=(DiscoveredAgent(name="claude", title="Claude Code", is_here=True, login="yes"),)
     )
     await stage.press("ctrl+t")
     await stage.until("start")
@@ -394,7 +394,7 @@ async def spawn_form(stage: Stage) -> None:
 async def missing(fleet: StagedFleet, home: Path) -> None:
     ann = await fleet.agent_at_work("ann", "Mend the parser")
     reason = str(
-        AgentMissing("claude", "claude", "PATH", "npm install -g @anthropic-ai/claude-code")
+        AgentMissingError("claude", "claude", "PATH", "npm install -g @anthropic-ai/claude-code")
     )
     await fleet.tell(ann, SessionEnded(how="broken", reason=reason))
 

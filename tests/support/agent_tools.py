@@ -4,9 +4,15 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from quarterdeck.agent.tools.tool import Arguments, Live, Outcome, Prepared, said
-from quarterdeck.agent.tools.workspace import Workspace
-from quarterdeck.wire.toolcalls import ToolCallContent, ToolKind
+from quarterdeck.agent.tools.tool import (
+    Arguments,
+    LiveCall,
+    PreparedCall,
+    ToolOutcome,
+    text_outcome,
+)
+from quarterdeck.agent.tools.workspace import ToolWorkspace
+from quarterdeck.wire.tool_calls import ToolCallContent, ToolKind
 
 __all__ = ["FakeTool", "Gathering", "NumberArguments", "returns"]
 
@@ -16,7 +22,7 @@ class NumberArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_field
     word: str = ""
 
 
-Run = Callable[[NumberArguments, Live], Awaitable[Outcome]]
+Run = Callable[[NumberArguments, LiveCall], Awaitable[ToolOutcome]]
 
 
 class FakeTool:
@@ -48,18 +54,18 @@ class FakeTool:
         self._writes = writes
         self._content = content
 
-    async def prepare(self, arguments: NumberArguments, workspace: Workspace) -> Prepared:
+    async def prepare(self, arguments: NumberArguments, workspace: ToolWorkspace) -> PreparedCall:
         if self._prepare is not None:
             await self._prepare(arguments)
         name = (self._writes or "").format(n=arguments.n)
         writes = [f"{workspace.cwd}/{name}"] if name else []
         paths = tuple(workspace.path(path, "write", path) for path in writes)
 
-        async def run(live: Live) -> Outcome:
+        async def run(live: LiveCall) -> ToolOutcome:
             self.ran.append(arguments)
             return await self._run(arguments, live)
 
-        return Prepared(
+        return PreparedCall(
             title=f"{self.name} {arguments.n}",
             call=workspace.call(self.name, self.kind, paths=paths),
             run=run,
@@ -70,8 +76,8 @@ class FakeTool:
 
 
 def returns(words: str) -> Run:
-    async def run(arguments: NumberArguments, live: Live) -> Outcome:
-        return said(f"{words} {arguments.n}")
+    async def run(arguments: NumberArguments, live: LiveCall) -> ToolOutcome:
+        return text_outcome(f"{words} {arguments.n}")
 
     return run
 
@@ -86,7 +92,7 @@ class Gathering:
         self.door = asyncio.Event()
         self._changed = asyncio.Condition()
 
-    async def run(self, arguments: NumberArguments, live: Any) -> Outcome:
+    async def run(self, arguments: NumberArguments, live: Any) -> ToolOutcome:
         self.inside += 1
         self.most = max(self.most, self.inside)
         self.entered.append(arguments.n)
@@ -96,7 +102,7 @@ class Gathering:
             await self.door.wait()
         finally:
             self.inside -= 1
-        return said(f"done {arguments.n}")
+        return text_outcome(f"done {arguments.n}")
 
     async def wait_for(self, count: int) -> None:
         """Wait until so many have entered."""

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from quarterdeck.drivers.link import Departure, Outcome
-from quarterdeck.drivers.pipe.dialect import Asked, Dialect
+from quarterdeck.drivers.link import AgentExit, TurnOutcome
+from quarterdeck.drivers.pipe.dialect import PipeDialect, TurnContext
 from quarterdeck.wire.content import TextContent
 from quarterdeck.wire.events import (
     Event,
@@ -15,7 +15,7 @@ from quarterdeck.wire.events import (
     ThoughtChunk,
     ToolCallEnded,
     ToolCallStarted,
-    Unknown,
+    UnknownEvent,
 )
 
 __all__ = ["Replay", "lines_of", "replay"]
@@ -28,7 +28,7 @@ class Replay:
     """What became of a recorded turn."""
 
     events: list[Event] = field(default_factory=list[Event])
-    outcome: Outcome = field(default_factory=lambda: Outcome(stop="failed"))
+    outcome: TurnOutcome = field(default_factory=lambda: TurnOutcome(stop="failed"))
     stderr: str = ""
 
     def all(self, kind: type[Any]) -> list[Any]:
@@ -65,20 +65,20 @@ def lines_of(capture: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (FOLDER / f"{capture}.jsonl").read_text().splitlines()]
 
 
-def replay(dialect: Dialect, capture: str, asked: Asked | None = None) -> Replay:
+def replay(dialect: PipeDialect, capture: str, asked: TurnContext | None = None) -> Replay:
     """Read a recorded turn, to its recorded exit."""
-    reader = dialect.reader(asked or Asked())
+    reader = dialect.reader(asked or TurnContext())
     done = Replay()
-    left = Departure()
+    left = AgentExit()
     lines = lines_of(capture)
     done.stderr = "\n".join(line["line"] for line in lines if line["dir"] == "err")
     for line in lines:
         if line["dir"] == "out":
             done.events += reader.read(json.loads(line["line"]))
         elif line["dir"] == "exit":
-            left = Departure(exit_code=line["code"], stderr=done.stderr)
+            left = AgentExit(exit_code=line["code"], stderr=done.stderr)
     done.outcome = reader.outcome(left)
-    assert not done.all(Unknown)
+    assert not done.all(UnknownEvent)
     return done
 
 

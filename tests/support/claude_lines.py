@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from quarterdeck.drivers.link import Outcome
-from quarterdeck.drivers.pipe.claude_events import Translator
+from quarterdeck.drivers.link import TurnOutcome
+from quarterdeck.drivers.pipe.claude.events import ClaudeTranslator
 from quarterdeck.wire.content import TextContent
 from quarterdeck.wire.events import Event, MessageChunk
 from quarterdeck.wire.ids import ToolCallId
@@ -24,7 +24,7 @@ class Replayed:
 
     events: list[Event] = field(default_factory=list[Event])
     parents: list[ToolCallId | None] = field(default_factory=list["ToolCallId | None"])
-    outcomes: list[Outcome] = field(default_factory=list[Outcome])
+    outcomes: list[TurnOutcome] = field(default_factory=list[TurnOutcome])
 
     def all(self, kind: type[E]) -> list[E]:
         return [event for event in self.events if isinstance(event, kind)]
@@ -46,7 +46,7 @@ def recorded(scene: str) -> list[dict[str, Any]]:
 
 def replay(lines: Iterable[dict[str, Any]]) -> Replayed:
     """Translate lines as a link does."""
-    translator, heard = Translator("claude"), Replayed()
+    translator, heard = ClaudeTranslator("claude"), Replayed()
     for line in lines:
         if line.get("type") == "control_response":
             answer = line["response"].get("response") or {}

@@ -19,7 +19,7 @@ from quarterdeck.wire.events import (
     TurnEnded,
     TurnStarted,
 )
-from tests.support.driving import Heard
+from tests.support.driver_rig import Heard
 
 __all__ = ["judge"]
 

@@ -11,17 +11,17 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from quarterdeck.agent.tools.tool import Live, Outcome, Prepared, said
-from quarterdeck.agent.tools.workspace import Workspace
-from quarterdeck.models.errors import Rejected
-from quarterdeck.models.model import Request
+from quarterdeck.agent.tools.tool import LiveCall, PreparedCall, ToolOutcome, text_outcome
+from quarterdeck.agent.tools.workspace import ToolWorkspace
+from quarterdeck.models.errors import RequestRejectedError
+from quarterdeck.models.model import ModelRequest
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import CompactionChanged, PlanChanged, Prompted
 from quarterdeck.wire.settings import PlanEntry
-from quarterdeck.wire.toolcalls import ToolCallLocation
+from quarterdeck.wire.tool_calls import ToolCallLocation
 from tests.support.agent_tools import NumberArguments
-from tests.support.agents import Deck
-from tests.support.windows import Worker, at_sea, texts_of
+from tests.support.native_agents import Deck
+from tests.support.window_models import Worker, at_sea, texts_of
 
 __all__ = ["MUST", "SESSIONS", "SUMMARIES", "measure", "row", "table"]
 
@@ -40,15 +40,15 @@ MAY = ("other words of the user", "what tools said")
 _FACT = re.compile(r"fact-[a-z]+-\d+")
 
 
-def _well(request: Request) -> str:
+def _well(request: ModelRequest) -> str:
     """All facts that it is told, as an ideal model would."""
     return "# Facts\n" + " ".join(sorted(set(_FACT.findall(texts_of(request)))))
 
 
-SUMMARIES: dict[str, Callable[[Request], Any]] = {
+SUMMARIES: dict[str, Callable[[ModelRequest], Any]] = {
     "ideal": _well,
     "useless": lambda _: "# Goal\nGo on.",
-    "none": lambda _: Rejected("no summary today", status=400),
+    "none": lambda _: RequestRejectedError("no summary today", status=400),
 }
 
 
@@ -60,18 +60,18 @@ class Reading:
     def __init__(self) -> None:
         self.read: list[int] = []
 
-    async def prepare(self, arguments: NumberArguments, workspace: Workspace) -> Prepared:
+    async def prepare(self, arguments: NumberArguments, workspace: ToolWorkspace) -> PreparedCall:
         number = arguments.n
         path = f"{workspace.cwd}/src/module_{number}.py"
 
-        async def run(live: Live) -> Outcome:
+        async def run(live: LiveCall) -> ToolOutcome:
             self.read.append(number)
             if number % 50 == 0:
                 entry = PlanEntry(content=f"fact-plan-{number}", priority="low", status="pending")
                 await live.emit(PlanChanged(entries=(entry,)))
-            return said(f"fact-result-{number} " + "def f(): pass\n" * 80)
+            return text_outcome(f"fact-result-{number} " + "def f(): pass\n" * 80)
 
-        return Prepared(
+        return PreparedCall(
             title="read",
             call=workspace.call("fake", "read", paths=(workspace.path(path, "read", path),)),
             run=run,

@@ -6,10 +6,10 @@ from pathlib import Path
 from textwrap import dedent
 
 from quarterdeck.config.places import Places
-from quarterdeck.workbench.custom.library import Library
-from quarterdeck.workbench.panels.system import SystemPanel
-from quarterdeck.workbench.panels.system_model import ProcessGroup, Sample
-from quarterdeck.workbench.stores.activity import MODES
+from quarterdeck.workbench.custom_widgets.library import WidgetLibrary
+from quarterdeck.workbench.panels.feed.model import FEED_MODES
+from quarterdeck.workbench.panels.system.model import MachineSample, ProcessGroup
+from quarterdeck.workbench.panels.system.panel import SystemPanel
 
 from .agent_states import at_work, calm, many
 from .stage import Stage, StagedFleet, state
@@ -170,7 +170,7 @@ async def system_load(stage: Stage) -> None:
     panel.look_now = lambda: None  # pyright: ignore[reportAttributeAccessIssue]
 
     async def no_look() -> None:
-        panel.sample = Sample(
+        panel.sample = MachineSample(
             cpu=0.37, processors=8, load=(1.2, 0.8, 0.5), memory=(11 * _G, 16 * _G),
             disk=(420 * _G, 500 * _G), groups=groups,
         )  # fmt: skip
@@ -192,7 +192,7 @@ def _feed_state(mode: str) -> None:
     state(many)(play)
 
 
-for _mode in MODES:
+for _mode in FEED_MODES:
     _feed_state(_mode)
 
 
@@ -205,7 +205,7 @@ def _write_widgets(home: Path) -> None:
     places = Places(
         config=home / "config", state=home / "state", cache=home / "c", runtime=home / "r"
     )
-    library = Library(places)
+    library = WidgetLibrary(places)
     library.folder.mkdir(parents=True, exist_ok=True)
     source = """\
         from quarterdeck.workbench.panels.panel import Panel

@@ -10,7 +10,7 @@ answered. ``avt`` says why the second emulator does something else.
 from dataclasses import dataclass, field
 from typing import Any
 
-from quarterdeck.drivers.screen import Style
+from quarterdeck.terminal.emulator import Style
 
 __all__ = ["CASES", "COLUMNS", "ROWS", "Case"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.system.descendants import MARK_VARIABLE, Tree, find
+from quarterdeck.system.process_tree import MARK_VARIABLE, ProcessTree, find_processes
 
 
 @pytest.fixture(autouse=True)
@@ -16,7 +16,7 @@ def leaves_no_process_behind(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     mark = f"test{secrets.token_hex(8)}"
     monkeypatch.setenv(MARK_VARIABLE, mark)
     yield
-    left = find([Tree(mark)])
+    left = find_processes([ProcessTree(mark)])
     for one in left:
         os.kill(one.pid, 9)
     assert [one.pid for one in left] == []

@@ -16,19 +16,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from quarterdeck.system.api import DirectoryEntry
 from quarterdeck.system.errors import (
-    FileChanged,
-    NoSuchPath,
-    OutsideRoots,
-    PathFault,
-    PathRefused,
-    SpecialFile,
+    FileChangedError,
+    NoSuchPathError,
+    OutsideRootsError,
+    PathError,
+    PathRefusedError,
+    SpecialFileError,
 )
+from quarterdeck.system.file_reader import read_window
 from quarterdeck.system.files import LocalFiles
-from quarterdeck.system.lines import read_window
 from quarterdeck.system.paths import Roots
-from quarterdeck.system.port import Entry
-from tests.support.swaps import swapping
+from tests.support.path_swaps import swapping
 
 
 @pytest.fixture
@@ -51,13 +51,13 @@ async def test_reading_gives_bytes_and_pages(root: Path, files: LocalFiles):
 
 
 async def test_missing_files_and_directories_are_named(root: Path, files: LocalFiles):
-    with pytest.raises(NoSuchPath, match="'no/such'"):
+    with pytest.raises(NoSuchPathError, match="'no/such'"):
         await files.read("no/such")
-    with pytest.raises(PathRefused, match="is a directory"):
+    with pytest.raises(PathRefusedError, match="is a directory"):
         await files.read(".")
-    with pytest.raises(PathRefused, match="is a directory"):
+    with pytest.raises(PathRefusedError, match="is a directory"):
         await files.write(".", b"")
-    with pytest.raises(PathRefused, match="not a directory"):
+    with pytest.raises(PathRefusedError, match="not a directory"):
         (root / "f").touch()
         await files.list("f")
 
@@ -70,7 +70,7 @@ async def test_pipes_sockets_and_devices_are_refused_without_blocking(root: Path
         async with asyncio.timeout(45):
             for path, kind in (("pipe", "pipe"), ("socket", "socket"), ("/dev/zero", "device")):
                 for attempt in (files.read(path), files.read_lines(path), files.write(path, b"")):
-                    with pytest.raises(SpecialFile, match=kind):
+                    with pytest.raises(SpecialFileError, match=kind):
                         await attempt
                 assert (await files.stat(path)).kind == kind
 
@@ -161,7 +161,7 @@ async def test_writing_through_a_symlink_keeps_the_symlink(root: Path, files: Lo
     assert (root / "target").read_text() == "new"
     assert (root / "made").read_text() == "made"
     (root / "out").symlink_to("../outside/secret")
-    with pytest.raises(OutsideRoots):
+    with pytest.raises(OutsideRootsError):
         await files.write("out", b"stolen")
     assert (root.parent / "outside" / "secret").read_text() == "secret"
 
@@ -169,11 +169,11 @@ async def test_writing_through_a_symlink_keeps_the_symlink(root: Path, files: Lo
 async def test_a_failed_write_leaves_no_trace(root: Path, files: LocalFiles):
     (root / "full").symlink_to("/dev/full")
     (root / "f").write_text("old")
-    with pytest.raises(FileChanged):
+    with pytest.raises(FileChangedError):
         await files.write("f", b"new", create=True)
-    with pytest.raises(NoSuchPath):
+    with pytest.raises(NoSuchPathError):
         await files.write("missing/g", b"new", create=False)
-    with pytest.raises(PathFault):
+    with pytest.raises(PathError):
         await files.write("x" * 300, b"new")
     assert names(root) == ["f", "full"]
     assert (root / "f").read_text() == "old"
@@ -207,11 +207,11 @@ async def test_a_file_changed_since_it_was_read_is_not_overwritten(root: Path, f
     times = (root / "f").stat()
     (root / "f").write_text("0ld")  # same size, same time
     os.utime(root / "f", ns=(times.st_atime_ns, times.st_mtime_ns))
-    with pytest.raises(FileChanged, match="was changed since it was read"):
+    with pytest.raises(FileChangedError, match="was changed since it was read"):
         await files.write("f", b"new", expected=read)
     assert (root / "f").read_text() == "0ld"
     (root / "f").unlink()
-    with pytest.raises(FileChanged, match="was removed"):
+    with pytest.raises(FileChangedError, match="was removed"):
         await files.write("f", b"new", expected=read)
     assert names(root) == []
 
@@ -231,7 +231,7 @@ async def test_an_identity_without_digest_compares_size_and_time(root: Path, fil
     seen = (await files.stat("f")).identity
     await files.write("f", b"new", expected=seen)
     os.utime(root / "f", ns=(1, 1))
-    with pytest.raises(FileChanged):
+    with pytest.raises(FileChangedError):
         await files.write("f", b"newer", expected=seen)
 
 
@@ -310,20 +310,20 @@ async def test_a_walk_is_ordered_bounded_and_stays_inside(root: Path, files: Loc
     (root / "out").symlink_to("../outside")
     (root / "loop").symlink_to(".")
 
-    def prune(entry: Entry) -> bool:
+    def prune(entry: DirectoryEntry) -> bool:
         return entry.path == ".git"
 
     found = [entry.path async for entry in files.walk(prune=prune)]
     assert found == ["a", "a/b", "a/b/y", "a/x", "c.txt", "loop", "out", "z"]
     assert [entry.path async for entry in files.walk("a", limit=2)] == ["b", "b/y"]
-    with pytest.raises(OutsideRoots):
+    with pytest.raises(OutsideRootsError):
         _ = [entry async for entry in files.walk("out")]
 
 
 async def test_a_walk_goes_on_past_a_directory_that_vanishes(root: Path, files: LocalFiles):
     for n in range(600):  # more than one batch
         (root / f"d{n:03}").mkdir()
-    seen: list[Entry] = []
+    seen: list[DirectoryEntry] = []
     async for entry in files.walk():
         if not seen:
             (root / "d599").rmdir()
@@ -345,13 +345,13 @@ async def test_removing_and_renaming_touch_the_symlink_not_its_target(
     await files.rename("f", "g")
     assert names(root) == ["deep", "g"]
     assert (root.parent / "outside" / "secret").exists()
-    with pytest.raises(PathRefused):
+    with pytest.raises(PathRefusedError):
         await files.remove(".")
-    with pytest.raises(OutsideRoots):
+    with pytest.raises(OutsideRootsError):
         await files.rename("g", "../outside/g")
     await files.make_directory("g2/h")
     await files.make_directory("g2/h")
-    with pytest.raises(PathRefused, match="exists"):
+    with pytest.raises(PathRefusedError, match="exists"):
         await files.make_directory("g")
 
 
@@ -373,7 +373,7 @@ async def test_files_about_processes_are_not_read(root: Path):
     (root / "link").symlink_to("/proc/self")
     for path in ("/proc/self/environ", f"/proc/{os.getpid()}/maps", f"{root}/link/environ"):
         for attempt in (files.read(path), files.read_lines(path)):
-            with pytest.raises(PathRefused, match="processes"):
+            with pytest.raises(PathRefusedError, match="processes"):
                 await attempt
 
 
@@ -403,7 +403,7 @@ async def test_no_link_of_the_kernel_and_no_dotdot_leads_out(
         files.rename("inner", path),
         files.stat(path),
     ):
-        with pytest.raises((OutsideRoots, NoSuchPath)):
+        with pytest.raises((OutsideRootsError, NoSuchPathError)):
             await attempt
     assert (root.parent / "outside" / "secret").read_text() == "secret"
 
@@ -444,7 +444,7 @@ async def test_making_removing_and_moving_do_not_lose_a_race(root: Path, files: 
                 try:
                     await attempt
                     done[True] += 1
-                except PathFault:
+                except PathError:
                     done[False] += 1
     assert all(done.values()), f"nobody raced: {done}"
     assert sorted(path.name for path in outside.iterdir()) == ["empty", "secret"]

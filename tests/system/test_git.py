@@ -17,7 +17,7 @@ from quarterdeck.system.git_repository import (
     find_repository,
 )
 from tests.support.hostile_repository import HostileRepository, make_hostile_repository
-from tests.support.trees import git, new_repository, untouched
+from tests.support.work_trees import git, new_repository, untouched
 
 SOURCE = Path(__file__).parent.parent.parent / "src" / "quarterdeck"
 QUESTIONS = (

@@ -15,7 +15,12 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from quarterdeck.system.errors import NoSuchPath, OutsideRoots, PathFault, PathRefused
+from quarterdeck.system.errors import (
+    NoSuchPathError,
+    OutsideRootsError,
+    PathError,
+    PathRefusedError,
+)
 from quarterdeck.system.files import LocalFiles
 from quarterdeck.system.paths import Roots
 
@@ -37,7 +42,7 @@ def test_relative_paths_begin_at_the_first_root(root: Path):
 def test_paths_that_lead_out_are_refused(root: Path, path: str):
     (root / "a").mkdir()
     (root.parent / "root2").mkdir()
-    with pytest.raises(OutsideRoots) as caught:
+    with pytest.raises(OutsideRootsError) as caught:
         real(Roots([root]), path)
     assert repr(path) in str(caught.value)
     assert repr(str(root)) in str(caught.value)
@@ -50,7 +55,7 @@ def test_a_path_that_leaves_and_comes_back_is_inside(root: Path):
 
 def test_a_tilde_is_an_ordinary_name(root: Path):
     assert real(Roots([root]), "~") == str(root / "~")
-    with pytest.raises(NoSuchPath):
+    with pytest.raises(NoSuchPathError):
         real(Roots([root]), "~/x")
 
 
@@ -68,7 +73,7 @@ def test_symlinks_are_followed_inside_and_refused_outside(root: Path):
         assert real(roots, inside) == str(root / "a")
     assert real(roots, "dangling") == str(root / "a" / "new")
     for outside in ("out", "out/secret", "secret", "in/../out/x"):
-        with pytest.raises(OutsideRoots):
+        with pytest.raises(OutsideRootsError):
             real(roots, outside)
     assert real(roots, "secret", follow=False) == str(root / "secret")
 
@@ -95,7 +100,7 @@ def test_several_roots_are_one_world(root: Path):
     roots = Roots([root, other])
     assert real(roots, "link/f") == str(other / "f")
     assert real(roots, "../other/f") == str(other / "f")
-    with pytest.raises(OutsideRoots):
+    with pytest.raises(OutsideRootsError):
         real(roots, "../outside/secret")
 
 
@@ -110,12 +115,12 @@ def test_loops_and_bad_names_are_refused(root: Path):
     (root / "file").touch()
     roots = Roots([root])
     for path in ("a", "a/x", "c", "c/x"):
-        with pytest.raises(PathRefused, match=r"symbolic links|loop"):
+        with pytest.raises(PathRefusedError, match=r"symbolic links|loop"):
             real(roots, path)
     for path in ("", "x\0y", "\ud800", "file/x", "x" * 300 + "/y"):
-        with pytest.raises(PathRefused):
+        with pytest.raises(PathRefusedError):
             real(roots, path)
-    with pytest.raises(PathRefused), roots.place("x" * 300) as place:
+    with pytest.raises(PathRefusedError), roots.place("x" * 300) as place:
         place.stat()
 
 
@@ -154,7 +159,7 @@ def test_no_descriptor_is_left_open(root: Path):
     for path in ("a/b/c", "a/../a/b/../../a", "out/x", "a/b/../../..", "no/such", "."):
         try:
             real(roots, path)
-        except PathFault:
+        except PathError:
             continue
     assert len(list(Path("/dev/fd").iterdir())) == before
 
@@ -209,9 +214,9 @@ def test_the_walk_agrees_with_realpath(
         expected = os.path.realpath(f"{top}/root/{path}")
         try:
             found = real(roots, text)
-        except OutsideRoots:
+        except OutsideRootsError:
             assert not is_inside(expected, top / "root") or passes_the_missing(top, path)
-        except PathFault:
+        except PathError:
             assert passes_the_missing(top, path)
         else:
             assert is_inside(found, top / "root")
@@ -286,7 +291,7 @@ async def race(root: Path, times: int) -> set[str]:
             ):
                 try:
                     result = await attempt
-                except PathFault as error:
+                except PathError as error:
                     seen.add(type(error).__name__)
                     continue
                 seen.add("done")
@@ -302,7 +307,7 @@ async def test_a_racing_swap_never_leads_outside(root: Path):
 
 @pytest.mark.stress
 async def test_a_racing_swap_never_leads_outside_for_long(root: Path):
-    assert "OutsideRoots" in await race(root, 5_000)
+    assert "OutsideRootsError" in await race(root, 5_000)
 
 
 async def test_a_leaf_swapped_for_a_symlink_is_never_followed(root: Path):
@@ -315,6 +320,6 @@ async def test_a_leaf_swapped_for_a_symlink_is_never_followed(root: Path):
             try:
                 assert (await files.read("file")).data == b"inside"
                 await files.write("file", b"inside")
-            except PathFault:
+            except PathError:
                 await asyncio.sleep(0)
     assert outside.read_text() == "secret"

@@ -10,27 +10,27 @@ from pathlib import Path
 
 import pytest
 
+from quarterdeck.system.api import CommandSpec, EndingDeadlines, ProcessExit
 from quarterdeck.system.errors import (
-    CommandNotFound,
-    NoSuchDirectory,
-    NotExecutable,
-    OutsideRoots,
-    SpawnFault,
+    CommandNotFoundError,
+    NoSuchDirectoryError,
+    NotExecutableError,
+    OutsideRootsError,
+    SpawnError,
 )
 from quarterdeck.system.paths import Roots
-from quarterdeck.system.port import Command, Ending, Exit
 from quarterdeck.system.process import LocalProcess, LocalProcesses, spawn
-from quarterdeck.wire.errors import Broken, Busy, Closed
+from quarterdeck.wire.errors import LinkBrokenError, LinkBusyError, LinkClosedError
 
-NOW = Ending(ask=0, terminate=0)
-
-
-def sh(script: str) -> Command:
-    return Command(argv=["/bin/sh", "-c", script])
+NOW = EndingDeadlines(ask=0, terminate=0)
 
 
-def python(script: str, *arguments: str) -> Command:
-    return Command(argv=[sys.executable, "-S", "-c", script, *arguments])
+def sh(script: str) -> CommandSpec:
+    return CommandSpec(argv=["/bin/sh", "-c", script])
+
+
+def python(script: str, *arguments: str) -> CommandSpec:
+    return CommandSpec(argv=[sys.executable, "-S", "-c", script, *arguments])
 
 
 async def received(process: LocalProcess) -> bytes:
@@ -43,17 +43,17 @@ async def received(process: LocalProcess) -> bytes:
 async def test_output_and_exit_code_arrive():
     async with await spawn(sh("echo out; echo err >&2; exit 3")) as process:
         assert await received(process) == b"out\n"
-        assert await process.wait() == Exit(code=3)
+        assert await process.wait() == ProcessExit(code=3)
         assert process.stderr() == "err\n"
 
 
 async def test_a_signal_is_named():
     async with await spawn(sh("kill -USR1 $$")) as process:
-        assert await process.wait() == Exit(signal="SIGUSR1")
+        assert await process.wait() == ProcessExit(signal="SIGUSR1")
 
 
 async def test_what_is_sent_comes_back():
-    async with await spawn(Command(argv=["cat"])) as process:
+    async with await spawn(CommandSpec(argv=["cat"])) as process:
         data = os.urandom(1_000_000)
 
         async def send() -> None:
@@ -64,7 +64,7 @@ async def test_what_is_sent_comes_back():
             group.create_task(send())
             back = group.create_task(received(process))
         assert back.result() == data
-        assert await process.wait() == Exit(code=0)
+        assert await process.wait() == ProcessExit(code=0)
 
 
 async def test_arguments_reach_the_program_as_they_are():
@@ -81,7 +81,7 @@ async def repeat_last_words(times: int) -> None:
         exit = await process.wait()
         assert process.stderr() == "why"
         assert await received(process) == b"firstlast"
-        assert exit == Exit(code=7)
+        assert exit == ProcessExit(code=7)
         await process.end(NOW)
 
 
@@ -106,7 +106,7 @@ async def test_the_stream_ends_with_the_child_though_a_grandchild_holds_the_pipe
     begun = time.monotonic()
     async with await spawn(sh("sleep 30 & echo done")) as process:
         assert await received(process) == b"done\n"
-        assert await process.wait() == Exit(code=0)
+        assert await process.wait() == ProcessExit(code=0)
     assert time.monotonic() - begun < 5
 
 
@@ -149,40 +149,40 @@ async def test_a_child_is_held_back_while_nobody_receives():
 
 
 async def test_ending_does_not_wait_for_a_child_that_never_reads():
-    process = await spawn(Command(argv=["sleep", "30"]))
+    process = await spawn(CommandSpec(argv=["sleep", "30"]))
     sending = asyncio.create_task(process.send(b"x" * 5_000_000))
     await asyncio.sleep(0.05)
     assert not sending.done()
     begun = time.monotonic()
-    await process.end(Ending(ask=0.1, terminate=1))
+    await process.end(EndingDeadlines(ask=0.1, terminate=1))
     assert time.monotonic() - begun < 3
-    with pytest.raises((Closed, Broken)):
+    with pytest.raises((LinkClosedError, LinkBrokenError)):
         await sending
 
 
 async def test_sending_to_a_child_that_left_says_how_it_left():
     async with await spawn(sh("echo reason >&2; exit 4")) as process:
         await process.wait()
-        with pytest.raises(Broken) as caught:
+        with pytest.raises(LinkBrokenError) as caught:
             await process.send(b"x")
         assert (caught.value.exit_code, caught.value.stderr) == (4, "reason\n")
 
 
 async def test_a_send_cancelled_half_way_breaks_the_stream():
-    async with await spawn(Command(argv=["sleep", "30"])) as process:
+    async with await spawn(CommandSpec(argv=["sleep", "30"])) as process:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
                 await process.send(b"x" * 1_000_000)
-        with pytest.raises(Broken, match="half way"):
+        with pytest.raises(LinkBrokenError, match="half way"):
             await process.send(b"y")
         await process.end(NOW)
 
 
 async def test_two_receivers_are_one_too_many():
-    async with await spawn(Command(argv=["cat"])) as process:
+    async with await spawn(CommandSpec(argv=["cat"])) as process:
         first = asyncio.create_task(process.receive())
         await asyncio.sleep(0)
-        with pytest.raises(Busy):
+        with pytest.raises(LinkBusyError):
             await process.receive()
         await process.send(b"x")
         assert await first == b"x"
@@ -193,7 +193,7 @@ async def test_after_close_receive_says_so_and_the_child_runs_on():
         waiting = asyncio.create_task(process.receive())
         await asyncio.sleep(0)
         await process.close()
-        with pytest.raises(Closed):
+        with pytest.raises(LinkClosedError):
             await waiting
         assert process.exit is None
         await process.end(NOW)
@@ -201,45 +201,45 @@ async def test_after_close_receive_says_so_and_the_child_runs_on():
 
 async def test_a_missing_program_is_named_with_the_path_searched():
     begun = time.monotonic()
-    with pytest.raises(CommandNotFound, match=r"no-such-agent.*'/nowhere:/bin'"):
-        await spawn(Command(argv=["no-such-agent"], env={"PATH": "/nowhere:/bin"}))
+    with pytest.raises(CommandNotFoundError, match=r"no-such-agent.*'/nowhere:/bin'"):
+        await spawn(CommandSpec(argv=["no-such-agent"], env={"PATH": "/nowhere:/bin"}))
     assert time.monotonic() - begun < 1
 
 
 async def test_a_program_without_permission_is_told_apart(tmp_path: Path):
     (tmp_path / "tool").write_text("#!/bin/sh\n")
-    with pytest.raises(NotExecutable, match="permission denied"):
-        await spawn(Command(argv=["tool"], env={"PATH": str(tmp_path)}))
-    with pytest.raises(NotExecutable, match="is a directory"):
-        await spawn(Command(argv=[str(tmp_path)]))
+    with pytest.raises(NotExecutableError, match="permission denied"):
+        await spawn(CommandSpec(argv=["tool"], env={"PATH": str(tmp_path)}))
+    with pytest.raises(NotExecutableError, match="is a directory"):
+        await spawn(CommandSpec(argv=[str(tmp_path)]))
 
 
 async def test_a_missing_interpreter_is_told_apart(tmp_path: Path):
     (tmp_path / "tool").write_text("#!/no/such/interpreter\n")
     (tmp_path / "tool").chmod(0o755)
-    with pytest.raises(NotExecutable, match="interpreter"):
-        await spawn(Command(argv=[str(tmp_path / "tool")]))
+    with pytest.raises(NotExecutableError, match="interpreter"):
+        await spawn(CommandSpec(argv=[str(tmp_path / "tool")]))
 
 
 async def test_a_missing_directory_is_named(tmp_path: Path):
-    with pytest.raises(NoSuchDirectory, match="gone"):
-        await spawn(Command(argv=["true"], cwd=tmp_path / "gone"))
+    with pytest.raises(NoSuchDirectoryError, match="gone"):
+        await spawn(CommandSpec(argv=["true"], cwd=tmp_path / "gone"))
 
 
 async def test_bad_words_are_refused():
-    with pytest.raises(SpawnFault, match="NUL"):
-        await spawn(Command(argv=["echo", "a\0b"]))
-    with pytest.raises(CommandNotFound):
-        await spawn(Command(argv=[]))
-    with pytest.raises(NotExecutable, match="too long"):
-        await spawn(Command(argv=["echo", "x" * 10_000_000]))
+    with pytest.raises(SpawnError, match="NUL"):
+        await spawn(CommandSpec(argv=["echo", "a\0b"]))
+    with pytest.raises(CommandNotFoundError):
+        await spawn(CommandSpec(argv=[]))
+    with pytest.raises(NotExecutableError, match="too long"):
+        await spawn(CommandSpec(argv=["echo", "x" * 10_000_000]))
 
 
 async def test_the_working_directory_is_confined(root: Path):
     processes = LocalProcesses(Roots([root]))
-    with pytest.raises(OutsideRoots):
-        await processes.spawn(Command(argv=["pwd"], cwd=root.parent / "outside"))
-    process = await processes.spawn(Command(argv=["pwd"]))
+    with pytest.raises(OutsideRootsError):
+        await processes.spawn(CommandSpec(argv=["pwd"], cwd=root.parent / "outside"))
+    process = await processes.spawn(CommandSpec(argv=["pwd"]))
     assert await received(process) == f"{root}\n".encode()
     await processes.close()
     assert process.has_ended
@@ -249,10 +249,10 @@ async def test_a_failed_start_leaks_no_descriptor():
     await spawn_and_end()
     before = descriptors()
     for _ in range(5):
-        with pytest.raises(CommandNotFound):
-            await spawn(Command(argv=["no-such-agent"]))
-        with pytest.raises(NotExecutable):
-            await spawn(Command(argv=["echo", "x" * 10_000_000]))
+        with pytest.raises(CommandNotFoundError):
+            await spawn(CommandSpec(argv=["no-such-agent"]))
+        with pytest.raises(NotExecutableError):
+            await spawn(CommandSpec(argv=["echo", "x" * 10_000_000]))
         await spawn_and_end()
     assert descriptors() == before
 
@@ -262,7 +262,7 @@ def descriptors() -> int:
 
 
 async def spawn_and_end() -> None:
-    process = await spawn(Command(argv=["true"]))
+    process = await spawn(CommandSpec(argv=["true"]))
     await process.end()
 
 
@@ -276,8 +276,8 @@ async def test_having_no_descriptors_left_is_an_error_of_ours():
             while True:
                 taken.append(os.dup(0))
         for _ in range(4):
-            with pytest.raises(SpawnFault, match=r"open files"):
-                await spawn(Command(argv=["true"]))
+            with pytest.raises(SpawnError, match=r"open files"):
+                await spawn(CommandSpec(argv=["true"]))
             os.close(taken.pop())
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
@@ -287,7 +287,7 @@ async def test_having_no_descriptors_left_is_an_error_of_ours():
 
 
 async def test_a_hundred_idle_children_need_no_thread_each():
-    processes = [await spawn(Command(argv=["sleep", "60"])) for _ in range(100)]
+    processes = [await spawn(CommandSpec(argv=["sleep", "60"])) for _ in range(100)]
     try:
         assert threading.active_count() < 40
         used = time.process_time()
@@ -301,7 +301,7 @@ async def test_a_hundred_idle_children_need_no_thread_each():
 
 async def test_a_cancelled_spawn_leaves_nothing_behind():
     for delay in (0, 0.0005, 0.001, 0.002):
-        spawning = asyncio.create_task(spawn(Command(argv=["sleep", "60"])))
+        spawning = asyncio.create_task(spawn(CommandSpec(argv=["sleep", "60"])))
         await asyncio.sleep(delay)
         spawning.cancel()
         try:

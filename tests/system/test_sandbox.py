@@ -16,19 +16,19 @@ from pathlib import Path
 import pytest
 
 from quarterdeck.system import landlock
-from quarterdeck.system.descendants import MARK_VARIABLE, Tree, find
-from quarterdeck.system.errors import CommandNotFound, OutsideRoots
-from quarterdeck.system.port import Command, Exit
+from quarterdeck.system.api import CommandSpec, ProcessExit
+from quarterdeck.system.errors import CommandNotFoundError, OutsideRootsError
+from quarterdeck.system.process_tree import MARK_VARIABLE, ProcessTree, find_processes
 from quarterdeck.system.sandbox import (
     SANDBOX_VARIABLE,
-    NoSandbox,
+    NoSandboxError,
     Sandbox,
     SandboxedSystem,
-    detect,
+    detect_sandbox,
     probe_bubblewrap,
     probe_landlock,
 )
-from tests.support.patience import SOON
+from tests.support.deadlines import SOON
 
 PROBES = {"bubblewrap": cache(probe_bubblewrap), "landlock": cache(probe_landlock)}
 
@@ -64,8 +64,10 @@ def server() -> Iterator[int]:
         yield listening.getsockname()[1]
 
 
-async def sh(system: SandboxedSystem, script: str, **more: str) -> tuple[Exit, str]:
-    terminal = await system.terminals.create(Command(argv=["/bin/bash", "-c", script], env=more))
+async def sh(system: SandboxedSystem, script: str, **more: str) -> tuple[ProcessExit, str]:
+    terminal = await system.terminals.create(
+        CommandSpec(argv=["/bin/bash", "-c", script], env=more)
+    )
     try:
         return await terminal.wait(), (await terminal.output()).text
     finally:
@@ -81,7 +83,7 @@ async def test_the_workspace_can_be_changed(system: SandboxedSystem, root: Path)
         "mkdir -p a/b && echo x > a/b/c && mv a/b/c d && ln d e && rm e && : > d && echo y >> d"
     )
     left, text = await sh(system, script)
-    assert (left, text) == (Exit(code=0), "")
+    assert (left, text) == (ProcessExit(code=0), "")
     assert await asyncio.to_thread((root / "d").read_text) == "y\n"
 
 
@@ -111,15 +113,15 @@ async def test_nothing_outside_can_be_changed(system: SandboxedSystem, outside: 
 
 async def test_outside_can_be_read(system: SandboxedSystem, root: Path):
     left, text = await sh(system, "cat /etc/passwd | head -c 4; ls / > listing")
-    assert (left, text) == (Exit(code=0), "root")
+    assert (left, text) == (ProcessExit(code=0), "root")
 
 
 async def test_temporary_files_work_and_last_for_the_session(system: SandboxedSystem):
     assert await sh(system, "f=$(mktemp) && echo kept > $f && cp $f $TMPDIR/known") == (
-        Exit(code=0),
+        ProcessExit(code=0),
         "",
     )
-    assert await sh(system, "cat $TMPDIR/known") == (Exit(code=0), "kept\n")
+    assert await sh(system, "cat $TMPDIR/known") == (ProcessExit(code=0), "kept\n")
     assert not await asyncio.to_thread(os.path.exists, "/tmp/known")
 
 
@@ -135,7 +137,7 @@ async def test_the_network_is_out_of_reach(system: SandboxedSystem, server: int)
 
 async def test_the_network_can_be_allowed(root: Path, sandbox: Sandbox, server: int):
     async with SandboxedSystem([root], sandbox, network=True) as system:
-        assert await sh(system, connecting(server)) == (Exit(code=0), "reached\n")
+        assert await sh(system, connecting(server)) == (ProcessExit(code=0), "reached\n")
 
 
 async def test_daemons_cannot_be_asked(system: SandboxedSystem):
@@ -160,7 +162,7 @@ async def test_processes_outside_are_left_alone(system: SandboxedSystem):
 
 async def test_privileges_cannot_be_gained(system: SandboxedSystem):
     left, text = await sh(system, "grep NoNewPrivs /proc/self/status")
-    assert (left, text) == (Exit(code=0), "NoNewPrivs:\t1\n")
+    assert (left, text) == (ProcessExit(code=0), "NoNewPrivs:\t1\n")
 
 
 async def test_further_directories_can_be_changed(root: Path, sandbox: Sandbox):
@@ -168,31 +170,35 @@ async def test_further_directories_can_be_changed(root: Path, sandbox: Sandbox):
     more.mkdir()
     async with SandboxedSystem([root], sandbox, writable=[more]) as system:
         left, _ = await sh(system, f"echo x > {more}/new")
-        assert left == Exit(code=0)
+        assert left == ProcessExit(code=0)
 
 
 async def test_exit_codes_and_signals_pass_through(system: SandboxedSystem, sandbox: Sandbox):
-    assert (await sh(system, "exit 37"))[0] == Exit(code=37)
+    assert (await sh(system, "exit 37"))[0] == ProcessExit(code=37)
     left, _ = await sh(system, "kill -KILL $$")
     assert left == (
-        Exit(signal="SIGKILL") if sandbox.kind == "landlock" else Exit(code=128 + signal.SIGKILL)
+        ProcessExit(signal="SIGKILL")
+        if sandbox.kind == "landlock"
+        else ProcessExit(code=128 + signal.SIGKILL)
     )
 
 
 async def test_directory_environment_and_descriptors(system: SandboxedSystem, root: Path):
     (root / "sub dir").mkdir()
     terminal = await system.terminals.create(
-        Command(argv=["bash", "-c", "pwd; echo $WORD; cat"], cwd="sub dir", env={"WORD": "w x"})
+        CommandSpec(argv=["bash", "-c", "pwd; echo $WORD; cat"], cwd="sub dir", env={"WORD": "w x"})
     )
-    assert await terminal.wait() == Exit(code=0)
+    assert await terminal.wait() == ProcessExit(code=0)
     assert (await terminal.output()).text == f"{root}/sub dir\nw x\n"
     await terminal.release()
 
 
 async def test_a_kill_reaches_inside(system: SandboxedSystem):
-    mark = Tree(os.environ[MARK_VARIABLE])
+    mark = ProcessTree(os.environ[MARK_VARIABLE])
     terminal = await system.terminals.create(
-        Command(argv=["bash", "-c", "trap '' TERM; setsid sleep 60 & echo up; sleep 60; sleep 60"])
+        CommandSpec(
+            argv=["bash", "-c", "trap '' TERM; setsid sleep 60 & echo up; sleep 60; sleep 60"]
+        )
     )
     async for text in terminal.follow():
         assert text == "up\n"
@@ -200,7 +206,7 @@ async def test_a_kill_reaches_inside(system: SandboxedSystem):
     begun = time.monotonic()
     await terminal.kill()
     assert time.monotonic() - begun < SOON
-    assert await asyncio.to_thread(find, [mark]) == []
+    assert await asyncio.to_thread(find_processes, [mark]) == []
     await terminal.release()
 
 
@@ -208,19 +214,19 @@ async def test_the_whole_output_can_be_read_inside(system: SandboxedSystem, tmp_
     spill = tmp_path / "spill" / "output"
     spill.parent.mkdir()
     terminal = await system.terminals.create(
-        Command(argv=["bash", "-c", "seq 1000"]), tail=10, spill=spill
+        CommandSpec(argv=["bash", "-c", "seq 1000"]), tail=10, spill=spill
     )
     await terminal.wait()
     assert (await terminal.output()).is_truncated
     await terminal.release()
-    assert await sh(system, f"head -n 2 {spill}") == (Exit(code=0), "1\n2\n")
+    assert await sh(system, f"head -n 2 {spill}") == (ProcessExit(code=0), "1\n2\n")
 
 
 async def test_the_port_raises_as_ever(system: SandboxedSystem):
-    with pytest.raises(CommandNotFound, match="no-such-program"):
-        await system.terminals.create(Command(argv=["no-such-program"]))
-    with pytest.raises(OutsideRoots):
-        await system.terminals.create(Command(argv=["true"], cwd=".."))
+    with pytest.raises(CommandNotFoundError, match="no-such-program"):
+        await system.terminals.create(CommandSpec(argv=["no-such-program"]))
+    with pytest.raises(OutsideRootsError):
+        await system.terminals.create(CommandSpec(argv=["true"], cwd=".."))
 
 
 async def test_hooks_and_settings_stay_as_they_are_or_the_gap_is_told(root: Path, sandbox: Sandbox):
@@ -237,9 +243,9 @@ async def test_hooks_and_settings_stay_as_they_are_or_the_gap_is_told(root: Path
 
 async def test_what_there_is_is_told(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv(SANDBOX_VARIABLE, raising=False)
-    found = await detect()
-    assert found == await detect()
-    if sys.platform == "linux" and shutil.which("bwrap") is None and landlock.abi():
+    found = await detect_sandbox()
+    assert found == await detect_sandbox()
+    if sys.platform == "linux" and shutil.which("bwrap") is None and landlock.landlock_abi():
         assert found.kind == "landlock"
         assert "not installed" in found.reason
     assert found.is_there == (found.kind != "none")
@@ -249,10 +255,10 @@ async def test_what_there_is_is_told(monkeypatch: pytest.MonkeyPatch):
 async def test_the_person_can_name_the_one_to_use(monkeypatch: pytest.MonkeyPatch):
     for kind, probe in PROBES.items():
         monkeypatch.setenv(SANDBOX_VARIABLE, kind)
-        assert (await detect()).kind == probe().kind
+        assert (await detect_sandbox()).kind == probe().kind
     for value, reason in (("none", "says 'none'"), ("docker", "'docker'; write 'bubblewrap'")):
         monkeypatch.setenv(SANDBOX_VARIABLE, value)
-        found = await detect()
+        found = await detect_sandbox()
         assert (found.kind, found.seals) == ("none", False)
         assert reason in found.reason
 
@@ -276,5 +282,5 @@ async def test_one_that_was_named_and_is_not_there_is_none(tmp_path: Path):
 
 
 def test_without_a_sandbox_there_is_no_sandboxed_system(root: Path):
-    with pytest.raises(NoSandbox, match="because"):
+    with pytest.raises(NoSandboxError, match="because"):
         SandboxedSystem([root], Sandbox(kind="none", reason="because"))

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.system.errors import SpawnFault
-from quarterdeck.system.guard import shared_guard
+from quarterdeck.system.api import CommandSpec, ProcessExit
+from quarterdeck.system.errors import SpawnError
 from quarterdeck.system.local import LocalSystem
-from quarterdeck.system.port import Command, Exit
+from quarterdeck.system.local_terminals import LocalTerminals
+from quarterdeck.system.process_guard import shared_guard
 from quarterdeck.system.sandbox import Sandbox, SandboxedSystem, probe_bubblewrap, probe_landlock
-from quarterdeck.system.seccomp import has_seccomp, install, seccomp_program
-from quarterdeck.system.spawn import Confinement, start
-from quarterdeck.system.terminal import LocalTerminals
+from quarterdeck.system.seccomp import has_seccomp, install_seccomp, seccomp_program
+from quarterdeck.system.spawn import Confinement, start_child
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sandboxes are for Linux")
 
@@ -88,22 +88,22 @@ async def sealed(project: Path, sandbox: Sandbox) -> AsyncIterator[SandboxedSyst
         yield system
 
 
-async def run(system: SandboxedSystem | LocalSystem, *argv: str) -> tuple[Exit, str]:
-    terminal = await system.terminals.create(Command(argv=argv))
+async def run(system: SandboxedSystem | LocalSystem, *argv: str) -> tuple[ProcessExit, str]:
+    terminal = await system.terminals.create(CommandSpec(argv=argv))
     try:
         return await terminal.wait(), (await terminal.output()).text
     finally:
         await terminal.release()
 
 
-async def sh(system: SandboxedSystem | LocalSystem, script: str) -> tuple[Exit, str]:
+async def sh(system: SandboxedSystem | LocalSystem, script: str) -> tuple[ProcessExit, str]:
     return await run(system, "/bin/bash", "-c", script)
 
 
 async def python(system: SandboxedSystem, script: str) -> str:
     """What a program prints; it prints what came through."""
     left, text = await run(system, sys.executable, "-I", "-c", PRELUDE + script)
-    assert left == Exit(code=0), text
+    assert left == ProcessExit(code=0), text
     return text
 
 
@@ -153,9 +153,12 @@ async def test_a_sealed_command_changes_nothing(sealed: SandboxedSystem, project
 async def test_a_sealed_command_has_temporary_files_of_its_own(
     sealed: SandboxedSystem, workspace: SandboxedSystem
 ):
-    assert await sh(sealed, "f=$(mktemp) && echo kept > $f && cat $f") == (Exit(code=0), "kept\n")
+    assert await sh(sealed, "f=$(mktemp) && echo kept > $f && cat $f") == (
+        ProcessExit(code=0),
+        "kept\n",
+    )
     await sh(sealed, "echo planted > $TMPDIR/known")
-    assert (await sh(workspace, "cat $TMPDIR/known"))[0] != Exit(code=0)
+    assert (await sh(workspace, "cat $TMPDIR/known"))[0] != ProcessExit(code=0)
 
 
 async def test_what_only_looks_works_when_sealed(sealed: SandboxedSystem, project: Path):
@@ -173,7 +176,7 @@ async def test_what_only_looks_works_when_sealed(sealed: SandboxedSystem, projec
         " && ls | sort | wc -l && find . -name file && timeout 5 cat file && grep -c changed file"
     )
     left, text = await sh(sealed, script)
-    assert left == Exit(code=0), text
+    assert left == ProcessExit(code=0), text
     assert text.splitlines()[:2] == [" M file", "first"]
     assert text.endswith("./file\nchanged1\n")
 
@@ -411,7 +414,7 @@ async def test_a_workspace_within_our_state_is_seen(place: Path, sandbox: Sandbo
     tree = place / "state" / "trees" / "one"
     tree.mkdir(parents=True)
     async with SandboxedSystem([tree], sandbox, hidden=[place / "state"]) as system:
-        assert await sh(system, "echo x > file && cat file") == (Exit(code=0), "x\n")
+        assert await sh(system, "echo x > file && cat file") == (ProcessExit(code=0), "x\n")
     assert (tree / "file").read_text() == "x\n"
 
 
@@ -436,7 +439,7 @@ async def test_only_the_command_is_restricted(system: SandboxedSystem, place: Pa
         assert "NoNewPrivs:\t1\nSeccomp:\t2\n" in text
     assert await asyncio.to_thread(restrictions) == before
     async with LocalSystem([place]) as bare:
-        assert await sh(bare, "echo x > outside && cat outside") == (Exit(code=0), "x\n")
+        assert await sh(bare, "echo x > outside && cat outside") == (ProcessExit(code=0), "x\n")
     with socket.socket(socket.AF_UNIX):
         pass
 
@@ -450,7 +453,7 @@ threads = [threading.Thread(target=print, args=("thread",)) for _ in range(2)]
 print(subprocess.run(["echo", "child"], capture_output=True, text=True).stdout.strip())
 """
     left, text = await run(system, sys.executable, "-I", "-c", script)
-    assert (left, text.split()) == (Exit(code=0), ["thread", "thread", "child"])
+    assert (left, text.split()) == (ProcessExit(code=0), ["thread", "thread", "child"])
 
 
 async def test_many_at_once(system: SandboxedSystem):
@@ -462,10 +465,10 @@ async def test_what_cannot_be_restricted_is_not_started(project: Path):
     def fail() -> None:
         raise OSError(95, "not supported")
 
-    command = Command(argv=["/bin/sh", "-c", "echo x > made"], cwd=str(project))
-    with pytest.raises(SpawnFault, match="the sandbox could not be set up"):
+    command = CommandSpec(argv=["/bin/sh", "-c", "echo x > made"], cwd=str(project))
+    with pytest.raises(SpawnError, match="the sandbox could not be set up"):
         await asyncio.to_thread(
-            start, command, None, shared_guard(), confinement=Confinement(restrict=fail)
+            start_child, command, None, shared_guard(), confinement=Confinement(restrict=fail)
         )
     assert not (project / "made").exists()
 
@@ -477,12 +480,14 @@ async def test_where_signals_cannot_be_kept_inside_none_are_sent(project: Path):
 
     def restrict() -> None:
         ctypes.CDLL(None).prctl(38, *map(ctypes.c_ulong, (1, 0, 0, 0)))
-        install(seccomp_program(internet=False, shared_memory=False, sealed=True, signals=False))
+        install_seccomp(
+            seccomp_program(internet=False, shared_memory=False, sealed=True, signals=False)
+        )
 
     script = f"kill -0 {os.getpid()}; echo $?; cat file | head -c 2; exit 3"
-    command = Command(argv=["/bin/bash", "-c", script], cwd=str(project))
+    command = CommandSpec(argv=["/bin/bash", "-c", script], cwd=str(project))
     terminals = LocalTerminals()
     terminal = await terminals.create(command, confinement=Confinement(restrict=restrict))
-    assert await terminal.wait() == Exit(code=3)
+    assert await terminal.wait() == ProcessExit(code=3)
     assert (await terminal.output()).text.endswith("1\nmi")
     await terminals.close()

@@ -10,8 +10,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux has subre
 # In a process of its own: adopting cannot be undone without consequences for the test run.
 SCRIPT = """
 import os, subprocess, time
-from quarterdeck.system.subreaper import become_subreaper, reap_adopted
-from quarterdeck.system.descendants import running
+from quarterdeck.system.process_exit import become_subreaper, reap_adopted
+from quarterdeck.system.process_tree import running
 
 assert become_subreaper()
 os.environ["PATH"] = "/usr/bin:/bin"

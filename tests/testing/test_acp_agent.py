@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from quarterdeck.system.api import CommandSpec
 from quarterdeck.system.local import LocalSystem
-from quarterdeck.system.port import Command
 from quarterdeck.testing.acp_agent.commands import COMMANDS
 from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.acp.connection import AcpConnection
@@ -58,7 +58,7 @@ async def fake(
 
     router.on(acp.SESSION_REQUEST_PERMISSION, permit)
     async with LocalSystem(["/"]) as system:
-        process = await system.processes.spawn(Command(argv=(*FAKE, *arguments)))
+        process = await system.processes.spawn(CommandSpec(argv=(*FAKE, *arguments)))
         async with AcpConnection(process, router, answer_malformed=False) as connection:
             yield Client(connection, updates)
 

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quarterdeck.models.script import Fault, Reply, Script, TextPart, load_script
-from quarterdeck.testing.http import HttpServer, NotLoopback
+from quarterdeck.models.script import Script, ScriptFault, ScriptReply, ScriptTextPart, load_script
+from quarterdeck.testing.http_server import HttpServer, NotLoopbackError
 from quarterdeck.testing.model_server import ModelServer
 
 DEFAULT = load_script("default")
@@ -227,7 +227,7 @@ async def test_the_log_has_a_line_for_each_request_and_no_keys(tmp_path: Path) -
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.1", "example.org", ""])
 def test_other_hosts_are_refused(host: str) -> None:
-    with pytest.raises(NotLoopback):
+    with pytest.raises(NotLoopbackError):
         ModelServer(DEFAULT, host=host)
 
 
@@ -308,7 +308,7 @@ async def test_a_slow_reader_of_a_flood_gets_all_of_it(client: Client) -> None:
 
 
 async def test_pauses_send_what_there_is() -> None:
-    reply = Reply(parts=(TextPart(text=("one", "two"), pause=30),))
+    reply = ScriptReply(parts=(ScriptTextPart(text=("one", "two"), pause=30),))
     async with ModelServer(Script.sequence(reply)) as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         Client(reader, writer).send("/v1/messages", message("x"))
@@ -404,7 +404,7 @@ async def test_the_program_says_what_is_wrong_with_a_script(tmp_path: Path) -> N
 
 
 async def test_stall_ends_by_itself_in_time() -> None:
-    script = Script.sequence(Reply(fault=Fault(kind="stall", seconds=0.01)))
+    script = Script.sequence(ScriptReply(fault=ScriptFault(kind="stall", seconds=0.01)))
     async with ModelServer(script) as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         Client(reader, writer).send("/v1/messages", message("x"))

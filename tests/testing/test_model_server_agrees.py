@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.models.choosing import make_model
 from quarterdeck.models.errors import CallError
-from quarterdeck.models.model import Finished, Model, Request, ToolSpec
+from quarterdeck.models.model import Model, ModelRequest, ReplyFinished, ToolSpec
+from quarterdeck.models.registry import make_model
 from quarterdeck.models.script import load_script
-from quarterdeck.models.scripted import ScriptedModel
+from quarterdeck.models.scripted_model import ScriptedModel
 from quarterdeck.testing.model_server import ModelServer
 from quarterdeck.wire.conversation import Message, TextPart, ThinkingPart, ToolUsePart
 
@@ -35,9 +35,9 @@ TOOLS = tuple(
 )
 
 
-def request(scene: str) -> Request:
+def request(scene: str) -> ModelRequest:
     prompt = Message(role="user", parts=(TextPart(text=f"scene:{scene}"),))
-    return Request(system="You help.", messages=(prompt,), tools=TOOLS)
+    return ModelRequest(system="You help.", messages=(prompt,), tools=TOOLS)
 
 
 def view(message: Message | None) -> list[tuple[str, ...]]:
@@ -59,7 +59,7 @@ def view(message: Message | None) -> list[tuple[str, ...]]:
 async def outcome(model: Model, scene: str) -> Any:
     try:
         async for delta in model.stream(request(scene)):
-            if isinstance(delta, Finished):
+            if isinstance(delta, ReplyFinished):
                 return view(delta.reply), delta.stop
     except CallError as error:
         return type(error).__name__, view(error.partial)

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from quarterdeck.models.script import Fault, Reply, Script, TextPart, load_script
+from quarterdeck.models.script import Script, ScriptFault, ScriptReply, ScriptTextPart, load_script
 from quarterdeck.testing.model_server import ModelServer
 from quarterdeck.wire.usage import TokenUsage
 
@@ -457,7 +457,7 @@ async def test_cut_replies_say_so(caller: Caller, stream: bool, wire: str) -> No
 
 async def test_usage_of_the_script_is_heard(wire: str, stream: bool) -> None:
     usage = TokenUsage(input=1000, output=50, cached=700, thought=20)
-    reply = Reply(parts=(TextPart(text="hi"),), usage=usage)
+    reply = ScriptReply(parts=(ScriptTextPart(text="hi"),), usage=usage)
     async with ModelServer(Script.sequence(reply)) as server:
         caller: Any = CALLERS[wire](server.url)
         heard = await caller.ask("x", stream=stream)
@@ -522,7 +522,9 @@ async def test_bad_arguments_are_heard_as_the_vendor_would_send_them(
 
 
 async def test_a_dropped_stream_is_an_error_of_the_transport(wire: str) -> None:
-    reply = Reply(parts=(TextPart(text="abc", chunks=3),), fault=Fault(kind="drop", after=1))
+    reply = ScriptReply(
+        parts=(ScriptTextPart(text="abc", chunks=3),), fault=ScriptFault(kind="drop", after=1)
+    )
     async with ModelServer(Script.sequence(reply)) as server:
         caller: Any = CALLERS[wire](server.url)
         with pytest.raises(Exception, match=r"(?i)incomplete|closed|payload|connection"):

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quarterdeck.wire.errors import MalformedRecord, NewerVersion
-from quarterdeck.wire.events import Event, MessageChunk, Unknown
+from quarterdeck.wire.errors import MalformedRecordError, NewerVersionError
+from quarterdeck.wire.events import Event, MessageChunk, UnknownEvent
 from quarterdeck.wire.record import (
     Record,
     decode_event,
@@ -18,7 +18,7 @@ from quarterdeck.wire.record import (
     encode_record,
     event_type,
 )
-from tests.support.structs import json_values, values_of
+from tests.support.struct_strategies import json_values, values_of
 
 GOLDEN = Path(__file__).parent.parent / "fixtures" / "wire" / "events-v1.jsonl"
 MEMBERS: tuple[type[msgspec.Struct], ...] = typing.get_args(Event)
@@ -72,21 +72,21 @@ def test_any_record_round_trips(event, turn, parent, seq):
 def test_an_event_of_tomorrow_survives_raw(detail):
     foreign = {"type": "teleported", "detail": detail}
     event = decode_event(msgspec.json.encode(foreign))
-    assert isinstance(event, Unknown)
+    assert isinstance(event, UnknownEvent)
     assert event.raw == foreign
     line = msgspec.json.encode(
         {"v": 1, "seq": 7, "time": 1, "session": "s", "turn": None, "parent": None}
         | {"event": foreign}
     )
     record = decode_record(line)
-    assert isinstance(record.event, Unknown)
+    assert isinstance(record.event, UnknownEvent)
     assert (record.seq, record.event.raw) == (7, foreign)
 
 
 def test_a_new_field_of_a_known_event_is_not_lost():
     raw = {"type": "notice", "title": "x", "shape": "round"}
     event = decode_event(msgspec.json.encode(raw))
-    assert isinstance(event, Unknown)
+    assert isinstance(event, UnknownEvent)
     assert event.raw == raw
 
 
@@ -95,29 +95,29 @@ def test_a_newer_record_is_refused_by_name():
         line = msgspec.json.encode(
             {"v": 2, "seq": 1, "time": 1, "session": "s", "turn": None, "event": event}
         )
-        with pytest.raises(NewerVersion, match="version 2"):
+        with pytest.raises(NewerVersionError, match="version 2"):
             decode_record(line)
 
 
 @settings(deadline=None)
 @given(st.binary(max_size=60))
 def test_garbage_is_no_record_and_nothing_worse(data: bytes):
-    with pytest.raises(MalformedRecord):
+    with pytest.raises(MalformedRecordError):
         decode_record(data)
-    assert isinstance(decode_event(data), Unknown)
+    assert isinstance(decode_event(data), UnknownEvent)
 
 
 @settings(deadline=None)
 @given(json_values)
 def test_json_that_is_no_record_is_named_so(value):
-    with pytest.raises(MalformedRecord):
+    with pytest.raises(MalformedRecordError):
         decode_record(msgspec.json.encode(value))
 
 
 def test_content_unknown_to_us_makes_the_event_unknown_not_absent():
     raw = {"type": "message_chunk", "content": {"type": "hologram", "depth": 3}}
     event = decode_event(msgspec.json.encode(raw))
-    assert isinstance(event, Unknown)
+    assert isinstance(event, UnknownEvent)
     assert event.raw["content"]["depth"] == 3
 
 

@@ -8,20 +8,25 @@ import pytest
 from msgspec.structs import replace
 from textual.app import App, ComposeResult
 
-from quarterdeck.fleet.port import AgentInfo, Spawn
+from quarterdeck.fleet.api import AgentInfo, SpawnOptions
 from quarterdeck.wire.content import text
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.usage import ContextUsage, Cost, TokenUsage
-from quarterdeck.workbench.rendering.agents import COLUMNS, Row, agent_head, agent_line, placed
+from quarterdeck.workbench.rendering.agent_rows import (
+    COLUMNS,
+    AgentRow,
+    agent_head,
+    agent_line,
+    place_columns,
+)
 from quarterdeck.workbench.rendering.lines import text_of, width_of
-from quarterdeck.workbench.screens.confirm import ConfirmScreen
-from quarterdeck.workbench.screens.guard import QUIET
+from quarterdeck.workbench.screens.dialogs import ConfirmScreen
+from quarterdeck.workbench.screens.key_guard import QUIET
 from quarterdeck.workbench.stores.checkouts import Checkout, Checkouts
-from quarterdeck.workbench.stores.ordering import SORTS
-from quarterdeck.workbench.stores.roster import RosterStore
-from quarterdeck.workbench.widgets.agents import AgentTable
-from tests.support.desks import begin, opened, screen_text, until
-from tests.support.fleets import FakeFleet
+from quarterdeck.workbench.stores.roster import SORTS, RosterStore
+from quarterdeck.workbench.widgets.agent_table import AgentTable
+from tests.support.memory_fleet import FakeFleet
+from tests.support.workbench_app import begin, opened, screen_text, until
 
 SECOND = 1_000_000
 
@@ -101,7 +106,7 @@ def test_columns_fit_every_width(width: int):
         cost=Cost(amount=1.5, currency="USD"),
         context=ContextUsage(used=50, size=200),
     )
-    row = Row(
+    row = AgentRow(
         agent=info,
         roster=roster(info),
         now=5 * SECOND,
@@ -117,10 +122,10 @@ def test_columns_fit_every_width(width: int):
 
 
 def test_a_person_chooses_the_columns():
-    shown = [column.name for column, _, _ in placed(80, ("name", "cost", "branch"))]
+    shown = [column.name for column, _, _ in place_columns(80, ("name", "cost", "branch"))]
     assert shown == ["name", "cost", "branch"]
-    assert [column.name for column, _, _ in placed(80, ("cost",))] == ["name", "cost"]
-    assert set(COLUMNS) == {column.name for column, _, _ in placed(200)}
+    assert [column.name for column, _, _ in place_columns(80, ("cost",))] == ["name", "cost"]
+    assert set(COLUMNS) == {column.name for column, _, _ in place_columns(200)}
 
 
 class Alone(App[None]):
@@ -208,7 +213,7 @@ async def test_keys_act_on_the_agent_under_the_cursor_alone(tmp_path: Path):
 async def test_commands_sort_narrow_and_choose_columns(tmp_path: Path):
     fleet = FakeFleet()
     await begin(fleet, "zoe")
-    await fleet.spawn(Spawn(agent="codex", cwd="/elsewhere", name="ann"))
+    await fleet.spawn(SpawnOptions(agent="codex", cwd="/elsewhere", name="ann"))
     async with opened(fleet, tmp_path, (120, 40)) as (app, pilot):
         store = app.desk.roster
         await pilot.press(*"/sort name", "enter")

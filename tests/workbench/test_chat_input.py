@@ -11,18 +11,28 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from textual import events
 
-from quarterdeck.fleet.port import Queued
+from quarterdeck.fleet.api import QueuedPrompt
 from quarterdeck.wire.content import ContentBlock, ImageContent, ResourceLink, TextContent, text
 from quarterdeck.wire.events import CommandsChanged, Prompted
 from quarterdeck.wire.ids import MessageId, SessionId, new_message_id
 from quarterdeck.wire.settings import Command
-from quarterdeck.workbench.completing import Offer, best, list_files, word_at
-from quarterdeck.workbench.mentions import image_path, mention, mentions, prompt_blocks
-from quarterdeck.workbench.pasting import LONG_TEXT, Pastes, unfolded
+from quarterdeck.workbench.commands.input import find_editor_command
+from quarterdeck.workbench.completion import (
+    CompletionChoice,
+    find_completion_word,
+    list_files,
+    rank_names,
+)
+from quarterdeck.workbench.mentions import (
+    build_prompt,
+    find_mentions,
+    format_mention,
+    parse_image_path,
+)
 from quarterdeck.workbench.screens.queue import QueueScreen
-from quarterdeck.workbench.writing import editor_command
-from tests.support.desks import begin, opened, screen_text, until
-from tests.support.fleets import FakeFleet
+from quarterdeck.workbench.widgets.chat_input import LONG_TEXT, Pastes, expand_pastes
+from tests.support.memory_fleet import FakeFleet
+from tests.support.workbench_app import begin, opened, screen_text, until
 
 
 def sent(fleet: FakeFleet) -> list[tuple[ContentBlock, ...]]:
@@ -33,7 +43,7 @@ class QueueFleet(FakeFleet):
     """A fleet whose prompts wait and can be edited."""
 
     async def wait_with(self, session: SessionId, *prompts: str) -> None:
-        queue = tuple(Queued(message=new_message_id(), content=(text(p),)) for p in prompts)
+        queue = tuple(QueuedPrompt(message=new_message_id(), content=(text(p),)) for p in prompts)
         self.infos[session] = replace(self.infos[session], queue=queue)
 
     async def edit(
@@ -68,7 +78,7 @@ def test_a_draft_with_pastes_is_what_was_written(long: list[str], typed: list[st
     if "[pasted text #" in "".join(typed + long):
         return
     assert pastes.expand(shown) == whole
-    assert unfolded(pastes.keep(shown)) == whole
+    assert expand_pastes(pastes.keep(shown)) == whole
     again = Pastes()
     assert "\x02" not in again.restore(pastes.keep(shown))
 
@@ -124,24 +134,24 @@ async def test_a_short_paste_is_text_whose_controls_have_no_power(tmp_path: Path
 def test_any_name_of_a_file_can_be_named_in_a_prompt(name: str):
     name = name.strip() or "x"
     trailing = name.rstrip(",;:!?)") == name
-    found = [one.path for one in mentions(f"see {mention(name)} there")]
+    found = [one.path for one in find_mentions(f"see {format_mention(name)} there")]
     assert found == [name] or not trailing or any(c.isspace() for c in name)
 
 
 def test_the_word_before_the_cursor_is_found():
-    assert word_at("/he", 3, is_first=True).typed == "he"  # pyright: ignore[reportOptionalMemberAccess]
-    assert word_at("/he", 3, is_first=False) is None
-    assert word_at("see @src/a", 10, is_first=True).start == 4  # pyright: ignore[reportOptionalMemberAccess]
-    assert word_at('see @"my fi', 11, is_first=True).typed == "my fi"  # pyright: ignore[reportOptionalMemberAccess]
-    assert word_at("mail a@b", 8, is_first=True) is None
-    assert word_at("/name rest", 10, is_first=True) is None
+    assert find_completion_word("/he", 3, is_first=True).typed == "he"  # pyright: ignore[reportOptionalMemberAccess]
+    assert find_completion_word("/he", 3, is_first=False) is None
+    assert find_completion_word("see @src/a", 10, is_first=True).start == 4  # pyright: ignore[reportOptionalMemberAccess]
+    assert find_completion_word('see @"my fi', 11, is_first=True).typed == "my fi"  # pyright: ignore[reportOptionalMemberAccess]
+    assert find_completion_word("mail a@b", 8, is_first=True) is None
+    assert find_completion_word("/name rest", 10, is_first=True) is None
 
 
 def test_the_best_names_come_first():
     names = ["src/app.py", "src/application/deep/x.py", "docs/map.md", "tests/test_app.py"]
-    assert best("app", names)[0] == "src/app.py"
-    assert best("tap", names)[0] == "tests/test_app.py"
-    assert best("zzz", names) == []
+    assert rank_names("app", names)[0] == "src/app.py"
+    assert rank_names("tap", names)[0] == "tests/test_app.py"
+    assert rank_names("zzz", names) == []
 
 
 def test_files_are_listed_without_those_that_git_ignores(tmp_path: Path):
@@ -178,7 +188,7 @@ async def test_a_file_is_completed_from_the_agents_directory(tmp_path: Path):
 
 
 async def test_an_offer_for_fewer_letters_is_not_taken(tmp_path: Path):
-    async def never(word: object) -> Sequence[Offer]:
+    async def never(word: object) -> Sequence[CompletionChoice]:
         del word
         await asyncio.Event().wait()
         return ()
@@ -229,16 +239,16 @@ async def test_commands_of_both_are_offered_and_both_can_be_reached(tmp_path: Pa
     ],
 )
 def test_the_path_of_an_image_is_known_however_it_was_pasted(pasted: str, path: str | None):
-    assert image_path(pasted) == path
+    assert parse_image_path(pasted) == path
 
 
 def test_images_go_along_or_become_links(tmp_path: Path):
     (tmp_path / "a b.png").write_bytes(b"png")
     prompt = 'see @"a b.png", @missing.png and @"a b.png"'
-    blocks, told = prompt_blocks(prompt, str(tmp_path))
+    blocks, told = build_prompt(prompt, str(tmp_path))
     assert blocks[0] == text(prompt) and not told
     assert blocks[1:] == (ImageContent(data="cG5n", mime_type="image/png"),)
-    blocks, told = prompt_blocks(prompt, str(tmp_path), takes_images=False)
+    blocks, told = build_prompt(prompt, str(tmp_path), takes_images=False)
     assert isinstance(blocks[1], ResourceLink) and "takes no images" in told[0]
 
 
@@ -310,9 +320,9 @@ async def test_no_queue_says_so_and_no_editor_says_so(
 
 
 def test_the_editor_is_the_one_that_is_set():
-    assert editor_command({"VISUAL": "code -w", "EDITOR": "vi"}) == ["code", "-w"]
-    assert editor_command({"VISUAL": " ", "EDITOR": "vi"}) == ["vi"]
-    assert editor_command({"EDITOR": "'broken"}) is None
+    assert find_editor_command({"VISUAL": "code -w", "EDITOR": "vi"}) == ["code", "-w"]
+    assert find_editor_command({"VISUAL": " ", "EDITOR": "vi"}) == ["vi"]
+    assert find_editor_command({"EDITOR": "'broken"}) is None
 
 
 async def test_typing_behind_a_big_paste_stays_fast(tmp_path: Path):

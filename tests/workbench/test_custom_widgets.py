@@ -14,16 +14,16 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from quarterdeck.config.places import Places
-from quarterdeck.workbench.custom.kinds import all_kinds, offer_widget
-from quarterdeck.workbench.custom.library import BadWidget, Library
-from quarterdeck.workbench.desk import Desk
+from quarterdeck.workbench.context import WorkbenchContext
+from quarterdeck.workbench.custom_widgets.kinds import all_kinds, offer_widget
+from quarterdeck.workbench.custom_widgets.library import CustomWidgetError, WidgetLibrary
 from quarterdeck.workbench.drafts import Drafts
-from quarterdeck.workbench.dressed import Dressed
-from quarterdeck.workbench.looks import Looks, load_looks
-from quarterdeck.workbench.screens.approve import ApproveScreen
-from quarterdeck.workbench.screens.guard import QUIET
-from tests.support.desks import opened, screen_text, until
-from tests.support.fleets import FakeFleet
+from quarterdeck.workbench.keyboard import KeyboardApp
+from quarterdeck.workbench.preferences.store import Preferences, load_preferences
+from quarterdeck.workbench.screens.key_guard import QUIET
+from quarterdeck.workbench.screens.widget_approval import ApproveScreen
+from tests.support.memory_fleet import FakeFleet
+from tests.support.workbench_app import opened, screen_text, until
 
 HEAD = """
     import sys, time
@@ -166,12 +166,12 @@ BLOCKS = {
 STRESS = pytest.mark.stress
 
 
-class Hall(Dressed):
+class Hall(KeyboardApp):
     """A custom panel beside an input, as small as it can be."""
 
     CSS = "#custom { height: 18; }"
 
-    def __init__(self, desk: Desk, name: str) -> None:
+    def __init__(self, desk: WorkbenchContext, name: str) -> None:
         super().__init__(desk.looks)
         self.desk = desk
         self.named = name
@@ -188,8 +188,8 @@ def places() -> Places:
     return Places.find()
 
 
-def put(places: Places, name: str, text: str, *, approved: bool = True) -> Library:
-    library = Library(places)
+def put(places: Places, name: str, text: str, *, approved: bool = True) -> WidgetLibrary:
+    library = WidgetLibrary(places)
     library.folder.mkdir(parents=True, exist_ok=True)
     (library.folder / f"{name}.py").write_text(dedent(text))
     library.scan()
@@ -200,8 +200,8 @@ def put(places: Places, name: str, text: str, *, approved: bool = True) -> Libra
 
 @asynccontextmanager
 async def hall(places: Places, name: str = "mine") -> AsyncGenerator[tuple[Hall, Pilot[None]]]:
-    looks = await asyncio.to_thread(load_looks, places, "/work", {})
-    desk = Desk(
+    looks = await asyncio.to_thread(load_preferences, places, "/work", {})
+    desk = WorkbenchContext(
         fleet=FakeFleet(),
         drafts=Drafts(places.state / "drafts"),
         cwd="/work",
@@ -256,7 +256,7 @@ async def test_a_widget_that_never_ends_is_broken_off_and_stays_off(
         await lives_on(app, pilot)
     async with hall(places) as (app, pilot):
         await until(pilot, lambda: "approve it again" in screen_text(app))
-    library = await asyncio.to_thread(Library(places).scan)
+    library = await asyncio.to_thread(WidgetLibrary(places).scan)
     await asyncio.to_thread(library.approve, library.waiting("mine"))
     assert library.outcome("mine") == ("ready", "")
 
@@ -269,9 +269,9 @@ def test_a_name_that_cannot_be_is_told(places: Places, name: str, said: str):
     library = put(places, name, GOOD, approved=False)
     assert library.outcome(name)[0] == "failed"
     assert said in library.outcome(name)[1]
-    with pytest.raises(BadWidget, match=said):
+    with pytest.raises(CustomWidgetError, match=said):
         library.waiting(name)
-    with pytest.raises(BadWidget, match=said):
+    with pytest.raises(CustomWidgetError, match=said):
         library.offer(name, GOOD)
 
 
@@ -301,14 +301,14 @@ async def test_a_widget_whose_file_is_gone_says_so(places: Places):
 async def test_source_of_an_agent_is_shown_whole_and_runs_once_approved(
     places: Places, tmp_path: Path
 ):
-    looks: Looks = await asyncio.to_thread(load_looks, places, "/work/project", {})
+    looks: Preferences = await asyncio.to_thread(load_preferences, places, "/work/project", {})
     source = dedent(GOOD) + "# \u202ehidden\n" + "#\n" * 30 + "# the end\n"
     async with opened(FakeFleet(), tmp_path, looks=looks) as (app, pilot):
         told = await asyncio.to_thread(offer_widget, app.desk, "weather", source, by="ann")
         assert "/widget approve weather" in told
         library = looks.library
         assert library is not None
-        with pytest.raises(BadWidget, match="waits for you"):
+        with pytest.raises(CustomWidgetError, match="waits for you"):
             library.usable("weather")
         await pilot.press(*"/widgets", "enter")
         await until(pilot, lambda: "waits for approval: offered by ann" in screen_text(app))
@@ -367,7 +367,7 @@ async def test_a_widget_stands_in_a_layout_of_the_workbench(
     places: Places, tmp_path: Path, text: str
 ):
     await asyncio.to_thread(put, places, "mine", text)
-    looks = await asyncio.to_thread(load_looks, places, "/work/project", {})
+    looks = await asyncio.to_thread(load_preferences, places, "/work/project", {})
     said = ("fine weather", "no [bold]render", "sys.exit(7)")
     async with opened(FakeFleet(), tmp_path, (160, 40), looks=looks) as (app, pilot):
         await pilot.press(*"/open custom/mine", "enter")

@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 
 from quarterdeck.config.places import Places
-from quarterdeck.workbench.panels.edit_model import KeptCopies
-from tests.support.alone import alone, desk_in, shown, until_shown
-from tests.support.desks import until
-from tests.support.patience import SOON
+from quarterdeck.workbench.panels.editor.model import UnsavedCopies
+from tests.support.deadlines import SOON
+from tests.support.panel_app import alone, desk_in, shown, until_shown
+from tests.support.workbench_app import until
 
 COPIES = "workbench/unsaved"
 
 
-def copies() -> KeptCopies:
-    return KeptCopies(Places.find().state / COPIES)
+def copies() -> UnsavedCopies:
+    return UnsavedCopies(Places.find().state / COPIES)
 
 
 async def kept_text(path: Path) -> str | None:

@@ -10,7 +10,7 @@ from quarterdeck.wire.content import text
 from quarterdeck.wire.events import (
     GrantRevoked,
     MessageChunk,
-    Notice,
+    NoticePosted,
     PermissionAnswered,
     SessionEnded,
     ToolCallEnded,
@@ -21,12 +21,12 @@ from quarterdeck.wire.ids import RequestId, SessionId, ToolCallId
 from quarterdeck.wire.permissions import Cancelled, Decider, Selected
 from quarterdeck.wire.record import Record, event_type
 from quarterdeck.workbench.app import Workbench
-from quarterdeck.workbench.panels.feed import FeedPanel
-from quarterdeck.workbench.rendering.activity import activity_line
+from quarterdeck.workbench.panels.feed.model import FEED_MODES, FeedMode, FeedModel
+from quarterdeck.workbench.panels.feed.panel import FeedPanel
+from quarterdeck.workbench.panels.feed.view import activity_line
 from quarterdeck.workbench.rendering.lines import text_of, width_of
-from quarterdeck.workbench.stores.activity import MODES, Activity, Mode
-from tests.support.desks import begin, opened, say, screen_text, until
-from tests.support.fleets import FakeFleet
+from tests.support.memory_fleet import FakeFleet
+from tests.support.workbench_app import begin, opened, say, screen_text, until
 
 CALL, REQUEST = ToolCallId("c1"), RequestId("r1")
 
@@ -42,7 +42,7 @@ async def some(fleet: FakeFleet) -> tuple[SessionId, SessionId]:
     )
     await fleet.append(ann, ToolCallEnded(call=CALL, status="completed"))
     await say(fleet, bob, "blah blah")
-    await fleet.append(bob, Notice(title="disk nearly full", severity="warning"))
+    await fleet.append(bob, NoticePosted(title="disk nearly full", severity="warning"))
     return ann, bob
 
 
@@ -54,8 +54,8 @@ def feed_of(app: Workbench) -> FeedPanel:
     return feeds(app)[0]
 
 
-async def shown(fleet: FakeFleet, mode: Mode, agent: SessionId | None = None) -> list[str]:
-    activity = Activity(mode, agent)
+async def shown(fleet: FakeFleet, mode: FeedMode, agent: SessionId | None = None) -> list[str]:
+    activity = FeedModel(mode, agent)
     await activity.start(fleet)
     return [event_type(record.event) for record in activity.records]
 
@@ -86,8 +86,8 @@ async def test_what_happens_while_the_log_is_read_comes_once_and_in_order(at: in
     session = await begin(fleet, "ann")
     for number in range(at):
         await say(fleet, session, str(number))
-    activity = Activity("debug")
-    late = [await fleet.append(session, Notice(title=str(n))) for n in range(more)]
+    activity = FeedModel("debug")
+    late = [await fleet.append(session, NoticePosted(title=str(n))) for n in range(more)]
     activity.live(late[: more // 2], may_drop=True)
     await activity.start(fleet)
     activity.live(late, may_drop=True)
@@ -97,19 +97,21 @@ async def test_what_happens_while_the_log_is_read_comes_once_and_in_order(at: in
 async def test_the_window_is_bounded_at_both_ends():
     fleet = FakeFleet()
     session = await begin(fleet, "ann")
-    for number in range(Activity.WINDOW + 500):
+    for number in range(FeedModel.WINDOW + 500):
         await say(fleet, session, str(number))
-    activity = Activity("debug")
+    activity = FeedModel("debug")
     await activity.start(fleet)
     while activity.has_older and activity.is_at_end:
         await activity.older(fleet)
-    assert len(activity.records) == Activity.WINDOW
+    assert len(activity.records) == FeedModel.WINDOW
     assert not activity.is_at_end
     await activity.start(fleet)
-    fresh = [await fleet.append(session, Notice(title=str(n))) for n in range(Activity.WINDOW)]
+    fresh = [
+        await fleet.append(session, NoticePosted(title=str(n))) for n in range(FeedModel.WINDOW)
+    ]
     came, _ = activity.live(fresh, may_drop=True)
-    assert (came, len(activity.records)) == (Activity.WINDOW, Activity.WINDOW)
-    one_more = [await fleet.append(session, Notice(title="last"))]
+    assert (came, len(activity.records)) == (FeedModel.WINDOW, FeedModel.WINDOW)
+    one_more = [await fleet.append(session, NoticePosted(title="last"))]
     assert activity.live(one_more, may_drop=False) == (0, 0)
     assert not activity.is_at_end
 
@@ -159,7 +161,7 @@ async def test_f8_opens_the_feed_and_a_line_leads_to_its_agent(tmp_path: Path):
         assert "▸ bash: ls \\x1b[31m" in screen_text(app)
         await pilot.press("3")
         await until(pilot, lambda: "disk nearly full" in screen_text(app))
-        await fleet.append(ann, Notice(title="something new"))
+        await fleet.append(ann, NoticePosted(title="something new"))
         await until(pilot, lambda: "something new" in screen_text(app))
         await pilot.press("up", "up", "enter")
         await until(pilot, lambda: app.desk.shown == bob)
@@ -177,7 +179,7 @@ async def test_a_paused_feed_holds_still_and_catches_up(tmp_path: Path):
         await until(pilot, lambda: "disk nearly full" in screen_text(app))
         await pilot.press("p")
         for number in range(3):
-            await fleet.append(ann, Notice(title=f"while paused {number}"))
+            await fleet.append(ann, NoticePosted(title=f"while paused {number}"))
         await until(pilot, lambda: "paused, 3 more" in screen_text(app))
         assert not any("while paused" in line for line in feed_lines(app))
         await pilot.press("p")
@@ -196,7 +198,7 @@ async def test_going_up_reads_older_and_what_is_read_stays(tmp_path: Path):
     fleet = FakeFleet()
     ann, _ = await some(fleet)
     for number in range(1200):
-        await fleet.append(ann, Notice(title=f"note {number:04}"))
+        await fleet.append(ann, NoticePosted(title=f"note {number:04}"))
     async with opened(fleet, tmp_path, (240, 40)) as (app, pilot):
         await pilot.press(*"/feed notices", "enter")
         await until(pilot, lambda: "note 1199" in screen_text(app))
@@ -204,7 +206,7 @@ async def test_going_up_reads_older_and_what_is_read_stays(tmp_path: Path):
         await pilot.press("home", "up")
         await until(pilot, lambda: len(feed_of(app).activity.records) > before)
         read = top_line(app)
-        await fleet.append(ann, Notice(title="the newest"))
+        await fleet.append(ann, NoticePosted(title="the newest"))
         await until(pilot, lambda: "the newest" in str(feed_lines(app)[-1]))
         assert top_line(app) == read
         await pilot.press("end")
@@ -228,7 +230,7 @@ async def test_it_fits_small_screens(tmp_path: Path, size: tuple[int, int]):
     fleet = FakeFleet()
     await some(fleet)
     async with opened(fleet, tmp_path, size) as (app, pilot):
-        for mode in MODES:
+        for mode in FEED_MODES:
             app.action_command("feed", mode)
             await until(pilot, lambda mode=mode: mode in [p.activity.mode for p in feeds(app)])
             assert screen_text(app)

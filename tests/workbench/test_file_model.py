@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quarterdeck.workbench.panels import file_model
-from quarterdeck.workbench.panels.file_model import FileReader, Hit, Unreadable
-from quarterdeck.workbench.panels.file_view import sliced
+from quarterdeck.workbench.panels.file import model
+from quarterdeck.workbench.panels.file.model import FileMatch, FilePanelReadError, FileReader
+from quarterdeck.workbench.panels.file.view import slice_line
 from quarterdeck.workbench.rendering.lines import text_of
 
 
 @pytest.fixture
 def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_model, "WINDOW", 4_096)
-    monkeypatch.setattr(file_model, "_PIECE", 1_000)
+    monkeypatch.setattr(model, "WINDOW", 4_096)
+    monkeypatch.setattr(model, "_PIECE", 1_000)
 
 
 def written(tmp_path: Path, count: int = 5_000) -> tuple[Path, list[str]]:
@@ -77,20 +77,20 @@ def test_search_finds_what_is_there_and_its_line(
     path = tmp_path_factory.mktemp("f") / "a"
     path.write_text(text)
     reader = FileReader(str(path))
-    file_model._PIECE = 7  # pyright: ignore[reportPrivateUsage]
+    model._PIECE = 7  # pyright: ignore[reportPrivateUsage]
     folded = text.lower() if words == words.lower() else text
-    found = reader.find(words, Hit(offset=0, number=1))
+    found = reader.find(words, FileMatch(offset=0, number=1))
     at = folded.find(words)
     if at < 0:
-        assert not isinstance(found, Hit)
+        assert not isinstance(found, FileMatch)
     else:
-        assert found == Hit(offset=at, number=text[:at].count("\n") + 1)
-    back = reader.find_before(words, Hit(offset=len(text), number=text.count("\n") + 1))
+        assert found == FileMatch(offset=at, number=text[:at].count("\n") + 1)
+    back = reader.find_before(words, FileMatch(offset=len(text), number=text.count("\n") + 1))
     at = folded.rfind(words)
     if at < 0:
-        assert not isinstance(back, Hit)
+        assert not isinstance(back, FileMatch)
     else:
-        assert back == Hit(offset=at, number=text[:at].count("\n") + 1)
+        assert back == FileMatch(offset=at, number=text[:at].count("\n") + 1)
 
 
 def test_a_huge_file_opens_at_once(tmp_path: Path):
@@ -107,7 +107,7 @@ def test_a_huge_file_opens_at_once(tmp_path: Path):
     assert (
         first.lines[0] == "begin" and last.lines[-1] == "end" and last.number(len(last.lines)) == 0
     )
-    assert max(first.end - first.start, last.end - last.start) <= file_model.WINDOW
+    assert max(first.end - first.start, last.end - last.start) <= model.WINDOW
 
 
 @pytest.mark.parametrize("data", [b"", b"\n", b"x", b"x\n", b"\n\n", b"a\r\nb", b"\xff\xfe\n"])
@@ -136,9 +136,9 @@ def test_binary_and_utf16_are_told_apart(tmp_path: Path):
 def test_what_is_no_file_says_so(tmp_path: Path):
     os.mkfifo(tmp_path / "pipe")
     for name, words in (("none", "not there"), (".", "a directory"), ("pipe", "no regular file")):
-        with pytest.raises(Unreadable, match=words):
+        with pytest.raises(FilePanelReadError, match=words):
             FileReader(str(tmp_path / name)).open()
-    with pytest.raises(Unreadable):
+    with pytest.raises(FilePanelReadError):
         FileReader("/a\0b").look()
 
 
@@ -146,5 +146,5 @@ def test_a_part_of_a_line_keeps_its_roles():
     line = (("abc", "x"), ("defg", "y"), ("h", "z"))
     for begin in range(9):
         for end in range(begin, 10):
-            assert text_of(sliced(line, begin, end)) == "abcdefgh"[begin:end]
-    assert sliced(line, 2, 4) == (("c", "x"), ("d", "y"))
+            assert text_of(slice_line(line, begin, end)) == "abcdefgh"[begin:end]
+    assert slice_line(line, 2, 4) == (("c", "x"), ("d", "y"))

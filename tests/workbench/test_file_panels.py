@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.alone import alone, desk_in, shown, until_shown
-from tests.support.hostile import hostile_strings
-from tests.support.patience import SOON
+from tests.support.deadlines import SOON
+from tests.support.hostile_text import hostile_strings
+from tests.support.panel_app import alone, desk_in, shown, until_shown
 
 COUNT = 56
 CODE = "".join(f"def function_{n}():\n    return {n}\n\n\n" for n in range(1, 101))

@@ -10,17 +10,17 @@ from textual.pilot import Pilot
 
 from quarterdeck.config.places import Places
 from quarterdeck.config.trust import TrustStore
-from quarterdeck.fleet.errors import HostError, HostTooNew
+from quarterdeck.fleet.errors import HostError, HostVersionError
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.workbench.app import Workbench
-from quarterdeck.workbench.desk import Desk
+from quarterdeck.workbench.context import WorkbenchContext
 from quarterdeck.workbench.drafts import Drafts
-from quarterdeck.workbench.screens import guard
-from quarterdeck.workbench.screens.guard import QUIET
-from quarterdeck.workbench.screens.reading import ReadingScreen
+from quarterdeck.workbench.screens import key_guard
+from quarterdeck.workbench.screens.dialogs import ReadingScreen
+from quarterdeck.workbench.screens.key_guard import QUIET
 from quarterdeck.workbench.screens.trust import TrustScreen
-from tests.support.desks import SIZES, screen_text, until
-from tests.support.fleets import FakeFleet
+from tests.support.memory_fleet import FakeFleet
+from tests.support.workbench_app import SIZES, screen_text, until
 
 SECRET = "sk-very-secret"
 sizes = pytest.mark.parametrize("size", [*SIZES, (20, 5)], ids=lambda size: f"{size[0]}x{size[1]}")
@@ -63,7 +63,7 @@ async def opened_on(
         if failure is not None:
             raise failure
 
-    desk = Desk(
+    desk = WorkbenchContext(
         fleet=fleet or FakeFleet(),
         drafts=Drafts(ground.home / "drafts"),
         cwd=str(ground.project),
@@ -157,7 +157,7 @@ async def test_never_means_never(ground: Ground):
 async def test_who_types_goes_on_typing_and_decides_nothing(
     ground: Ground, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(guard, "QUIET", 60.0)  # however slow this machine types
+    monkeypatch.setattr(key_guard, "QUIET", 60.0)  # however slow this machine types
     async with opened_on(ground.acts()) as (app, pilot):
         await until(pilot, lambda: isinstance(app.screen, TrustScreen))
         await pilot.press(*"try this")
@@ -186,7 +186,7 @@ async def test_hostile_names_do_nothing_to_the_question(ground: Ground):
 
 
 FAILURES = {
-    "another version": HostTooNew(
+    "another version": HostVersionError(
         "the host is quarterdeck 9.9 (protocol 9); restart the host with `quarterdeck host stop`"
     ),
     "no room": HostError(

@@ -9,8 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.workbench.screens.guard import QUIET
-from tests.support.terminals import PROGRAM, Pane, clean_environment, needs_tmux, pane, pty_of, soon
+from quarterdeck.workbench.screens.key_guard import QUIET
+from tests.support.real_terminals import (
+    PROGRAM,
+    Pane,
+    clean_environment,
+    needs_tmux,
+    pane,
+    pty_of,
+    soon,
+)
 
 _DEMO = 45.0
 

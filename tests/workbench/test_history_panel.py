@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from tests.support.alone import alone, desk_in, shown, until_shown
-from tests.support.fleets import FakeFleet
-from tests.support.pasts import claude_lines, recorded_home, write_lines
+from tests.support.history_homes import claude_lines, recorded_home, write_lines
+from tests.support.memory_fleet import FakeFleet
+from tests.support.panel_app import alone, desk_in, shown, until_shown
 
 
 async def test_sessions_are_listed_and_taken(tmp_path: Path):

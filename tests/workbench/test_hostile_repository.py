@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.drivers.history.errors import HistoryUnreadable
+from quarterdeck.drivers.history.errors import HistoryUnreadableError
 from quarterdeck.drivers.history.zstandard import open_zstd
 from quarterdeck.system.errors import GitError
-from quarterdeck.workbench.completing import list_files
-from quarterdeck.workbench.panels.changes_model import ChangesWanted, read_changes
-from quarterdeck.workbench.panels.git import status_marks
+from quarterdeck.workbench.completion import list_files
+from quarterdeck.workbench.panels.diff.model import ChangesQuery, read_changes
+from quarterdeck.workbench.panels.tree.model import read_status_marks
 from quarterdeck.workbench.stores.checkouts import Checkouts
-from tests.support.alone import alone, desk_in, shown, until_shown
 from tests.support.hostile_repository import HostileRepository, make_hostile_repository
-from tests.support.terminals import PROGRAM, clean_environment, needs_tmux, pane, stop_host
+from tests.support.panel_app import alone, desk_in, shown, until_shown
+from tests.support.real_terminals import PROGRAM, clean_environment, needs_tmux, pane, stop_host
 
 VIEWERS = ("file", "markdown", "notebook", "tail", "editor", "diff")
 
@@ -35,8 +35,8 @@ def outside(hostile: HostileRepository) -> dict[str, bytes]:
 def test_questions_about_every_repository_in_it(hostile: HostileRepository):
     before = outside(hostile)
     for name, path in hostile.repositories.items():
-        assert read_changes(ChangesWanted(cwd=str(path))).problem is None, name
-        assert isinstance(status_marks(str(path)), dict)
+        assert read_changes(ChangesQuery(cwd=str(path))).problem is None, name
+        assert isinstance(read_status_marks(str(path)), dict)
         assert list_files(str(path)) is not None
         asyncio.run(Checkouts().ask(str(path)))
         assert hostile.ran() == [], name
@@ -85,9 +85,9 @@ def test_programs_that_lie_in_it_are_not_taken_for_those_of_the_machine(
     monkeypatch.chdir(hostile.top)
     monkeypatch.setenv("PATH", f".::{hostile.top}")
     with pytest.raises(GitError, match="outside the project"):
-        status_marks(str(hostile.top))
+        read_status_marks(str(hostile.top))
     assert list_files(str(hostile.top))
-    with suppress(HistoryUnreadable), open_zstd(hostile.top / "a.txt") as file:
+    with suppress(HistoryUnreadableError), open_zstd(hostile.top / "a.txt") as file:
         file.read()
     assert hostile.ran() == []
 

@@ -10,14 +10,13 @@ from textual.geometry import Offset
 from textual.pilot import Pilot
 from textual.screen import Screen
 
-from quarterdeck.fleet.acting import Acting, WorkspaceTrust
-from quarterdeck.fleet.port import AgentInfo, FleetStatus, InboxItem, Queued
-from quarterdeck.fleet.terminal_port import TerminalInfo
+from quarterdeck.fleet.api import AgentInfo, FleetStatus, InboxItem, QueuedPrompt, TerminalInfo
+from quarterdeck.fleet.permissions.workspace_trust import TrustEffect, WorkspaceTrust
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import (
     CommandsChanged,
     MessageChunk,
-    Notice,
+    NoticePosted,
     PermissionAsked,
     PlanChanged,
     Prompted,
@@ -32,32 +31,32 @@ from quarterdeck.wire.events import (
 from quarterdeck.wire.ids import MessageId, RequestId, SessionId, TerminalId, ToolCallId
 from quarterdeck.wire.permissions import PermissionOption
 from quarterdeck.wire.settings import Command, PlanEntry
-from quarterdeck.wire.toolcalls import ContentItem, Diff, TerminalItem
+from quarterdeck.wire.tool_calls import ContentItem, Diff, TerminalItem
 from quarterdeck.wire.usage import ContextUsage, Cost, TokenUsage
 from quarterdeck.workbench.app import Workbench
-from quarterdeck.workbench.completing import Offer
-from quarterdeck.workbench.custom.library import Source
-from quarterdeck.workbench.literal import literal
-from quarterdeck.workbench.screens.approve import ApproveScreen
-from quarterdeck.workbench.screens.ask_line import AskLine
-from quarterdeck.workbench.screens.confirm import ConfirmScreen
+from quarterdeck.workbench.completion import CompletionChoice
+from quarterdeck.workbench.custom_widgets.library import WidgetSource
+from quarterdeck.workbench.preferences.themes.files import FoundTheme
+from quarterdeck.workbench.sanitize import sanitize_text
+from quarterdeck.workbench.screens.dialogs import (
+    AskLineScreen,
+    ConfirmScreen,
+    LeaveTerminalScreen,
+    ReadingScreen,
+)
 from quarterdeck.workbench.screens.help import HelpScreen
-from quarterdeck.workbench.screens.layouts import LayoutsScreen
-from quarterdeck.workbench.screens.leave_terminal import LeaveTerminal
 from quarterdeck.workbench.screens.permission import PermissionScreen
+from quarterdeck.workbench.screens.pickers import LayoutsScreen, TerminalsScreen, ThemesScreen
 from quarterdeck.workbench.screens.question import QuestionScreen
 from quarterdeck.workbench.screens.queue import QueueScreen
-from quarterdeck.workbench.screens.reading import ReadingScreen
 from quarterdeck.workbench.screens.spawn import SpawnScreen
-from quarterdeck.workbench.screens.terminals import TerminalsScreen
-from quarterdeck.workbench.screens.themes import ThemesScreen
 from quarterdeck.workbench.screens.trust import TrustScreen
-from quarterdeck.workbench.stores.ground import Found, FoundAgent
-from quarterdeck.workbench.themes.shelf import Shelved
-from quarterdeck.workbench.widgets.completion import CompletionList
-from tests.support.desks import begin, opened, until
-from tests.support.fleets import FakeFleet
-from tests.support.hostile import hostile_strings
+from quarterdeck.workbench.screens.widget_approval import ApproveScreen
+from quarterdeck.workbench.stores.discovery import DiscoveredAgent, MachineDiscovery
+from quarterdeck.workbench.widgets.completion_list import CompletionList
+from tests.support.hostile_text import hostile_strings
+from tests.support.memory_fleet import FakeFleet
+from tests.support.workbench_app import begin, opened, until
 
 Words: TypeAlias = Callable[[], str]
 Place: TypeAlias = Callable[["Hall"], Awaitable[None]]
@@ -79,7 +78,7 @@ class Hall:
         await self.pilot.pause()
         strips = self.app.screen._compositor.render_strips()
         for strip in strips:
-            assert literal(strip.text) == strip.text and "\n" not in strip.text
+            assert sanitize_text(strip.text) == strip.text and "\n" not in strip.text
             assert strip.cell_length == self.app.size.width
             for segment in strip:
                 assert segment.control is None
@@ -175,7 +174,7 @@ async def the_agents(hall: Hall) -> None:
             agent=words(), cwd=words(), state=state, model=words(), mode=words(), title=words(),
             reason=words(), context=ContextUsage(used=1, size=2),
             cost=Cost(amount=1, currency=words()), usage=TokenUsage(input=1),
-            queue=(Queued(message=MessageId("m"), content=(text(words()),)),),
+            queue=(QueuedPrompt(message=MessageId("m"), content=(text(words()),)),),
         )
         for state in ("failed", "running", "idle")
     ]  # fmt: skip
@@ -204,7 +203,7 @@ async def the_transcript(hall: Hall) -> None:
         TerminalOutput(terminal=terminal, data=words()),
         ToolCallEnded(call=call, status="failed", reason=words(), raw_output=words()),
         PlanChanged(entries=entries),
-        Notice(title=words(), description=words()),
+        NoticePosted(title=words(), description=words()),
         MessageChunk(content=text(words())),
         CommandsChanged(commands=(Command(name=words(), description=words()),)),
         TurnEnded(stop="failed", reason=words()),
@@ -222,7 +221,7 @@ async def the_feed(hall: Hall) -> None:
         "open_panel", {"widget": "feed", "options": {"mode": "debug"}, "where": "auto"}
     )
     words = whole(hall.words)
-    await hall.fleet.append(hall.session, Notice(title=words(), description=words()))
+    await hall.fleet.append(hall.session, NoticePosted(title=words(), description=words()))
     await hall.check()
     await hall.app.screens_desk.call("load_layout", {"name": "default"})
 
@@ -242,7 +241,9 @@ async def titles_of_a_layout(hall: Hall) -> None:
 @place
 async def what_is_offered_to_a_word(hall: Hall) -> None:
     offers = [
-        Offer(text=hall.words(), name=hall.words(), help=hall.words(), origin=hall.words())
+        CompletionChoice(
+            text=hall.words(), name=hall.words(), help=hall.words(), origin=hall.words()
+        )
         for _ in range(4)
     ]
     popup = CompletionList()
@@ -273,11 +274,13 @@ async def a_failure_of_the_host(hall: Hall) -> None:
 async def what_is_found_here(hall: Hall) -> None:
     words, ground = hall.words, hall.app.desk.ground
     agents = tuple(
-        FoundAgent(name=words(), title=words(), is_here=here, install=words(), login_hint=words())
+        DiscoveredAgent(
+            name=words(), title=words(), is_here=here, install=words(), login_hint=words()
+        )
         for here in (True, False)
     )
-    ground.found = Found(agents=agents, keys=(), key_names=())
-    acts = (Acting(path=words(), what=words()),)
+    ground.found = MachineDiscovery(agents=agents, keys=(), key_names=())
+    acts = (TrustEffect(path=words(), what=words()),)
     ground.trust = WorkspaceTrust(root=words(), state="untrusted", acts=acts)
     hall.app.desk.cwd = whole(words)().replace("\0", "")  # as on disks
     hall.app.desk.roster.replace([], None)
@@ -295,11 +298,11 @@ async def screens_to_read(hall: Hall) -> None:
     await hall.show(ReadingScreen(words(), [(words(), [(words(), words()), (words(), words())])]))
     await hall.show(HelpScreen([(words(), [(words(), words())])], title=words(), sought=""))
     await hall.show(ConfirmScreen(words(), words()))
-    await hall.show(AskLine(words(), words()))
+    await hall.show(AskLineScreen(words(), words()))
     layouts = [{"name": words(), "scope": "user", "help": words()}]
     await hall.show(LayoutsScreen(layouts))
     await hall.show(SpawnScreen(words(), words(), [words(), words()]))
-    await hall.show(LeaveTerminal(words(), words()))
+    await hall.show(LeaveTerminalScreen(words(), words()))
     terminals = [
         TerminalInfo(
             id=str(n), name=words(), command=(words(), words()), cwd=words(), pid=1, columns=80,
@@ -312,7 +315,7 @@ async def screens_to_read(hall: Hall) -> None:
 
 @place
 async def a_widget_to_approve(hall: Hall) -> None:
-    source = Source(
+    source = WidgetSource(
         name=hall.words(), text=hall.words(), digest="d", path=Path("/x"), by=hall.words()
     )
     await hall.show(ApproveScreen(source))
@@ -320,7 +323,7 @@ async def a_widget_to_approve(hall: Hall) -> None:
 
 @place
 async def themes(hall: Hall) -> None:
-    shelved = [Shelved(name=hall.words(), scope="user", path=Path("/x"), error=hall.words())]
+    shelved = [FoundTheme(name=hall.words(), scope="user", path=Path("/x"), error=hall.words())]
     await hall.show(ThemesScreen(shelved))
 
 

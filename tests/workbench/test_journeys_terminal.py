@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.workbench.screens.guard import QUIET
+from quarterdeck.workbench.screens.key_guard import QUIET
 from tests.support import real_agents
-from tests.support.terminals import PROGRAM, Pane, needs_tmux, pane, soon
+from tests.support.real_terminals import PROGRAM, Pane, needs_tmux, pane, soon
 
 pytestmark = [needs_tmux, pytest.mark.timeout(180)]
 LINES = "\n\n".join(f"line {n}" for n in range(60))

@@ -10,32 +10,32 @@ from textual.binding import Binding
 
 from quarterdeck.config.places import Places
 from quarterdeck.workbench.app import Workbench
-from quarterdeck.workbench.commands import COMMANDS
-from quarterdeck.workbench.keymap import (
-    BadKey,
-    Bound,
-    Keymap,
-    load_keymap,
-    normal_key,
-    save_key,
-    why_unusable,
-)
-from quarterdeck.workbench.keys import command_of, help_parts
-from quarterdeck.workbench.looks import load_looks
+from quarterdeck.workbench.commands.registry import COMMANDS
 from quarterdeck.workbench.panels.kinds import KINDS
-from quarterdeck.workbench.places_of import PLACES
+from quarterdeck.workbench.preferences.key_help import collect_key_help, find_command_of_action
+from quarterdeck.workbench.preferences.keymap import (
+    KEY_PLACES,
+    KeyBinding,
+    KeyBindingError,
+    Keymap,
+    explain_unusable_key,
+    load_keymap,
+    normalize_key,
+    save_key,
+)
+from quarterdeck.workbench.preferences.store import load_preferences
 from quarterdeck.workbench.screens.help import HelpScreen
 from quarterdeck.workbench.screens.permission import PermissionScreen
+from quarterdeck.workbench.screens.pickers import ThemesScreen
 from quarterdeck.workbench.screens.question import QuestionScreen
-from quarterdeck.workbench.screens.themes import ThemesScreen
-from quarterdeck.workbench.widgets.agents import AgentTable
-from quarterdeck.workbench.widgets.chat import ChatInput
+from quarterdeck.workbench.widgets.agent_table import AgentTable
+from quarterdeck.workbench.widgets.chat_input import ChatInput
 from quarterdeck.workbench.widgets.transcript import TranscriptView
-from tests.support.desks import begin, opened, screen_text, until
-from tests.support.fleets import FakeFleet
+from tests.support.memory_fleet import FakeFleet
+from tests.support.workbench_app import begin, opened, screen_text, until
 
 NAMES = [command.name for command in COMMANDS]
-WHERE = {"main", *PLACES}
+WHERE = {"main", *KEY_PLACES}
 KINDS_WITH_KEYS = [
     Workbench, ChatInput, TranscriptView, AgentTable, HelpScreen, PermissionScreen,
     QuestionScreen, ThemesScreen, *(kind.load() for kind in KINDS.values()),
@@ -46,7 +46,7 @@ def told(app: Workbench) -> str:
     return " ".join(one.message for one in app._notifications)  # pyright: ignore[reportPrivateUsage]
 
 
-def load(path: Path, text: str) -> tuple[dict[str, Bound], list[str]]:
+def load(path: Path, text: str) -> tuple[dict[str, KeyBinding], list[str]]:
     path.write_text(text)
     keymap, problems = load_keymap(path, NAMES, WHERE)
     return {bound.key: bound for bound in keymap}, problems
@@ -61,8 +61,8 @@ def test_a_file_binds_keys_to_commands_with_words(tmp_path: Path):
     )
     bound, problems = load(tmp_path / "keys.toml", text)
     assert problems == []
-    assert bound["ctrl+x"] == Bound(key="ctrl+x", command="mode", words="plan")
-    assert bound["f12"] == Bound(key="f12", command="feed", words="audit")
+    assert bound["ctrl+x"] == KeyBinding(key="ctrl+x", command="mode", words="plan")
+    assert bound["f12"] == KeyBinding(key="f12", command="feed", words="audit")
     assert bound["question_mark"].when == "transcript"
     assert bound["ctrl+t"].shown == "nothing"
 
@@ -105,8 +105,8 @@ def test_a_file_that_cannot_be_read_leaves_our_keys(tmp_path: Path, text: str):
 def test_changing_a_key_keeps_the_words_of_the_person(tmp_path: Path):
     path = tmp_path / "keys.toml"
     path.write_text('# what I like\n"Ctrl+X" = "mode plan"  # careful\n"ctrl+y" = "end"\n')
-    save_key(path, Bound(key="ctrl+x", command="kill"), "ctrl+x")
-    save_key(path, Bound(key="j", command="end", when="transcript"), "j")
+    save_key(path, KeyBinding(key="ctrl+x", command="kill"), "ctrl+x")
+    save_key(path, KeyBinding(key="j", command="end", when="transcript"), "j")
     save_key(path, None, "ctrl+y")
     assert path.read_text() == (
         '# what I like\n"ctrl+x" = "kill"\n'
@@ -118,8 +118,8 @@ def test_a_file_that_cannot_be_changed_safely_stays(tmp_path: Path):
     path = tmp_path / "keys.toml"
     for text in ("nonsense [", '["ctrl+x"]\ncommand = "end"\n'):
         path.write_text(text)
-        with pytest.raises(BadKey, match=r"by hand|mend it"):
-            save_key(path, Bound(key="ctrl+x", command="kill"), "ctrl+x")
+        with pytest.raises(KeyBindingError, match=r"by hand|mend it"):
+            save_key(path, KeyBinding(key="ctrl+x", command="kill"), "ctrl+x")
         assert path.read_text() == text
 
 
@@ -137,9 +137,9 @@ async def test_a_key_goes_before_ours_and_one_bound_to_nothing_does_nothing(tmp_
     async with opened(fleet, tmp_path) as (app, pilot):
         app.looks.keymap = Keymap(
             [
-                Bound(key="ctrl+x", command="rename", words="zoe"),
-                Bound(key="ctrl+t", command=""),
-                Bound(key="j", command="rename", words="jim", when="transcript"),
+                KeyBinding(key="ctrl+x", command="rename", words="zoe"),
+                KeyBinding(key="ctrl+t", command=""),
+                KeyBinding(key="j", command="rename", words="jim", when="transcript"),
             ]
         )
         await pilot.press(*"jo", "ctrl+x")
@@ -154,7 +154,7 @@ async def test_a_key_goes_before_ours_and_one_bound_to_nothing_does_nothing(tmp_
 
 async def test_binding_live_is_kept_and_told(tmp_path: Path):
     places = Places.find()
-    looks = await asyncio.to_thread(load_looks, places, "/work/project", {})
+    looks = await asyncio.to_thread(load_preferences, places, "/work/project", {})
     fleet = FakeFleet()
     await begin(fleet, "ann")
     async with opened(fleet, tmp_path, looks=looks) as (app, pilot):
@@ -174,7 +174,7 @@ async def test_binding_live_is_kept_and_told(tmp_path: Path):
         await until(pilot, lambda: "/rename eve" in screen_text(app))
         assert "interrupt" not in screen_text(app)
         await pilot.press("escape")
-    again = await asyncio.to_thread(load_looks, places, "/work/project", {})
+    again = await asyncio.to_thread(load_preferences, places, "/work/project", {})
     assert {bound.key: bound.shown for bound in again.keymap} == {
         "ctrl+t": "/rename eve",
         "ctrl+n": "nothing",
@@ -186,7 +186,7 @@ async def test_a_bad_file_of_keys_is_told_and_the_workbench_works(tmp_path: Path
     places = Places.find()
     places.config.mkdir(parents=True)
     await asyncio.to_thread((places.config / "keys.toml").write_text, '"ctrl+x" = [\n')
-    looks = await asyncio.to_thread(load_looks, places, "/work/project", {})
+    looks = await asyncio.to_thread(load_preferences, places, "/work/project", {})
     async with opened(FakeFleet(), tmp_path, (120, 40), looks=looks) as (app, pilot):
         await until(pilot, lambda: "keys.toml" in told(app))
         await pilot.press("f1")
@@ -200,13 +200,13 @@ def bindings(kind: type) -> list[Binding]:
 @pytest.mark.parametrize("kind", KINDS_WITH_KEYS, ids=lambda kind: kind.__name__)
 def test_every_key_of_ours_can_be_sent_by_a_plain_terminal(kind: type):
     for binding in bindings(kind):
-        keys = [normal_key(key) for key in binding.key.split(",")]
-        assert any(why_unusable(key) is None for key in keys), binding
+        keys = [normalize_key(key) for key in binding.key.split(",")]
+        assert any(explain_unusable_key(key) is None for key in keys), binding
 
 
 def test_every_key_of_the_application_is_a_command():
     for binding in bindings(Workbench):
-        command = command_of(binding.action)
+        command = find_command_of_action(binding.action)
         assert command is not None, binding
         assert command.split()[0] in NAMES, binding
 
@@ -218,7 +218,7 @@ def test_every_key_of_ours_says_what_it_does(kind: type):
 
 async def test_the_help_lists_the_keys_of_what_is_on_the_screen(tmp_path: Path):
     async with opened(FakeFleet(), tmp_path) as (app, _):
-        told = {words for _, rows in help_parts(app) for _, words in rows}
+        told = {words for _, rows in collect_key_help(app) for _, words in rows}
         shown = [Workbench, ChatInput, TranscriptView, AgentTable]
         for binding in [one for kind in shown for one in bindings(kind)]:
             assert binding.description in told
@@ -228,7 +228,7 @@ async def test_a_key_can_be_bound_for_a_panel_alone(tmp_path: Path):
     fleet = FakeFleet()
     await begin(fleet, "ann")
     async with opened(fleet, tmp_path, (160, 40)) as (app, pilot):
-        bound = Bound(key="w", command="rename", words="wim", when="feed")
+        bound = KeyBinding(key="w", command="rename", words="wim", when="feed")
         app.looks.keymap = Keymap([bound])
         await pilot.press("w")
         assert app.main.chat.text == "w"

@@ -14,15 +14,15 @@ from textual.widgets import TextArea
 from quarterdeck.config.places import Places
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.workbench.app import Workbench
-from quarterdeck.workbench.desk import Desk
+from quarterdeck.workbench.context import WorkbenchContext
 from quarterdeck.workbench.drafts import Drafts
-from quarterdeck.workbench.layout.keeping import UnsavedPanels
-from quarterdeck.workbench.layout.spec import LayoutError, dump, panels_of
+from quarterdeck.workbench.layout.panel_set import UnsavedPanelsError
+from quarterdeck.workbench.layout.spec import LayoutError, dump_layout, panels_of
 from quarterdeck.workbench.panels.kinds import KINDS, PanelKind
 from quarterdeck.workbench.panels.panel import Panel, PanelOptions
-from quarterdeck.workbench.screens.guard import QUIET
-from tests.support.desks import begin, opened, say, screen_text, until
-from tests.support.fleets import FakeFleet
+from quarterdeck.workbench.screens.key_guard import QUIET
+from tests.support.memory_fleet import FakeFleet
+from tests.support.workbench_app import begin, opened, say, screen_text, until
 
 
 class NoteOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -98,7 +98,7 @@ async def kept(
 
     drafts = Drafts(home / "drafts")
     await asyncio.to_thread(drafts.load)
-    desk = Desk(fleet=fleet, drafts=drafts, cwd=cwd, clock=lambda: 1_000_000)
+    desk = WorkbenchContext(fleet=fleet, drafts=drafts, cwd=cwd, clock=lambda: 1_000_000)
     desk.ground.places = Places(
         config=home / "config", state=home / "state", cache=home / "c", runtime=home / "r"
     )
@@ -116,7 +116,7 @@ def state_of(app: Workbench) -> tuple[Any, ...]:
     """Everything that a refused layout must leave alone."""
     view = app.main.view
     return (
-        dump(view.spec),
+        dump_layout(view.spec),
         view.tab,
         view.current,
         [(name, id(one), one.display, one.region) for name, one in view.panels.items()],
@@ -217,12 +217,12 @@ async def test_what_is_not_saved_is_not_dropped(tmp_path: Path):
         area.text = "unsaved"
         before = state_of(app)
         for data in (layout(panel("chat")), layout(beside(panel("chat"), panel("note", "agents")))):
-            with pytest.raises(UnsavedPanels, match="note: a note"):
+            with pytest.raises(UnsavedPanelsError, match="note: a note"):
                 await put(app, data)
         changed = layout(beside(panel("chat"), panel("note", options={"text": "other"})))
-        with pytest.raises(UnsavedPanels):
+        with pytest.raises(UnsavedPanelsError):
             await put(app, changed)
-        with pytest.raises(UnsavedPanels):  # an agent cannot force it
+        with pytest.raises(UnsavedPanelsError):  # an agent cannot force it
             call = {"layout": layout(panel("chat")), "force": True}
             await app.screens_desk.call("set_layout", call, by="session-of-an-agent")
         assert state_of(app) == before
@@ -396,7 +396,7 @@ async def test_what_was_open_is_there_after_a_restart(
         app.main.view.enter("note")
         app.desk.select(bob)
         await app.main.view.resize_panel("right")
-        before = dump(app.main.view.spec)
+        before = dump_layout(app.main.view.spec)
         await pilot.press("ctrl+q")
     monkeypatch.delitem(KINDS, "note")
     async with kept(fleet, tmp_path, "/work/one") as (app, pilot):
@@ -408,7 +408,7 @@ async def test_what_was_open_is_there_after_a_restart(
         assert [p.id for p in panels_of(app.main.view.spec)] == ["agents", "inbox", "chat"]
     monkeypatch.setitem(KINDS, "note", NOTE)
     async with kept(fleet, tmp_path, "/work/one") as (app, pilot):
-        assert dump(app.main.view.spec) == before
+        assert dump_layout(app.main.view.spec) == before
         assert app.main.view.current == "note"
         assert app.main.view.panels["note"].state == {"text": "remembered"}  # type: ignore[attr-defined]
 

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quarterdeck.workbench.layout import edit
-from quarterdeck.workbench.layout.builtin import BUILTIN, builtin_layout
-from quarterdeck.workbench.layout.geometry import place
+from quarterdeck.workbench.layout.files import BUILTIN, builtin_layout
+from quarterdeck.workbench.layout.geometry import place_nodes
 from quarterdeck.workbench.layout.spec import (
     DEPTH,
     Horizontal,
@@ -17,10 +17,10 @@ from quarterdeck.workbench.layout.spec import (
     Tab,
     TabsNode,
     Vertical,
-    describe,
-    dump,
+    describe_format,
+    dump_layout,
     panels_of,
-    parse,
+    parse_layout,
 )
 from quarterdeck.workbench.panels.kinds import KINDS
 
@@ -76,8 +76,8 @@ def tab(*children: object, **more: object) -> dict[str, object]:
 @given(layouts())
 @calm
 def test_what_is_written_is_read_the_same(layout: Layout):
-    data = msgspec.json.decode(msgspec.json.encode(dump(layout)))
-    assert parse(data) == layout
+    data = msgspec.json.decode(msgspec.json.encode(dump_layout(layout)))
+    assert parse_layout(data) == layout
 
 
 json_values = st.recursive(
@@ -96,7 +96,7 @@ json_values = st.recursive(
 @calm
 def test_data_of_any_kind_is_a_layout_or_a_layout_error(data: object):
     try:
-        parse(data)
+        parse_layout(data)
     except LayoutError as error:
         assert str(error)
 
@@ -104,7 +104,7 @@ def test_data_of_any_kind_is_a_layout_or_a_layout_error(data: object):
 @given(layouts(), st.data())
 @calm
 def test_a_layout_that_is_damaged_anywhere_raises_nothing_else(layout: Layout, data):
-    tree = msgspec.json.decode(msgspec.json.encode(dump(layout)))
+    tree = msgspec.json.decode(msgspec.json.encode(dump_layout(layout)))
     node: object = tree
     for _ in range(data.draw(st.integers(1, 6))):
         if isinstance(node, dict) and node:
@@ -118,7 +118,7 @@ def test_a_layout_that_is_damaged_anywhere_raises_nothing_else(layout: Layout, d
             parent[key] = data.draw(json_values)
             break
     try:
-        parse(tree)
+        parse_layout(tree)
     except LayoutError as error:
         assert str(error)
 
@@ -152,10 +152,10 @@ def test_a_layout_that_is_damaged_anywhere_raises_nothing_else(layout: Layout, d
 )
 def test_an_error_names_its_field(data: object, field: str | None, words: str):
     if field is None:
-        assert parse(data)
+        assert parse_layout(data)
         return
     with pytest.raises(LayoutError) as caught:
-        parse(data)
+        parse_layout(data)
     assert caught.value.field == field
     assert words in str(caught.value)
 
@@ -165,17 +165,17 @@ def test_depth_and_number_are_bounded():
     for _ in range(DEPTH):
         node = {"type": "vertical", "children": [node]}
     with pytest.raises(LayoutError, match="inside each other"):
-        parse({"tabs": [{"title": "t", "root": node}]})
+        parse_layout({"tabs": [{"title": "t", "root": node}]})
     for _ in range(2_000):
         node = {"type": "vertical", "children": [node]}
     with pytest.raises(LayoutError, match="too large"):
-        parse({"tabs": [{"title": "t", "root": node}]})
+        parse_layout({"tabs": [{"title": "t", "root": node}]})
     with pytest.raises(LayoutError, match="64 panels"):
-        parse(tab(*(panel(f"p{n}") for n in range(65))))
+        parse_layout(tab(*(panel(f"p{n}") for n in range(65))))
 
 
 def test_the_description_names_every_type_and_widget():
-    words = describe()
+    words = describe_format()
     for name in ("horizontal", "vertical", "tabs", "panel", *KINDS):
         assert name in words
 
@@ -184,7 +184,7 @@ def test_the_description_names_every_type_and_widget():
 def test_built_in_layouts_are_valid(name: str):
     layout = builtin_layout(name)
     if {node.widget for node in panels_of(layout)} <= set(KINDS):
-        assert parse(dump(layout)) == layout
+        assert parse_layout(dump_layout(layout)) == layout
 
 
 # Places
@@ -196,7 +196,7 @@ def test_what_is_placed_fills_the_room_without_overlap(
     layout: Layout, width: int, height: int, data
 ):
     wants = {p.id: data.draw(st.none() | st.integers(0, 30)) for p in panels_of(layout)}
-    plan = place(
+    plan = place_nodes(
         layout.tabs[0].root,
         width,
         height,
@@ -224,11 +224,11 @@ def test_what_is_placed_fills_the_room_without_overlap(
 def test_the_default_layout_stacks_where_it_is_narrow():
     root = builtin_layout().tabs[0].root
     lines = {"agents": 3, "inbox": 0, "chat": None}
-    wide = place(root, 200, 50, wants=lambda panel, _: lines[panel.id])
+    wide = place_nodes(root, 200, 50, wants=lambda panel, _: lines[panel.id])
     assert wide.panels["agents"].width == wide.panels["chat"].x - 1 == 76
     assert wide.panels["chat"].height == 50
     assert "inbox" not in wide.panels
-    narrow = place(root, 80, 24, wants=lambda panel, _: lines[panel.id])
+    narrow = place_nodes(root, 80, 24, wants=lambda panel, _: lines[panel.id])
     assert narrow.panels["agents"] == (0, 0, 80, 3)
     assert narrow.panels["chat"] == (0, 4, 80, 20)
 
@@ -236,8 +236,8 @@ def test_the_default_layout_stacks_where_it_is_narrow():
 def test_where_there_is_no_room_the_panel_to_keep_stays():
     root = builtin_layout().tabs[0].root
     for width, height in ((20, 5), (1, 1), (7, 3)):
-        assert "chat" in place(root, width, height, keep="chat").panels
-        assert "agents" in place(root, width, height, keep="agents").panels
+        assert "chat" in place_nodes(root, width, height, keep="chat").panels
+        assert "agents" in place_nodes(root, width, height, keep="agents").panels
 
 
 # Changes
@@ -252,14 +252,14 @@ def test_every_change_gives_a_valid_layout(layout: Layout, data):
     new = PanelNode(id=edit.free_id(layout, "transcript"), widget="transcript")
     changed = edit.split(layout, at, new, side)
     if _depth(changed) <= DEPTH:
-        assert parse(dump(changed)) == changed
+        assert parse_layout(dump_layout(changed)) == changed
     assert sorted(p.id for p in panels_of(changed)) == sorted([*names, new.id])
     assert {p.id for p in panels_of(edit.activate(changed, new.id))} == {*names, new.id}
     assert sorted(p.id for p in panels_of(edit.close_panel(changed, new.id))) == sorted(names)
     while sum(p.widget == "chat" for p in panels_of(layout)) > 1:
         chat = next(p.id for p in panels_of(layout) if p.widget == "chat")
         layout = edit.close_panel(layout, chat)
-        assert parse(dump(layout)) == layout
+        assert parse_layout(dump_layout(layout)) == layout
     last = next(p.id for p in panels_of(layout) if p.widget == "chat")
     with pytest.raises(LayoutError, match="last chat"):
         edit.close_panel(layout, last)
@@ -268,23 +268,23 @@ def test_every_change_gives_a_valid_layout(layout: Layout, data):
 @given(layouts(), st.integers(30, 160), st.integers(12, 50), st.data())
 @calm
 def test_a_line_that_is_moved_and_reset(layout: Layout, width: int, height: int, data):
-    plan = place(layout.tabs[0].root, width, height)
+    plan = place_nodes(layout.tabs[0].root, width, height)
     if not plan.bars:
         return
     path, child = data.draw(st.sampled_from(sorted(plan.bars)))
     span = plan.spans[path]
     moved = edit.resize(layout, 0, path, span, child, data.draw(st.integers(-200, 200)))
-    assert parse(dump(moved)) == moved
-    again = place(moved.tabs[0].root, width, height).spans[path]
+    assert parse_layout(dump_layout(moved)) == moved
+    again = place_nodes(moved.tabs[0].root, width, height).spans[path]
     assert sum(again.lengths) == sum(span.lengths)
     assert edit.reset_sizes(moved, layout) == layout
 
 
 def test_a_line_goes_where_it_is_put():
     layout = builtin_layout()
-    span = place(layout.tabs[0].root, 200, 50).spans[()]
+    span = place_nodes(layout.tabs[0].root, 200, 50).spans[()]
     moved = edit.resize(layout, 0, (), span, 1, 10)
-    plan = place(moved.tabs[0].root, 200, 50)
+    plan = place_nodes(moved.tabs[0].root, 200, 50)
     assert plan.panels["chat"].x == span.lengths[0] + 1 + 10
 
 

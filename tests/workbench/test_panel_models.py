@@ -8,34 +8,34 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quarterdeck.fleet.port import AgentInfo
+from quarterdeck.fleet.api import AgentInfo
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.usage import ContextUsage, Cost, TokenUsage
-from quarterdeck.workbench.literal import literal
-from quarterdeck.workbench.panels import tree_model
-from quarterdeck.workbench.panels.markdown_model import links_of, target_file
-from quarterdeck.workbench.panels.notebook_model import BrokenNotebook, cell_lines, parse_notebook
-from quarterdeck.workbench.panels.system_model import (
-    Process,
-    Sampler,
-    cpu_times,
-    groups_below,
-    memory_of,
+from quarterdeck.workbench.panels.markdown import find_links, resolve_link
+from quarterdeck.workbench.panels.notebook import NotebookError, cell_lines, parse_notebook
+from quarterdeck.workbench.panels.system.model import (
+    MachineProcess,
+    MachineSampler,
+    format_bytes,
+    group_processes,
+    parse_cpu_times,
+    parse_memory,
     parse_ps,
     parse_vm_stat,
-    size,
     system_lines,
 )
-from quarterdeck.workbench.panels.tree_model import Entry, FileTree, find_paths, read_directory
-from quarterdeck.workbench.panels.usage_model import (
+from quarterdeck.workbench.panels.tree import model as tree_model
+from quarterdeck.workbench.panels.tree.model import FileTree, TreeEntry, find_paths, read_directory
+from quarterdeck.workbench.panels.usage.model import (
     UsageHistory,
-    bar,
-    shares_of,
-    sparkline,
+    compute_shares,
+    draw_bar,
+    draw_sparkline,
     usage_lines,
 )
 from quarterdeck.workbench.rendering.lines import text_of, width_of
-from tests.support.hostile import hostile_strings
+from quarterdeck.workbench.sanitize import sanitize_text
+from tests.support.hostile_text import hostile_strings
 
 
 def agent(name: str, tokens: int, model: str | None = None, updated: int = 0) -> AgentInfo:
@@ -80,7 +80,7 @@ def test_a_tree_shows_what_is_open_and_git_letters(tmp_path: Path):
 def test_huge_unreadable_and_empty_directories_say_so(tmp_path: Path):
     tree = FileTree("/r")
     assert [row.name for row in tree.rows()] == ["reading …"]
-    tree.take("/r", [Entry(f"f{n}", "file") for n in range(tree_model.MOST + 7)])
+    tree.take("/r", [TreeEntry(f"f{n}", "file") for n in range(tree_model.MOST + 7)])
     assert tree.rows()[-1].name.startswith("… 7 more") and len(tree.rows()) == tree_model.MOST + 1
     tree.more("/r")
     assert len(tree.rows()) == tree_model.MOST + 7
@@ -104,7 +104,7 @@ def test_hostile_names_are_literal_and_lead_to_their_files(tmp_path: Path):
     rows = filled(FileTree(str(tmp_path))).rows()
     assert made > 50 and any("\\udcff" in row.name for row in rows)
     for row in rows:
-        assert literal(row.name) == row.name and "\n" not in row.name
+        assert sanitize_text(row.name) == row.name and "\n" not in row.name
         assert os.path.lexists(row.path)
 
 
@@ -149,7 +149,7 @@ def test_a_notebook_shows_cells_and_outputs():
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"cells": 3}', b"\xff", b"[" * 100_000])
 def test_a_broken_notebook_says_so(data: bytes):
-    with pytest.raises(BrokenNotebook):
+    with pytest.raises(NotebookError):
         parse_notebook(data)
 
 
@@ -185,20 +185,20 @@ def test_hostile_notebooks_stay_literal():
         for cell in parse_notebook(json.dumps({"cells": cells}).encode()).cells:
             for line in cell_lines(cell, "python", 40):
                 shown = text_of(line)
-                assert literal(shown) == shown and "\n" not in shown
+                assert sanitize_text(shown) == shown and "\n" not in shown
 
 
 def test_links_lead_to_files_and_nowhere_else():
     source = "[a](b.md) ![p](p.png) [`c`](../x%20y.md#part) <http://e> [w](http://w/x.md)"
-    links = links_of(source)
+    links = find_links(source)
     assert [(link.text, link.target) for link in links][:2] == [
         ("a", "b.md"),
         ("c", "../x%20y.md#part"),
     ]
-    found = [target_file("/d/e/page.md", link.target) for link in links]
+    found = [resolve_link("/d/e/page.md", link.target) for link in links]
     assert found == ["/d/e/b.md", "/d/x y.md", None, None]
     for odd in ("#here", "", "mailto:a@b", "javascript:x", "//host/x.md", "a%00b.md"):
-        assert target_file("/d/page.md", odd) is None
+        assert resolve_link("/d/page.md", odd) is None
 
 
 # Figures
@@ -207,24 +207,28 @@ def test_links_lead_to_files_and_nowhere_else():
 @settings(deadline=None)
 @given(part=st.floats(-1, 2), width=st.integers(0, 50))
 def test_a_bar_fills_its_cells(part: float, width: int):
-    assert width_of(((bar(part, width), ""),)) == width
+    assert width_of(((draw_bar(part, width), ""),)) == width
 
 
 def test_a_bar_and_a_sparkline_tell_little_from_nothing():
-    assert bar(0, 4) == "    " and bar(1, 4) == "████" and bar(0.5, 4) == "██  "
-    assert bar(0.0001, 4) == "▏   "
-    assert sparkline([0, 1, 8]) == "·▁█" and sparkline([0, 0]) == "··" and sparkline([]) == ""
+    assert draw_bar(0, 4) == "    " and draw_bar(1, 4) == "████" and draw_bar(0.5, 4) == "██  "
+    assert draw_bar(0.0001, 4) == "▏   "
+    assert (
+        draw_sparkline([0, 1, 8]) == "·▁█"
+        and draw_sparkline([0, 0]) == "··"
+        and draw_sparkline([]) == ""
+    )
 
 
 def test_shares_by_agent_model_and_day():
     agents = [agent("a", 10, "m1", 1), agent("b", 30, "m2", 2), agent("c", 25, "m1", 2)]
-    assert [share.name for share in shares_of(agents, "agent")] == ["b", "c", "a"]
-    models = shares_of(agents, "model")
+    assert [share.name for share in compute_shares(agents, "agent")] == ["b", "c", "a"]
+    models = compute_shares(agents, "model")
     assert [(share.name, share.tokens, share.count) for share in models] == [
         ("m1", 35, 2),
         ("m2", 30, 1),
     ]
-    days = shares_of(agents, "day", lambda time: f"day {time}")
+    days = compute_shares(agents, "day", lambda time: f"day {time}")
     assert [(share.name, share.tokens) for share in days] == [("day 2", 55), ("day 1", 10)]
     assert models[0].costs == (("USD", pytest.approx(0.035)),)
 
@@ -248,7 +252,7 @@ def test_pages_of_figures_fit_and_stay_literal(width: int):
     for hostile in hostile_strings(60):
         one = agent(hostile, 5_000, hostile)
         for line in usage_lines([one], history, "agent", 0, width, lambda _: "d"):
-            assert width_of(line) <= width and literal(text_of(line)) == text_of(line)
+            assert width_of(line) <= width and sanitize_text(text_of(line)) == text_of(line)
     text = "\n".join(
         text_of(x) for x in usage_lines([agent("ann", 5_000)], history, "agent", 0, 80)
     )
@@ -257,25 +261,25 @@ def test_pages_of_figures_fit_and_stay_literal(width: int):
 
 def test_processes_are_added_up_below_the_host():
     table = {
-        1: Process(0, 0, 1, "init"), 10: Process(1, 0, 1, "host"), 11: Process(10, 1.5, 100, "a"),
-        12: Process(11, 0.5, 50, "b"), 13: Process(10, 3.0, 10, "c"), 14: Process(1, 9, 9, "x"),
+        1: MachineProcess(0, 0, 1, "init"), 10: MachineProcess(1, 0, 1, "host"), 11: MachineProcess(10, 1.5, 100, "a"),
+        12: MachineProcess(11, 0.5, 50, "b"), 13: MachineProcess(10, 3.0, 10, "c"), 14: MachineProcess(1, 9, 9, "x"),
     }  # fmt: skip
-    groups = groups_below(10, table, lambda _, one: one.cpu, lambda pid: f"/{pid}")
+    groups = group_processes(10, table, lambda _, one: one.cpu, lambda pid: f"/{pid}")
     found = [(group.name, group.count, group.cpu, group.memory) for group in groups]
     assert found == [("c", 1, 3.0, 10), ("a", 2, 2.0, 150)]
 
 
 def test_what_the_systems_say_is_understood():
-    assert cpu_times("cpu  10 0 10 70 10 0 0 0 0 0\ncpu0 1") == (20, 100)
-    assert cpu_times("x") is None
-    assert memory_of("MemTotal:  100 kB\nMemAvailable: 40 kB") == (60 * 1024, 100 * 1024)
-    assert memory_of("") is None
+    assert parse_cpu_times("cpu  10 0 10 70 10 0 0 0 0 0\ncpu0 1") == (20, 100)
+    assert parse_cpu_times("x") is None
+    assert parse_memory("MemTotal:  100 kB\nMemAvailable: 40 kB") == (60 * 1024, 100 * 1024)
+    assert parse_memory("") is None
     found = parse_ps("  1  0 2048 12,5 /sbin/launchd\n 7 1 10 0.0 /Applications/A b\njunk\n")
-    assert found[1] == Process(0, 0.125, 2048 * 1024, "launchd") and found[7].name == "A b"
+    assert found[1] == MachineProcess(0, 0.125, 2048 * 1024, "launchd") and found[7].name == "A b"
     text = "Mach Virtual Memory Statistics: (page size of 4096 bytes)\nPages free:  10.\n"
     assert parse_vm_stat(text + "Pages inactive:   5.\n", 100 * 4096) == (85 * 4096, 100 * 4096)
     assert parse_vm_stat("", 5) is None
-    assert [size(n) for n in (5, 1_500, 12_340_000, 5 * 10**12)] == [
+    assert [format_bytes(n) for n in (5, 1_500, 12_340_000, 5 * 10**12)] == [
         "5 B",
         "2 kB",
         "12.3 MB",
@@ -285,14 +289,14 @@ def test_what_the_systems_say_is_understood():
 
 def test_this_machine_can_be_looked_at(tmp_path: Path):
     ticks = iter([0.0, 2.0])
-    sampler = Sampler(clock=lambda: next(ticks))
+    sampler = MachineSampler(clock=lambda: next(ticks))
     sampler.sample(os.getppid(), str(tmp_path))
     sample = sampler.sample(os.getppid(), str(tmp_path))
     assert sample.memory is not None and 0 < sample.memory[0] < sample.memory[1]
     assert sample.disk is not None and sample.groups
     for width in (18, 80):
         for line in system_lines(sample, lambda _: "a\nb", width):
-            assert width_of(line) <= width and literal(text_of(line)) == text_of(line)
-    unknown = Sampler(tmp_path, "linux").sample(1, str(tmp_path / "none"))
+            assert width_of(line) <= width and sanitize_text(text_of(line)) == text_of(line)
+    unknown = MachineSampler(tmp_path, "linux").sample(1, str(tmp_path / "none"))
     assert unknown.groups is None and unknown.memory is None and unknown.disk is None
     assert "unknown" in text_of(system_lines(unknown, lambda _: None, 60)[1])

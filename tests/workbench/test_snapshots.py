@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.support import agent_states, panel_states, snapshots, terminal_states
-from tests.support.desks import SIZES, screen_text
-from tests.support.stage import STATES, staged
+from tests.support.staged_workbench import STATES, staged
+from tests.support.workbench_app import SIZES, screen_text
 
 assert agent_states and panel_states and terminal_states  # they name the states
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quarterdeck.workbench.panels.tail_model import LONGEST, Tail
+from quarterdeck.workbench.panels.tail.model import LONGEST, Tail
 
 PIECES = st.lists(
     st.one_of(
@@ -29,9 +29,9 @@ def lines_of(data: bytes) -> list[str]:
 
 
 def plain(lines: list[str]) -> list[str]:
-    from quarterdeck.workbench.panels.tail_model import without_colours
+    from quarterdeck.workbench.panels.tail.model import strip_colours
 
-    return [without_colours(line) for line in lines]
+    return [strip_colours(line) for line in lines]
 
 
 @settings(deadline=None, max_examples=150)

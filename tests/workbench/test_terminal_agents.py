@@ -6,11 +6,11 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from quarterdeck.workbench.panels.agent_screen import AgentScreen
+from quarterdeck.workbench.panels.terminal.view import AgentTerminalView
 from quarterdeck.workbench.widgets.terminal import TerminalView
-from tests.support.desks import begin, until
-from tests.support.hostile import hostile_strings
-from tests.support.typing import LEAVE, Seat, echoing, seated
+from tests.support.hostile_text import hostile_strings
+from tests.support.terminal_workbench import LEAVE, Seat, echoing, seated
+from tests.support.workbench_app import begin, until
 
 SIZE = "trap 'stty size' WINCH; stty size; "
 
@@ -26,8 +26,8 @@ async def with_screen(seat: Seat, script: str) -> TerminalView:
     await until(seat.pilot, lambda: getattr(roster.find(session), "transport", "") == "pty")
     await seat.shows("what it was asked")
     seat.app.action_command("screen")
-    await until(seat.pilot, lambda: seat.app.main.query(AgentScreen))
-    return seat.app.main.query_one(AgentScreen).view
+    await until(seat.pilot, lambda: seat.app.main.query(AgentTerminalView))
+    return seat.app.main.query_one(AgentTerminalView).view
 
 
 async def test_a_chat_shows_the_live_screen_of_its_agent_and_the_transcript_again(tmp_path: Path):
@@ -42,7 +42,7 @@ async def test_a_chat_shows_the_live_screen_of_its_agent_and_the_transcript_agai
         await seat.shows("top", "lines up")
         await seat.press("end", "escape")
         await seat.shows("what it was asked")
-        assert not seat.app.main.query(AgentScreen)
+        assert not seat.app.main.query(AgentTerminalView)
 
 
 async def test_one_types_into_an_agent_only_after_a_step(tmp_path: Path):

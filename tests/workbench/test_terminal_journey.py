@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.terminals import PROGRAM, Pane, needs_tmux, pane, soon, stop_host
+from tests.support.real_terminals import PROGRAM, Pane, needs_tmux, pane, soon, stop_host
 
 pytestmark = [needs_tmux, pytest.mark.timeout(90)]
 RUN = f"{PROGRAM}; echo left with $?; exec {PROGRAM}"

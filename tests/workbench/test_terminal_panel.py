@@ -8,10 +8,10 @@ from textual import events
 from textual.events import Paste
 
 from quarterdeck.wire.content import text
-from quarterdeck.workbench.screens import guard
+from quarterdeck.workbench.screens import key_guard
 from quarterdeck.workbench.widgets import terminal as terminal_widget
-from tests.support.desks import begin, until
-from tests.support.typing import LEAVE, Seat, echoing, seated
+from tests.support.terminal_workbench import LEAVE, Seat, echoing, seated
+from tests.support.workbench_app import begin, until
 
 
 async def test_every_key_goes_to_the_program(tmp_path: Path):
@@ -267,12 +267,12 @@ async def test_no_layout_starts_a_program(tmp_path: Path, monkeypatch: pytest.Mo
             await seat.shows("Nothing runs here", "No layout starts", "touch")
             await seat.pilot.pause(0.2)
         assert not (tmp_path / "done").exists() and not await seat.fleet.terminals()
-        monkeypatch.setattr(guard, "QUIET", 60.0)
+        monkeypatch.setattr(key_guard, "QUIET", 60.0)
         seat.app.main.view.enter("run")
         await until(seat.pilot, lambda: seat.panel.has_focus_within)
         await seat.press("enter")  # right after the focus came: not meant
         assert len(seat.app.screen_stack) == 1 and not await seat.fleet.terminals()
-        monkeypatch.setattr(guard, "QUIET", 0.0)
+        monkeypatch.setattr(key_guard, "QUIET", 0.0)
         monkeypatch.setattr(terminal_widget, "QUIET", 0.0)
         await seat.press("enter")
         await seat.shows("run this?", "A layout asks for it")

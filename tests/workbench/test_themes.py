@@ -10,13 +10,18 @@ from textual.color import Color
 
 from quarterdeck.config.places import Places
 from quarterdeck.config.trust import TrustStore
-from quarterdeck.workbench.looks import Looks, load_looks
-from quarterdeck.workbench.screens.themes import ThemesScreen
-from quarterdeck.workbench.themes.shelf import DEFAULT, Shelved, find, find_all
-from quarterdeck.workbench.themes.wearing import BadTheme, wear
-from quarterdeck.workbench.widgets.chat import ChatInput
-from tests.support.desks import opened, screen_text, until
-from tests.support.fleets import FakeFleet
+from quarterdeck.workbench.preferences.store import Preferences, load_preferences
+from quarterdeck.workbench.preferences.themes.apply import ThemeError, apply_theme
+from quarterdeck.workbench.preferences.themes.files import (
+    DEFAULT,
+    FoundTheme,
+    find_theme,
+    find_themes,
+)
+from quarterdeck.workbench.screens.pickers import ThemesScreen
+from quarterdeck.workbench.widgets.chat_input import ChatInput
+from tests.support.memory_fleet import FakeFleet
+from tests.support.workbench_app import opened, screen_text, until
 
 PALETTE = '[palette]\nprimary = "#336699"\n'
 BAD = {
@@ -65,17 +70,17 @@ def places() -> Places:
     return Places.find()
 
 
-@pytest.mark.parametrize("name", [one.name for one in find_all(())])
+@pytest.mark.parametrize("name", [one.name for one in find_themes(())])
 async def test_every_theme_of_ours_can_be_worn(name: str):
     async with Tiny().run_test() as pilot:
-        shelved = await asyncio.to_thread(find, name, ())
+        shelved = await asyncio.to_thread(find_theme, name, ())
         assert shelved is not None and shelved.theme is not None and shelved.theme.help
-        wear(pilot.app, shelved)
+        apply_theme(pilot.app, shelved)
         assert pilot.app.theme == name
 
 
 def test_there_are_enough_themes_of_our_own():
-    found = {one.name: one for one in find_all(())}
+    found = {one.name: one for one in find_themes(())}
     assert {"dark", "light", "contrast", "mono", "solar", "ember"} <= set(found)
     mono = found["mono"].theme
     assert mono is not None
@@ -90,11 +95,11 @@ async def test_a_bad_theme_changes_nothing_and_says_why(name: str, tmp_path: Pat
     async with Tiny().run_test() as pilot:
         before = worn(pilot.app)
         (shelved,) = [
-            one for one in await asyncio.to_thread(find_all, [("user", tmp_path)])
+            one for one in await asyncio.to_thread(find_themes, [("user", tmp_path)])
             if one.scope == "user"
         ]  # fmt: skip
-        with pytest.raises(BadTheme, match=repr(name)) as failure:
-            wear(pilot.app, shelved)
+        with pytest.raises(ThemeError, match=repr(name)) as failure:
+            apply_theme(pilot.app, shelved)
         assert len(str(failure.value)) > len(name) + 12
         await pilot.pause()
         assert worn(pilot.app) == before
@@ -102,12 +107,12 @@ async def test_a_bad_theme_changes_nothing_and_says_why(name: str, tmp_path: Pat
 
 @pytest.mark.parametrize("name", ["toml", "bad-colour", "bad-variable", "broken-css", "hides-all"])
 async def test_a_bad_theme_never_prevents_the_start(name: str, tmp_path: Path, places: Places):
-    def make() -> Looks:
+    def make() -> Preferences:
         shelve(places.config / "themes", name, BAD[name])
-        looks = load_looks(places, str(tmp_path), {})
+        looks = load_preferences(places, str(tmp_path), {})
         looks.choose_theme(name, here=False)
         looks.save()
-        return load_looks(places, str(tmp_path), {})
+        return load_preferences(places, str(tmp_path), {})
 
     looks = await asyncio.to_thread(make)
     async with opened(FakeFleet(), tmp_path / "drafts", looks=looks) as (app, pilot):
@@ -121,12 +126,12 @@ async def test_css_of_a_theme_is_worn_and_taken_off(tmp_path: Path):
     css = 'css = "ChatInput { background: #010203; color: #fefefe; }"\n'
     await asyncio.to_thread(shelve, tmp_path, "mine", css + PALETTE)
     async with Tiny().run_test() as pilot:
-        mine = await asyncio.to_thread(find, "mine", [("user", tmp_path)])
-        dark = await asyncio.to_thread(find, "dark", ())
+        mine = await asyncio.to_thread(find_theme, "mine", [("user", tmp_path)])
+        dark = await asyncio.to_thread(find_theme, "dark", ())
         assert mine is not None and dark is not None
-        wear(pilot.app, mine)
+        apply_theme(pilot.app, mine)
         assert worn(pilot.app)[1:] == (Color.parse("#010203"), Color.parse("#fefefe"))
-        wear(pilot.app, dark)
+        apply_theme(pilot.app, dark)
         assert worn(pilot.app)[1] != Color.parse("#010203")
 
 
@@ -143,7 +148,7 @@ async def test_the_list_shows_each_theme_and_escape_brings_back_the_first(tmp_pa
 
 
 async def test_a_theme_is_kept_for_all_or_for_a_directory(tmp_path: Path, places: Places):
-    looks = await asyncio.to_thread(load_looks, places, "/work/project", {})
+    looks = await asyncio.to_thread(load_preferences, places, "/work/project", {})
     async with opened(FakeFleet(), tmp_path, looks=looks) as (app, pilot):
         await pilot.press(*"/theme ember", "enter")
         await until(pilot, lambda: app.theme == "ember")
@@ -152,25 +157,25 @@ async def test_a_theme_is_kept_for_all_or_for_a_directory(tmp_path: Path, places
         await until(pilot, lambda: "for this directory" in screen_text(app))
         await pilot.press(*"/theme nothing", "enter")
         await until(pilot, lambda: "no theme 'nothing'" in screen_text(app))
-    here = await asyncio.to_thread(load_looks, places, "/work/project", {})
-    there = await asyncio.to_thread(load_looks, places, "/elsewhere", {})
+    here = await asyncio.to_thread(load_preferences, places, "/work/project", {})
+    there = await asyncio.to_thread(load_preferences, places, "/elsewhere", {})
     assert (here.chosen_theme, there.chosen_theme) == ("light", "ember")
 
 
 def test_a_project_has_themes_only_where_it_is_trusted(tmp_path: Path, places: Places):
     (tmp_path / ".git").mkdir()
     shelve(tmp_path / ".quarterdeck" / "themes", "ours", PALETTE)
-    looks = load_looks(places, str(tmp_path), {})
-    assert find("ours", looks.theme_folders) is None
+    looks = load_preferences(places, str(tmp_path), {})
+    assert find_theme("ours", looks.theme_folders) is None
     TrustStore(places.trust_file).trust(tmp_path)
-    looks = load_looks(places, str(tmp_path), {})
-    found = find("ours", looks.theme_folders)
+    looks = load_preferences(places, str(tmp_path), {})
+    found = find_theme("ours", looks.theme_folders)
     assert found is not None and found.scope == "project"
 
 
 @pytest.mark.parametrize("environ", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 async def test_no_colour_is_shown_where_none_is_wanted(environ, tmp_path: Path, places: Places):
-    looks = await asyncio.to_thread(load_looks, places, str(tmp_path), environ)
+    looks = await asyncio.to_thread(load_preferences, places, str(tmp_path), environ)
     async with opened(FakeFleet(), tmp_path / "drafts", looks=looks) as (app, _):
         assert app.theme == "mono"
         for strip in app.screen._compositor.render_strips():  # pyright: ignore[reportPrivateUsage]
@@ -183,19 +188,19 @@ def test_a_file_of_choices_that_cannot_be_read_is_told(tmp_path: Path, places: P
     path = places.state / "workbench" / "looks.json"
     path.parent.mkdir(parents=True)
     path.write_text("{nonsense")
-    looks = load_looks(places, str(tmp_path), {})
+    looks = load_preferences(places, str(tmp_path), {})
     assert looks.chosen_theme == DEFAULT
     assert any("looks.json" in problem for problem in looks.problems)
 
 
 def test_a_name_cannot_lead_elsewhere(tmp_path: Path):
     shelve(tmp_path, "x", PALETTE)
-    assert find("../x", [("user", tmp_path / "themes")]) is None
-    assert isinstance(find("x", [("user", tmp_path)]), Shelved)
+    assert find_theme("../x", [("user", tmp_path / "themes")]) is None
+    assert isinstance(find_theme("x", [("user", tmp_path)]), FoundTheme)
 
 
 def test_reading_the_choices_takes_no_time(tmp_path: Path, places: Places):
-    load_looks(places, str(tmp_path), {})
+    load_preferences(places, str(tmp_path), {})
     began = time.process_time()
-    load_looks(places, str(tmp_path), {})
+    load_preferences(places, str(tmp_path), {})
     assert time.process_time() - began < 0.01

@@ -14,12 +14,11 @@ from quarterdeck.wire.events import (
 )
 from quarterdeck.wire.ids import MessageId, SessionId, TerminalId, ToolCallId
 from quarterdeck.wire.record import Record
-from quarterdeck.wire.toolcalls import ContentItem, TerminalItem
-from quarterdeck.workbench.stores.blocks import MOST_TEXT
-from quarterdeck.workbench.stores.search import STEP, Search, whole_text
+from quarterdeck.wire.tool_calls import ContentItem, TerminalItem
+from quarterdeck.workbench.stores.blocks import MOST_TEXT, text_of_block
+from quarterdeck.workbench.stores.search import STEP, TranscriptSearch, read_whole_text
 from quarterdeck.workbench.stores.transcript import PAGE, TranscriptStore
-from quarterdeck.workbench.stores.wording import text_of_block
-from quarterdeck.workbench.widgets import going
+from quarterdeck.workbench.widgets import transcript_jump
 from tests.workbench.test_transcript_store import SESSION, records, told, whole
 
 
@@ -62,7 +61,7 @@ async def test_from_any_place_and_in_any_order_the_pages_join_to_the_whole(seed:
     store = TranscriptStore(SESSION, Log(log))
     for _ in range(3):
         seq = chance.randint(1, len(log))
-        block = await going.open_at(store, seq)
+        block = await transcript_jump.move_window_to(store, seq)
         assert block is not None and block.first <= max(seq, store.blocks[0].first)
     await fill(store, chance)
     assert told(list(store.blocks)) == whole(log)
@@ -85,15 +84,15 @@ async def test_prompts_beyond_the_window_are_found_both_ways():
     store = TranscriptStore(SESSION, Log(log))
     store.start(log[-PAGE:], is_end=True)
     here, seen = log[-1].seq, []
-    while (seq := await going.prompt_beside(store, here, -1)) is not None:
+    while (seq := await transcript_jump.find_next_prompt(store, here, -1)) is not None:
         if store.find(seq) is None:
-            await going.open_at(store, seq)
+            await transcript_jump.move_window_to(store, seq)
         seen.append(here := seq)
     assert seen == prompts[::-1]
     back = [here]
-    while (seq := await going.prompt_beside(store, here, 1)) is not None:
+    while (seq := await transcript_jump.find_next_prompt(store, here, 1)) is not None:
         if store.find(seq) is None:
-            await going.open_at(store, seq)
+            await transcript_jump.move_window_to(store, seq)
         back.append(here := seq)
     assert back == prompts
 
@@ -106,7 +105,7 @@ async def test_a_search_finds_what_reading_everything_would_find(seed: int):
     all_blocks = TranscriptStore(SESSION)
     all_blocks.start(log, is_end=True)
     for words in ("word", f"prompt {chance.randint(0, 119)}", "line 2", "hm hm", "nowhere"):
-        search = Search(words, read)
+        search = TranscriptSearch(words, read)
         steps = 0
 
         def told_step() -> None:
@@ -137,10 +136,10 @@ async def test_a_search_finds_words_across_chunks_and_pages_and_in_what_is_not_k
         ("thebegin".replace("the", "the "), 1),
         ("needle", len(first) + len(noise) + 1),
     ):
-        search = Search(words, Log(log))
+        search = TranscriptSearch(words, Log(log))
         await search.run(lambda: None)
         assert [found.seq for found in search.found] == [seq], words
-    search = Search("farend", Log(log))
+    search = TranscriptSearch("farend", Log(log))
     await search.run(lambda: None)
     assert search.total == 1
 
@@ -148,7 +147,7 @@ async def test_a_search_finds_words_across_chunks_and_pages_and_in_what_is_not_k
 async def test_capitals_count_once_they_are_typed():
     log = made(MessageChunk(content=text("Needle needle")))
     for words, count in (("needle", 2), ("Needle", 1), ("NEEDLE", 0)):
-        search = Search(words, Log(log))
+        search = TranscriptSearch(words, Log(log))
         await search.run(lambda: None)
         assert search.total == count
 
@@ -163,7 +162,7 @@ async def test_all_of_a_block_is_read_again_where_a_part_is_kept():
     store = TranscriptStore(SESSION, Log(log))
     store.start(log, is_end=True)
     assert len(text_of_block(store.blocks[0])) == MOST_TEXT
-    assert await whole_text(store.read, store.blocks[0]) == words
+    assert await read_whole_text(store.read, store.blocks[0]) == words
     big = "row\n" * 200_000
     call = ToolCallId("c")
     log = made(
@@ -173,11 +172,11 @@ async def test_all_of_a_block_is_read_again_where_a_part_is_kept():
     store = TranscriptStore(SESSION, Log(log))
     store.start(log, is_end=True)
     assert "more characters are in the log" in text_of_block(store.blocks[0])
-    assert big in await whole_text(store.read, store.blocks[0])
+    assert big in await read_whole_text(store.read, store.blocks[0])
 
 
 async def test_the_window_moves_even_while_a_page_for_the_old_place_is_on_its_way():
-    from quarterdeck.workbench.pages import Pages
+    from quarterdeck.workbench.context import TranscriptPages
 
     log = records(400)
     read = Log(log)
@@ -186,10 +185,10 @@ async def test_the_window_moves_even_while_a_page_for_the_old_place_is_on_its_wa
         async def read(self, session: SessionId, **how: int) -> list[Record]:
             page = await read(**how)
             if how.get("before") == pages.store(SESSION).first:
-                await going.open_at(store, 5)  # somebody goes elsewhere meanwhile
+                await transcript_jump.move_window_to(store, 5)  # somebody goes elsewhere meanwhile
             return page
 
-    pages = Pages(Slow())  # pyright: ignore[reportArgumentType]
+    pages = TranscriptPages(Slow())  # pyright: ignore[reportArgumentType]
     store = pages.store(SESSION)
     store.read = read
     await pages.read(store, "first")

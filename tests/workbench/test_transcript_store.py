@@ -27,8 +27,8 @@ from quarterdeck.wire.ids import MessageId, RequestId, SessionId, TerminalId, To
 from quarterdeck.wire.permissions import Decider, Selected
 from quarterdeck.wire.record import Record
 from quarterdeck.wire.settings import PlanEntry
-from quarterdeck.wire.toolcalls import Diff, TerminalItem
-from quarterdeck.workbench.rendering.layout import BlockLayout
+from quarterdeck.wire.tool_calls import Diff, TerminalItem
+from quarterdeck.workbench.rendering.block_layout import BlockLayout
 from quarterdeck.workbench.stores.blocks import Block, EndBlock, PlanBlock, TextBlock, ToolBlock
 from quarterdeck.workbench.stores.transcript import MOST_BLOCKS, PAGE, TranscriptStore
 

@@ -27,15 +27,15 @@ from quarterdeck.wire.ids import (
 )
 from quarterdeck.wire.record import Record
 from quarterdeck.wire.settings import PlanEntry
-from quarterdeck.wire.toolcalls import TerminalItem
+from quarterdeck.wire.tool_calls import TerminalItem
 from quarterdeck.wire.usage import Cost, TokenUsage
 from quarterdeck.workbench.rendering.lines import text_of
-from quarterdeck.workbench.stores.contents import told
-from quarterdeck.workbench.widgets.search import SearchBar
+from quarterdeck.workbench.stores.blocks import describe_content
 from quarterdeck.workbench.widgets.transcript import TranscriptView
-from tests.support.desks import begin, opened, say, screen_text, think, until
-from tests.support.fleets import FakeFleet
-from tests.support.patience import SOON
+from quarterdeck.workbench.widgets.transcript_search import SearchBar
+from tests.support.deadlines import SOON
+from tests.support.memory_fleet import FakeFleet
+from tests.support.workbench_app import begin, opened, say, screen_text, think, until
 
 
 def prompted(words: str) -> Prompted:
@@ -124,7 +124,9 @@ async def test_a_record_of_any_age_is_gone_to(tmp_path: Path):
     fleet = FakeFleet()
     ann = await long_session(fleet)
     by_words = {
-        told(r.event.content): r.seq for r in fleet.records if isinstance(r.event, MessageChunk)
+        describe_content(r.event.content): r.seq
+        for r in fleet.records
+        if isinstance(r.event, MessageChunk)
     }
     async with opened(fleet, tmp_path) as (app, pilot):
         await until(pilot, lambda: "answer 299" in screen_text(app))

@@ -7,28 +7,28 @@ import pytest
 from textual.pilot import Pilot
 
 from quarterdeck.drivers.errors import (
-    AgentMissing,
+    AgentMissingError,
     LoginMethod,
-    LoginNeeded,
-    OpenFailed,
-    StartTimeout,
-    WrongProtocol,
+    LoginNeededError,
+    OpenFailedError,
+    StartTimeoutError,
+    WrongProtocolError,
 )
-from quarterdeck.fleet.port import AgentInfo, Spawn
+from quarterdeck.fleet.api import AgentInfo, SpawnOptions
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import Prompted, SessionEnded, TurnEnded
 from quarterdeck.wire.ids import SessionId, new_message_id
 from quarterdeck.workbench.app import Workbench
 from quarterdeck.workbench.rendering.lines import text_of, width_of
-from quarterdeck.workbench.stores.ground import Found, FoundAgent
-from quarterdeck.workbench.stores.trouble import TroubleKind, trouble_of
-from quarterdeck.workbench.widgets.trouble import trouble_lines
-from tests.support.desks import SIZES, begin, opened, screen_text, until
-from tests.support.fleets import FakeFleet
-from tests.support.hostile import hostile_strings
+from quarterdeck.workbench.stores.discovery import DiscoveredAgent, MachineDiscovery
+from quarterdeck.workbench.stores.trouble import TroubleKind, diagnose_agent
+from quarterdeck.workbench.widgets.bars import trouble_lines
+from tests.support.hostile_text import hostile_strings
+from tests.support.memory_fleet import FakeFleet
+from tests.support.workbench_app import SIZES, begin, opened, screen_text, until
 
 INSTALL = "npm install -g @anthropic-ai/claude-code"
-CLAUDE = FoundAgent(
+CLAUDE = DiscoveredAgent(
     name="claude",
     title="Claude Code",
     is_here=True,
@@ -38,18 +38,26 @@ CLAUDE = FoundAgent(
 WAY = LoginMethod(id="1", name="browser", command=("claude", "login"))
 FAILURES: dict[str, tuple[str, TroubleKind, str]] = {
     "missing": (
-        str(AgentMissing("claude", "claude", "PATH", INSTALL)),
+        str(AgentMissingError("claude", "claude", "PATH", INSTALL)),
         "missing",
         "/install",
     ),
-    "login": (str(LoginNeeded("claude wants to be logged in.", (WAY,))), "login", "/login"),
+    "login": (str(LoginNeededError("claude wants to be logged in.", (WAY,))), "login", "/login"),
     "refused": ("the vendor said 401: invalid x-api-key", "login", "/login"),
     "key": ("no key for 'anthropic': set ANTHROPIC_API_KEY", "key", "f12"),
     "session": ("No conversation found with session ID: 123", "session", "/fresh"),
     "gone": ("session 'abc' not found", "session", "/fresh"),
-    "old": (str(WrongProtocol("claude speaks protocol version 0, this needs 1")), "version", ""),
-    "crash": (str(OpenFailed("claude ended with exit code 3", exit_code=3)), "crash", "ctrl+r"),
-    "slow": (str(StartTimeout("claude did not answer within 30 s")), "crash", "ctrl+r"),
+    "old": (
+        str(WrongProtocolError("claude speaks protocol version 0, this needs 1")),
+        "version",
+        "",
+    ),
+    "crash": (
+        str(OpenFailedError("claude ended with exit code 3", exit_code=3)),
+        "crash",
+        "ctrl+r",
+    ),
+    "slow": (str(StartTimeoutError("claude did not answer within 30 s")), "crash", "ctrl+r"),
 }
 
 
@@ -68,7 +76,7 @@ def info(reason: str | None, **fields: object) -> AgentInfo:
 
 @pytest.mark.parametrize(("reason", "kind", "offer"), FAILURES.values(), ids=FAILURES.keys())
 def test_each_failure_is_known_and_offers_what_mends_it(reason: str, kind: TroubleKind, offer: str):
-    trouble = trouble_of(info(reason), CLAUDE)
+    trouble = diagnose_agent(info(reason), CLAUDE)
     assert trouble is not None and trouble.kind == kind
     assert offer in "".join(one.key for one in trouble.offers)
     assert trouble.offers and trouble.reason == reason
@@ -76,27 +84,27 @@ def test_each_failure_is_known_and_offers_what_mends_it(reason: str, kind: Troub
 
 def test_an_agent_at_work_has_no_trouble():
     for state in ("starting", "idle", "running", "waiting"):
-        assert trouble_of(info(None, state=state, is_live=True), CLAUDE) is None
-    assert trouble_of(info("x", is_archived=True), CLAUDE) is None
+        assert diagnose_agent(info(None, state=state, is_live=True), CLAUDE) is None
+    assert diagnose_agent(info("x", is_archived=True), CLAUDE) is None
 
 
 def test_one_that_was_ended_in_good_order_can_be_started_again():
-    trouble = trouble_of(info(None, state="done"), None)
+    trouble = diagnose_agent(info(None, state="done"), None)
     assert trouble is not None and trouble.kind == "ended"
     assert [one.key for one in trouble.offers] == ["ctrl+r", "/fresh", "ctrl+t"]
-    lost = trouble_of(info(None, state="done", can_resume=False), None)
+    lost = diagnose_agent(info(None, state="done", can_resume=False), None)
     assert lost is not None and [one.key for one in lost.offers] == ["/fresh", "ctrl+t"]
 
 
 def test_a_failed_turn_of_one_that_lives_is_sent_again():
-    trouble = trouble_of(info("the model is overloaded", is_live=True), CLAUDE)
+    trouble = diagnose_agent(info("the model is overloaded", is_live=True), CLAUDE)
     assert trouble is not None and trouble.kind == "turn"
 
 
 @pytest.mark.parametrize("width", [20, 80])
 def test_whatever_an_agent_says_is_shown_literally(width: int):
     for words in hostile_strings(300):
-        trouble = trouble_of(info(words, name=words), None)
+        trouble = diagnose_agent(info(words, name=words), None)
         assert trouble is not None
         for line in trouble_lines(trouble, width):
             assert width_of(line) <= width
@@ -110,7 +118,7 @@ async def broken(fleet: FakeFleet, reason: str, stderr: str = "") -> SessionId:
 
 
 def known(app: Workbench) -> None:
-    app.desk.ground.found = Found(agents=(CLAUDE,))
+    app.desk.ground.found = MachineDiscovery(agents=(CLAUDE,))
     app.desk.changed()
 
 
@@ -173,7 +181,7 @@ async def test_fresh_begins_anew_and_loses_no_words(tmp_path: Path):
 
 async def test_the_command_that_installs_is_copied(tmp_path: Path):
     fleet = FakeFleet()
-    await broken(fleet, str(AgentMissing("claude", "claude", "PATH", INSTALL)))
+    await broken(fleet, str(AgentMissingError("claude", "claude", "PATH", INSTALL)))
     async with opened(fleet, tmp_path) as (app, pilot):
         known(app)
         await until(pilot, lambda: f"copy: {INSTALL}" in " ".join(screen_text(app).split()))
@@ -183,7 +191,7 @@ async def test_the_command_that_installs_is_copied(tmp_path: Path):
 
 async def test_logging_in_is_told(tmp_path: Path):
     fleet = FakeFleet()
-    await broken(fleet, str(LoginNeeded("claude wants to be logged in.")))
+    await broken(fleet, str(LoginNeededError("claude wants to be logged in.")))
     async with opened(fleet, tmp_path) as (app, pilot):
         known(app)
         await command(pilot, "/login")
@@ -192,11 +200,11 @@ async def test_logging_in_is_told(tmp_path: Path):
 
 async def test_the_ways_that_an_agent_offers_are_chosen_in_a_terminal(tmp_path: Path):
     fleet = FakeFleet()
-    await broken(fleet, str(LoginNeeded("claude wants to be logged in.", (WAY,))))
+    await broken(fleet, str(LoginNeededError("claude wants to be logged in.", (WAY,))))
     # Wide: the command begins with the path of our interpreter.
     async with opened(fleet, tmp_path, size=(300, 40)) as (app, pilot):
         odd = replace(CLAUDE, name="odd", offers_logins=True)
-        app.desk.ground.found = Found(agents=(replace(CLAUDE, offers_logins=True), odd))
+        app.desk.ground.found = MachineDiscovery(agents=(replace(CLAUDE, offers_logins=True), odd))
         app.desk.changed()
         await until(pilot, lambda: "choose a way to log in" in screen_text(app))
         await command(pilot, "/login odd")
@@ -206,7 +214,7 @@ async def test_the_ways_that_an_agent_offers_are_chosen_in_a_terminal(tmp_path: 
 
 async def test_a_spawn_that_is_refused_keeps_what_was_typed(tmp_path: Path):
     fleet = FakeFleet()
-    await fleet.spawn(Spawn(agent="claude", cwd="/work/project", name="ann"))
+    await fleet.spawn(SpawnOptions(agent="claude", cwd="/work/project", name="ann"))
     async with opened(fleet, tmp_path) as (app, pilot):
         await pilot.press(*"a draft")
         await fleet.append(

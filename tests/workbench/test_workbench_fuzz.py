@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.fleet.port import AgentInfo, InboxItem
+from quarterdeck.fleet.api import AgentInfo, InboxItem
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import (
     MessageChunk,
-    Notice,
+    NoticePosted,
     PermissionAsked,
     PlanChanged,
     Prompted,
@@ -21,20 +21,19 @@ from quarterdeck.wire.ids import MessageId, RequestId, SessionId, ToolCallId
 from quarterdeck.wire.permissions import PermissionOption
 from quarterdeck.wire.record import Record
 from quarterdeck.wire.settings import PlanEntry
-from quarterdeck.wire.toolcalls import ContentItem, Diff
-from quarterdeck.workbench.literal import literal
-from quarterdeck.workbench.rendering.agents import Row, agent_line
-from quarterdeck.workbench.rendering.layout import BlockLayout
+from quarterdeck.wire.tool_calls import ContentItem, Diff
+from quarterdeck.workbench.rendering.agent_rows import AgentRow, agent_line
+from quarterdeck.workbench.rendering.block_layout import BlockLayout
 from quarterdeck.workbench.rendering.lines import Line, text_of, width_of
-from quarterdeck.workbench.rendering.requests import option_lines, request_lines
-from quarterdeck.workbench.screens.permission import PermissionScreen
+from quarterdeck.workbench.sanitize import sanitize_text
+from quarterdeck.workbench.screens.permission import PermissionScreen, option_lines, request_lines
 from quarterdeck.workbench.screens.question import QuestionScreen
 from quarterdeck.workbench.stores.roster import RosterStore
 from quarterdeck.workbench.stores.transcript import TranscriptStore
-from quarterdeck.workbench.widgets.lined import ROLES
-from tests.support.desks import begin, opened, screen_text, until
-from tests.support.fleets import FakeFleet
-from tests.support.hostile import hostile_strings
+from quarterdeck.workbench.widgets.lines_view import ROLES
+from tests.support.hostile_text import hostile_strings
+from tests.support.memory_fleet import FakeFleet
+from tests.support.workbench_app import begin, opened, screen_text, until
 
 SESSION = SessionId("ses_1")
 COUNT = 500
@@ -45,7 +44,7 @@ def check(lines: list[Line], width: int) -> None:
         assert width_of(line) <= width
         assert {role for _, role in line} <= set(ROLES)
         shown = text_of(line)
-        assert literal(shown) == shown and "\n" not in shown
+        assert sanitize_text(shown) == shown and "\n" not in shown
 
 
 def asked(hostile: str) -> PermissionAsked:
@@ -73,7 +72,7 @@ def everything(hostile: str) -> list[Record]:
         ToolCallStarted(call=call, title=hostile, name=hostile, raw_input={hostile: hostile}),
         ToolCallEnded(call=call, status="failed", reason=hostile, raw_output=hostile),
         PlanChanged(entries=(PlanEntry(content=hostile, priority="low", status="pending"),)),
-        Notice(title=hostile, description=hostile),
+        NoticePosted(title=hostile, description=hostile),
         MessageChunk(content=text(hostile)),
     ]
     return [Record(seq=n, time=n, session=SESSION, event=e) for n, e in enumerate(found, 1)]
@@ -100,7 +99,7 @@ def test_nothing_in_a_table_or_a_request_acts_or_hides():
             model=hostile, reason=hostile, title=hostile,
         )  # fmt: skip
         for width in (40, 120):
-            check([agent_line(Row(agent=info, roster=roster, now=0), width)], width)
+            check([agent_line(AgentRow(agent=info, roster=roster, now=0), width)], width)
         permission = asked(hostile)
         item = InboxItem(
             request=permission.request, session=SESSION, name=hostile, since=0, seq=1,
@@ -110,7 +109,7 @@ def test_nothing_in_a_table_or_a_request_acts_or_hides():
         check(lines, 60)
         check(option_lines(permission.options, 60), 60)
         whole = "".join("".join(text_of(line) for line in lines).split())
-        assert "".join(literal(hostile).split()) in whole  # every character of it can be seen
+        assert "".join(sanitize_text(hostile).split()) in whole  # every character of it can be seen
 
 
 async def test_hostile_text_on_the_whole_screen(tmp_path: Path):
@@ -137,11 +136,11 @@ async def test_hostile_text_on_the_whole_screen(tmp_path: Path):
                 app.push_screen(screen)
                 await pilot.pause()
                 shown = screen_text(app)
-                assert literal(shown) == shown
+                assert sanitize_text(shown) == shown
                 app.pop_screen()
             app.tell(hostile)
             app.main.chat.set_text("")
             await pilot.pause()
         await fleet.append(ann, MessageChunk(content=text("the end")))
         await until(pilot, lambda: "the end" in screen_text(app))
-        assert literal(screen_text(app)) == screen_text(app)
+        assert sanitize_text(screen_text(app)) == screen_text(app)

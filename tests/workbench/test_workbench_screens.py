@@ -6,17 +6,26 @@ from pathlib import Path
 import pytest
 from textual import events
 
-from quarterdeck.fleet.port import InboxItem
+from quarterdeck.fleet.api import InboxItem
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import PermissionAnswered, Prompted, QuestionAnswered, QuestionAsked
 from quarterdeck.wire.ids import new_request_id, new_session_id
-from quarterdeck.workbench.screens import guard
-from quarterdeck.workbench.screens.guard import QUIET
+from quarterdeck.workbench.screens import key_guard
+from quarterdeck.workbench.screens.key_guard import QUIET
 from quarterdeck.workbench.screens.permission import PermissionScreen
 from quarterdeck.workbench.screens.question import QuestionScreen
 from quarterdeck.workbench.widgets.transcript import TranscriptView
-from tests.support.desks import SIZES, LostFleet, begin, opened, say, screen_text, think, until
-from tests.support.fleets import FakeFleet
+from tests.support.memory_fleet import FakeFleet
+from tests.support.workbench_app import (
+    SIZES,
+    LostFleet,
+    begin,
+    opened,
+    say,
+    screen_text,
+    think,
+    until,
+)
 
 sizes = pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 
@@ -95,7 +104,7 @@ async def test_a_denial_carries_what_the_person_wrote(tmp_path: Path):
 async def test_keys_that_were_meant_for_the_input_approve_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(guard, "QUIET", 60.0)  # however slow this machine types
+    monkeypatch.setattr(key_guard, "QUIET", 60.0)  # however slow this machine types
     fleet = FakeFleet()
     await begin(fleet, "ann")
     async with opened(fleet, tmp_path) as (app, pilot):
@@ -304,8 +313,8 @@ async def test_a_host_that_is_lost_is_told_and_found_again(tmp_path: Path, size:
 
 
 async def test_help_stays_and_names_every_command(tmp_path: Path):
-    from quarterdeck.workbench.commands import COMMANDS
-    from quarterdeck.workbench.keys import help_parts
+    from quarterdeck.workbench.commands.registry import COMMANDS
+    from quarterdeck.workbench.preferences.key_help import collect_key_help
 
     async with opened(FakeFleet(), tmp_path) as (app, pilot):
         await pilot.press("?")
@@ -314,7 +323,7 @@ async def test_help_stays_and_names_every_command(tmp_path: Path):
         assert "help" in screen_text(app)
         await pilot.press("escape")
         assert len(app.screen_stack) == 1
-    words = {key for _, rows in help_parts() for key, _ in rows}
+    words = {key for _, rows in collect_key_help() for key, _ in rows}
     assert {f"/{command.name}" for command in COMMANDS} <= words
 
 

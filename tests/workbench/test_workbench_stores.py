@@ -4,20 +4,20 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.fleet.port import AgentInfo, InboxItem
-from quarterdeck.fleet.states import State
+from quarterdeck.fleet.agent_state import AgentStateName
+from quarterdeck.fleet.api import AgentInfo, InboxItem
 from quarterdeck.wire.events import QuestionAsked
 from quarterdeck.wire.ids import RequestId, SessionId
 from quarterdeck.wire.usage import Cost, TokenUsage
-from quarterdeck.workbench.commands import find_command
+from quarterdeck.workbench.commands.registry import find_command
 from quarterdeck.workbench.drafts import Drafts
-from quarterdeck.workbench.screens.guard import QUIET, Guard
-from quarterdeck.workbench.stores.forms import BadValue, fields_of, value_of
+from quarterdeck.workbench.screens.key_guard import QUIET, KeyGuard
+from quarterdeck.workbench.screens.question import FieldValueError, parse_field_value, parse_form
 from quarterdeck.workbench.stores.inbox import InboxStore
 from quarterdeck.workbench.stores.roster import RosterStore
 
 
-def agent(name: str, state: State, **facts: object) -> AgentInfo:
+def agent(name: str, state: AgentStateName, **facts: object) -> AgentInfo:
     return AgentInfo(
         session=SessionId(f"ses_{name}"),
         name=name,
@@ -116,7 +116,7 @@ def test_a_key_of_a_draft_cannot_leave_its_directory(tmp_path: Path):
 
 def test_keys_count_only_after_a_moment_without_any():
     now = [0.0]
-    guard = Guard(lambda: now[0])
+    guard = KeyGuard(lambda: now[0])
     assert guard.holds
     now[0] += QUIET * 0.9
     assert guard.holds
@@ -145,7 +145,7 @@ def test_a_form_is_read_leniently():
             },
         },
     )
-    fields = {field.name: field for field in fields_of(question)}
+    fields = {field.name: field for field in parse_form(question)}
     kinds = {name: field.kind for name, field in fields.items()}
     assert kinds == {
         "n": "integer", "one": "one_of", "titled": "one_of", "many": "some_of", "yes": "yes_no",
@@ -153,11 +153,11 @@ def test_a_form_is_read_leniently():
     }  # fmt: skip
     assert fields["one"].choices == (("a", "Ay"), ("b", "Bee"))
     assert fields["titled"].choices == ((1, "uno"),)
-    assert value_of(fields["n"], " 7 ") == 7
+    assert parse_field_value(fields["n"], " 7 ") == 7
     for wrong in ("", "seven"):
-        with pytest.raises(BadValue):
-            value_of(fields["n"], wrong)
-    assert fields_of(QuestionAsked(request=RequestId("r"), text="?")) == []
+        with pytest.raises(FieldValueError):
+            parse_field_value(fields["n"], wrong)
+    assert parse_form(QuestionAsked(request=RequestId("r"), text="?")) == []
 
 
 def test_only_our_own_commands_are_taken_from_a_prompt():

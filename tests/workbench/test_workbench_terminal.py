@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.patience import SOON
+from tests.support.deadlines import SOON
 
 PROGRAM = Path(sys.executable).with_name("quarterdeck")
 needs_tmux = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")

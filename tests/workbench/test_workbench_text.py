@@ -7,11 +7,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from quarterdeck.workbench.literal import literal, one_line
-from quarterdeck.workbench.rendering.lines import clip, text_of, width_of, wrap
+from quarterdeck.workbench.rendering.lines import GrowingLines, clip, text_of, width_of, wrap
 from quarterdeck.workbench.rendering.markdown import markdown_lines
-from quarterdeck.workbench.rendering.streaming import GrowingLines
-from tests.support.hostile import hostile_strings
+from quarterdeck.workbench.sanitize import sanitize_line, sanitize_text
+from tests.support.hostile_text import hostile_strings
 
 anything = st.text(alphabet=st.characters(exclude_categories=[]), max_size=80)
 
@@ -20,7 +19,7 @@ anything = st.text(alphabet=st.characters(exclude_categories=[]), max_size=80)
 @given(anything)
 @example("\u202e\x1b[31m\u200b\ud800")
 def test_nothing_with_power_or_without_a_shape_is_left(text: str):
-    for character in literal(text):
+    for character in sanitize_text(text):
         category = unicodedata.category(character)
         assert character == "\n" or category[0] != "C"
         assert category not in ("Zl", "Zp")
@@ -29,10 +28,10 @@ def test_nothing_with_power_or_without_a_shape_is_left(text: str):
 
 def test_ordinary_text_stays_as_it_is():
     for text in ("plain", "naïve café", "你好, мир", "a\nb", "ﬁ → … ✓", "👍"):
-        assert literal(text) == text
-    assert literal("⚠\ufe0f ok") == "⚠ ok"
-    assert literal("r\u200dm") == "r\\u200dm"
-    assert one_line("a\n\tb  c") == "a b c"
+        assert sanitize_text(text) == text
+    assert sanitize_text("⚠\ufe0f ok") == "⚠ ok"
+    assert sanitize_text("r\u200dm") == "r\\u200dm"
+    assert sanitize_line("a\n\tb  c") == "a b c"
 
 
 @settings(deadline=None, max_examples=200)
@@ -75,7 +74,7 @@ def test_markdown_leaves_no_word_out(width: int):
 def test_hostile_text_survives_markdown_at_any_width():
     for text in hostile_strings(300):
         for width in (8, 33, 100):
-            for line in markdown_lines(literal(text), width):
+            for line in markdown_lines(sanitize_text(text), width):
                 shown = text_of(line)
-                assert literal(shown) == shown
+                assert sanitize_text(shown) == shown
                 assert "\n" not in shown

@@ -8,35 +8,35 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from quarterdeck.policy.gate import Answer
+    from quarterdeck.policy.gate import PermissionAnswer
 
-    from .native import NativeAgent, Wishes
-    from .servers import ServerDefinition
+    from .native import NativeAgent, SessionOptions
     from .session import Session
-    from .tools.all import all_tools
-    from .tools.tool import Arguments, Outcome, Prepared, Tool, ToolError, said
+    from .tool_servers import ServerDefinition
+    from .tools.builtin import all_tools
+    from .tools.tool import Arguments, PreparedCall, Tool, ToolError, ToolOutcome, text_outcome
 
 __all__ = [
-    "Answer",
     "Arguments",
     "NativeAgent",
-    "Outcome",
-    "Prepared",
+    "PermissionAnswer",
+    "PreparedCall",
     "ServerDefinition",
     "Session",
+    "SessionOptions",
     "Tool",
     "ToolError",
-    "Wishes",
+    "ToolOutcome",
     "all_tools",
-    "said",
+    "text_outcome",
 ]
 
 _HOMES = {
-    "Answer": "quarterdeck.policy.gate",
+    "PermissionAnswer": "quarterdeck.policy.gate",
     "NativeAgent": ".native",
     "ServerDefinition": ".servers",
     "Session": ".session",
-    "Wishes": ".native",
+    "SessionOptions": ".native",
     "all_tools": ".tools.all",
 }
 

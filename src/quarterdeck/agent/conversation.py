@@ -21,10 +21,10 @@ from quarterdeck.wire.events import (
     ToolCallEnded,
 )
 
-from .context.clearing import cleared, cut, savings
-from .context.gauge import Gauge, weigh
-from .context.memory import Memory
-from .parts import parts_of, told_of
+from .content_parts import parts_of, told_content
+from .context.cleared_results import clear_results, cut_results, savings
+from .context.memory import ConversationMemory
+from .context.token_estimate import TokenEstimator, weigh
 
 __all__ = ["Conversation", "summarised"]
 
@@ -51,8 +51,8 @@ class Conversation:
     """
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
-        self.gauge = Gauge()
-        self.memory = Memory()
+        self.gauge = TokenEstimator()
+        self.memory = ConversationMemory()
         self.first = 0
         self.cleared = 0
         """Results in messages below this number are told as notes."""
@@ -171,7 +171,7 @@ class Conversation:
         return id_
 
     def _prompted(self, event: Prompted) -> None:
-        if content := told_of(event):
+        if content := told_content(event):
             self._settle()
             self.memory.apply(event, self.count)
             self._add(Message(role="user", parts=parts_of(content)))
@@ -218,9 +218,11 @@ class Conversation:
         for index in range(max(0, self.cleared - self.first), until):
             message = self._messages[index]
             if event.longest is not None:
-                self._replace(index, cut(message, event.longest))
+                self._replace(index, cut_results(message, event.longest))
             elif self._savings[index]:
-                self._replace(index, cleared(message, self._messages[index - 1] if index else None))
+                self._replace(
+                    index, clear_results(message, self._messages[index - 1] if index else None)
+                )
         if event.longest is None:
             self.cleared = max(self.cleared, event.through)
         self.gauge.rewritten()

@@ -3,12 +3,12 @@
 from msgspec import Struct
 
 from quarterdeck.policy.call import Access, Call
-from quarterdeck.policy.modes import Deed
+from quarterdeck.policy.modes import ActionKind
 from quarterdeck.policy.paths import is_below
 
 __all__ = ["EVERYTHING", "Footprint", "footprint_of"]
 
-_READING: frozenset[Deed] = frozenset(("run reading", "run reading outside", "read"))
+_READING: frozenset[ActionKind] = frozenset(("run reading", "run reading outside", "read"))
 _LONG = 1000
 """Characters of a command beyond which it is not read here: that takes time."""
 
@@ -38,7 +38,7 @@ def footprint_of(call: Call) -> Footprint:
 
 
 def _of_command(call: Call, line: str) -> Footprint:
-    from quarterdeck.policy.parts import parts_of
+    from quarterdeck.policy.call_parts import parts_of
 
     if len(line) > _LONG or any(part.deed not in _READING for part in parts_of(call)):
         return EVERYTHING

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from quarterdeck.system.plain_file import read_plain_file
-from quarterdeck.wire.events import ContextAdded, Event, Notice
+from quarterdeck.system.file_reader import read_regular_file
+from quarterdeck.wire.events import ContextAdded, Event, NoticePosted
 
-from .prompt import Instructions
+from .system_prompt import InstructionsFile
 
 if TYPE_CHECKING:
     from .conversation import Conversation
 
-__all__ = ["NAMES", "Gathered", "Nested", "gather"]
+__all__ = ["INSTRUCTIONS_FILES", "InitialInstructions", "NestedInstructions", "gather_instructions"]
 
-NAMES = ("AGENTS.md", "CLAUDE.md")
+INSTRUCTIONS_FILES = ("AGENTS.md", "CLAUDE.md")
 _MOST = 100_000
 """Characters of all files that are told at the start."""
 _MOST_NESTED = 16_000
@@ -35,10 +35,10 @@ _IMPORT = re.compile(r"(?<![\w`@])@([\w.~/-]*[\w-])")
 _FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 
 
-class Gathered(Struct, eq=False):
+class InitialInstructions(Struct, eq=False):
     """The files that are told at the start."""
 
-    found: list[Instructions] = field(default_factory=list[Instructions])
+    found: list[InstructionsFile] = field(default_factory=list[InstructionsFile])
     paths: set[Path] = field(default_factory=set[Path])
     """Where they really are."""
     problems: list[str] = field(default_factory=list[str])
@@ -74,11 +74,13 @@ class Gathered(Struct, eq=False):
             self.problems.append(f"{shown} is cut: instructions may have {_MOST} characters")
         told, self.room = text[: self.room], max(0, self.room - len(text))
         if told:
-            self.found.append(Instructions(path=shown, text=told))
+            self.found.append(InstructionsFile(path=shown, text=told))
         return text
 
 
-def gather(*, root: Path, cwd: Path, own: Path, files: Iterable[str], trusted: bool) -> Gathered:
+def gather_instructions(
+    *, root: Path, cwd: Path, own: Path, files: Iterable[str], trusted: bool
+) -> InitialInstructions:
     """Gather what is told at the start. Blocks.
 
     Args:
@@ -88,12 +90,12 @@ def gather(*, root: Path, cwd: Path, own: Path, files: Iterable[str], trusted: b
         files: further files, as the configuration names them.
         trusted: whether the project's files count.
     """
-    gathered = Gathered()
-    gathered.add(own / NAMES[0], str(own / NAMES[0]), own)
+    gathered = InitialInstructions()
+    gathered.add(own / INSTRUCTIONS_FILES[0], str(own / INSTRUCTIONS_FILES[0]), own)
     if not trusted:
         return gathered
     for folder in _chain(root, cwd.resolve()):
-        for name in NAMES:
+        for name in INSTRUCTIONS_FILES:
             path = folder / name
             gathered.add(path, str(path.relative_to(root)), root)
     for name in files:
@@ -111,11 +113,11 @@ def _chain(root: Path, directory: Path) -> Iterator[Path]:
 
 
 def _text_of(path: Path, most: int) -> str:
-    data = read_plain_file(path, 4 * most)
+    data = read_regular_file(path, 4 * most)
     return data.decode("utf-8", "replace").replace("\r\n", "\n")[:most]
 
 
-class Nested(Struct, kw_only=True, eq=False):
+class NestedInstructions(Struct, kw_only=True, eq=False):
     """Tells instructions of directories when the agent first touches a file below them.
 
     What was told is known from the conversation, so that a session that goes on does not tell it
@@ -147,7 +149,7 @@ class Nested(Struct, kw_only=True, eq=False):
         found: dict[str, Event] = {}
         for path in paths:
             for folder in _chain(self.root, Path(path).parent):
-                for name in NAMES:
+                for name in INSTRUCTIONS_FILES:
                     file = folder / name
                     source = str(file.relative_to(self.root))
                     if source in told or source in found or file in self.known:
@@ -171,7 +173,7 @@ class Nested(Struct, kw_only=True, eq=False):
         if spent + min(len(text), _MOST_NESTED) > _MOST_LATER:
             self.known |= {file}
             title = f"{source} is not told: instructions took {_MOST_LATER} characters already"
-            return Notice(title=title, severity="warning")
+            return NoticePosted(title=title, severity="warning")
         cut = "\n[The rest is left out.]" if len(text) > _MOST_NESTED else ""
         folder = Path(source).parent
         said = (

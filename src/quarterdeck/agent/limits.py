@@ -13,10 +13,10 @@ from quarterdeck.wire.usage import Cost, TokenUsage
 __all__ = [
     "NO_PROGRESS",
     "CallLimit",
-    "Limits",
     "Repetition",
-    "Spending",
-    "TurnStopped",
+    "TurnLimits",
+    "TurnSpending",
+    "TurnStoppedError",
     "fingerprint",
     "out_of_time",
 ]
@@ -35,7 +35,7 @@ NO_PROGRESS = "no progress: "
 """How the reason begins of a turn that was ended because it repeated itself."""
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class TurnLimits(Struct, frozen=True, kw_only=True):
     """Bounds of one turn; None means no bound."""
 
     model_calls: CallLimit = "adaptive"
@@ -52,7 +52,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     """How often a turn may do the same, with the same result, one after another."""
 
 
-class TurnStopped(Exception):
+class TurnStoppedError(Exception):
     """Ends a turn from anywhere within it; not a failure of the program."""
 
     def __init__(self, stop: TurnEnd, reason: str) -> None:
@@ -61,9 +61,9 @@ class TurnStopped(Exception):
         self.reason = reason
 
 
-def out_of_time(seconds: float) -> TurnStopped:
+def out_of_time(seconds: float) -> TurnStoppedError:
     """Make the end of a turn that took too long."""
-    return TurnStopped("max_turn_requests", f"{seconds:g} seconds in one turn")
+    return TurnStoppedError("max_turn_requests", f"{seconds:g} seconds in one turn")
 
 
 def fingerprint(calls: Iterable[tuple[str | None, Any, Any]]) -> bytes:
@@ -91,7 +91,7 @@ class Repetition:
         """Take a step that took so long; False if it only repeated one of the last.
 
         Raises:
-            TurnStopped: that happened as often as it may.
+            TurnStoppedError: that happened as often as it may.
         """
         is_new = self._most is None or step not in self._last
         self._last.append(step)
@@ -103,14 +103,14 @@ class Repetition:
             told = (
                 f"the last steps repeated the same calls with the same results {self._most} times"
             )
-            raise TurnStopped("max_turn_requests", f"{NO_PROGRESS}{told}")
+            raise TurnStoppedError("max_turn_requests", f"{NO_PROGRESS}{told}")
         return False
 
 
-class Spending(Struct, eq=False):
+class TurnSpending(Struct, eq=False):
     """What a turn has spent so far, checked before every model call."""
 
-    limits: Limits
+    limits: TurnLimits
     started: float
     """The clock's reading when the turn began, less the time of earlier pauses."""
     calls: int = 0
@@ -120,28 +120,30 @@ class Spending(Struct, eq=False):
     cost: float = 0.0
     priced: bool = False
     """Whether any call had a known price."""
-    above: "Spending | None" = None
+    above: "TurnSpending | None" = None
     """What this counts towards as well: that of the turn which waits for this one."""
-    beside: "Spending | None" = None
+    beside: "TurnSpending | None" = None
     """Where that is counted what runs beside turns; taken over by the turn of the moment."""
 
     def check(self, elapsed: float) -> None:
-        """Raise ``TurnStopped`` if a limit is reached; says which."""
+        """Raise ``TurnStoppedError`` if a limit is reached; says which."""
         limits = self.limits
         if self.calls >= (allowed := self._allowed_calls()):
-            raise TurnStopped("max_turn_requests", f"{int(allowed)} model calls in one turn")
+            raise TurnStoppedError("max_turn_requests", f"{int(allowed)} model calls in one turn")
         if limits.seconds is not None and elapsed >= limits.seconds:
             raise out_of_time(limits.seconds)
         self.check_budget()
 
     def check_budget(self) -> None:
-        """Raise ``TurnStopped`` if tokens or money are spent, here or above."""
+        """Raise ``TurnStoppedError`` if tokens or money are spent, here or above."""
         self.take_beside()
         limits = self.limits
         if limits.tokens is not None and self.usage.total >= limits.tokens:
-            raise TurnStopped("max_tokens", f"{limits.tokens} tokens in one turn")
+            raise TurnStoppedError("max_tokens", f"{limits.tokens} tokens in one turn")
         if limits.cost is not None and self.cost >= limits.cost:
-            raise TurnStopped("max_turn_requests", f"a cost of {limits.cost:g} USD in one turn")
+            raise TurnStoppedError(
+                "max_turn_requests", f"a cost of {limits.cost:g} USD in one turn"
+            )
         if self.above is not None:
             self.above.check_budget()
 

@@ -1,36 +1,44 @@
 """The turn: ask the model, run what it calls, until it is done or a limit is reached.
 
-Whatever happens, every announced tool call ends, the turn ends with exactly one ``TurnEnded``,
-and no completed step is lost: its events are in the log before the next step begins.
+``run_prompt`` decides whether a prompt is a slash command or a turn of the model; ``run_turn`` is
+the loop. Every announced tool call ends, the turn ends with exactly one ``TurnEnded``, and no
+completed step is lost: its events are in the log before the next step begins.
 """
 
 import asyncio
 import logging
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from msgspec.structs import replace
 
 from quarterdeck.models.errors import ModelError
-from quarterdeck.models.model import Finished
+from quarterdeck.models.model import ReplyFinished
+from quarterdeck.wire.content import text
 from quarterdeck.wire.conversation import TextPart, ToolResultPart, ToolUsePart
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import (
     EMPTY_TURN,
-    Notice,
+    MessageChunk,
+    NoticePosted,
     Prompted,
     TurnEnd,
     TurnEnded,
     TurnStarted,
 )
+from quarterdeck.wire.ids import new_message_id
 
-from .ask import ask_model
-from .calls import run_calls
-from .hooks.seam import admit, go_on
-from .limits import Repetition, TurnStopped, fingerprint, out_of_time
-from .turn import Turn
+from .commands.command import AnsweredCommand
+from .limits import Repetition, TurnStoppedError, fingerprint, out_of_time
+from .model_call import ask_model
+from .ports import Turn, run_prompt_hooks, run_stop_hooks
+from .tool_calls import run_calls
 
-__all__ = ["run_turn"]
+if TYPE_CHECKING:
+    from .commands.registry import CommandCall
+    from .session import Session
+
+__all__ = ["run_prompt", "run_turn"]
 
 _log = logging.getLogger(__name__)
 _RECENT = 4
@@ -55,7 +63,7 @@ async def run_turn(turn: Turn, prompted: Prompted) -> TurnEnded:
     try:
         await turn.durable()
         await _steps_in_time(turn)
-    except TurnStopped as stopped:
+    except TurnStoppedError as stopped:
         return await _end(turn, stopped.stop, stopped.reason)
     except ModelError as error:
         return await _end(turn, "failed", str(error))
@@ -110,7 +118,7 @@ async def _steps(turn: Turn) -> None:
         steered = turn.steering()
         if not uses and not steered:
             _conclude(finished)
-            again = await go_on(turn, continued)
+            again = await run_stop_hooks(turn, continued)
             if again is None:
                 if is_empty:
                     await turn.emit(EMPTY_TURN)
@@ -124,7 +132,7 @@ async def _steps(turn: Turn) -> None:
 async def _run_step(
     turn: Turn, uses: tuple[ToolUsePart, ...], repetition: Repetition, cut_short: bool
 ) -> bool:
-    """Run the calls of a step; whether that was progress. Raises TurnStopped for a loop."""
+    """Run the calls of a step; whether that was progress. Raises TurnStoppedError for a loop."""
     begun = turn.pace.clock()
     worked = await run_calls(turn, uses, cut_short=cut_short)
     results = {
@@ -145,24 +153,24 @@ def _canonical(arguments: str) -> Any:
 
 
 async def _steer(turn: Turn, prompted: Prompted) -> None:
-    admitted = await admit(turn.hooks, turn.emit, prompted)
+    admitted = await run_prompt_hooks(turn.hooks, turn.emit, prompted)
     if isinstance(admitted, str):
         await turn.emit(replace(prompted, told=()))
-        await turn.emit(Notice(title="A message was not told", description=admitted))
+        await turn.emit(NoticePosted(title="A message was not told", description=admitted))
     else:
         await turn.emit(admitted)
 
 
-def _said(finished: Finished) -> bool:
+def _said(finished: ReplyFinished) -> bool:
     return any(part.text.strip() for part in finished.reply.parts if isinstance(part, TextPart))
 
 
-def _conclude(finished: Finished) -> None:
+def _conclude(finished: ReplyFinished) -> None:
     match finished.stop:
         case "max_tokens":
-            raise TurnStopped("max_tokens", "the model's limit for one answer")
+            raise TurnStoppedError("max_tokens", "the model's limit for one answer")
         case "refusal":
-            raise TurnStopped("refusal", "the model declined")
+            raise TurnStoppedError("refusal", "the model declined")
         case _:
             return
 
@@ -187,3 +195,69 @@ def _reason(error: Exception) -> str:
     if isinstance(error, QuarterdeckError):
         return str(error)
     return f"an error in the program: {type(error).__name__}: {error}"
+
+
+async def run_prompt(session: "Session", turn: "Turn", prompted: Prompted) -> TurnEnded:
+    """Run the turn that a prompt asks for; returns how it ended.
+
+    Raises:
+        JournalError: the log takes no more events.
+    """
+    call = session.commands.find(prompted)
+    if call is None:
+        return await _run_model_turn(turn, prompted)
+    if isinstance(call.command, AnsweredCommand):
+        return await _answer(session, turn, prompted, call)
+    try:
+        content = await call.command.expand(session, call.words)
+    except QuarterdeckError as error:
+        return await _say(turn, prompted, f"Not done: {error}")
+    return await _run_model_turn(turn, replace(prompted, told=(*content, *prompted.content[1:])))
+
+
+async def _run_model_turn(turn: "Turn", prompted: Prompted) -> TurnEnded:
+    """Run a turn of the model, unless a hook refuses the prompt."""
+    admitted = await run_prompt_hooks(turn.hooks, turn.emit, prompted)
+    if isinstance(admitted, Prompted):
+        return await run_turn(turn, admitted)
+    await _begin(turn, prompted)
+    return await _end_answer(turn, TurnEnded(stop="refusal", reason=admitted))
+
+
+async def _answer(
+    session: "Session", turn: "Turn", prompted: Prompted, call: "CommandCall"
+) -> TurnEnded:
+    assert isinstance(call.command, AnsweredCommand)
+    await _begin(turn, prompted)
+    try:
+        said = await call.command.answer(session, call.words)
+    except QuarterdeckError as error:
+        said = f"Not done: {error}"
+    except asyncio.CancelledError:
+        await turn.emit(TurnEnded(stop="cancelled"))
+        raise
+    except Exception as error:
+        _log.exception("command /%s failed", call.command.name)
+        reason = f"an error in the program: {type(error).__name__}: {error}"
+        return await _end_answer(turn, TurnEnded(stop="failed", reason=reason))
+    return await _tell(turn, said)
+
+
+async def _say(turn: "Turn", prompted: Prompted, said: str) -> TurnEnded:
+    await _begin(turn, prompted)
+    return await _tell(turn, said)
+
+
+async def _begin(turn: "Turn", prompted: Prompted) -> None:
+    await turn.emit(replace(prompted, told=()))
+    await turn.emit(TurnStarted(prompt=prompted.message))
+
+
+async def _tell(turn: "Turn", said: str) -> TurnEnded:
+    await turn.emit(MessageChunk(content=text(said), message=new_message_id()))
+    return await _end_answer(turn, TurnEnded(stop="end_turn"))
+
+
+async def _end_answer(turn: "Turn", ended: TurnEnded) -> TurnEnded:
+    await turn.emit(ended)
+    return ended

@@ -10,52 +10,50 @@ from msgspec import Struct, field
 
 from quarterdeck.config.places import Places
 from quarterdeck.journal import Journal, SessionSummary
-from quarterdeck.models.choosing import choose, make_model
 from quarterdeck.models.model import Effort, Model
-from quarterdeck.policy.book import GrantBook
-from quarterdeck.policy.gate import Gate
+from quarterdeck.models.registry import choose_model_name, make_model
+from quarterdeck.policy.gate import Gate, WaitTimer
+from quarterdeck.policy.grant_store import GrantStore
 from quarterdeck.policy.modes import NO_SANDBOX, Mode, parse_mode
-from quarterdeck.policy.pauses import Pauses
-from quarterdeck.wire.events import Event, Notice, SessionOpened, SessionResumed
+from quarterdeck.wire.events import Event, NoticePosted, SessionOpened, SessionResumed
 from quarterdeck.wire.ids import SessionId, TurnId, new_session_id
 
-from .assembly import (
-    Ground,
+from .checkpoints.storage import delete_checkpoints
+from .children.factory import introduce_profiles, make_children_factory, profile_folders
+from .clock import SessionClock
+from .environment import (
+    SessionEnvironment,
     limits_of,
     model_options,
     offered_models,
-    prepare_ground,
+    prepare_environment,
     rules_of,
     tool_options,
 )
-from .cage import Cage, local_cage
-from .checkpoints.forgetting import forget_checkpoints
-from .children.seam import children_of, introduce, shelves_of
-from .hooks.seam import find_hooks
-from .instructions import Nested
-from .library.shelves import stock
-from .pace import Pace
-from .past import Past, allow_for_damage, recall, shared_events
+from .instructions import NestedInstructions
+from .library.session_library import attach_library
+from .ports import find_hooks
 from .recovery import FORKED, close_children
-from .servers import ServerDefinition, find_servers
-from .session import Session, Setup
-from .store import NoSuchSession, SessionStore, Store
+from .resume import ResumeState, allow_for_damage, read_resume_state, shared_events
+from .session import Session, SessionSetup
+from .session_store import NoSuchSessionError, SessionStorage, SessionStore
+from .session_system import SessionSystem, make_local_system
 from .telemetry import find_telemetry
-from .tools.shipped import LaterTool, shipped_tools
+from .tool_servers import ServerDefinition, find_servers
 from .tools.tool import Tool
-from .tools.toolbox import Toolbox
-from .tools.workspace import Workspace
+from .tools.toolbox import LazyTool, Toolbox, shipped_tools
+from .tools.workspace import ToolWorkspace
 
 if TYPE_CHECKING:
     from quarterdeck.policy.rules import Rule
 
-__all__ = ["MakeCage", "NativeAgent", "Wishes"]
+__all__ = ["NativeAgent", "SessionOptions", "SystemFactory"]
 
-MakeCage: TypeAlias = Callable[[tuple[str, ...], Ground], Cage]
+SystemFactory: TypeAlias = Callable[[tuple[str, ...], SessionEnvironment], SessionSystem]
 """Makes the system a session works on, from its directories."""
 
 
-class Wishes(Struct, frozen=True, kw_only=True):
+class SessionOptions(Struct, frozen=True, kw_only=True):
     """How a session shall be; what is left out comes from the configuration."""
 
     model: str | None = None
@@ -72,15 +70,15 @@ class Wishes(Struct, frozen=True, kw_only=True):
     """Whether anybody can answer a question."""
     servers: tuple[ServerDefinition, ...] = ()
     """Servers that lend tools, besides those of the configuration."""
-    make_cage: MakeCage = local_cage
-    make_tools: Callable[[], Iterable[Tool | LaterTool]] = shipped_tools
+    make_cage: SystemFactory = make_local_system
+    make_tools: Callable[[], Iterable[Tool | LazyTool]] = shipped_tools
     """Makes the tools; give your own, or ours and your own."""
     make_model: Callable[[str], Model] | None = None
     """Makes a model from its name, in a thread; None for those of the known vendors."""
-    pace: Pace = field(default_factory=Pace)
+    pace: SessionClock = field(default_factory=SessionClock)
 
 
-_DEFAULTS = Wishes()
+_DEFAULTS = SessionOptions()
 
 
 class NativeAgent:
@@ -94,11 +92,11 @@ class NativeAgent:
     """
 
     def __init__(
-        self, places: Places, environment: Mapping[str, str], *, store: Store | None = None
+        self, places: Places, environment: Mapping[str, str], *, store: SessionStorage | None = None
     ) -> None:
         self._places = places
         self._environment = environment
-        self._store: Store = store or SessionStore(places.state / "sessions")
+        self._store: SessionStorage = store or SessionStore(places.state / "sessions")
         self._open: dict[SessionId, tuple[Session, AsyncExitStack]] = {}
 
     async def __aenter__(self) -> Self:
@@ -119,7 +117,7 @@ class NativeAgent:
         cwd: str,
         *,
         roots: tuple[str, ...] = (),
-        wishes: Wishes = _DEFAULTS,
+        wishes: SessionOptions = _DEFAULTS,
         id_: SessionId | None = None,
     ) -> Session:
         """Begin a session in a directory; ``id_``: None for a new one.
@@ -128,7 +126,7 @@ class NativeAgent:
             QuarterdeckError: the configuration, the model or the directory is not usable; the
                 message says what to do. Nothing is left behind.
         """
-        past = Past(cwd=cwd, roots=roots)
+        past = ResumeState(cwd=cwd, roots=roots)
         return await self._begin(id_ or new_session_id(), past, wishes, ())
 
     async def load(
@@ -137,13 +135,13 @@ class NativeAgent:
         *,
         cwd: str | None = None,
         roots: tuple[str, ...] | None = None,
-        wishes: Wishes = _DEFAULTS,
+        wishes: SessionOptions = _DEFAULTS,
     ) -> Session:
         """Go on with a session, open or stored; where it works may be another place now.
 
         Raises:
-            NoSuchSession: there is none of that id.
-            Locked: another process has it open.
+            NoSuchSessionError: there is none of that id.
+            JournalLockedError: another process has it open.
             DamagedSessionError: its log no longer says where it works.
             QuarterdeckError: as ``new``.
         """
@@ -154,9 +152,9 @@ class NativeAgent:
             journal = await stack.enter_async_context(await self._store.open(id_))
             session_id = SessionId(id_)
             records = [record async for record in journal.history(session=session_id)]
-            past = recall(records)
+            past = read_resume_state(records)
             if past.agent != "native":
-                raise NoSuchSession(id_, agent=past.agent)
+                raise NoSuchSessionError(id_, agent=past.agent)
             past.cwd = cwd or past.cwd
             allow_for_damage(id_, records, past)
             past.roots = past.roots if roots is None else roots
@@ -178,13 +176,13 @@ class NativeAgent:
         cwd: str | None = None,
         roots: tuple[str, ...] | None = None,
         until: int | None = None,
-        wishes: Wishes = _DEFAULTS,
+        wishes: SessionOptions = _DEFAULTS,
         new_id: SessionId | None = None,
     ) -> Session:
         """Begin a session that shares the past of another, whole or up to a sequence number.
 
         Raises:
-            NoSuchSession, Locked, QuarterdeckError: as ``load``.
+            NoSuchSessionError, JournalLockedError, QuarterdeckError: as ``load``.
         """
         source = SessionId(id_)
         if (session := self.get(id_)) is not None:
@@ -195,7 +193,7 @@ class NativeAgent:
                 records = [record async for record in journal.history(session=source)]
         shared = shared_events(records, until)
         kept = [record for record in records if until is None or record.seq <= until]
-        past = recall(kept, FORKED)
+        past = read_resume_state(kept, FORKED)
         past.cwd, past.closing, past.began = cwd or past.cwd, (), None
         past.roots = past.roots if roots is None else roots
         if past.goal is not None:
@@ -227,14 +225,14 @@ class NativeAgent:
         """Close a session and delete it for good; False if there was none."""
         await self.close(id_)
         deleted = await self._store.delete(id_)
-        await asyncio.to_thread(forget_checkpoints, self._places.state, id_)
+        await asyncio.to_thread(delete_checkpoints, self._places.state, id_)
         return deleted
 
     async def _begin(
         self,
         id_: SessionId,
-        past: Past,
-        wishes: Wishes,
+        past: ResumeState,
+        wishes: SessionOptions,
         shared: tuple[tuple[TurnId | None, Event], ...],
         forked: tuple[SessionId, int] | None = None,
     ) -> Session:
@@ -264,19 +262,24 @@ class NativeAgent:
         return session
 
     async def _assemble(
-        self, id_: SessionId, journal: Journal, past: Past, wishes: Wishes, stack: AsyncExitStack
+        self,
+        id_: SessionId,
+        journal: Journal,
+        past: ResumeState,
+        wishes: SessionOptions,
+        stack: AsyncExitStack,
     ) -> Session:
-        ground = await prepare_ground(
+        ground = await prepare_environment(
             self._places, self._environment, past.cwd, past.roots, wishes.flags, past.began
         )
         cage = wishes.make_cage((past.cwd, *past.roots), ground)
         stack.push_async_callback(cage.close)
         gate = await self._gate(ground, past, wishes, cage)
         setup = await self._setup(id_, ground, past, wishes, cage)
-        await stock(setup, self._places.config, ground)
+        await attach_library(setup, self._places.config, ground)
         if ground.trusted:
             known = frozenset(Path(path) for path in ground.instructions)
-            setup.instructions = Nested(root=Path(ground.project), known=known)
+            setup.instructions = NestedInstructions(root=Path(ground.project), known=known)
         setup.hooks = await asyncio.to_thread(find_hooks, ground, self._environment, id_)
         stack.push_async_callback(setup.hooks.close)
         setup.servers, told = await find_servers(
@@ -285,27 +288,33 @@ class NativeAgent:
         stack.push_async_callback(setup.servers.close)
         setup.servers.start()
         if past.goal is not None:
-            from .goals.pursuit import take_up
+            from .goals.pursuit import resume_goal
 
-            await take_up(setup, past.goal)
-        shelves = shelves_of(self._places.config, ground)
-        profiles, problems = await introduce(shelves, setup.toolbox)
+            await resume_goal(setup, past.goal)
+        shelves = profile_folders(self._places.config, ground)
+        profiles, problems = await introduce_profiles(shelves, setup.toolbox)
         setup.system_prompt = "\n\n".join(filter(None, (setup.system_prompt, profiles)))
         like = setup.workspace.call("read", "read")
         setup.workspace.may_read = lambda path: gate.may_read(path, like)
         notices = tuple(
-            Notice(title=str(notice), severity="warning")
+            NoticePosted(title=str(notice), severity="warning")
             for notice in (*ground.config.notices, *ground.problems)
         )
         told = (*notices, *told, *problems)
         session = Session(
             id_, journal, setup, gate, past.conversation, title=past.title, notices=told
         )
-        setup.workspace.children = children_of(session, setup, ground, shelves)
+        setup.workspace.children = make_children_factory(session, setup, ground, shelves)
         return session
 
-    async def _gate(self, ground: Ground, past: Past, wishes: Wishes, cage: Cage) -> Gate:
-        grants = GrantBook(self._places.state / "grants.json")
+    async def _gate(
+        self,
+        ground: SessionEnvironment,
+        past: ResumeState,
+        wishes: SessionOptions,
+        cage: SessionSystem,
+    ) -> Gate:
+        grants = GrantStore(self._places.state / "grants.json")
         await grants.load()
         await grants.add(past.grants)
         mode = wishes.mode or (parse_mode(past.mode) if past.mode else ground.settings.mode)
@@ -318,26 +327,31 @@ class NativeAgent:
             trusted=ground.trusted,
             attended=wishes.attended,
             patience=ground.settings.permissions.patience,
-            pauses=Pauses(wishes.pace.clock),
+            pauses=WaitTimer(wishes.pace.clock),
         )
 
     async def _setup(
-        self, id_: SessionId, ground: Ground, past: Past, wishes: Wishes, cage: Cage
-    ) -> Setup:
+        self,
+        id_: SessionId,
+        ground: SessionEnvironment,
+        past: ResumeState,
+        wishes: SessionOptions,
+        cage: SessionSystem,
+    ) -> SessionSetup:
         options = model_options(ground.settings)
-        name = wishes.model or past.model or await choose(self._environment, options)
+        name = wishes.model or past.model or await choose_model_name(self._environment, options)
         toolbox = await asyncio.to_thread(_toolbox, wishes)
         make: Callable[[str], Model] = wishes.make_model or (
             lambda other: make_model(other, self._environment, options)
         )
-        return Setup(
+        return SessionSetup(
             model=await asyncio.to_thread(make, name),
             make_model=make,
             models=await asyncio.to_thread(offered_models, self._environment, options),
             effort=wishes.effort or past.effort or ground.settings.effort,
             system_prompt="\n\n".join(filter(None, (ground.system_prompt, wishes.system_prompt))),
             toolbox=toolbox,
-            workspace=Workspace(
+            workspace=ToolWorkspace(
                 system=cage,
                 contain=cage.terminals_for,
                 home=self._environment.get("HOME", ""),
@@ -355,7 +369,7 @@ class NativeAgent:
         )
 
 
-def _toolbox(wishes: Wishes) -> Toolbox:
+def _toolbox(wishes: SessionOptions) -> Toolbox:
     """The tools of a session; their texts are read here, in a thread."""
     toolbox = Toolbox(wishes.make_tools())
     if wishes.tools is not None:

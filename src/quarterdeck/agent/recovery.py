@@ -47,10 +47,17 @@ from quarterdeck.wire.record import Record
 if TYPE_CHECKING:
     from quarterdeck.journal import Journal
 
-__all__ = ["DIED", "FORKED", "Cut", "close_children", "closing_events", "told_of_child"]
+__all__ = [
+    "DIED",
+    "FORKED",
+    "InterruptionReason",
+    "child_end_text",
+    "close_children",
+    "closing_events",
+]
 
 
-class Cut(Struct, frozen=True):
+class InterruptionReason(Struct, frozen=True):
     """Why what was under way has to be closed, in words for people and for the model."""
 
     reason: str
@@ -60,12 +67,12 @@ class Cut(Struct, frozen=True):
     """Told of a call that had not."""
 
 
-DIED = Cut(
+DIED = InterruptionReason(
     "the process that ran the session died",
     "The program was stopped while this ran; it may have done part of it.",
     "The program was stopped before this ran.",
 )
-FORKED = Cut(
+FORKED = InterruptionReason(
     "the conversation was forked here",
     "The conversation goes on from a moment at which this was still running.",
     "The conversation goes on from a moment at which this had not begun.",
@@ -163,7 +170,7 @@ class _Children(Struct, eq=False):
             case _:
                 pass
 
-    def close(self, cut: Cut) -> Iterable[Event]:
+    def close(self, cut: InterruptionReason) -> Iterable[Event]:
         """End those that were at work."""
         for started in tuple(self.running.values()):
             ended = ChildEnded(
@@ -180,7 +187,7 @@ class _Children(Struct, eq=False):
             self.answers[ended.call] = ended
 
 
-def told_of_child(name: str, ended: ChildEnded) -> Prompted:
+def child_end_text(name: str, ended: ChildEnded) -> Prompted:
     """What the model is told of a child in the background that is over."""
     told = text(f"[Agent {name} ({ended.child}): {ended.how}]\n{ended.answer}")
     message = new_message_id()
@@ -200,7 +207,7 @@ async def close_children(journal: "Journal", records: Iterable[Record]) -> None:
 
 
 def closing_events(
-    records: Iterable[Record], cut: Cut = DIED
+    records: Iterable[Record], cut: InterruptionReason = DIED
 ) -> tuple[tuple[TurnId | None, Event], ...]:
     """The events, each with its turn, that close what the session's records leave open.
 
@@ -222,11 +229,11 @@ def closing_events(
     for compaction in left.compactions:
         failed = CompactionChanged(compaction=compaction, status="failed", error=cut.reason)
         in_turn.append((None, failed))
-    in_turn += ((None, told_of_child(*one)) for one in left.children.untold.values())
+    in_turn += ((None, child_end_text(*one)) for one in left.children.untold.values())
     return (*in_turn, (None, SessionEnded(how="broken", reason=cut.reason)))
 
 
-def _ends_of_requests(left: _Open, cut: Cut) -> Iterable[Event]:
+def _ends_of_requests(left: _Open, cut: InterruptionReason) -> Iterable[Event]:
     nobody = Decider(kind="cancel", name=cut.reason)
     if left.model is not None:
         parts = (TextPart(text=left.said),)
@@ -238,7 +245,7 @@ def _ends_of_requests(left: _Open, cut: Cut) -> Iterable[Event]:
         yield QuestionAnswered(request=request, action="cancel", by=nobody)
 
 
-def _ends_of_calls(left: _Open, cut: Cut) -> Iterable[Event]:
+def _ends_of_calls(left: _Open, cut: InterruptionReason) -> Iterable[Event]:
     for call in left.calls:
         if (answered := left.children.answers.get(call)) is not None:
             yield _completed(call, answered)
@@ -258,6 +265,6 @@ def _completed(call: ToolCallId, ended: ChildEnded) -> ToolCallEnded:
     return ToolCallEnded(call=call, status="failed" if failed else "completed", result=result)
 
 
-def _cancelled(call: ToolCallId, cut: Cut, told: str) -> ToolCallEnded:
+def _cancelled(call: ToolCallId, cut: InterruptionReason, told: str) -> ToolCallEnded:
     result = ToolResultPart(id=call, content=(TextPart(text=told),), is_error=True)
     return ToolCallEnded(call=call, status="cancelled", reason=cut.reason, result=result)

@@ -1,11 +1,13 @@
 """A session of the native agent: the thin object that holds state around the loop.
 
-It owns no rule: what a turn does is in ``loop``, what may run is in ``gate``, what was said is
-in ``conversation``. Here turns are queued, steered, cancelled and written to the log.
+It owns no rule: what a turn does is in ``loop``, what may run is in ``policy.gate``, the messages
+are in ``conversation``. Here turns are queued, steered, cancelled and written to the log.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -14,16 +16,17 @@ import msgspec
 from msgspec import Struct, field
 
 from quarterdeck.config.schema import ContextSettings
-from quarterdeck.journal import Journal, Unrecordable
+from quarterdeck.journal import Journal, UnrecordableEventError
+from quarterdeck.journal.sanitize import sanitize_event
 from quarterdeck.models.model import Effort, Model, ModelInfo
 from quarterdeck.policy.gate import Gate
-from quarterdeck.policy.modes import Mode, Sandbox
+from quarterdeck.policy.modes import Mode, SandboxState
 from quarterdeck.wire.content import ContentBlock, TextContent
-from quarterdeck.wire.errors import Busy, Closed
+from quarterdeck.wire.errors import LinkBusyError, LinkClosedError
 from quarterdeck.wire.events import (
     Event,
     ModeChanged,
-    Notice,
+    NoticePosted,
     OptionsChanged,
     Origin,
     Prompted,
@@ -36,38 +39,52 @@ from quarterdeck.wire.ids import MessageId, SessionId, TurnId, new_message_id, n
 from quarterdeck.wire.permissions import Decider
 from quarterdeck.wire.settings import ConfigOption
 
-from .cage import tell_sandbox
-from .checkpoints.front import Checkpoints
-from .commands.book import CommandBook
-from .commands.turns import run_prompt
-from .context.keeper import Context
+from .checkpoints.service import Checkpoints
+from .clock import SessionClock
+from .commands.registry import CommandRegistry
+from .config_options import options_of
+from .context.window import SessionContext
 from .conversation import Conversation
-from .hooks.seam import NO_HOOKS, Hooks, session_started
-from .instructions import Nested
-from .limits import Limits, Spending
-from .options import options_of
-from .pace import Pace
-from .past import Past
-from .recordable import recordable
-from .servers import NO_SERVERS, ToolServers
-from .settling import settled
+from .instructions import NestedInstructions
+from .limits import TurnLimits, TurnSpending
+from .loop import run_prompt
+from .ports import NO_HOOKS, Hooks, Turn, run_start_hooks
+from .resume import ResumeState
+from .session_system import make_sandbox_notice
+from .tool_servers import NO_SERVERS, ToolServers
 from .tools.toolbox import Toolbox
-from .tools.workspace import Workspace
-from .turn import Turn
+from .tools.workspace import ToolWorkspace
 
 if TYPE_CHECKING:
     from quarterdeck.wire.record import Record
 
-    from .goals.budget import Budget
-    from .goals.pursuit import Pursued
-    from .goals.state import GoalState
+    from .goals.pursuit import GoalResult
+    from .goals.state import GoalBudget, GoalState
 
-__all__ = ["Session", "Setup"]
+__all__ = ["Session", "SessionSetup", "wait_for_turn"]
+
+_log = logging.getLogger(__name__)
+
+
+async def wait_for_turn(running: asyncio.Task[TurnEnded]) -> TurnEnded | None:
+    """The turn's end, or None when it was cancelled; a cancelled caller cancels the turn."""
+    try:
+        await asyncio.wait([running])
+    except asyncio.CancelledError:
+        running.cancel()
+        while not running.done():  # whoever is impatient: the turn ends before we go
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([running])
+        if not running.cancelled() and (error := running.exception()) is not None:
+            _log.error("a turn whose caller left has failed", exc_info=error)
+        raise
+    return None if running.cancelled() else running.result()
+
 
 _TITLE_LENGTH = 60
 
 
-class Setup(Struct, kw_only=True, eq=False):
+class SessionSetup(Struct, kw_only=True, eq=False):
     """What a session works with; model, effort and mode may be changed while it lives."""
 
     model: Model
@@ -81,11 +98,11 @@ class Setup(Struct, kw_only=True, eq=False):
     effort: Effort
     system_prompt: str
     toolbox: Toolbox
-    workspace: Workspace
-    limits: Limits
-    find_sandbox: Callable[[], Awaitable[Sandbox]]
+    workspace: ToolWorkspace
+    limits: TurnLimits
+    find_sandbox: Callable[[], Awaitable[SandboxState]]
     """Makes ready what holds commands in full-auto mode, and says what it is."""
-    pace: Pace
+    pace: SessionClock
     servers: ToolServers = NO_SERVERS
     """Lend tools; closed with the session."""
     context: ContextSettings = field(default_factory=ContextSettings)
@@ -94,15 +111,15 @@ class Setup(Struct, kw_only=True, eq=False):
     """The directory of our own below which it is kept what files were; None: it is not."""
     checkpoint_patience: float = 10.0
     """Seconds that writing a work tree down may take."""
-    commands: CommandBook = field(default_factory=CommandBook)
+    commands: CommandRegistry = field(default_factory=CommandRegistry)
     """What a prompt that begins with a slash may be."""
-    instructions: Nested | None = None
+    instructions: NestedInstructions | None = None
     """Tells those of directories when the agent first works there."""
     hooks: Hooks = NO_HOOKS
     """Programs and functions of the user's that have a say; closed with the session."""
-    spending: Spending | None = None
+    spending: TurnSpending | None = None
     """What the turns spend counts there, too: in the turn that waits for this session."""
-    beside: Spending | None = None
+    beside: TurnSpending | None = None
     """What is spent beside turns, by agents in the background."""
     goal: "GoalState | None" = None
     """The goal that was set last."""
@@ -117,12 +134,12 @@ class Session:
         self,
         id_: SessionId,
         journal: Journal,
-        setup: Setup,
+        setup: SessionSetup,
         gate: Gate,
         conversation: Conversation,
         *,
         title: str | None = None,
-        notices: tuple[Notice, ...] = (),
+        notices: tuple[NoticePosted, ...] = (),
     ) -> None:
         self.id = id_
         self.title = title
@@ -132,7 +149,7 @@ class Session:
         self._setup = setup
         self._conversation = conversation
         emit = self._aside = partial(self._emit, turn=None)
-        self.context = Context(setup, conversation, emit)
+        self.context = SessionContext(setup, conversation, emit)
         self._turns = asyncio.Lock()
         self.checkpoints = Checkpoints(self, setup, conversation, emit, self._turns)
         self._running: asyncio.Task[TurnEnded] | None = None
@@ -159,7 +176,7 @@ class Session:
         return self._setup.model.info
 
     @property
-    def commands(self) -> CommandBook:
+    def commands(self) -> CommandRegistry:
         """What a prompt that begins with a slash may be."""
         return self._setup.commands
 
@@ -169,7 +186,7 @@ class Session:
         setup = self._setup
         return options_of(self.gate.mode, setup.model.info, setup.models, setup.effort)
 
-    async def begin(self, past: Past, resumed: SessionResumed | None = None) -> None:
+    async def begin(self, past: ResumeState, resumed: SessionResumed | None = None) -> None:
         """Write down that the session runs, and what is worth telling; once, by its maker.
 
         ``past`` is what the log says so far; where the session differs, the log is told.
@@ -183,10 +200,10 @@ class Session:
         for notice in self._notices:
             await self._emit(notice, None)
         if self.gate.mode == "full-auto":
-            await self._emit(await tell_sandbox(), None)
+            await self._emit(await make_sandbox_notice(), None)
         await self._options_changed()
         await self._emit_all(await self.commands.refresh() or (self.commands.changed(),))
-        await session_started(
+        await run_start_hooks(
             self._setup.hooks, self._conversation, self._aside, resumed=resumed is not None
         )
         await self.checkpoints.opened()
@@ -206,24 +223,24 @@ class Session:
         events are durable. Cancelling the caller cancels the turn.
 
         Raises:
-            Closed: the session is closed.
+            LinkClosedError: the session is closed.
             JournalError: the log cannot be written; the session can be prompted again.
         """
         async with self._turns:
             if self._closed:
-                raise Closed(f"session {self.id!r} is closed; load it again to go on")
+                raise LinkClosedError(f"session {self.id!r} is closed; load it again to go on")
             message = message or new_message_id()
             prompted = Prompted(content=content, message=message, origin=origin, sender=sender)
             return await self._run(new_turn_id(), prompted)
 
-    async def pursue(self, goal: str | None, budget: "Budget | None" = None) -> "Pursued":
+    async def pursue(self, goal: str | None, budget: "GoalBudget | None" = None) -> "GoalResult":
         """Run turns until a goal is reached or a budget is spent; None: the goal that was set.
 
-        Raises ``NoGoal`` where none was, and as ``prompt``.
+        Raises ``NoGoalError`` where none was, and as ``prompt``.
         """
-        from .goals.pursuit import NO_BUDGET, pursue
+        from .goals.pursuit import NO_BUDGET, pursue_goal
 
-        return await pursue(self, self._setup, goal, budget or NO_BUDGET)
+        return await pursue_goal(self, self._setup, goal, budget or NO_BUDGET)
 
     def steer(self, content: tuple[ContentBlock, ...]) -> None:
         """Give the running turn a message, to be told to the model at its next step.
@@ -234,7 +251,7 @@ class Session:
             Busy: no turn is running; ``prompt`` starts one.
         """
         if self._running is None:
-            raise Busy("no turn is running that could be steered; send a prompt instead")
+            raise LinkBusyError("no turn is running that could be steered; send a prompt instead")
         self._steering.append(Prompted(content=content, message=new_message_id(), steers=True))
 
     async def note(self, event: Event) -> None:
@@ -257,7 +274,7 @@ class Session:
         """Change the permission mode; holds for every later call, also of a running turn."""
         if mode == "full-auto":
             self.gate.sandbox = await self._setup.find_sandbox()
-            await self._emit(await tell_sandbox(), None)
+            await self._emit(await make_sandbox_notice(), None)
         self.gate.mode = mode
         await self._emit(ModeChanged(mode=mode), None)
         await self._options_changed()
@@ -338,7 +355,7 @@ class Session:
         self._ended = None
         self._running = asyncio.create_task(self._open_turn(turn, prompted))
         try:
-            ended = await settled(self._running) or self._ended or TurnEnded(stop="cancelled")
+            ended = await wait_for_turn(self._running) or self._ended or TurnEnded(stop="cancelled")
         finally:
             self._running = None
             await self.context.turn_ended()
@@ -374,7 +391,7 @@ class Session:
             workspace=setup.workspace,
             gate=self.gate,
             limits=setup.limits,
-            spending=Spending(
+            spending=TurnSpending(
                 limits=setup.limits,
                 started=setup.pace.clock() - self.gate.pauses.seconds,
                 above=setup.spending,
@@ -403,8 +420,8 @@ class Session:
         """Append an event, then fold it in: the conversation is never ahead of the log."""
         try:
             record = await self.journal.append(self.id, event, turn=turn)
-        except Unrecordable:
-            record = await self.journal.append(self.id, recordable(event), turn=turn)
+        except UnrecordableEventError:
+            record = await self.journal.append(self.id, sanitize_event(event), turn=turn)
         self.last_seq = record.seq
         self._conversation.apply(record.event)
         self._setup.hear(record)

@@ -60,10 +60,10 @@ async def _serve(environment: dict[str, str]) -> None:
 
 async def _tell_setup(environment: dict[str, str]) -> None:
     """Say what a session would use. Raises ModelSetupError with what to do."""
-    from quarterdeck.agent.assembly import model_options, prepare_ground
+    from quarterdeck.agent.environment import model_options, prepare_environment
     from quarterdeck.config.places import Places
-    from quarterdeck.models.choosing import choose
+    from quarterdeck.models.registry import choose_model_name
 
-    ground = await prepare_ground(Places.find(environment), environment, str(Path.cwd()))
-    name = await choose(environment, model_options(ground.settings))
+    ground = await prepare_environment(Places.find(environment), environment, str(Path.cwd()))
+    name = await choose_model_name(environment, model_options(ground.settings))
     echo(f"A session here uses the model {name}.")

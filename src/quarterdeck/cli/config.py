@@ -12,7 +12,7 @@ from quarterdeck.config.places import Places
 from .output import echo
 
 if TYPE_CHECKING:
-    from quarterdeck.config.load import Config
+    from quarterdeck.config.loader import Config
     from quarterdeck.config.trust import TrustStore
 
 __all__ = ["config"]
@@ -37,7 +37,7 @@ def path(as_json: bool) -> None:
 
     places, workspace = Places.find(), find_workspace(_here())
     folder = workspace.folder or workspace.root / ".quarterdeck"
-    rows = {
+    setting_rows = {
         "user file": places.config_file,
         "project file": folder / "config.toml",
         "local file": folder / "config.local.toml",
@@ -46,9 +46,9 @@ def path(as_json: bool) -> None:
         "runtime": places.runtime,
     }
     if as_json:
-        _echo_json({name.replace(" ", "_"): str(place) for name, place in rows.items()})
+        _echo_json({name.replace(" ", "_"): str(place) for name, place in setting_rows.items()})
         return
-    for name, place in rows.items():
+    for name, place in setting_rows.items():
         echo(f"{name:<13} {place}{'' if place.exists() else '  (not there)'}")
 
 
@@ -56,10 +56,10 @@ def path(as_json: bool) -> None:
 @as_json_option
 def show(as_json: bool) -> None:
     """Show every setting, and which layer it comes from. Secrets are masked."""
-    from quarterdeck.config.display import rows
+    from quarterdeck.config.display import setting_rows
 
     loaded = _load()
-    shown = list(rows(loaded))
+    shown = list(setting_rows(loaded))
     if as_json:
         _echo_json(
             {
@@ -97,9 +97,9 @@ def check() -> None:
 @config.command()
 def reference() -> None:
     """Describe every setting, as Markdown."""
-    from quarterdeck.config.reference import markdown
+    from quarterdeck.config.display import reference_markdown
 
-    echo(markdown(), nl=False)
+    echo(reference_markdown(), nl=False)
 
 
 @config.command()
@@ -137,12 +137,12 @@ def _here() -> Path:
 
 
 def _load() -> "Config":
-    from quarterdeck.config.load import load
+    from quarterdeck.config.loader import load_config
     from quarterdeck.config.workspace import find_workspace
 
     here = _here()
     trusted = _trust().is_trusted(find_workspace(here).root)
-    return load(Places.find(), directory=here, trusted=trusted)
+    return load_config(Places.find(), directory=here, trusted=trusted)
 
 
 def _trust() -> "TrustStore":

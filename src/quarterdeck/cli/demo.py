@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from quarterdeck.config.places import Places
+    from quarterdeck.fleet.api import AgentInfo
     from quarterdeck.fleet.client import HostClient
-    from quarterdeck.fleet.port import AgentInfo
     from quarterdeck.wire.events import PermissionAsked
 
 __all__ = ["demo"]
@@ -30,7 +30,7 @@ def demo(yes: bool, keep: bool, end: bool) -> None:
     tests, permission requests and the log are real. Afterwards nothing is left, unless you keep
     it. On a terminal the workbench opens.
     """
-    from .fleet.connecting import with_fleet
+    from .command_io import with_fleet
 
     if end:
         echo(with_fleet(_end))
@@ -41,7 +41,7 @@ def demo(yes: bool, keep: bool, end: bool) -> None:
 
     if not is_terminal():
         raise click.UsageError("the demo needs a terminal; with --yes it is played without one")
-    from quarterdeck.workbench.opening import open_workbench
+    from quarterdeck.workbench.launch import open_workbench
 
     if code := open_workbench(demo=True):
         raise click.exceptions.Exit(code)
@@ -85,9 +85,9 @@ async def _follow(fleet: "HostClient", info: "AgentInfo", after: int) -> None:
     from quarterdeck.wire.events import PermissionAsked, SessionEnded, SessionSpawned, TurnEnded
 
     from .fleet.logs import write_flushed
-    from .fleet.transcript import Transcript
+    from .fleet.transcript import TranscriptPrinter
 
-    transcript = Transcript(write_flushed)
+    transcript = TranscriptPrinter(write_flushed)
     names = {info.session: info.name}
     async with aclosing(fleet.follow(after)) as records:
         async for record in records:
@@ -108,10 +108,10 @@ async def _follow(fleet: "HostClient", info: "AgentInfo", after: int) -> None:
 async def _allow(
     fleet: "HostClient", asked: "PermissionAsked", name: str, line: "Callable[[str], None]"
 ) -> None:
-    from quarterdeck.fleet.errors import NoSuchRequest
+    from quarterdeck.fleet.errors import NoSuchRequestError
 
     try:
         await fleet.answer(asked.request, "allow_once", by="demo --yes")
-    except NoSuchRequest:  # the agent took it back
+    except NoSuchRequestError:  # the agent took it back
         return
     line(f"= {name} asked for leave, and --yes gave it: {asked.title}")

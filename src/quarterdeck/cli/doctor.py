@@ -1,17 +1,331 @@
 """``quarterdeck doctor``: what is installed, what is missing, and how to get it."""
 
+import os
+import platform
+import re
+import select
+import shutil
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal, TypeAlias
 
 import click
 
 from quarterdeck import __version__
+from quarterdeck.config.errors import ConfigError
+from quarterdeck.config.places import Places
 
-from .findings import Finding, examine
 from .output import echo
 
-__all__ = ["doctor", "lines"]
+__all__ = [
+    "GIT",
+    "NODE",
+    "PATIENCE",
+    "RIPGREP",
+    "ExternalProgram",
+    "Finding",
+    "FindingState",
+    "ProgramKind",
+    "ask_version",
+    "doctor",
+    "find_program",
+    "format_findings",
+    "list_agent_programs",
+    "run_checks",
+]
+
+ProgramKind: TypeAlias = Literal["required", "useful", "agent"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExternalProgram:
+    """A program that we can use."""
+
+    name: str
+    command: str
+    """What it is called on PATH."""
+    kind: ProgramKind
+    purpose: str
+    get: str
+    """How to get it."""
+    version: tuple[str, ...] = ("--version",)
+    """Arguments that make it tell its version; empty if it is better not started."""
+
+    def find(self) -> str | None:
+        """Where it is on PATH; starts nothing."""
+        return shutil.which(self.command)
+
+
+GIT = ExternalProgram(
+    name="git",
+    command="git",
+    kind="required",
+    purpose="worktrees, diffs and checkpoints",
+    get="apt, dnf or brew install git",
+)
+RIPGREP = ExternalProgram(
+    name="ripgrep",
+    command="rg",
+    kind="useful",
+    purpose="fast search in files; many agents use it",
+    get="apt, dnf or brew install ripgrep",
+)
+NODE = ExternalProgram(
+    name="Node.js",
+    command="node",
+    kind="useful",
+    purpose="runs agents that come from npm",
+    get="https://nodejs.org, or apt, dnf or brew install node",
+)
+_SHOWN = 4096
+_VERSION = re.compile(r"\d+\.\d+[\w.+-]*")
+
+
+def list_agent_programs() -> tuple[ExternalProgram, ...]:
+    """Every agent that is described, but our own; none where nobody knows a home. Reads files."""
+    from quarterdeck.config.errors import ConfigError
+    from quarterdeck.drivers.catalogue import load_catalogue
+
+    try:
+        described = load_catalogue().agents
+    except ConfigError:
+        return ()
+    return tuple(
+        ExternalProgram(
+            name=agent.title,
+            command=agent.program,
+            kind="agent",
+            purpose="coding agent",
+            get=agent.install,
+            version=agent.version[1:],
+        )
+        for agent in described.values()
+        if agent.name != "native"
+    )
+
+
+def ask_version(path: str, arguments: tuple[str, ...], seconds: float) -> str | None:
+    """Start a program to learn its version; None if it does not tell in time.
+
+    It gets a clean environment, no input and no project to look at. It and its children are
+    ended when it has answered or the time is up.
+    """
+    try:
+        process = subprocess.Popen(
+            [path, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=_clean_environment(),
+            cwd="/",
+            start_new_session=True,
+        )
+    except OSError:
+        return None
+    with process:
+        try:
+            assert process.stdout is not None
+            text = _read(process.stdout.fileno(), seconds)
+        finally:
+            _end(process)
+    found = _VERSION.search(text)
+    return found.group() if found else None
+
+
+def _clean_environment() -> dict[str, str]:
+    passed = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+    return {**passed, "LANG": "C.UTF-8", "TERM": "dumb", "NO_COLOR": "1", "CI": "1"}
+
+
+def _read(descriptor: int, seconds: float) -> str:
+    """Read until the end, enough bytes or the deadline, whichever comes first."""
+    deadline = time.monotonic() + seconds
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    data = b""
+    while len(data) < _SHOWN and (left := deadline - time.monotonic()) > 0:
+        if poll.poll(left * 1000):
+            if not (chunk := os.read(descriptor, _SHOWN)):
+                break
+            data += chunk
+    return data.decode("utf-8", "replace")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        process.kill()
+
+
+FindingState: TypeAlias = Literal["found", "missing", "broken"]
+
+PATIENCE = 5.0
+"""Seconds that a program gets to tell its version; all are asked at the same time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What was found about one thing."""
+
+    name: str
+    kind: ProgramKind
+    state: FindingState
+    purpose: str
+    version: str | None = None
+    place: str | None = None
+    """Where it is."""
+    advice: str | None = None
+    """What to do, unless all is well."""
+
+    @property
+    def is_fatal(self) -> bool:
+        """Whether nothing works before this is mended."""
+        return self.kind == "required" and self.state != "found"
+
+
+def run_checks(seconds: float = PATIENCE) -> list[Finding]:
+    """Look at everything, at the same time; at most about ``seconds`` long."""
+    checks = (
+        find_python,
+        find_sqlite,
+        find_settings,
+        find_state,
+        find_sandbox,
+        *(
+            partial(find_program, program, seconds)
+            for program in (GIT, RIPGREP, NODE, *list_agent_programs())
+        ),
+    )
+    # Nearly all of them wait for a child: a thread each, so that the slow ones wait together.
+    with ThreadPoolExecutor(len(checks)) as pool:
+        return [future.result() for future in [pool.submit(check) for check in checks]]
+
+
+def find_program(program: ExternalProgram, seconds: float = PATIENCE) -> Finding:
+    """Look for a program and ask for its version."""
+    path = program.find()
+    version = ask_version(path, program.version, seconds) if path and program.version else None
+    return Finding(
+        name=program.name,
+        kind=program.kind,
+        state="found" if path else "missing",
+        purpose=program.purpose,
+        version=version,
+        place=path,
+        advice=None if path else program.get,
+    )
+
+
+def find_python() -> Finding:
+    """The interpreter that runs us."""
+    return Finding(
+        name="Python",
+        kind="required",
+        state="found",
+        purpose="runs Quarterdeck",
+        version=platform.python_version(),
+        place=sys.executable,
+    )
+
+
+def find_sqlite() -> Finding:
+    """SQLite with full-text search, for the journal."""
+    purpose = "the journal and its full-text search"
+    try:
+        version = _ask_sqlite()
+    # A Python can be built without sqlite3, or with one that cannot search.
+    except Exception as error:
+        return Finding(
+            name="SQLite",
+            kind="required",
+            state="broken",
+            purpose=purpose,
+            advice=f"use a Python whose sqlite3 has FTS5 ({error})",
+        )
+    return Finding(name="SQLite", kind="required", state="found", purpose=purpose, version=version)
+
+
+def _ask_sqlite() -> str:
+    import sqlite3
+
+    connection = sqlite3.connect(":memory:")
+    try:
+        connection.execute("create virtual table probe using fts5(text)")
+    finally:
+        connection.close()
+    return sqlite3.sqlite_version
+
+
+def find_settings() -> Finding:
+    """Whether the configuration of this directory can be used."""
+    try:
+        from quarterdeck.config.loader import load_config
+
+        places = Places.find()
+        load_config(places, directory=Path.cwd())
+    except (ConfigError, OSError) as error:
+        return Finding(
+            name="settings",
+            kind="required",
+            state="broken",
+            purpose="your configuration",
+            advice=str(error),
+        )
+    return Finding(
+        name="settings",
+        kind="required",
+        state="found",
+        purpose="your configuration",
+        place=str(places.config_file),
+    )
+
+
+def find_state() -> Finding:
+    """Whether there is a place to keep the journal; creates nothing."""
+    purpose = "where the journal is kept"
+    try:
+        state = Places.find().state
+    except ConfigError as error:
+        return Finding(
+            name="state", kind="required", state="missing", purpose=purpose, advice=str(error)
+        )
+    there = next(place for place in (state, *state.parents) if os.path.lexists(place))
+    good = there.is_dir() and os.access(there, os.W_OK | os.X_OK)
+    return Finding(
+        name="state",
+        kind="required",
+        state="found" if good else "broken",
+        purpose=purpose,
+        place=str(state),
+        advice=None if good else f"make {str(there)!r} writable, or set QUARTERDECK_HOME",
+    )
+
+
+def find_sandbox() -> Finding:
+    """What contains commands of our own agent that nobody was asked about."""
+    from quarterdeck.system.sandbox import SANDBOX_VARIABLE, detect_sandbox_now
+
+    found = detect_sandbox_now()
+    named = SANDBOX_VARIABLE in found.reason
+    return Finding(
+        name=found.kind if found.is_there else "sandbox",
+        kind="useful",
+        state="found" if found.is_there else "missing",
+        purpose="holds the agent's commands that nobody was asked about",
+        place=found.program or ("the kernel" if found.is_there else None),
+        advice=None
+        if found.kind == "bubblewrap"
+        else found.reason + ("" if named else "; apt or dnf install bubblewrap"),
+    )
+
 
 TITLES = {"required": "Required", "useful": "Useful", "agent": "Agents"}
 
@@ -24,17 +338,17 @@ def doctor(context: click.Context, as_json: bool) -> None:
 
     Ends with 1 if something is missing that nothing works without.
     """
-    findings = examine()
+    findings = run_checks()
     if as_json:
         echo(_json(findings))
     else:
-        for line in lines(findings):
+        for line in format_findings(findings):
             echo(line)
     if any(finding.is_fatal for finding in findings):
         context.exit(1)
 
 
-def lines(findings: Sequence[Finding]) -> Iterator[str]:
+def format_findings(findings: Sequence[Finding]) -> Iterator[str]:
     """The findings for a person, in plain text."""
     yield f"Quarterdeck {__version__} on {sys.platform}"
     for kind, title in TITLES.items():

@@ -1,23 +1,245 @@
-"""``quarterdeck history``: sessions that other agents keep on disk."""
+"""``quarterdeck history``: sessions of other agents on disk: list, search, show, import, hand
+over.
+"""
 
 import asyncio
 import os
 import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from .fleet.connecting import as_json_option, directory, echo_json, echo_lines, terminal_width
-from .fleet.text import literal
-from .history_taking import hand_over, import_
+from quarterdeck.wire.events import Event, Prompted, TurnEnded
+from quarterdeck.wire.usage import TokenUsage
+
+from .command_io import (
+    as_json_option,
+    echo_json,
+    echo_lines,
+    read_given_text,
+    resolve_directory,
+    terminal_width,
+    with_fleet,
+)
+from .text_table import count, cut_to_width, escape_controls, escape_to_line, format_age, table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from quarterdeck.drivers.history.history import History, Listed
+    from quarterdeck.drivers.history.history import AgentHistory, HistoryHit, HistoryListing
+    from quarterdeck.drivers.history.reader import HistorySession
+    from quarterdeck.fleet.api import AgentInfo, ImportedSession
+    from quarterdeck.fleet.client import HostClient
 
-__all__ = ["history"]
+__all__ = [
+    "SessionTally",
+    "describe_empty_history",
+    "format_hit",
+    "format_session_heading",
+    "hand_over",
+    "history",
+    "import_",
+    "make_session_table",
+    "short_ids",
+]
+
+_SHORTEST = 8
+"""Letters of an id at the least."""
+_NO_SIZE, _NO_TIME = 60, 40
+"""Columns of a terminal below which a list goes without."""
+
+
+def make_session_table(
+    sessions: Sequence["HistorySession"], now: int, width: int | None, *, is_anywhere: bool
+) -> Iterator[str]:
+    """A table of sessions; a terminal gets ids that are as long as they must be."""
+    whole = [past.id for past in sessions]
+    ids = whole if width is None else short_ids(whole)
+    columns: dict[str, list[str]] = {
+        "AGENT": [past.agent for past in sessions],
+        "SESSION": ids,
+        "CHANGED": [format_age(past.updated, now) for past in sessions],
+        "SIZE": [_size(past.size) for past in sessions],
+        "DIRECTORY": [past.cwd or "-" for past in sessions],
+        "TITLE": [_title(past) for past in sessions],
+    }
+    left_out = {"DIRECTORY"} if not is_anywhere else set[str]()
+    if width is not None and width < _NO_SIZE:
+        left_out.add("SIZE")
+    if width is not None and width < _NO_TIME:
+        left_out.add("CHANGED")
+    head = [name for name in columns if name not in left_out]
+    return table(head, zip(*(columns[name] for name in head), strict=True), width)
+
+
+def short_ids(ids: Sequence[str]) -> list[str]:
+    """The beginnings that tell these ids from each other, in the same length."""
+    length = _SHORTEST
+    longest = max(map(len, ids), default=0)
+    while length < longest and max(Counter(one[:length] for one in set(ids)).values()) > 1:
+        length += 1
+    return [one[:length] for one in ids]
+
+
+def format_hit(hit: "HistoryHit", width: int | None) -> str:
+    """A session that was found, and where."""
+    line = f"{hit.past.agent} {escape_controls(hit.past.id)}: {escape_to_line(hit.snippet)}"
+    return line if width is None else cut_to_width(line, width)
+
+
+def describe_empty_history(where: Path | None, others: Iterable["HistorySession"]) -> str:
+    """What to say where there are none; ``others`` are those of every directory."""
+    places = Counter(past.cwd for past in others)
+    if where is None or not places:
+        return "No sessions of other agents are on disk."
+    told = f"No sessions of {escape_controls(str(where))}"
+    above = next((one for one in where.parents if str(one) in places), None)
+    if above is not None:
+        there = f"{places[str(above)]} of {escape_controls(str(above))} above it"
+        return f"{told}; {there}: quarterdeck history -C {_quoted(above)}"
+    return f"{told}; --all lists {places.total()} of other directories."
+
+
+def format_session_heading(past: "HistorySession") -> str:
+    """Whose session it is and where it worked."""
+    began = datetime.fromtimestamp(past.started / 1_000_000).astimezone()
+    parts = [f"{past.agent} {escape_controls(past.id)}"]
+    if past.cwd is not None:
+        parts.append(f"in {escape_to_line(past.cwd)}")
+    if past.started:
+        parts.append(f"began {began:%Y-%m-%d %H:%M}")
+    if past.title is not None:
+        parts.append(escape_to_line(past.title))
+    return "= " + ", ".join(parts)
+
+
+class SessionTally:
+    """Counts what a session took."""
+
+    def __init__(self) -> None:
+        self._prompts = 0
+        self._usage = TokenUsage()
+
+    def take(self, event: Event) -> None:
+        """Take the next event."""
+        self._prompts += isinstance(event, Prompted)
+        if isinstance(event, TurnEnded) and event.usage is not None:
+            self._usage += event.usage
+
+    def text(self) -> str:
+        """What it comes to, in a line."""
+        told = f"= {self._prompts} prompt{'s' * (self._prompts != 1)}"
+        if not self._usage.total:
+            return told
+        return f"{told}, {count(self._usage.input)} tokens in, {count(self._usage.output)} out"
+
+
+def _title(past: "HistorySession") -> str:
+    put_away = "(archived) " if past.archived else ""
+    prompts = "" if past.can_resume else "(prompts alone) "
+    return f"{put_away}{prompts}{past.title or '-'}"
+
+
+def _size(size: int | None) -> str:
+    if size is None:
+        return "-"
+    return f"{count(size)}B"
+
+
+def _quoted(path: Path) -> str:
+    import shlex
+
+    return shlex.quote(escape_controls(str(path)))
+
+
+_name_option = click.option("-n", "--name", help="What it is called; made up by default.")
+_cwd_option = click.option(
+    "-C",
+    "--cwd",
+    type=click.Path(file_okay=False, exists=True, resolve_path=True),
+    help="Where it worked, if its files do not tell.",
+)
+
+
+@click.command("import")
+@click.argument("id_", metavar="ID")
+@_name_option
+@_cwd_option
+@as_json_option
+@click.pass_context
+def import_(
+    context: click.Context, id_: str, name: str | None, cwd: str | None, as_json: bool
+) -> None:
+    """Take a session into the log: it can be searched, and `quarterdeck resume` goes on with it.
+
+    Taking it again adds what is new.
+    """
+    given: dict[str, Any] = context.obj
+    done = with_fleet(lambda fleet: _import(fleet, given, id_, name, cwd))
+    if as_json or given["as_json"]:
+        echo_json(done)
+        return
+    skipped = f"; {done.skipped} entries could not be read" if done.skipped else ""
+    click.echo(f"{escape_controls(done.agent.name)}: {done.added} new events{skipped}")
+
+
+@click.command("hand-over")
+@click.argument("id_", metavar="ID")
+@click.option("--to", "kind", required=True, metavar="KIND", help="The agent that takes over.")
+@_name_option
+@click.option("-m", "--model", help="The new one's model.")
+@_cwd_option
+@click.argument("prompt", required=False)
+@as_json_option
+@click.pass_context
+def hand_over(
+    context: click.Context,
+    id_: str,
+    kind: str,
+    name: str | None,
+    model: str | None,
+    cwd: str | None,
+    prompt: str | None,
+    as_json: bool,
+) -> None:
+    """Hand a session to another agent.
+
+    It is imported; the new one is told a summary, the end of what was said and where the whole
+    transcript is. PROMPT is what it shall do now; without one it goes on.
+    """
+    given: dict[str, Any] = context.obj
+    words = read_given_text(prompt)
+
+    async def hand(fleet: "HostClient") -> "AgentInfo":
+        from quarterdeck.config.places import Places
+        from quarterdeck.fleet.sessions.handover import hand_over_imported
+
+        done = await _import(fleet, given, id_, None, cwd)
+        return await hand_over_imported(
+            fleet, Places.find(), done.agent, kind, name=name, model=model, prompt=words
+        )
+
+    info = with_fleet(hand)
+    if as_json or given["as_json"]:
+        echo_json(info)
+    else:
+        click.echo(escape_controls(info.name))
+
+
+async def _import(
+    fleet: "HostClient", given: dict[str, Any], id_: str, name: str | None, cwd: str | None
+) -> "ImportedSession":
+    from quarterdeck.drivers.history.history import AgentHistory
+    from quarterdeck.drivers.history.homes import VARIABLES
+
+    homes = {key: os.environ[key] for key in VARIABLES if key in os.environ}
+    past = await AgentHistory.of(homes).find(id_, agent=given["agent"], near=given["near"])
+    return await fleet.import_session(past.agent, past.id, homes, name=name, cwd=cwd)
+
 
 _MOST_SEARCHED = 2_000
 """Sessions that one search looks at, the newest."""
@@ -58,7 +280,7 @@ def history(
 
     With an ID, or the beginning of one, show that session. Nothing of theirs is changed.
     """
-    where = None if everywhere else Path(directory(cwd))
+    where = None if everywhere else Path(resolve_directory(cwd))
     context.obj = {"agent": agent, "as_json": as_json, "near": where}
     if context.invoked_subcommand is not None:
         return
@@ -82,14 +304,13 @@ history.add_command(import_)
 history.add_command(hand_over)
 
 
-def _history() -> "History":
-    from quarterdeck.drivers.history.history import History
+def _history() -> "AgentHistory":
+    from quarterdeck.drivers.history.history import AgentHistory
 
-    return History.of(os.environ)
+    return AgentHistory.of(os.environ)
 
 
 async def _list(where: Path | None, agent: str | None, limit: int, as_json: bool) -> None:
-    from .history_text import nothing, rows
 
     past = _history()
     listed = await past.list(where, agent=agent, limit=limit)
@@ -100,16 +321,17 @@ async def _list(where: Path | None, agent: str | None, limit: int, as_json: bool
     if listed.sessions:
         now = time.time_ns() // 1_000
         width = terminal_width()
-        echo_lines(rows(listed.sessions, now, width, is_anywhere=where is None))
+        echo_lines(make_session_table(listed.sessions, now, width, is_anywhere=where is None))
         return
-    others: Listed = listed if where is None else await past.list(None, agent=agent, limit=None)
-    click.echo(nothing(where, others.sessions))
+    others: HistoryListing = (
+        listed if where is None else await past.list(None, agent=agent, limit=None)
+    )
+    click.echo(describe_empty_history(where, others.sessions))
 
 
 async def _search(
     words: str, where: Path | None, agent: str | None, limit: int, as_json: bool
 ) -> None:
-    from .history_text import hit_line
 
     past, width = _history(), terminal_width()
     listed = await past.list(where, agent=agent, limit=_MOST_SEARCHED)
@@ -119,7 +341,7 @@ async def _search(
     async for hit in past.search(words, listed.sessions, limit=limit):
         hits.append({"session": hit.past, "snippet": hit.snippet})
         if not as_json:
-            click.echo(hit_line(hit, width))
+            click.echo(format_hit(hit, width))
     if as_json:
         echo_json({"hits": hits, "failures": dict(listed.failures)})
     elif not hits:
@@ -129,24 +351,23 @@ async def _search(
 
 def _complain(failures: "Mapping[str, str]") -> None:
     for agent, reason in failures.items():
-        click.echo(f"{agent}: {literal(reason)}", err=True)
+        click.echo(f"{agent}: {escape_controls(reason)}", err=True)
 
 
 async def _show(id_: str, agent: str | None, near: Path | None, as_json: bool) -> None:
-    from quarterdeck.drivers.history.past import Tally
-    from quarterdeck.drivers.history.turns import session_of
+    from quarterdeck.drivers.history.reader import ReadTally
+    from quarterdeck.drivers.history.turn_builder import derive_session_id
     from quarterdeck.wire.record import Record
 
     from .fleet.logs import write_flushed
-    from .fleet.transcript import RecordLines, Transcript
-    from .history_text import Account, heading
+    from .fleet.transcript import RecordPrinter, TranscriptPrinter
 
-    past, tally, account = _history(), Tally(), Account()
+    past, tally, account = _history(), ReadTally(), SessionTally()
     found = await past.find(id_, agent=agent, near=near)
-    transcript = RecordLines(write_flushed) if as_json else Transcript(write_flushed)
+    transcript = RecordPrinter(write_flushed) if as_json else TranscriptPrinter(write_flushed)
     if not as_json:
-        transcript.line(heading(found))
-    session, number = session_of(found.agent, found.id), 0
+        transcript.line(format_session_heading(found))
+    session, number = derive_session_id(found.agent, found.id), 0
     async for one in past.read(found, tally):
         number += 1
         account.take(one.event)

@@ -10,13 +10,13 @@ import click
 
 from quarterdeck.config.schema import HOOK_POINTS
 
-from .fleet.connecting import directory, echo_json, echo_lines, terminal_width
-from .fleet.text import one_line, table
+from .command_io import echo_json, echo_lines, resolve_directory, terminal_width
+from .text_table import escape_to_line, table
 
 if TYPE_CHECKING:
-    from quarterdeck.agent.assembly import Ground
+    from quarterdeck.agent.environment import SessionEnvironment
     from quarterdeck.agent.hooks.hook import Hook
-    from quarterdeck.agent.hooks.seam import Point, Verdict
+    from quarterdeck.agent.ports import HookPoint, HookVerdict
     from quarterdeck.wire.events import Event
 
 __all__ = ["FORMAT", "hooks"]
@@ -48,7 +48,7 @@ def hooks() -> None:
 @_options
 def list_(place: str | None, how: str) -> None:
     """List the hooks, in the order in which they run. Runs none."""
-    found = _declared(asyncio.run(_ground(directory(place))))
+    found = _declared(asyncio.run(_ground(resolve_directory(place))))
     if how == "json":
         rows = [_described(point, hook) for point, one in found.items() for hook in one]
         echo_json({"format": FORMAT, "hooks": rows})
@@ -60,7 +60,7 @@ def list_(place: str | None, how: str) -> None:
 @click.argument("point", type=click.Choice(HOOK_POINTS))
 @click.option("--facts", default="{}", metavar="JSON", help="Facts besides the common ones.")
 @_options
-def test(point: "Point", facts: str, place: str | None, how: str) -> None:
+def test(point: "HookPoint", facts: str, place: str | None, how: str) -> None:
     """Run the hooks of POINT, whatever they match, and tell what they answer together.
 
     Leaves with 1 if one of them failed.
@@ -71,7 +71,7 @@ def test(point: "Point", facts: str, place: str | None, how: str) -> None:
         raise click.UsageError(f"--facts is no JSON: {error}") from error
     if not isinstance(given, dict):
         raise click.UsageError("--facts must be a JSON object")
-    verdict, problems = asyncio.run(_run(directory(place), point, given))
+    verdict, problems = asyncio.run(_run(resolve_directory(place), point, given))
     if how == "json":
         answer = {key: value for key, value in _plain(verdict).items() if value}
         echo_json({"format": FORMAT, "answer": answer, "problems": problems})
@@ -81,35 +81,37 @@ def test(point: "Point", facts: str, place: str | None, how: str) -> None:
         raise SystemExit(1)
 
 
-async def _ground(where: str) -> "Ground":
-    from quarterdeck.agent.assembly import prepare_ground
+async def _ground(where: str) -> "SessionEnvironment":
+    from quarterdeck.agent.environment import prepare_environment
     from quarterdeck.config.places import Places
 
-    return await prepare_ground(Places.find(), dict(os.environ), where)
+    return await prepare_environment(Places.find(), dict(os.environ), where)
 
 
-def _declared(ground: "Ground") -> "dict[Point, tuple[Hook, ...]]":
-    from quarterdeck.agent.hooks.finding import declared
+def _declared(ground: "SessionEnvironment") -> "dict[HookPoint, tuple[Hook, ...]]":
+    from quarterdeck.agent.hooks.runner import read_hooks
 
-    return declared(ground.config)
+    return read_hooks(ground.config)
 
 
-async def _run(where: str, point: "Point", facts: dict[str, Any]) -> "tuple[Verdict, list[str]]":
-    from quarterdeck.agent.hooks.seam import find_hooks
-    from quarterdeck.wire.events import Notice
+async def _run(
+    where: str, point: "HookPoint", facts: dict[str, Any]
+) -> "tuple[HookVerdict, list[str]]":
+    from quarterdeck.agent.ports import find_hooks
+    from quarterdeck.wire.events import NoticePosted
 
     ground = await _ground(where)
     problems: list[str] = []
 
     async def emit(event: "Event") -> None:
-        if isinstance(event, Notice):
+        if isinstance(event, NoticePosted):
             problems.append(f"{event.title}: {event.description}")
 
     found = await asyncio.to_thread(find_hooks, ground, dict(os.environ), "test")
     return await found.run(point, facts, emit), problems
 
 
-def _plain(verdict: "Verdict") -> dict[str, Any]:
+def _plain(verdict: "HookVerdict") -> dict[str, Any]:
     return {
         "refused": verdict.refused,
         "wish": verdict.wish,
@@ -121,7 +123,7 @@ def _plain(verdict: "Verdict") -> dict[str, Any]:
     }
 
 
-def _described(point: "Point", hook: "Hook") -> dict[str, Any]:
+def _described(point: "HookPoint", hook: "Hook") -> dict[str, Any]:
     return {
         "point": point,
         "runs": list(hook.argv) or hook.target,
@@ -131,9 +133,9 @@ def _described(point: "Point", hook: "Hook") -> dict[str, Any]:
     }
 
 
-def _listed(found: "dict[Point, tuple[Hook, ...]]") -> Iterator[str]:
+def _listed(found: "dict[HookPoint, tuple[Hook, ...]]") -> Iterator[str]:
     rows = [
-        (point, one_line(hook.name), hook.match or "", f"{hook.timeout:g} s", hook.source)
+        (point, escape_to_line(hook.name), hook.match or "", f"{hook.timeout:g} s", hook.source)
         for point, hooks_ in found.items()
         for hook in hooks_
     ]
@@ -143,7 +145,7 @@ def _listed(found: "dict[Point, tuple[Hook, ...]]") -> Iterator[str]:
     yield from table(("point", "runs", "match", "time", "declared in"), rows, terminal_width())
 
 
-def _told(verdict: "Verdict", problems: list[str]) -> Iterator[str]:
+def _told(verdict: "HookVerdict", problems: list[str]) -> Iterator[str]:
     answer = {key: value for key, value in _plain(verdict).items() if value}
     for key, value in answer.items():
         yield f"{key}: {value if isinstance(value, str) else json.dumps(value)}"

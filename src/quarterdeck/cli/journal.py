@@ -1,25 +1,235 @@
-"""``quarterdeck journal``: look after the log of every session."""
+"""``quarterdeck journal``: check, salvage, search, export and prune the log."""
 
 import asyncio
-from collections.abc import Coroutine
+import os
+import time
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from quarterdeck.config.places import Places
 from quarterdeck.wire.ids import SessionId
+from quarterdeck.wire.terminal_text import escape_json
 
-from .fleet.text import one_line
-from .journal_export import export
-from .journal_prune import prune
-from .output import echo
+from .command_io import DURATION
+from .output import echo, is_terminal, shown, write_output
+from .text_table import escape_to_line
 
 if TYPE_CHECKING:
-    from quarterdeck.journal import Hit, Report, Salvaged
+    from contextlib import AbstractContextManager
 
-__all__ = ["journal"]
+    from quarterdeck.fleet.sessions.retention import LoggedSession
+    from quarterdeck.journal import CheckReport, Journal, SalvageReport, SearchHit
+
+__all__ = ["export", "journal", "prune"]
+
+CHUNK = 65_536
+_FORMATS = ("jsonl", "json", "markdown", "html")
+
+
+@click.command()
+@click.option("--session", metavar="ID", help="Only this session; its id, or an agent's name.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(_FORMATS),
+    default="jsonl",
+    show_default=True,
+    help="Events as lines, or one session as a document.",
+)
+@click.option("--after", type=click.IntRange(0), default=0, help="Only what follows this number.")
+@click.option("--unmasked", is_flag=True, help="Leave secrets as they are.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write to this file, for you alone; standard output.",
+)
+@click.pass_context
+def export(
+    context: click.Context,
+    session: str | None,
+    form: str,
+    after: int,
+    unmasked: bool,
+    output: Path | None,
+) -> None:
+    """Write events as lines of JSON, or a session as Markdown, HTML or JSON.
+
+    What looks like a secret is masked, and so are the values of your variables whose names say
+    that they are secret.
+    """
+    if form != "jsonl" and session is None:
+        raise click.UsageError(f"say which session shall become {form}: --session ID")
+    path: Path | None = context.obj
+    asyncio.run(_export(path, session, form, after, not unmasked, output))
+
+
+async def _export(
+    path: Path | None, session: str | None, form: str, after: int, masked: bool, output: Path | None
+) -> None:
+    from quarterdeck.journal import Journal
+
+    id_ = SessionId(session) if session else None
+    if path is None and session:
+        from quarterdeck.fleet.sessions.retention import find_session_log
+
+        path, id_ = await find_session_log(Places.find(), session)
+    async with Journal.open(path or Places.find().journal_file, write=False) as log:
+        if form != "jsonl" and id_ is not None and not await log.read(0, id_, limit=1):
+            from quarterdeck.agent.session_store import NoSuchSessionError
+
+            raise NoSuchSessionError(id_)
+        with _opened(output) as file:
+            await _write(file, _pieces(log, id_, form, after, masked), form)
+        if damaged := log.damaged:
+            click.echo(
+                f"{damaged} record{'s are' if damaged != 1 else ' is'} damaged and left out or told"
+                " as unknown; see: quarterdeck journal check",
+                err=True,
+            )
+
+
+async def _write(file: IO[bytes] | None, pieces: AsyncIterator[bytes], form: str) -> None:
+    pending = bytearray()
+    async for piece in pieces:
+        pending += piece
+        if len(pending) >= CHUNK:
+            _put(file, bytes(pending), form)
+            pending.clear()
+    _put(file, bytes(pending), form)
+
+
+def _put(file: IO[bytes] | None, data: bytes, form: str) -> None:
+    """Write whole pieces; on a terminal nothing in them acts on it."""
+    if file is not None:
+        file.write(data)
+    elif not is_terminal():
+        write_output(data)
+    else:
+        text = data.decode("utf-8", "backslashreplace")
+        write_output(escape_json(text) if form in ("json", "jsonl") else shown(text))
+
+
+async def _pieces(
+    log: "Journal", session: SessionId | None, form: str, after: int, masked: bool
+) -> AsyncIterator[bytes]:
+    from quarterdeck.wire.redaction import find_secret_variables
+
+    environment = find_secret_variables(os.environ) if masked else {}
+    if form == "jsonl":
+        from quarterdeck.journal.export.json_lines import masked_lines
+
+        records = log.history(after, session)
+        lines = masked_lines(records, environment) if masked else log.export(session, after)
+        async for line in lines:
+            yield line
+        return
+    from quarterdeck.journal.export import EXPORT_FORMATS, ExportFormat, export_session
+
+    assert session is not None
+    chosen: ExportFormat = next(one for one in EXPORT_FORMATS if one == form)
+    records = log.history(after, session)
+    texts = export_session(session, records, chosen, masked=masked, environment=environment)
+    async for text in texts:
+        yield text.encode("utf-8", "backslashreplace")
+
+
+def _opened(output: Path | None) -> "AbstractContextManager[IO[bytes] | None]":
+    if output is None:
+        return nullcontext()
+    from quarterdeck.wire.private_files import open_private
+
+    return os.fdopen(open_private(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb")
+
+
+@click.command()
+@click.option(
+    "--older-than", type=DURATION, metavar="TIME", help="Sessions at rest for 90d, 12h, 4w…"
+)
+@click.option(
+    "--session", "sessions", multiple=True, metavar="ID", help="This session; may be repeated."
+)
+@click.option("--dry-run", is_flag=True, help="Only tell which would be deleted.")
+@click.option("--json", "as_json", is_flag=True, help="Write one JSON object.")
+@click.pass_context
+def prune(
+    context: click.Context,
+    older_than: int | None,
+    sessions: tuple[str, ...],
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Delete sessions for good, with all that was said in them.
+
+    Those of the host's log and those that were run without a host. With both options, only those
+    that are named and old. Agents that are live stay, and so does what another process has open.
+    """
+    if older_than is None and not sessions:
+        raise click.UsageError("say which: --older-than 90d, or --session ID")
+    path: Path | None = context.obj
+    if path is not None:
+        raise click.UsageError("prune works on your own logs; leave out --file")
+    done = asyncio.run(_prune(older_than, sessions, dry_run))
+    _tell(done, dry_run, as_json)
+    if any(one.problem for one in done):
+        context.exit(1)
+
+
+async def _prune(
+    older_than: int | None, sessions: tuple[str, ...], dry_run: bool
+) -> "list[LoggedSession]":
+    from quarterdeck.agent.session_store import NoSuchSessionError
+    from quarterdeck.fleet.sessions.retention import delete_sessions, list_logged_sessions
+    from quarterdeck.fleet.sessions.rewind import delete_unused_checkpoints
+
+    places = Places.find()
+    before = None if older_than is None else time.time_ns() // 1_000 - older_than
+    known = {one.session: one for one in await list_logged_sessions(places)}
+    for session in sessions:
+        if session not in known:
+            raise NoSuchSessionError(session)
+    meant = [
+        one
+        for one in known.values()
+        if (not sessions or one.session in sessions) and (before is None or one.updated < before)
+    ]
+    if dry_run:
+        return meant
+    done = await delete_sessions(places, meant)
+    await delete_unused_checkpoints(places, [one.session for one in done if one.problem is None])
+    return done
+
+
+def _tell(done: "list[LoggedSession]", dry_run: bool, as_json: bool) -> None:
+    from .command_io import echo_json, terminal_width
+    from .text_table import format_age, table
+
+    if as_json:
+        echo_json({"dry_run": dry_run, "sessions": done})
+        return
+    if not done:
+        echo("Nothing to delete.")
+        return
+    now = time.time_ns() // 1_000
+    head = ("WOULD GO" if dry_run else "DELETED", "AGENT", "AGE", "TITLE", "PROBLEM")
+    rows = [
+        (
+            one.session,
+            one.agent or "",
+            format_age(one.updated, now),
+            one.title or one.cwd or "",
+            f"not deleted: {one.problem}" if one.problem else "",
+        )
+        for one in done
+    ]
+    for line in table(head, rows, terminal_width()):
+        echo(line)
+
 
 T = TypeVar("T")
 
@@ -55,7 +265,7 @@ def check(context: click.Context, as_json: bool) -> None:
     else:
         echo(f"{report.events} events in {_log(context)}")
         for line in _told(report):
-            echo(one_line(line))
+            echo(escape_to_line(line))
         advice = "Copy what is whole to a new log: quarterdeck journal salvage TARGET"
         echo("All is well." if report.healthy else advice)
     if not report.healthy:
@@ -65,7 +275,7 @@ def check(context: click.Context, as_json: bool) -> None:
 @journal.command()
 @click.argument("target", type=click.Path(path_type=Path))
 @click.pass_context
-def salvage(context: click.Context, target: Path) -> None:
+def salvage_journal(context: click.Context, target: Path) -> None:
     """Copy what can be read of a damaged log to a new one at TARGET; changes nothing else."""
     saved = _run(_salvage(_log(context), target))
     echo(f"{saved.events} events of {saved.sessions} sessions are in {target}")
@@ -109,31 +319,33 @@ def _session(text: str | None) -> SessionId | None:
     return SessionId(text) if text else None
 
 
-async def _check(path: Path) -> "Report":
-    from quarterdeck.journal import Corrupt, Journal, Report
+async def _check(path: Path) -> "CheckReport":
+    from quarterdeck.journal import CheckReport, Journal, JournalCorruptError
 
     try:
         async with Journal.open(path, write=False) as log:
             return await log.check()
-    except Corrupt as error:
+    except JournalCorruptError as error:
         # It cannot even be opened: that is what was asked for, not a failure of asking.
-        return Report(events=0, problems=(error.reason,), unreadable=(), orphans=())
+        return CheckReport(events=0, problems=(error.reason,), unreadable=(), orphans=())
 
 
-async def _salvage(source: Path, target: Path) -> "Salvaged":
-    from quarterdeck.journal import salvage
+async def _salvage(source: Path, target: Path) -> "SalvageReport":
+    from quarterdeck.journal import salvage_journal
 
-    return await salvage(source, target)
+    return await salvage_journal(source, target)
 
 
-async def _search(path: Path, query: str, session: SessionId | None, limit: int) -> "list[Hit]":
+async def _search(
+    path: Path, query: str, session: SessionId | None, limit: int
+) -> "list[SearchHit]":
     from quarterdeck.journal import Journal
 
     async with Journal.open(path, write=False) as log:
         return await log.search(query, session, limit)
 
 
-def _told(report: "Report") -> list[str]:
+def _told(report: "CheckReport") -> list[str]:
     lines = list(report.problems)
     if report.unreadable:
         lines.append(f"not understood: {', '.join(map(str, report.unreadable[:20]))}")

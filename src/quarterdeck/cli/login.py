@@ -42,7 +42,7 @@ def _show(methods: "tuple[LoginMethod, ...]", as_json: bool) -> None:
     if as_json:
         import msgspec
 
-        from .fleet.connecting import echo_json
+        from .command_io import echo_json
 
         echo_json({"methods": [msgspec.to_builtins(method) for method in methods]})
         return
@@ -53,18 +53,18 @@ def _show(methods: "tuple[LoginMethod, ...]", as_json: bool) -> None:
 
 
 def _lines(methods: "tuple[LoginMethod, ...]") -> list[str]:
-    from quarterdeck.wire.shown import one_line
+    from quarterdeck.wire.terminal_text import escape_to_line
 
     lines: list[str] = []
     for method in methods:
-        lines.append(f"{one_line(method.id)}  {one_line(method.name)}")
+        lines.append(f"{escape_to_line(method.id)}  {escape_to_line(method.name)}")
         details = (
             method.description,
             f"runs: {' '.join(method.command)}" if method.command else None,
             f"needs: {', '.join(method.variables)}" if method.variables else None,
             method.link,
         )
-        lines += [f"    {one_line(detail)}" for detail in details if detail]
+        lines += [f"    {escape_to_line(detail)}" for detail in details if detail]
     return lines
 
 
@@ -84,15 +84,15 @@ async def _run_here(name: str, method: "LoginMethod") -> int:
     """Run the command on this terminal; Ctrl-C is the command's."""
     import signal
 
+    from quarterdeck.drivers.agent_description import make_launch
     from quarterdeck.drivers.catalogue import find_agent
-    from quarterdeck.drivers.description import launch_of
     from quarterdeck.system.environment import child_environment
 
     assert method.command is not None
     if not sys.stdin.isatty():
         words = " ".join(method.command)
         raise click.UsageError(f"this way to log in needs a terminal; run there: {words}")
-    launch = launch_of(await asyncio.to_thread(find_agent, name), "acp")
+    launch = make_launch(await asyncio.to_thread(find_agent, name), "acp")
     environment = child_environment(launch.environment, launch.inherit)
     handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

@@ -16,12 +16,12 @@ def mcp() -> None:
     """
     import asyncio
 
-    from quarterdeck.fleet.mcp.stdio import BadBridge
+    from quarterdeck.fleet.mcp.stdio import BridgeSetupError
     from quarterdeck.fleet.mcp.tokens import TOKEN_VARIABLE, URL_VARIABLE
 
     url, token = os.environ.get(URL_VARIABLE, ""), os.environ.pop(TOKEN_VARIABLE, "")
     if not url or not token:
-        raise BadBridge(
+        raise BridgeSetupError(
             f"{URL_VARIABLE} and {TOKEN_VARIABLE} are not set: the host starts this for its "
             "agents; start one that leads with `quarterdeck lead`"
         )
@@ -29,11 +29,11 @@ def mcp() -> None:
 
 
 async def _bridge(url: str, token: str) -> None:
-    from quarterdeck.fleet.mcp.stdio import bridge
+    from quarterdeck.fleet.mcp.stdio import run_bridge
     from quarterdeck.wire.rpc.pipes import stdio_stream
 
     stream = await stdio_stream()
     try:
-        await bridge(stream, url, token)
+        await run_bridge(stream, url, token)
     finally:
         await stream.close()

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from .fleet.connecting import directory, echo_json, echo_lines, terminal_width
-from .fleet.text import one_line, table
+from .command_io import echo_json, echo_lines, resolve_directory, terminal_width
+from .text_table import escape_to_line, table
 
 if TYPE_CHECKING:
-    from quarterdeck.agent.mcp.finding import Found
-    from quarterdeck.agent.mcp.trying import Trial
-    from quarterdeck.agent.servers import ServerDefinition
+    from quarterdeck.agent.mcp.servers import FoundServers
+    from quarterdeck.agent.mcp.trial import ServerTrial
+    from quarterdeck.agent.tool_servers import ServerDefinition
 
 __all__ = ["FORMAT", "mcp_servers"]
 
@@ -44,7 +44,7 @@ def mcp_servers() -> None:
 @_options
 def list_(place: str | None, how: str) -> None:
     """List the servers, and where each is named. Starts none."""
-    found = asyncio.run(_find(directory(place)))
+    found = asyncio.run(_find(resolve_directory(place)))
     if how == "json":
         servers = [_described(each) for each in found.definitions]
         echo_json({"format": FORMAT, "servers": servers, "problems": found.problems})
@@ -60,7 +60,7 @@ def test(name: str | None, place: str | None, how: str) -> None:
 
     Leaves with 1 if one does not work.
     """
-    where = directory(place)
+    where = resolve_directory(place)
     found = asyncio.run(_find(where))
     if name is not None:
         found = _only(found, name)
@@ -79,7 +79,7 @@ def test(name: str | None, place: str | None, how: str) -> None:
         raise SystemExit(1)
 
 
-def _only(found: "Found", name: str) -> "Found":
+def _only(found: "FoundServers", name: str) -> "FoundServers":
     """One server, and what is wrong with it."""
     import msgspec
 
@@ -91,18 +91,18 @@ def _only(found: "Found", name: str) -> "Found":
     return msgspec.structs.replace(found, definitions=chosen, problems=() if chosen else problems)
 
 
-async def _find(where: str) -> "Found":
-    from quarterdeck.agent.assembly import prepare_ground
-    from quarterdeck.agent.mcp.finding import find_definitions
+async def _find(where: str) -> "FoundServers":
+    from quarterdeck.agent.environment import prepare_environment
+    from quarterdeck.agent.mcp.servers import find_definitions
     from quarterdeck.config.places import Places
 
     environment = dict(os.environ)
-    ground = await prepare_ground(Places.find(), environment, where)
+    ground = await prepare_environment(Places.find(), environment, where)
     return await asyncio.to_thread(find_definitions, ground, environment)
 
 
-async def _try(definitions: "tuple[ServerDefinition, ...]", where: str) -> "list[Trial]":
-    from quarterdeck.agent.mcp.trying import try_server
+async def _try(definitions: "tuple[ServerDefinition, ...]", where: str) -> "list[ServerTrial]":
+    from quarterdeck.agent.mcp.trial import try_server
 
     environment = dict(os.environ)
     async with asyncio.TaskGroup() as group:
@@ -113,7 +113,7 @@ async def _try(definitions: "tuple[ServerDefinition, ...]", where: str) -> "list
     return [task.result() for task in tasks]
 
 
-def _plain(trial: "Trial") -> dict[str, Any]:
+def _plain(trial: "ServerTrial") -> dict[str, Any]:
     import msgspec
 
     return msgspec.to_builtins(trial)
@@ -121,13 +121,13 @@ def _plain(trial: "Trial") -> dict[str, Any]:
 
 def _described(definition: "ServerDefinition") -> dict[str, Any]:
     """A server without what may be secret."""
-    from quarterdeck.wire.masking import mask
+    from quarterdeck.wire.redaction import mask_secrets
 
     return {
         "name": definition.name,
         "transport": "http" if definition.url else "stdio",
-        "command": [mask(word) for word in definition.command] or None,
-        "url": mask(definition.url) if definition.url else None,
+        "command": [mask_secrets(word) for word in definition.command] or None,
+        "url": mask_secrets(definition.url) if definition.url else None,
         "variables": sorted(definition.env),
         "headers": sorted(definition.headers),
         "trusted": definition.trusted,
@@ -135,8 +135,8 @@ def _described(definition: "ServerDefinition") -> dict[str, Any]:
     }
 
 
-def _listed(found: "Found") -> Iterator[str]:
-    from quarterdeck.wire.masking import mask
+def _listed(found: "FoundServers") -> Iterator[str]:
+    from quarterdeck.wire.redaction import mask_secrets
 
     if found.definitions:
         head = ("NAME", "TRANSPORT", "TRUSTED", "WHERE", "NAMED IN")
@@ -145,7 +145,7 @@ def _listed(found: "Found") -> Iterator[str]:
                 each.name,
                 "http" if each.url else "stdio",
                 "yes" if each.trusted else "no",
-                mask(each.url or " ".join(each.command)),
+                mask_secrets(each.url or " ".join(each.command)),
                 each.source,
             )
             for each in found.definitions
@@ -156,24 +156,24 @@ def _listed(found: "Found") -> Iterator[str]:
     yield from _problems(found)
 
 
-def _tried(trials: "list[Trial]", found: "Found") -> Iterator[str]:
+def _tried(trials: "list[ServerTrial]", found: "FoundServers") -> Iterator[str]:
     for trial in trials:
         if not trial.works:
             yield f"{trial.server}: does not work"
-            yield from (f"  {one_line(line)}" for line in (trial.reason or "").splitlines())
+            yield from (f"  {escape_to_line(line)}" for line in (trial.reason or "").splitlines())
             continue
-        who = f"{one_line(trial.program)}, " if trial.program else ""
+        who = f"{escape_to_line(trial.program)}, " if trial.program else ""
         yield (
             f"{trial.server}: works ({who}protocol {trial.version}), "
             f"{len(trial.tools)} tools, about {trial.tokens} tokens in every request, "
             f"{trial.start_seconds} s to start"
         )
-        yield from (f"  {one_line(tool.shown_as)}  {tool.tokens}" for tool in trial.tools)
-        yield from (f"  left out: {one_line(problem)}" for problem in trial.problems)
+        yield from (f"  {escape_to_line(tool.shown_as)}  {tool.tokens}" for tool in trial.tools)
+        yield from (f"  left out: {escape_to_line(problem)}" for problem in trial.problems)
     if not trials:
         yield "No MCP servers."
     yield from _problems(found)
 
 
-def _problems(found: "Found") -> Iterator[str]:
-    yield from (f"not used: {one_line(problem)}" for problem in found.problems)
+def _problems(found: "FoundServers") -> Iterator[str]:
+    yield from (f"not used: {escape_to_line(problem)}" for problem in found.problems)

@@ -9,7 +9,7 @@ import select
 import sys
 from pathlib import Path
 
-from quarterdeck.wire.shown import literal
+from quarterdeck.wire.terminal_text import escape_controls
 
 __all__ = [
     "OutputLostError",
@@ -54,7 +54,7 @@ def is_terminal() -> bool:
 
 def shown(text: str) -> str:
     """Foreign text for standard output: escaped for a terminal, else as it is."""
-    return literal(text.replace("\r\n", "\n"), keep="\n\t") if is_terminal() else text
+    return escape_controls(text.replace("\r\n", "\n"), keep="\n\t") if is_terminal() else text
 
 
 def echo(text: str = "", *, nl: bool = True, err: bool = False) -> None:
@@ -85,7 +85,7 @@ def write_output(data: str | bytes) -> None:
 def write_notice(text: str) -> None:
     """Write a line to standard error, escaped; one that cannot be written is dropped."""
     try:
-        sys.stderr.write(literal(text, keep="") + "\n")
+        sys.stderr.write(escape_controls(text, keep="") + "\n")
         sys.stderr.flush()
     except OSError:
         nothing = os.open(os.devnull, os.O_WRONLY)

@@ -4,70 +4,82 @@ import click
 
 from quarterdeck import __version__
 
-from .lazy import Later, LazyGroup
+from .lazy_group import LazyCommand, LazyGroup
 
 __all__ = ["COMMANDS", "root"]
 
 COMMANDS = {
-    "acp": Later("quarterdeck.cli.acp:acp", "Serve our own agent to an editor."),
-    "run": Later(
+    "acp": LazyCommand("quarterdeck.cli.acp:acp", "Serve our own agent to an editor."),
+    "run": LazyCommand(
         "quarterdeck.cli.headless.command:run", "Run our own agent, or another, on PROMPT."
     ),
-    "demo": Later("quarterdeck.cli.demo:demo", "See two agents at work; no key needed."),
-    "agents": Later("quarterdeck.cli.agents:agents", "List the agents that can be used."),
-    "login": Later("quarterdeck.cli.login:login", "Log in to the agent NAME."),
-    "doctor": Later("quarterdeck.cli.doctor:doctor", "Tell what is installed and what is missing."),
-    "config": Later("quarterdeck.cli.config:config", "Show and check the settings."),
-    "mcp-servers": Later(
+    "demo": LazyCommand("quarterdeck.cli.demo:demo", "See two agents at work; no key needed."),
+    "agents": LazyCommand("quarterdeck.cli.agents:agents", "List the agents that can be used."),
+    "login": LazyCommand("quarterdeck.cli.login:login", "Log in to the agent NAME."),
+    "doctor": LazyCommand(
+        "quarterdeck.cli.doctor:doctor", "Tell what is installed and what is missing."
+    ),
+    "config": LazyCommand("quarterdeck.cli.config:config", "Show and check the settings."),
+    "mcp-servers": LazyCommand(
         "quarterdeck.cli.mcp_servers:mcp_servers",
         "Show and try the MCP servers that lend tools to our own agent.",
     ),
-    "hooks": Later("quarterdeck.cli.hooks:hooks", "Show and try the hooks of our own agent."),
-    "permissions": Later(
+    "hooks": LazyCommand("quarterdeck.cli.hooks:hooks", "Show and try the hooks of our own agent."),
+    "permissions": LazyCommand(
         "quarterdeck.cli.permissions.command:permissions",
         "Show and change what agents may do without asking.",
     ),
-    "journal": Later(
+    "journal": LazyCommand(
         "quarterdeck.cli.journal:journal",
         "Look after the log of every session.",
     ),
-    "ps": Later("quarterdeck.cli.fleet.listing:ps", "List the agents."),
-    "spawn": Later("quarterdeck.cli.fleet.beginning:spawn", "Start an agent on PROMPT."),
-    "lead": Later("quarterdeck.cli.fleet.lead:lead", "Start an agent that leads others."),
-    "attach": Later("quarterdeck.cli.fleet.attach:attach", "Follow AGENT in this terminal."),
-    "send": Later("quarterdeck.cli.fleet.steering:send", "Give AGENT a prompt."),
-    "hand-over": Later("quarterdeck.cli.fleet.steering:hand_over", "Hand AGENT's work to another."),
-    "inbox": Later("quarterdeck.cli.fleet.inbox:inbox", "Show what agents ask for."),
-    "answer": Later("quarterdeck.cli.fleet.inbox:answer", "Answer a request."),
-    "logs": Later("quarterdeck.cli.fleet.logs:logs", "Show what AGENT said and did."),
-    "wait": Later("quarterdeck.cli.fleet.steering:wait", "Wait until agents are at rest."),
-    "interrupt": Later(
-        "quarterdeck.cli.fleet.steering:interrupt", "End the turn that each agent works on."
+    "ps": LazyCommand("quarterdeck.cli.fleet.sessions:ps", "List the agents."),
+    "spawn": LazyCommand("quarterdeck.cli.fleet.spawn:spawn", "Start an agent on PROMPT."),
+    "lead": LazyCommand("quarterdeck.cli.fleet.lead:lead", "Start an agent that leads others."),
+    "attach": LazyCommand("quarterdeck.cli.fleet.attach:attach", "Follow AGENT in this terminal."),
+    "send": LazyCommand("quarterdeck.cli.fleet.agent_control:send", "Give AGENT a prompt."),
+    "hand-over": LazyCommand(
+        "quarterdeck.cli.fleet.agent_control:hand_over", "Hand AGENT's work to another."
     ),
-    "kill": Later("quarterdeck.cli.fleet.steering:kill", "End agents and all their processes now."),
-    "close": Later("quarterdeck.cli.fleet.steering:close", "End agents in good order."),
-    "resume": Later("quarterdeck.cli.fleet.beginning:resume", "Start AGENT again where it ended."),
-    "fork": Later("quarterdeck.cli.fleet.beginning:fork", "Start a copy of AGENT."),
-    "rename": Later("quarterdeck.cli.fleet.steering:rename", "Call AGENT by another name."),
-    "archive": Later("quarterdeck.cli.fleet.steering:archive", "Put agents away."),
-    "search": Later(
-        "quarterdeck.cli.fleet.listing:search",
+    "inbox": LazyCommand("quarterdeck.cli.fleet.inbox:inbox", "Show what agents ask for."),
+    "answer": LazyCommand("quarterdeck.cli.fleet.inbox:answer", "Answer a request."),
+    "logs": LazyCommand("quarterdeck.cli.fleet.logs:logs", "Show what AGENT said and did."),
+    "wait": LazyCommand(
+        "quarterdeck.cli.fleet.agent_control:wait", "Wait until agents are at rest."
+    ),
+    "interrupt": LazyCommand(
+        "quarterdeck.cli.fleet.agent_control:interrupt", "End the turn that each agent works on."
+    ),
+    "kill": LazyCommand(
+        "quarterdeck.cli.fleet.agent_control:kill", "End agents and all their processes now."
+    ),
+    "close": LazyCommand("quarterdeck.cli.fleet.agent_control:close", "End agents in good order."),
+    "resume": LazyCommand(
+        "quarterdeck.cli.fleet.spawn:resume", "Start AGENT again where it ended."
+    ),
+    "fork": LazyCommand("quarterdeck.cli.fleet.spawn:fork", "Start a copy of AGENT."),
+    "rename": LazyCommand(
+        "quarterdeck.cli.fleet.agent_control:rename", "Call AGENT by another name."
+    ),
+    "archive": LazyCommand("quarterdeck.cli.fleet.agent_control:archive", "Put agents away."),
+    "search": LazyCommand(
+        "quarterdeck.cli.fleet.sessions:search",
         "Find WORDS in everything that agents and people said.",
     ),
-    "sessions": Later("quarterdeck.cli.fleet.listing:sessions", "List every session."),
-    "history": Later(
+    "sessions": LazyCommand("quarterdeck.cli.fleet.sessions:sessions", "List every session."),
+    "history": LazyCommand(
         "quarterdeck.cli.history:history",
         "List the sessions that other agents keep on disk.",
     ),
-    "terminal": Later(
+    "terminal": LazyCommand(
         "quarterdeck.cli.fleet.terminal:terminal",
         "Run programs in terminals that outlive this one.",
     ),
-    "host": Later(
+    "host": LazyCommand(
         "quarterdeck.cli.fleet.host:host", "Look after the process that owns the agents."
     ),
-    "mcp": Later("quarterdeck.cli.mcp:mcp", "Give an agent the fleet's tools.", hidden=True),
-    "testing": Later(
+    "mcp": LazyCommand("quarterdeck.cli.mcp:mcp", "Give an agent the fleet's tools.", hidden=True),
+    "testing": LazyCommand(
         "quarterdeck.cli.testing:testing", "Run the fakes that tests use.", hidden=True
     ),
 }

@@ -2,7 +2,7 @@
 
 import click
 
-from .lazy import Later, LazyGroup
+from .lazy_group import LazyCommand, LazyGroup
 
 __all__ = [
     "FAKES",
@@ -16,24 +16,24 @@ __all__ = [
 ]
 
 FAKES = {
-    "acp-agent": Later(
+    "acp-agent": LazyCommand(
         "quarterdeck.cli.testing:acp_agent", "Run an ACP agent whose prompts are commands."
     ),
-    "claude-cli": Later(
+    "claude-cli": LazyCommand(
         "quarterdeck.cli.testing:claude_cli", "Play Claude Code's CLI; prompts are commands."
     ),
-    "oneshot-cli": Later(
+    "oneshot-cli": LazyCommand(
         "quarterdeck.cli.testing:oneshot_cli", "Play an agent's CLI that runs once for each turn."
     ),
-    "daemon": Later(
+    "daemon": LazyCommand(
         "quarterdeck.cli.testing:daemon", "Play an agent that is a server; prompts are commands."
     ),
-    "tui": Later("quarterdeck.cli.testing:tui", "Play an agent that has only a terminal."),
-    "mcp-server": Later(
+    "tui": LazyCommand("quarterdeck.cli.testing:tui", "Play an agent that has only a terminal."),
+    "mcp-server": LazyCommand(
         "quarterdeck.cli.testing:mcp_server", "Run an MCP server that misbehaves as it is told."
     ),
-    "model-server": Later(
-        "quarterdeck.testing.model_server_cli:model_server_command",
+    "model-server": LazyCommand(
+        "quarterdeck.testing.model_server_command:model_server_command",
         "Serve a scripted model on loopback, in every vendor's form.",
     ),
 }

@@ -33,7 +33,7 @@ AT_A_GLANCE = {
 def welcome() -> None:
     """Open the workbench where there is a terminal for it; else greet."""
     if is_terminal():
-        from quarterdeck.workbench.opening import open_workbench
+        from quarterdeck.workbench.launch import open_workbench
 
         code = open_workbench()
         if code:

@@ -15,16 +15,16 @@ from quarterdeck.wire.errors import QuarterdeckError
 
 __all__ = [
     "ConfigError",
-    "InvalidConfig",
-    "Problem",
-    "UnreadableConfig",
-    "UnusablePlace",
-    "UnusableTrust",
+    "ConfigProblem",
+    "InvalidConfigError",
+    "UnreadableConfigError",
+    "UnusablePlaceError",
+    "UnusableTrustError",
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class ConfigProblem:
     """One thing that is wrong with a layer."""
 
     where: str
@@ -43,15 +43,15 @@ class ConfigError(QuarterdeckError):
     """The configuration cannot be used."""
 
 
-class InvalidConfig(ConfigError):
+class InvalidConfigError(ConfigError):
     """A layer has keys or values that no setting takes; all of its problems are told at once."""
 
-    def __init__(self, problems: tuple[Problem, ...]) -> None:
+    def __init__(self, problems: tuple[ConfigProblem, ...]) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))
         self.problems = problems
 
 
-class UnreadableConfig(ConfigError):
+class UnreadableConfigError(ConfigError):
     """A configuration file cannot be read, or is not TOML."""
 
     def __init__(self, path: str, reason: str) -> None:
@@ -60,9 +60,9 @@ class UnreadableConfig(ConfigError):
         self.reason = reason
 
 
-class UnusablePlace(ConfigError):
+class UnusablePlaceError(ConfigError):
     """A directory of ours cannot be found or made."""
 
 
-class UnusableTrust(ConfigError):
+class UnusableTrustError(ConfigError):
     """The list of trusted directories cannot be read or written."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from quarterdeck.wire.private_files import make_private_directory
 
-from .errors import UnusablePlace
+from .errors import UnusablePlaceError
 
 __all__ = ["Places", "make_private"]
 
@@ -41,7 +41,7 @@ class Places:
         """Tell the places from the environment; touches no file.
 
         Raises:
-            UnusablePlace: neither ``QUARTERDECK_HOME`` nor a home directory is known.
+            UnusablePlaceError: neither ``QUARTERDECK_HOME`` nor a home directory is known.
         """
         environ = os.environ if environ is None else environ
         if own := environ.get("QUARTERDECK_HOME"):
@@ -96,12 +96,12 @@ class Places:
         """Create the runtime directory and make sure that only its owner can enter it.
 
         Raises:
-            UnusablePlace: it cannot be made, or somebody else can get in.
+            UnusablePlaceError: it cannot be made, or somebody else can get in.
         """
         make_private(self.runtime)
         status = self.runtime.stat()
         if status.st_uid != os.getuid():
-            raise UnusablePlace(
+            raise UnusablePlaceError(
                 f"the directory {str(self.runtime)!r} belongs to somebody else; "
                 f"set QUARTERDECK_HOME to a directory of your own"
             )
@@ -119,7 +119,7 @@ def make_private(path: Path) -> Path:
     One that exists is closed to others; those above it stay as they are.
 
     Raises:
-        UnusablePlace: it cannot be made, belongs to another user, or something else has its name.
+        UnusablePlaceError: it cannot be made, belongs to another user, or something else has its name.
     """
     try:
         make_private_directory(path)
@@ -128,9 +128,9 @@ def make_private(path: Path) -> Path:
     return path
 
 
-def _unusable(path: Path, error: OSError) -> UnusablePlace:
+def _unusable(path: Path, error: OSError) -> UnusablePlaceError:
     reason = error.strerror or str(error)
-    return UnusablePlace(
+    return UnusablePlaceError(
         f"cannot use the directory {str(path)!r}: {reason}; "
         f"make it writable or set QUARTERDECK_HOME to another one"
     )
@@ -150,7 +150,7 @@ def _home(environ: Mapping[str, str]) -> Path:
 
         return Path(pwd.getpwuid(os.getuid()).pw_dir)
     except (ImportError, KeyError) as error:
-        raise UnusablePlace(
+        raise UnusablePlaceError(
             "no home directory is known; set HOME or QUARTERDECK_HOME to a directory"
         ) from error
 

@@ -14,10 +14,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from quarterdeck.wire.errors import NewerVersion
+from quarterdeck.wire.errors import NewerVersionError
 from quarterdeck.wire.values import Value
 
-from .errors import UnusableTrust
+from .errors import UnusableTrustError
 from .places import make_private
 
 __all__ = ["TrustStore"]
@@ -48,8 +48,8 @@ class TrustStore:
         """Whether the user trusts a directory, or one above it.
 
         Raises:
-            UnusableTrust: the list is damaged or cannot be read.
-            NewerVersion: a newer program wrote the list.
+            UnusableTrustError: the list is damaged or cannot be read.
+            NewerVersionError: a newer program wrote the list.
         """
         real = _real(directory)
         trusted = self._read().trusted
@@ -80,12 +80,12 @@ class TrustStore:
         """Trust a directory from now on; return its real path.
 
         Raises:
-            UnusableTrust: it is no directory, or the list cannot be read or written.
-            NewerVersion: a newer program wrote the list.
+            UnusableTrustError: it is no directory, or the list cannot be read or written.
+            NewerVersionError: a newer program wrote the list.
         """
         real = _real(directory)
         if not real.is_dir():
-            raise UnusableTrust(f"{str(directory)!r} is not a directory; name one that exists")
+            raise UnusableTrustError(f"{str(directory)!r} is not a directory; name one that exists")
         with self._locked():
             before = self._read()
             kept = _without(before.trusted, str(real))
@@ -120,10 +120,10 @@ class TrustStore:
         try:
             raw = msgspec.json.decode(data, type=dict[str, Any])
             if isinstance(version := raw.get("v"), int) and version > VERSION:
-                raise NewerVersion(self._name, version, VERSION)
+                raise NewerVersionError(self._name, version, VERSION)
             return msgspec.convert(raw, _File)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise UnusableTrust(
+            raise UnusableTrustError(
                 f"{self._name} is damaged: {error}; delete it to start anew"
             ) from error
 
@@ -161,8 +161,8 @@ class TrustStore:
         finally:
             os.close(descriptor)
 
-    def _unusable(self, error: OSError) -> UnusableTrust:
-        return UnusableTrust(f"{self._name} cannot be used: {error.strerror or error}")
+    def _unusable(self, error: OSError) -> UnusableTrustError:
+        return UnusableTrustError(f"{self._name} cannot be used: {error.strerror or error}")
 
 
 def _without(paths: tuple[str, ...], path: str) -> tuple[str, ...]:

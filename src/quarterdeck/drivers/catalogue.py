@@ -12,14 +12,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
 
-from quarterdeck.config.errors import UnreadableConfig
-from quarterdeck.config.files import read_toml
+from quarterdeck.config.errors import UnreadableConfigError
 from quarterdeck.config.places import Places
+from quarterdeck.config.toml_file import read_toml
 
-from .description import Agent, check_name, describe, launch_of
-from .errors import BadAgentFile, UnknownAgent
+from .agent_description import Agent, check_agent_name, make_launch, parse_agent
+from .errors import BadAgentFileError, UnknownAgentError
 
-__all__ = ["Agent", "Catalogue", "find_agent", "launch_of", "load_catalogue"]
+__all__ = ["Agent", "Catalogue", "find_agent", "load_catalogue", "make_launch"]
 
 SHIPPED = Path(__file__).with_name("agents")
 
@@ -30,15 +30,15 @@ class Catalogue:
 
     agents: Mapping[str, Agent]
     """In the order of their names."""
-    problems: Mapping[str, BadAgentFile]
+    problems: Mapping[str, BadAgentFileError]
     """The user's files that cannot be used, by the name of the agent."""
 
     def find(self, name: str) -> Agent:
         """The agent of this name or alias; case does not matter.
 
         Raises:
-            BadAgentFile: the user's file of that name cannot be used, and none ships.
-            UnknownAgent: there is none; says which there are and which was meant.
+            BadAgentFileError: the user's file of that name cannot be used, and none ships.
+            UnknownAgentError: there is none; says which there are and which was meant.
         """
         wanted = name.strip().casefold()
         for agent in self.agents.values():
@@ -51,28 +51,28 @@ class Catalogue:
         for bad, problem in self.problems.items():
             if bad.casefold() == wanted:
                 raise problem
-        raise UnknownAgent(name, tuple(self.agents))
+        raise UnknownAgentError(name, tuple(self.agents))
 
 
 def load_catalogue(places: Places | None = None) -> Catalogue:
     """Read every description. Blocks on files; the user's are read anew each time.
 
     Raises:
-        BadAgentFile: a shipped file is wrong.
-        UnusablePlace: nobody can tell where the user's files are.
+        BadAgentFileError: a shipped file is wrong.
+        UnusablePlaceError: nobody can tell where the user's files are.
     """
     fields: dict[str, Mapping[str, Any]] = dict(_shipped_fields())
     agents = dict(_shipped())
-    problems: dict[str, BadAgentFile] = {}
+    problems: dict[str, BadAgentFileError] = {}
     for file in _files((places or Places.find()).agents):
         name = file.stem
         try:
-            check_name(str(file), name)
+            check_agent_name(str(file), name)
             own = _read(file)
             below = agents[name].sources if name in agents else ()
             merged = _merge(fields.get(name, {}), own)
-            agents[name] = describe(name, merged, (*below, str(file)))
-        except BadAgentFile as problem:
+            agents[name] = parse_agent(name, merged, (*below, str(file)))
+        except BadAgentFileError as problem:
             problems[name] = problem
     return Catalogue(
         agents=MappingProxyType(dict(sorted(agents.items()))), problems=MappingProxyType(problems)
@@ -92,7 +92,7 @@ def _shipped_fields() -> Mapping[str, Mapping[str, Any]]:
 @cache
 def _shipped() -> Mapping[str, Agent]:
     return {
-        name: describe(name, fields, (f"{name}.toml",))
+        name: parse_agent(name, fields, (f"{name}.toml",))
         for name, fields in _shipped_fields().items()
     }
 
@@ -107,8 +107,8 @@ def _files(folder: Path) -> list[Path]:
 def _read(file: Path) -> Mapping[str, Any]:
     try:
         return read_toml(file) or {}
-    except UnreadableConfig as error:
-        raise BadAgentFile(str(error)) from error
+    except UnreadableConfigError as error:
+        raise BadAgentFileError(str(error)) from error
 
 
 def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,24 +1,27 @@
-"""An agent of any make in a few lines, for programs.
+"""The API for programs: a session with an agent of any vendor in a few lines.
 
 ::
 
-    async with quarterdeck.connect("claude", cwd="/work/project") as agent:
-        async for event in agent.prompt("Why does the build fail?"):
-            print(event)
+async with quarterdeck.connect("claude", cwd="/work/project") as agent: async for event in
+agent.prompt("Why does the build fail?"): print(event)
+
+``EventStream`` gives the events of one session to any number of listeners, without a log.
 """
 
 import asyncio
 import os
+import time
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
-from quarterdeck.policy.gate import Answer, Gate
+from quarterdeck.policy.gate import Gate, PermissionAnswer
 from quarterdeck.wire.content import ContentBlock, TextContent, text
-from quarterdeck.wire.events import Event, MessageChunk, PermissionAsked, TurnEnded
-from quarterdeck.wire.ids import new_session_id
+from quarterdeck.wire.events import Event, MessageChunk, PermissionAsked, SessionEnded, TurnEnded
+from quarterdeck.wire.ids import SessionId, ToolCallId, TurnId, new_session_id
 from quarterdeck.wire.permissions import (
     Cancelled,
     Decider,
@@ -28,11 +31,102 @@ from quarterdeck.wire.permissions import (
 )
 from quarterdeck.wire.record import Record
 
-from .connecting import open_session
-from .driver import Capabilities, Opening, Session
-from .stream import EventStream, Gap
+from .driver import Capabilities, DriverSession, DriverSessionOptions
+from .open_session import open_session
 
-__all__ = ["ConnectedAgent", "Decide", "connect"]
+__all__ = ["ConnectedAgent", "Decide", "EventStream", "StreamGap", "connect"]
+
+E = TypeVar("E", bound=Event)
+
+_AHEAD = 1000
+"""Events that a session may be ahead of a listener that holds it back."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamGap:
+    """Records that are no longer kept."""
+
+    count: int
+    """How many."""
+
+
+class EventStream:
+    """A sink that numbers events and lets listeners follow them."""
+
+    def __init__(self, session: SessionId, *, capacity: int = 10_000) -> None:
+        self._session = session
+        self._kept: deque[Record] = deque(maxlen=capacity)
+        self._changed = asyncio.Event()
+        self._moved = asyncio.Event()
+        self._holding: dict[object, int] = {}
+        """Where each listener is that holds the session back."""
+        self.last = 0
+        """The sequence number of the newest record."""
+        self.is_over = False
+        """The session's last event is here."""
+
+    async def __call__(
+        self, event: Event, *, turn: TurnId | None = None, parent: ToolCallId | None = None
+    ) -> None:
+        """Take one event, in its place."""
+        while self._holding and min(self._holding.values()) <= self.last - _AHEAD:
+            await self._moved.wait()
+        self.last += 1
+        record = Record(
+            seq=self.last,
+            time=time.time_ns() // 1000,
+            session=self._session,
+            turn=turn,
+            parent=parent,
+            event=event,
+        )
+        self._kept.append(record)
+        self.is_over = isinstance(event, SessionEnded)
+        self.wake()
+
+    def last_of(self, kind: type[E]) -> E | None:
+        """The newest event of a kind that is still kept."""
+        found = (one.event for one in reversed(self._kept) if isinstance(one.event, kind))
+        return next(found, None)
+
+    def wake(self) -> None:
+        """Let every listener look again."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def follow(
+        self, after: int = 0, *, until: "asyncio.Future[Any] | None" = None, holds: bool = False
+    ) -> AsyncGenerator[Record | StreamGap]:
+        """Every record after ``after``, until the session is over; a gap where some are missing.
+
+        ``until``: or until this is done and all is heard; ``wake`` must be called then. ``holds``:
+        the session waits for this listener when it is far behind; close the generator.
+        """
+        me = object()
+        try:
+            while True:
+                if holds:
+                    self._holding[me] = after
+                    self._moved.set()
+                    self._moved = asyncio.Event()
+                changed = self._changed
+                first = self.last - len(self._kept) + 1
+                if after + 1 < first:
+                    missing, after = first - after - 1, first - 1
+                    yield StreamGap(missing)
+                elif after < self.last:
+                    record = self._kept[after - self.last]
+                    after = record.seq
+                    yield record
+                elif self.is_over or (until is not None and until.done()):
+                    return
+                else:
+                    await changed.wait()
+        finally:
+            self._holding.pop(me, None)
+            self._moved.set()
+            self._moved = asyncio.Event()
+
 
 Decide: TypeAlias = Callable[[PermissionAsked], Awaitable[str] | str]
 """Decides a permission request: an option's id, or one of its kinds such as ``allow_once``."""
@@ -44,7 +138,7 @@ _NONE = ""
 class ConnectedAgent:
     """A session with an agent. Made by ``connect``."""
 
-    def __init__(self, session: Session, stream: EventStream) -> None:
+    def __init__(self, session: DriverSession, stream: EventStream) -> None:
         self.session = session
         self._stream = stream
 
@@ -60,8 +154,8 @@ class ConnectedAgent:
         ``aclosing``, interrupts the turn.
 
         Raises:
-            Unsupported: the agent takes no such content.
-            Closed, Ended, Broken: the session is over.
+            UnsupportedError: the agent takes no such content.
+            LinkClosedError, Ended, LinkBrokenError: the session is over.
         """
         content = (text(prompt),) if isinstance(prompt, str) else prompt
         after = self._stream.last
@@ -99,10 +193,10 @@ class ConnectedAgent:
         option = _chosen(asked.options, choice)
         outcome = Selected(option_id=option) if option is not None else Cancelled()
         by = Decider(kind="person", name="program")
-        answer = Answer(outcome=outcome, by=by, feedback=feedback)
+        answer = PermissionAnswer(outcome=outcome, by=by, feedback=feedback)
         return self.session.answer(asked.request, answer)
 
-    def events(self, after: int = 0) -> AsyncIterator[Record | Gap]:
+    def events(self, after: int = 0) -> AsyncIterator[Record | StreamGap]:
         """Everything from the session's start on, in its place, until the session is over."""
         return self._stream.follow(after)
 
@@ -130,13 +224,13 @@ async def connect(
 
     ``decide`` answers permission requests that no rule decides. Without it they come as
     ``PermissionAsked`` events, to be answered with ``ConnectedAgent.answer``. Further ``options``
-    are the fields of ``Opening``: ``model``, ``mode``, ``resume``, ``environment`` and so on.
+    are the fields of ``DriverSessionOptions``: ``model``, ``mode``, ``resume``, ``environment`` and so on.
 
     Raises:
-        UnknownAgent: there is no such agent.
-        OpenFailed, Unsupported: it did not start, or cannot do what was asked.
+        UnknownAgentError: there is no such agent.
+        OpenFailedError, UnsupportedError: it did not start, or cannot do what was asked.
     """
-    opening = Opening(cwd=os.fspath(cwd), **options)
+    opening = DriverSessionOptions(cwd=os.fspath(cwd), **options)
     opening = replace(opening, cwd=await asyncio.to_thread(_absolute, cwd))
     id_ = new_session_id()
     stream = EventStream(id_)

@@ -1,6 +1,6 @@
 """The contract: what a session of any agent does, whoever made the agent and however we reach it.
 
-A consumer is written against ``Session`` and the events that go to its ``Sink``; it needs no
+A consumer is written against ``DriverSession`` and the events that go to its ``EventSink``; it needs no
 branch for an agent or a transport. What a session can do is data on it (``Capabilities``).
 
 What holds for every session:
@@ -14,34 +14,34 @@ What holds for every session:
   the agent forgets.
 - **Permissions** are decided by the session's gate: rules first, then whoever calls ``answer``.
   Each request is answered once; interrupting answers all that are open as cancelled.
-- **Interrupting** ends the turn as ``cancelled`` within ``Opening.cancel_limit``; an agent that
+- **Interrupting** ends the turn as ``cancelled`` within ``DriverSessionOptions.cancel_limit``; an agent that
   does not obey is ended, and the session with it.
 - **Closing** leaves no process of the agent's tree, also when the opening was cancelled or failed,
   and when we ourselves are killed.
-- **Options**: each field of ``Opening`` reaches the agent, or opening fails and names it. Nothing
+- **Options**: each field of ``DriverSessionOptions`` reaches the agent, or opening fails and names it. Nothing
   skips permissions unless ``agent_mode`` says so by name.
-- **Unknown** things from the agent become ``Unknown`` events with the raw object.
-- **Failures** of an open session are the four words of ``quarterdeck.wire.errors``: ``Closed`` (we
-  closed it), ``Ended`` (the agent left in good order), ``Broken`` (it failed), ``Busy``.
+- **Unknown** things from the agent become ``UnknownEvent`` events with the raw object.
+- **Failures** of an open session are the four words of ``quarterdeck.wire.errors``: ``LinkClosedError`` (we
+  closed it), ``Ended`` (the agent left in good order), ``LinkBrokenError`` (it failed), ``Busy``.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
-from quarterdeck.policy.gate import Answer, Gate, QuestionReply
+from quarterdeck.policy.gate import Gate, PermissionAnswer, QuestionReply
 from quarterdeck.policy.modes import DEFAULT_MODE, Mode
 from quarterdeck.wire.content import ContentBlock
 from quarterdeck.wire.events import Event, Origin, SessionEnded, TurnEnded
 from quarterdeck.wire.ids import MessageId, RequestId, SessionId, ToolCallId, TurnId
 
 __all__ = [
+    "AgentMcpServer",
     "Capabilities",
     "ClosedAs",
-    "McpServer",
-    "Opening",
-    "Session",
-    "Sink",
+    "DriverSession",
+    "DriverSessionOptions",
+    "EventSink",
     "Transport",
 ]
 
@@ -53,7 +53,7 @@ ClosedAs: TypeAlias = Literal["closed", "killed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What a session can do. Where a flag is off the method raises ``Unsupported``."""
+    """What a session can do. Where a flag is off the method raises ``UnsupportedError``."""
 
     asks: bool = False
     """Asks before a tool runs. Off: what may run is fixed at the start, by the mode."""
@@ -79,7 +79,7 @@ class Capabilities:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class McpServer:
+class AgentMcpServer:
     """A tool server that the agent shall use: a command, or a URL.
 
     With both, the URL is used where the agent can, else the command.
@@ -96,7 +96,7 @@ class McpServer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opening:
+class DriverSessionOptions:
     """How a session shall be. Every field holds, or opening fails and names it."""
 
     cwd: str
@@ -120,7 +120,7 @@ class Opening:
     title: str | None = None
     system_prompt: str | None = None
     """Added to the agent's own."""
-    mcp_servers: tuple[McpServer, ...] = ()
+    mcp_servers: tuple[AgentMcpServer, ...] = ()
     arguments: tuple[str, ...] = ()
     """Further words for the agent's command line."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -134,7 +134,7 @@ class Opening:
     """Seconds within which an interrupted turn must have ended."""
 
 
-class Sink(Protocol):
+class EventSink(Protocol):
     """Where a session's events go; returns when it may send the next."""
 
     async def __call__(
@@ -144,7 +144,7 @@ class Sink(Protocol):
         ...
 
 
-class Session(Protocol):
+class DriverSession(Protocol):
     """One conversation with one agent. Use it from one event loop; ``close`` it."""
 
     @property
@@ -164,7 +164,7 @@ class Session(Protocol):
 
     @property
     def agent_session(self) -> str | None:
-        """The agent's own id of the session, once known; what ``Opening.resume`` wants."""
+        """The agent's own id of the session, once known; what ``DriverSessionOptions.resume`` wants."""
         ...
 
     @property
@@ -195,12 +195,12 @@ class Session(Protocol):
         ``message`` is the prompt's id; None: a new one. Cancelling the caller interrupts the turn.
 
         Raises:
-            Unsupported: the agent takes no such content; nothing has happened.
-            Closed, Ended, Broken: the session is over.
+            UnsupportedError: the agent takes no such content; nothing has happened.
+            LinkClosedError, Ended, LinkBrokenError: the session is over.
         """
         ...
 
-    def answer(self, request: RequestId, answer: Answer) -> bool:
+    def answer(self, request: RequestId, answer: PermissionAnswer) -> bool:
         """Answer a permission request; False if it is not, or no longer, open."""
         ...
 
@@ -216,8 +216,8 @@ class Session(Protocol):
         """Change the agent's own mode.
 
         Raises:
-            Unsupported: it has no modes, or not this one.
-            Closed, Ended, Broken: the session is over.
+            UnsupportedError: it has no modes, or not this one.
+            LinkClosedError, Ended, LinkBrokenError: the session is over.
         """
         ...
 
@@ -233,7 +233,7 @@ class Session(Protocol):
         """The sessions of this directory that the agent knows, in its own words.
 
         Raises:
-            Unsupported: it cannot say.
+            UnsupportedError: it cannot say.
         """
         ...
 

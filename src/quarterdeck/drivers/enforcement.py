@@ -7,10 +7,10 @@ be kept. That is said when a session is to be opened, and the session is not.
 
 from dataclasses import dataclass
 
-from quarterdeck.policy.foreign import Surroundings
+from quarterdeck.policy.foreign_calls import CallContext
 from quarterdeck.policy.gate import Gate
 from quarterdeck.policy.grammar import print_rule
-from quarterdeck.policy.grants import applicable
+from quarterdeck.policy.grants import applicable_rules
 from quarterdeck.policy.modes import Mode
 from quarterdeck.policy.rules import (
     AnyCall,
@@ -22,25 +22,25 @@ from quarterdeck.policy.rules import (
     Rule,
     ShellPattern,
 )
-from quarterdeck.wire.toolcalls import ToolKind
+from quarterdeck.wire.tool_calls import ToolKind
 
-from .child import Deed, Launch
-from .driver import Opening, Session
-from .errors import NotHeldError
+from .agent_process import GuardedAction, Launch
+from .driver import DriverSession, DriverSessionOptions
+from .errors import UnenforceableError
 
 __all__ = [
     "ALL",
     "Enforcement",
     "change_mode",
     "enforcement_of",
+    "explain_unenforceable",
     "guarding_rules",
     "is_reading_guarded",
-    "unheld",
 ]
 
-ALL: frozenset[Deed] = frozenset(("read", "edit", "run"))
+ALL: frozenset[GuardedAction] = frozenset(("read", "edit", "run"))
 
-_LEFT: dict[Mode, frozenset[Deed]] = {
+_LEFT: dict[Mode, frozenset[GuardedAction]] = {
     "deny-all": frozenset(),
     "read-only": frozenset(("read",)),
     "plan": frozenset(("read",)),
@@ -49,7 +49,7 @@ _LEFT: dict[Mode, frozenset[Deed]] = {
     "full-auto": ALL,
 }
 """What an agent that never asks does in each mode that its file has words for."""
-_DEEDS: dict[str, Deed] = {
+_DEEDS: dict[str, GuardedAction] = {
     "read": "read",
     "search": "read",
     "edit": "edit",
@@ -57,7 +57,7 @@ _DEEDS: dict[str, Deed] = {
     "move": "edit",
     "execute": "run",
 }
-_UNASKED: dict[Deed, str] = {
+_UNASKED: dict[GuardedAction, str] = {
     "read": "it reads files without asking",
     "edit": "it changes files without asking",
     "run": "it runs commands without asking",
@@ -68,11 +68,11 @@ _UNASKED: dict[Deed, str] = {
 class Enforcement:
     """What a session of an agent asks about, and what it does unasked."""
 
-    asks: frozenset[Deed] = frozenset(("edit", "run"))
+    asks: frozenset[GuardedAction] = frozenset(("edit", "run"))
     """Empty: it never asks, and its mode was fixed by words of its file."""
-    sealed: frozenset[Deed] = frozenset()
+    sealed: frozenset[GuardedAction] = frozenset()
     """What it does unasked where it can change nothing: in a sandbox of its own."""
-    left: frozenset[Deed] = frozenset(("read",))
+    left: frozenset[GuardedAction] = frozenset(("read",))
     """What it does unasked."""
     denies: bool = False
     """What a rule denies it does not do, also where it does not ask."""
@@ -85,9 +85,9 @@ class Enforcement:
         return deed is not None and (deed in self.left or deed in self.sealed)
 
 
-def enforcement_of(launch: Launch, opening: Opening, *, asks: bool) -> Enforcement:
+def enforcement_of(launch: Launch, opening: DriverSessionOptions, *, asks: bool) -> Enforcement:
     """For a session that is to be opened. ``asks``: the transport has a way to."""
-    asked: frozenset[Deed] = launch.asks if asks else frozenset()
+    asked: frozenset[GuardedAction] = launch.asks if asks else frozenset()
     sealed = launch.sealed
     is_chosen = opening.agent_mode is not None and opening.agent_mode not in launch.asking_modes
     if is_chosen:
@@ -98,7 +98,9 @@ def enforcement_of(launch: Launch, opening: Opening, *, asks: bool) -> Enforceme
     return Enforcement(asks=asked, sealed=sealed, left=ALL - asked, asking_modes=modes)
 
 
-def unheld(held: Enforcement, opening: Opening, gate: Gate, around: Surroundings) -> list[str]:
+def explain_unenforceable(
+    held: Enforcement, opening: DriverSessionOptions, gate: Gate, around: CallContext
+) -> list[str]:
     """Why the session could not be held to its mode and its rules; empty: it can."""
     reasons: list[str] = []
     if opening.agent_mode is None and held.asks:
@@ -106,20 +108,22 @@ def unheld(held: Enforcement, opening: Opening, gate: Gate, around: Surroundings
     for rule in guarding_rules(gate, around):
         if held.denies and rule.effect == "deny":
             continue
-        loose: list[Deed] = [one for one in _reached(rule.pattern, held) if one in held.left]
+        loose: list[GuardedAction] = [
+            one for one in _reached(rule.pattern, held) if one in held.left
+        ]
         if loose:
             reasons.append(f"the rule {print_rule(rule)!r}: {_UNASKED[loose[0]]}")
     return reasons
 
 
-def change_mode(session: Session, mode: Mode) -> None:
+def change_mode(session: DriverSession, mode: Mode) -> None:
     """Use another mode of ours from now on.
 
     Raises:
-        NotHeldError: the agent does not ask, and what it may do was fixed when it was started.
+        UnenforceableError: the agent does not ask, and what it may do was fixed when it was started.
     """
     if not session.capabilities.asks and mode != session.gate.mode:
-        raise NotHeldError(
+        raise UnenforceableError(
             session.agent,
             session.transport,
             f"be held to another mode than {session.gate.mode!r} while it runs: it does not ask",
@@ -128,28 +132,28 @@ def change_mode(session: Session, mode: Mode) -> None:
     session.gate.mode = mode
 
 
-def is_reading_guarded(gate: Gate, around: Surroundings) -> bool:
+def is_reading_guarded(gate: Gate, around: CallContext) -> bool:
     """Whether the mode or a rule has something against reading, so that it must be asked about."""
     return gate.mode == "deny-all" or any(
         "read" in _reached(rule.pattern, Enforcement()) for rule in guarding_rules(gate, around)
     )
 
 
-def guarding_rules(gate: Gate, around: Surroundings) -> list[Rule]:
+def guarding_rules(gate: Gate, around: CallContext) -> list[Rule]:
     """The rules that deny something or want to be asked, from wherever."""
-    given = applicable(
+    given = applicable_rules(
         gate.grants.all, project=around.project, session=around.session, agent=around.agent
     )
     return [rule for rule in (*gate.rules, *given) if rule.effect != "allow"]
 
 
 def _unheld_mode(held: Enforcement, mode: Mode) -> list[str]:
-    allowed = _LEFT[mode] if mode != "full-auto" else frozenset[Deed](("read", "edit"))
+    allowed = _LEFT[mode] if mode != "full-auto" else frozenset[GuardedAction](("read", "edit"))
     loose = held.left - allowed - held.sealed
     return [f"the mode {mode!r}: {why}" for deed, why in _UNASKED.items() if deed in loose]
 
 
-def _reached(pattern: Pattern, held: Enforcement) -> tuple[Deed, ...]:
+def _reached(pattern: Pattern, held: Enforcement) -> tuple[GuardedAction, ...]:
     """The deeds that a rule is about."""
     match pattern:
         case ShellPattern():

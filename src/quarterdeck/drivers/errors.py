@@ -25,19 +25,19 @@ from typing import Literal, TypeAlias
 from quarterdeck.wire.errors import QuarterdeckError
 
 __all__ = [
-    "AgentMissing",
-    "BadAgentFile",
+    "AgentMissingError",
+    "BadAgentFileError",
     "DriverError",
     "LoginKind",
     "LoginMethod",
-    "LoginNeeded",
-    "NotHeldError",
+    "LoginNeededError",
     "NotPermittedError",
-    "OpenFailed",
-    "StartTimeout",
-    "UnknownAgent",
-    "Unsupported",
-    "WrongProtocol",
+    "OpenFailedError",
+    "StartTimeoutError",
+    "UnenforceableError",
+    "UnknownAgentError",
+    "UnsupportedError",
+    "WrongProtocolError",
 ]
 
 
@@ -49,7 +49,7 @@ class DriverError(QuarterdeckError):
     """Base of every error of this room."""
 
 
-class UnknownAgent(DriverError):
+class UnknownAgentError(DriverError):
     """No agent of that name is described."""
 
     def __init__(self, name: str, known: Sequence[str]) -> None:
@@ -62,11 +62,11 @@ class UnknownAgent(DriverError):
         self.name = name
 
 
-class BadAgentFile(DriverError):
+class BadAgentFileError(DriverError):
     """A description of an agent cannot be used; the message names the file and the place."""
 
 
-class Unsupported(DriverError):
+class UnsupportedError(DriverError):
     """An option or a method that this agent, over this transport, cannot honour."""
 
     def __init__(self, agent: str, transport: str, what: str, instead: str = "") -> None:
@@ -76,7 +76,7 @@ class Unsupported(DriverError):
         self.what = what
 
 
-class NotHeldError(Unsupported):
+class UnenforceableError(UnsupportedError):
     """A mode or a rule that this agent, over this transport, could not keep to."""
 
 
@@ -91,7 +91,7 @@ class NotPermittedError(DriverError):
         self.cancelled = cancelled
 
 
-class OpenFailed(DriverError):
+class OpenFailedError(DriverError):
     """The agent did not start.
 
     ``exit_code`` or ``signal`` are set when its process is gone; ``stderr`` holds the last lines
@@ -129,7 +129,7 @@ def _told(reason: str, exit_code: int | None, signal: str | None, stderr: str) -
     return f"{told}\nIts last lines on standard error:\n{quoted}"
 
 
-class AgentMissing(OpenFailed):
+class AgentMissingError(OpenFailedError):
     """The agent's program is not there."""
 
     def __init__(self, agent: str, program: str, searched: str, install: str) -> None:
@@ -160,7 +160,7 @@ class LoginMethod:
     """A page about it."""
 
 
-class LoginNeeded(OpenFailed):
+class LoginNeededError(OpenFailedError):
     """The agent wants to be logged in first; ``methods`` are the ways it offers."""
 
     def __init__(
@@ -174,9 +174,9 @@ class LoginNeeded(OpenFailed):
         self.methods = tuple(methods)
 
 
-class WrongProtocol(OpenFailed):
+class WrongProtocolError(OpenFailedError):
     """The agent speaks another protocol, or another version of it."""
 
 
-class StartTimeout(OpenFailed):
+class StartTimeoutError(OpenFailedError):
     """The agent did not answer in time; it has been ended."""

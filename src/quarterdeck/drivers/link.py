@@ -1,7 +1,7 @@
 """The seam between a session and a transport.
 
-``DrivenSession`` keeps the contract's rules; a ``Link`` speaks one agent's language and holds none
-of them. A link calls its ``Host`` for all that it hears, from one task at a time for events; a
+``LinkSession`` keeps the contract's rules; a ``AgentLink`` speaks one agent's language and holds none
+of them. A link calls its ``LinkHost`` for all that it hears, from one task at a time for events; a
 permission may wait in a task of its own.
 """
 
@@ -9,27 +9,36 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from quarterdeck.policy.modes import NO_SANDBOX, Containment, Sandbox
+from quarterdeck.policy.modes import NO_SANDBOX, Containment, SandboxState
 from quarterdeck.wire.content import ContentBlock
 from quarterdeck.wire.errors import LinkError
 from quarterdeck.wire.events import Event, PermissionAsked, QuestionAnswered, QuestionAsked, TurnEnd
 from quarterdeck.wire.ids import ToolCallId
-from quarterdeck.wire.toolcalls import ToolCallContent, ToolKind
+from quarterdeck.wire.tool_calls import ToolCallContent, ToolKind
 from quarterdeck.wire.usage import Cost, TokenUsage
 
-from .driver import Capabilities, Opening
+from .driver import Capabilities, DriverSessionOptions
 
 if TYPE_CHECKING:
-    from .enforcement import Enforcement
-    from .pty.terminal import Terminal
+    from quarterdeck.terminal.headless_terminal import HeadlessTerminal
 
-__all__ = ["Departure", "Host", "Link", "Outcome", "ServedDeed", "Started", "Verdict"]
+    from .enforcement import Enforcement
+
+__all__ = [
+    "AgentExit",
+    "AgentLink",
+    "LinkHost",
+    "PermissionVerdict",
+    "ServedCall",
+    "StartedAgent",
+    "TurnOutcome",
+]
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Started:
+class StartedAgent:
     """What is known once the agent runs."""
 
     agent_session: str | None = None
@@ -39,7 +48,7 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class TurnOutcome:
     """How a turn went, in the agent's figures, normalised."""
 
     stop: TurnEnd
@@ -49,7 +58,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Departure:
+class AgentExit:
     """How the agent's process left."""
 
     exit_code: int | None = None
@@ -59,7 +68,7 @@ class Departure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class PermissionVerdict:
     """What to tell the agent about a permission request."""
 
     allowed: bool
@@ -72,7 +81,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServedDeed:
+class ServedCall:
     """Something that an agent has us do for it: read or write a file, run a command."""
 
     name: str
@@ -84,15 +93,15 @@ class ServedDeed:
     """Its arguments, as policy reads those of a tool."""
     content: tuple[ToolCallContent, ...] = ()
     """What it would change."""
-    sandbox: Sandbox = NO_SANDBOX
+    sandbox: SandboxState = NO_SANDBOX
     """What can hold it, where it is a command."""
 
 
-class Host(Protocol):
+class LinkHost(Protocol):
     """What a session offers to its link."""
 
     @property
-    def opening(self) -> Opening:
+    def opening(self) -> DriverSessionOptions:
         """How the session shall be."""
         ...
 
@@ -104,11 +113,11 @@ class Host(Protocol):
         """
         ...
 
-    async def permit(self, question: PermissionAsked) -> Verdict:
+    async def permit(self, question: PermissionAsked) -> PermissionVerdict:
         """Have a tool call decided; ``question.options`` are the agent's own, or none."""
         ...
 
-    async def carry_out(self, deed: ServedDeed, act: Callable[[Containment], Awaitable[T]]) -> T:
+    async def carry_out(self, deed: ServedCall, act: Callable[[Containment], Awaitable[T]]) -> T:
         """Have it decided like a tool call of our own, then do it by ``act``.
 
         Not asked about again: what the agent got leave for in this turn. ``act`` is told what a
@@ -119,7 +128,7 @@ class Host(Protocol):
         """
         ...
 
-    async def forbids(self, question: PermissionAsked) -> Verdict | None:
+    async def forbids(self, question: PermissionAsked) -> PermissionVerdict | None:
         """What stands against a call that the agent may be about to do unasked.
 
         Not allowed: denied, and in the log. Cancelled: a rule wants a person to be asked before
@@ -135,7 +144,7 @@ class Host(Protocol):
         """Put a question to the person."""
         ...
 
-    def runs_in(self, terminal: "Terminal") -> None:
+    def runs_in(self, terminal: "HeadlessTerminal") -> None:
         """The agent runs in this terminal, where a person may look at it and type."""
         ...
 
@@ -144,7 +153,7 @@ class Host(Protocol):
         ...
 
 
-class Link(Protocol):
+class AgentLink(Protocol):
     """One agent over one transport. Each method but ``start`` and ``end`` needs a started link."""
 
     @property
@@ -157,19 +166,19 @@ class Link(Protocol):
         """What it can do; final once started."""
         ...
 
-    def enforcement(self, opening: Opening) -> "Enforcement":
+    def enforcement(self, opening: DriverSessionOptions) -> "Enforcement":
         """What a session of this opening asks about, and what it does unasked."""
         ...
 
-    async def start(self, host: Host) -> Started:
+    async def start(self, host: LinkHost) -> StartedAgent:
         """Start the agent and open, resume or fork its session; limits are the caller's.
 
         Raises:
-            OpenFailed, Unsupported: and nothing needs to be done but ``end``.
+            OpenFailedError, UnsupportedError: and nothing needs to be done but ``end``.
         """
         ...
 
-    async def prompt(self, content: tuple[ContentBlock, ...]) -> Outcome:
+    async def prompt(self, content: tuple[ContentBlock, ...]) -> TurnOutcome:
         """Send a prompt and return when the turn is over; everything it said was emitted.
 
         Raises:
@@ -197,7 +206,7 @@ class Link(Protocol):
         """The sessions that the agent knows."""
         ...
 
-    async def end(self) -> Departure | None:
+    async def end(self) -> AgentExit | None:
         """End every process of the agent, if any was started; may be called at any time, again.
 
         None: there was no process whose end would say something.

@@ -18,17 +18,23 @@ from typing import TYPE_CHECKING
 from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.errors import LinkError, RpcError
 
+from .agent_description import Agent, make_launch
 from .catalogue import find_agent
-from .description import Agent, launch_of
-from .driver import Opening
-from .errors import LoginMethod, LoginNeeded, OpenFailed, StartTimeout, Unsupported
+from .driver import DriverSessionOptions
+from .errors import (
+    LoginMethod,
+    LoginNeededError,
+    OpenFailedError,
+    StartTimeoutError,
+    UnsupportedError,
+)
 
 if TYPE_CHECKING:
     from quarterdeck.config.places import Places
     from quarterdeck.wire.acp.connection import AcpConnection
 
-    from .acp.login import Greeting
-    from .child import Launch
+    from .acp.handshake import AcpInitializeResponse
+    from .agent_process import Launch
 
 __all__ = ["RunLogin", "log_in", "login_methods"]
 
@@ -49,9 +55,9 @@ async def login_methods(
     """The ways to log in that an agent offers; it is started for that, and ended.
 
     Raises:
-        UnknownAgent, BadAgentFile: there is no such agent.
-        Unsupported: it does not speak ACP; the message has the hint of its file.
-        OpenFailed: it did not start.
+        UnknownAgentError, BadAgentFileError: there is no such agent.
+        UnsupportedError: it does not speak ACP; the message has the hint of its file.
+        OpenFailedError: it did not start.
     """
     found = await asyncio.to_thread(find_agent, agent, places)
     async with _visit(found, cwd, environment or {}) as visit:
@@ -73,10 +79,10 @@ async def log_in(
     a way that needs a terminal.
 
     Raises:
-        UnknownAgent, BadAgentFile: there is no such agent.
-        Unsupported: it does not speak ACP, offers no such way, or the way needs a terminal.
-        LoginNeeded: several ways are offered and none was named; or it still wants a login.
-        OpenFailed: it did not start, or refused the login.
+        UnknownAgentError, BadAgentFileError: there is no such agent.
+        UnsupportedError: it does not speak ACP, offers no such way, or the way needs a terminal.
+        LoginNeededError: several ways are offered and none was named; or it still wants a login.
+        OpenFailedError: it did not start, or refused the login.
     """
     found = await asyncio.to_thread(find_agent, agent, places)
     own = environment or {}
@@ -89,9 +95,13 @@ async def log_in(
             return chosen
     if run is None:
         words = " ".join(chosen.command or ())
-        raise Unsupported(found.name, "acp", f"log in by {chosen.id!r} without a terminal", words)
+        raise UnsupportedError(
+            found.name, "acp", f"log in by {chosen.id!r} without a terminal", words
+        )
     if code := await run(chosen):
-        raise OpenFailed(f"the login of {found.name} ended with exit code {code}", exit_code=code)
+        raise OpenFailedError(
+            f"the login of {found.name} ended with exit code {code}", exit_code=code
+        )
     async with _visit(found, cwd, own) as visit:
         await visit.check()
     return chosen
@@ -103,12 +113,12 @@ class _Visit:
 
     launch: "Launch"
     connection: "AcpConnection"
-    hello: "Greeting"
+    hello: "AcpInitializeResponse"
     cwd: str
 
     @property
     def methods(self) -> tuple[LoginMethod, ...]:
-        from .acp.login import login_methods as ways
+        from .acp.handshake import login_methods as ways
 
         return ways(self.launch, self.hello.auth_methods)
 
@@ -118,15 +128,15 @@ class _Visit:
             await self.connection.call(acp.AUTHENTICATE, request, timeout=_PATIENCE)
         except RpcError as error:
             told = f"{self.launch.agent} refused the login {method.id!r}: {error.told}"
-            raise OpenFailed(told) from error
+            raise OpenFailedError(told) from error
 
     async def check(self) -> None:
         """Open a session, which an agent that wants a login refuses."""
-        from .acp.handshake import Way, open_session
+        from .acp.handshake import AcpOpenMethod, open_session
 
-        way = Way(acp.SESSION_NEW.name)
+        way = AcpOpenMethod(acp.SESSION_NEW.name)
         opened = await open_session(
-            self.connection, self.launch, Opening(cwd=self.cwd), self.hello, way
+            self.connection, self.launch, DriverSessionOptions(cwd=self.cwd), self.hello, way
         )
         can = self.hello.agent_capabilities.session_capabilities
         if can.close is not None and opened.session_id is not None:
@@ -139,26 +149,26 @@ async def _visit(
     agent: Agent, cwd: str | os.PathLike[str], environment: Mapping[str, str]
 ) -> AsyncGenerator[_Visit]:
     """Start an agent over ACP and greet it; leaving ends it and every process of it."""
-    from quarterdeck.system.guard import shared_guard
     from quarterdeck.system.local import LocalSystem
+    from quarterdeck.system.process_guard import shared_guard
     from quarterdeck.wire.acp.connection import AcpConnection
     from quarterdeck.wire.acp.router import Router
 
-    from .acp.departing import Outlet
-    from .acp.handshake import greet
-    from .acp.login import TERMINAL_LOGIN
-    from .child import Child
+    from .acp.handshake import TERMINAL_LOGIN, initialize_agent
+    from .agent_process import AgentProcess, AgentProcessStream
 
     if "acp" not in agent.transports:
-        raise Unsupported(agent.name, "any protocol", "be logged in to from here", agent.login.hint)
-    launch = launch_of(agent, "acp")
+        raise UnsupportedError(
+            agent.name, "any protocol", "be logged in to from here", agent.login.hint
+        )
+    launch = make_launch(agent, "acp")
     where = await asyncio.to_thread(lambda: str(Path(cwd).absolute()))
-    opening = Opening(cwd=where, environment=environment)
+    opening = DriverSessionOptions(cwd=where, environment=environment)
     system = LocalSystem([where], guard=shared_guard())
-    child: Child | None = None
+    child: AgentProcess | None = None
     try:
-        child = await Child.start(launch, opening, system)
-        outlet = Outlet(agent.name, child)
+        child = await AgentProcess.start(launch, opening, system)
+        outlet = AgentProcessStream(agent.name, child)
         connection = AcpConnection(
             outlet, Router("client"), answer_malformed=False, name=agent.name
         )
@@ -168,14 +178,14 @@ async def _visit(
         async with connection:
             try:
                 async with asyncio.timeout(opening.start_limit):
-                    hello = await greet(connection, launch, able)
+                    hello = await initialize_agent(connection, launch, able)
                 yield _Visit(launch, connection, hello, where)
             except TimeoutError as error:
                 told = f"{agent.name} did not answer in time"
-                raise StartTimeout(told, stderr=child.stderr()) from error
+                raise StartTimeoutError(told, stderr=child.stderr()) from error
             except LinkError as error:
                 broken = await outlet.explain(error)
-                raise OpenFailed(
+                raise OpenFailedError(
                     f"{agent.name} left: {broken}",
                     exit_code=getattr(broken, "exit_code", None),
                     signal=getattr(broken, "signal", None),
@@ -183,7 +193,7 @@ async def _visit(
                 ) from error
             except RpcError as error:
                 told = f"{agent.name} refused: {error.told}"
-                raise OpenFailed(told, stderr=child.stderr()) from error
+                raise OpenFailedError(told, stderr=child.stderr()) from error
     finally:
         if child is not None:
             await asyncio.shield(asyncio.ensure_future(child.end()))
@@ -198,14 +208,18 @@ def _choose(agent: Agent, methods: tuple[LoginMethod, ...], wanted: str | None) 
         return methods[0]
     known = ", ".join(method.id for method in methods)
     if wanted is None and methods:
-        raise LoginNeeded(f"{agent.name} offers several ways, name one: {known}.", methods)
+        raise LoginNeededError(f"{agent.name} offers several ways, name one: {known}.", methods)
     if not methods:
-        raise Unsupported(agent.name, "acp", "be logged in to: it offers no way", agent.login.hint)
-    raise Unsupported(agent.name, "acp", f"log in by {wanted!r}", f"It offers {known}.")
+        raise UnsupportedError(
+            agent.name, "acp", "be logged in to: it offers no way", agent.login.hint
+        )
+    raise UnsupportedError(agent.name, "acp", f"log in by {wanted!r}", f"It offers {known}.")
 
 
 def _check_variables(agent: Agent, method: LoginMethod, environment: Mapping[str, str]) -> None:
     missing = [name for name in method.variables if not environment.get(name)]
     if missing:
         page = f" See {method.link}." if method.link else ""
-        raise OpenFailed(f"{agent.name}: set {' and '.join(missing)} first, then log in.{page}")
+        raise OpenFailedError(
+            f"{agent.name}: set {' and '.join(missing)} first, then log in.{page}"
+        )

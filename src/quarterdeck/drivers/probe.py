@@ -14,21 +14,21 @@ from typing import Literal, TypeAlias
 from quarterdeck import __version__
 from quarterdeck.config.places import Places
 from quarterdeck.system.environment import child_environment, find_program
-from quarterdeck.system.errors import SpawnFault
+from quarterdeck.system.errors import SpawnError
 
-from .description import SELF, Agent, Login, Reach, expand
+from .agent_description import SELF, Agent, AgentTransport, LoginEvidence, expand_command
 from .driver import Transport
-from .links import LINKED
-from .versions import Answer, Question, ask_versions
+from .transports import SESSION_TRANSPORTS
+from .versions import VersionAnswer, VersionQuery, ask_versions
 
-__all__ = ["AgentState", "LoginState", "TransportState", "login_state", "probe"]
+__all__ = ["AgentInstallation", "LoginState", "TransportInstallation", "login_state", "probe"]
 
 LoginState: TypeAlias = Literal["yes", "no", "unknown"]
 """``no``: none of the signs that would be there; ``unknown``: there may be others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TransportState:
+class TransportInstallation:
     """One transport of an agent on this machine."""
 
     name: Transport
@@ -48,7 +48,7 @@ class TransportState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentState:
+class AgentInstallation:
     """One agent on this machine."""
 
     agent: Agent
@@ -56,7 +56,7 @@ class AgentState:
     """Where its program is, or the first that one of its transports needs."""
     version: str | None
     login: LoginState
-    transports: tuple[TransportState, ...]
+    transports: tuple[TransportInstallation, ...]
     """Those that are tried first, in their order."""
     problem: str = ""
     """Why there is no version although there is a program."""
@@ -67,7 +67,7 @@ class AgentState:
         return self.path is not None
 
     @property
-    def usable(self) -> tuple[TransportState, ...]:
+    def usable(self) -> tuple[TransportInstallation, ...]:
         """The transports over which a session could be opened now."""
         return tuple(one for one in self.transports if one.is_tried and one.path is not None)
 
@@ -79,7 +79,7 @@ async def probe(
     environment: Mapping[str, str] | None = None,
     limit: float = 3.0,
     refresh: bool = False,
-) -> list[AgentState]:
+) -> list[AgentInstallation]:
     """Look for each agent. ``limit``: seconds for one version command; four run at a time.
 
     ``environment`` is where programs, keys and files are looked for: ours, if not given.
@@ -95,7 +95,7 @@ async def probe(
     return [look.state(agent, answers) for agent in wanted]
 
 
-def login_state(login: Login, environment: Mapping[str, str]) -> LoginState:
+def login_state(login: LoginEvidence, environment: Mapping[str, str]) -> LoginState:
     """Whether anything shows a login. Blocks on files; opens none."""
     if any(environment.get(name) for name in login.variables):
         return "yes"
@@ -122,7 +122,7 @@ class _Look:
     problems: Mapping[str, str]
     """Why a program that is there cannot be started."""
     logins: Mapping[str, LoginState]
-    questions: tuple[Question, ...]
+    questions: tuple[VersionQuery, ...]
 
     @classmethod
     def at(cls, agents: Sequence[Agent], environment: Mapping[str, str]) -> "_Look":
@@ -133,7 +133,7 @@ class _Look:
         for program in dict.fromkeys(name for agent in agents for name in _programs(agent)):
             try:
                 paths[program] = find_program(program, seen, "/")
-            except SpawnFault as error:
+            except SpawnError as error:
                 paths[program] = None
                 problems[program] = str(error)
         asked = (
@@ -147,7 +147,9 @@ class _Look:
         }
         return cls(paths, problems, logins, tuple(dict.fromkeys(asked)))
 
-    def state(self, agent: Agent, answers: Mapping[Question, Answer]) -> AgentState:
+    def state(
+        self, agent: Agent, answers: Mapping[VersionQuery, VersionAnswer]
+    ) -> AgentInstallation:
         """Put together what is known of one agent."""
         own = self._answer(agent.version, answers)
         transports = tuple(
@@ -158,7 +160,7 @@ class _Look:
         )
         main = self.paths.get(_first(agent.version)) if agent.version else None
         there = (one.path for one in transports if one.path is not None)
-        return AgentState(
+        return AgentInstallation(
             agent=agent,
             path=main or next(there, None),
             version=own.version,
@@ -171,41 +173,43 @@ class _Look:
         self,
         agent: Agent,
         name: Transport,
-        reach: Reach,
-        own: Answer,
-        answers: Mapping[Question, Answer],
-    ) -> TransportState:
+        reach: AgentTransport,
+        own: VersionAnswer,
+        answers: Mapping[VersionQuery, VersionAnswer],
+    ) -> TransportInstallation:
         program = _first(reach.command)
         if reach.version:
             answer = self._answer(reach.version, answers)
         else:
-            answer = own if program == _first(agent.version) else Answer(None)
+            answer = own if program == _first(agent.version) else VersionAnswer(None)
         path = self.paths[program]
-        return TransportState(
+        return TransportInstallation(
             name=name,
             program=program,
             path=path,
             version=answer.version,
             verified=reach.verified,
             install=reach.install or agent.install,
-            is_linked=name in LINKED,
+            is_linked=name in SESSION_TRANSPORTS,
             is_tried=name in agent.tried,
             problem=self.problems[program] if path is None else answer.problem,
         )
 
-    def _answer(self, words: tuple[str, ...], answers: Mapping[Question, Answer]) -> Answer:
+    def _answer(
+        self, words: tuple[str, ...], answers: Mapping[VersionQuery, VersionAnswer]
+    ) -> VersionAnswer:
         if words and words[0] == SELF:
-            return Answer(__version__)
+            return VersionAnswer(__version__)
         question = _question(words, self.paths)
-        return answers[question] if question is not None else Answer(None)
+        return answers[question] if question is not None else VersionAnswer(None)
 
 
-def _question(words: tuple[str, ...], paths: Mapping[str, str | None]) -> Question | None:
+def _question(words: tuple[str, ...], paths: Mapping[str, str | None]) -> VersionQuery | None:
     # Ourselves we need not ask; and the binary would be Python's, which says nothing about us.
     if not words or words[0] == SELF:
         return None
     path = paths.get(words[0])
-    return Question(path, words[1:]) if path is not None else None
+    return VersionQuery(path, words[1:]) if path is not None else None
 
 
 def _programs(agent: Agent) -> Iterable[str]:
@@ -218,7 +222,7 @@ def _programs(agent: Agent) -> Iterable[str]:
 
 
 def _first(words: tuple[str, ...]) -> str:
-    return expand(words[:1])[0] if words else ""
+    return expand_command(words[:1])[0] if words else ""
 
 
 def _place(agent: Agent, transport: str) -> int:

@@ -9,16 +9,22 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
-from quarterdeck.policy.deciding import Ask, Deny
-from quarterdeck.policy.foreign import Surroundings
-from quarterdeck.policy.gate import Answer, Gate, Permitted, QuestionReply
+from quarterdeck.policy.decision import Ask, Deny
+from quarterdeck.policy.foreign_calls import CallContext
+from quarterdeck.policy.gate import Gate, PermissionAnswer, PermissionGranted, QuestionReply
 from quarterdeck.policy.modes import Containment
 from quarterdeck.wire.content import ContentBlock
-from quarterdeck.wire.errors import Broken, Closed, Ended, LinkError, QuarterdeckError
+from quarterdeck.wire.errors import (
+    LinkBrokenError,
+    LinkClosedError,
+    LinkEndedError,
+    LinkError,
+    QuarterdeckError,
+)
 from quarterdeck.wire.events import (
     Event,
     ModeChanged,
-    Notice,
+    NoticePosted,
     Origin,
     PermissionAsked,
     Prompted,
@@ -41,28 +47,27 @@ from quarterdeck.wire.ids import (
 )
 from quarterdeck.wire.permissions import Decider
 
-from .clearance import Clearances
-from .conduct import Conduct
-from .driver import Capabilities, ClosedAs, Opening, Sink
-from .enforcement import Enforcement, unheld
-from .errors import NotHeldError, NotPermittedError, Unsupported
-from .ledger import Ledger
-from .link import Departure, Link, ServedDeed, Verdict
-from .service import DeedService
-from .turn import Turn
-from .verdicts import call_of, own_options, verdict_of
+from .call_monitor import CallMonitor
+from .driver import Capabilities, ClosedAs, DriverSessionOptions, EventSink
+from .enforcement import Enforcement, explain_unenforceable
+from .errors import NotPermittedError, UnenforceableError, UnsupportedError
+from .link import AgentExit, AgentLink, PermissionVerdict, ServedCall
+from .permissions import UnusedPermissions, call_of, own_options, verdict_of
+from .served_calls import ServedCallRunner
+from .tool_call_normalizer import ToolCallNormalizer
+from .turn import DriverTurn
 
 if TYPE_CHECKING:
-    from .pty.terminal import Terminal
+    from quarterdeck.terminal.headless_terminal import HeadlessTerminal
 
-__all__ = ["DrivenSession"]
+__all__ = ["LinkSession"]
 
 _log = logging.getLogger(__name__)
-_CANCELLED = Verdict(allowed=False, cancelled=True)
+_CANCELLED = PermissionVerdict(allowed=False, cancelled=True)
 T = TypeVar("T")
 
 
-class DrivenSession:
+class LinkSession:
     """One conversation with one agent, over whatever link; see ``driver.Session``.
 
     Made by ``opening.open_session``.
@@ -72,11 +77,11 @@ class DrivenSession:
         self,
         id_: SessionId,
         agent: str,
-        opening: Opening,
-        sink: Sink,
+        opening: DriverSessionOptions,
+        sink: EventSink,
         gate: Gate,
-        around: Surroundings,
-        on_terminal: "Callable[[Terminal], None] | None" = None,
+        around: CallContext,
+        on_terminal: "Callable[[HeadlessTerminal], None] | None" = None,
     ) -> None:
         self.id = id_
         self.agent = agent
@@ -86,16 +91,16 @@ class DrivenSession:
         self._sink = sink
         self._around = around
         self._on_terminal = on_terminal
-        self._link: Link | None = None
-        self._ledger = Ledger(agent)
+        self._link: AgentLink | None = None
+        self._ledger = ToolCallNormalizer(agent)
         self._turns = asyncio.Lock()
-        self._turn: Turn | None = None
+        self._turn: DriverTurn | None = None
         self._requests = _Requests()
         self._agent_mode = opening.agent_mode
         """The mode of the agent's own that a person has chosen, if any."""
-        self._clearances = Clearances()
-        self._conduct = Conduct(gate, around)
-        self._services = DeedService(self, around, self._clearances, self._conduct)
+        self._clearances = UnusedPermissions()
+        self._conduct = CallMonitor(gate, around)
+        self._services = ServedCallRunner(self, around, self._clearances, self._conduct)
         self._stopping: set[asyncio.Task[None]] = set()
         self._early: list[tuple[Event, ToolCallId | None]] | None = []
         """What the link said before the session was announced; None from then on."""
@@ -122,7 +127,7 @@ class DrivenSession:
         return self._turns.locked()
 
     @property
-    def around(self) -> Surroundings:
+    def around(self) -> CallContext:
         """Where its calls come from."""
         return self._around
 
@@ -135,12 +140,12 @@ class DrivenSession:
 
     # Beginning
 
-    def attach(self, link: Link) -> None:
+    def attach(self, link: AgentLink) -> None:
         """Use this link; what the one before it said is forgotten."""
         self._link = link
         self._early = []
         self._over = None
-        self._ledger = Ledger(link.transport)
+        self._ledger = ToolCallNormalizer(link.transport)
 
     async def announce(self, events: Iterable[Event]) -> None:
         """Write the first events, then what the link has said meanwhile; once, by the opener."""
@@ -155,7 +160,7 @@ class DrivenSession:
     async def fail(self, events: Iterable[Event], ended: SessionEnded) -> None:
         """Write that the session could not be opened; once, by the opener."""
         self._early = None
-        self._over = Broken(ended.reason or "the agent could not be started")
+        self._over = LinkBrokenError(ended.reason or "the agent could not be started")
         for event in events:
             await self._sink(event)
         self._ended.set_result(ended)
@@ -227,14 +232,14 @@ class DrivenSession:
         self._stopping.add(task)
         task.add_done_callback(self._stopping.discard)
 
-    async def permit(self, question: PermissionAsked) -> Verdict:
+    async def permit(self, question: PermissionAsked) -> PermissionVerdict:
         """Have a tool call decided: rules first, then whoever answers."""
         if self.is_interrupted or self._early is not None:
             return _CANCELLED
         with self._requests:
             return await self._decide(question)
 
-    async def _decide(self, question: PermissionAsked) -> Verdict:
+    async def _decide(self, question: PermissionAsked) -> PermissionVerdict:
         for event in self._ledger.ask(question):
             await self.emit_asked(event)
             await self._watch(event)
@@ -247,23 +252,23 @@ class DrivenSession:
         decided = await self.gate.permit(self.emit_asked, ours, call)
         verdict = verdict_of(decided, theirs)
         self._conduct.decided(name, allowed=verdict.allowed)
-        if isinstance(decided, Permitted) and verdict.allowed:
+        if isinstance(decided, PermissionGranted) and verdict.allowed:
             self._clearances.add(call, decided)
             self._conduct.permitted(call, by_person=decided.option is not None)
         return verdict
 
-    async def forbids(self, question: PermissionAsked) -> Verdict | None:
+    async def forbids(self, question: PermissionAsked) -> PermissionVerdict | None:
         """What stands against a call that the agent may do unasked; see ``link.Host``."""
         call = await call_of(question, self._around, self.gate)
         match await self.gate.judge(call):
             case Deny():
                 return await self.permit(question)
             case Ask() as asked if question.kind in ("read", "search"):
-                return Verdict(allowed=False, cancelled=True, told=asked.reason)
+                return PermissionVerdict(allowed=False, cancelled=True, told=asked.reason)
             case _:
                 return None
 
-    async def carry_out(self, deed: ServedDeed, act: Callable[[Containment], Awaitable[T]]) -> T:
+    async def carry_out(self, deed: ServedCall, act: Callable[[Containment], Awaitable[T]]) -> T:
         """Decide what the agent has us do, and do it; see ``link.Host``."""
         if self.is_interrupted or self._early is not None:
             raise NotPermittedError("the turn is being stopped", cancelled=True)
@@ -298,7 +303,7 @@ class DrivenSession:
         """Whether the running turn is being stopped."""
         return self._turn is not None and self._turn.is_interrupted
 
-    def runs_in(self, terminal: "Terminal") -> None:
+    def runs_in(self, terminal: "HeadlessTerminal") -> None:
         """The agent runs in this terminal."""
         if self._on_terminal is not None:
             self._on_terminal(terminal)
@@ -330,7 +335,7 @@ class DrivenSession:
                 origin=origin,
                 sender=sender,
             )
-            turn = Turn(
+            turn = DriverTurn(
                 link, self.opening, self._sink, self.gate, self._ledger, self.lost, self._settle
             )
             self._turn = turn
@@ -350,7 +355,7 @@ class DrivenSession:
         if violation is not None:
             await self._sink(violation, turn=self._here())
 
-    def answer(self, request: RequestId, answer: Answer) -> bool:
+    def answer(self, request: RequestId, answer: PermissionAnswer) -> bool:
         """Answer a permission request; False if it is not, or no longer, open."""
         return self.gate.answer(request, answer)
 
@@ -368,9 +373,9 @@ class DrivenSession:
         link = self._alive()
         self._need(link.capabilities.sets_mode, "change its mode while it runs")
         opening = copy(self.opening, agent_mode=mode)
-        reasons = unheld(link.enforcement(opening), opening, self.gate, self._around)
+        reasons = explain_unenforceable(link.enforcement(opening), opening, self.gate, self._around)
         if reasons and self._around.on_unheld == "refuse":
-            raise NotHeldError(self.agent, self.transport, f"be held to {'; '.join(reasons)}")
+            raise UnenforceableError(self.agent, self.transport, f"be held to {'; '.join(reasons)}")
         before, self._agent_mode = self._agent_mode, mode
         try:
             await link.set_mode(mode)
@@ -404,7 +409,7 @@ class DrivenSession:
             else:
                 with suppress(QuarterdeckError):
                     await self.interrupt()
-            self.lost(Closed(f"session {self.id!r} is closed"))
+            self.lost(LinkClosedError(f"session {self.id!r} is closed"))
         return await self.wait()
 
     async def wait(self) -> SessionEnded:
@@ -434,16 +439,16 @@ class DrivenSession:
         else:
             self._ended.set_result(ended)
 
-    async def _depart(self) -> Departure | None:
+    async def _depart(self) -> AgentExit | None:
         try:
             return await self._link.end() if self._link is not None else None
         except QuarterdeckError as error:
             _log.warning("an agent could not be ended: %s", error)
-            return Departure(stderr=str(error))
+            return AgentExit(stderr=str(error))
 
     # Checks
 
-    def _alive(self) -> Link:
+    def _alive(self) -> AgentLink:
         if self._over is not None:
             raise self._over
         assert self._link is not None
@@ -451,14 +456,14 @@ class DrivenSession:
 
     def _need(self, ability: bool, what: str) -> None:
         if not ability:
-            raise Unsupported(self.agent, self.transport, what)
+            raise UnsupportedError(self.agent, self.transport, what)
 
     def _check(self, content: Sequence[ContentBlock]) -> None:
         for block in content:
             if block.__struct_config__.tag in ("image", "audio"):
                 self._need(self.capabilities.images, f"take {block.__struct_config__.tag}s")
         if not content:
-            raise Unsupported(self.agent, self.transport, "answer an empty prompt")
+            raise UnsupportedError(self.agent, self.transport, "answer an empty prompt")
 
 
 class _Requests:
@@ -483,20 +488,20 @@ class _Requests:
         await self._calm.wait()
 
 
-def _left_asking(mode: str, back: str) -> Notice:
+def _left_asking(mode: str, back: str) -> NoticePosted:
     title = f"It says that its mode is now {mode!r}, in which it does not ask."
     told = f"Nobody here chose that; it is told to go back to {back!r}."
-    return Notice(title=title, severity="error", description=told)
+    return NoticePosted(title=title, severity="error", description=told)
 
 
 def _session_ended(
-    over: LinkError, departure: Departure | None, closed_as: tuple[ClosedAs, str | None]
+    over: LinkError, departure: AgentExit | None, closed_as: tuple[ClosedAs, str | None]
 ) -> SessionEnded:
-    left = departure or Departure()
-    if isinstance(over, Closed):
+    left = departure or AgentExit()
+    if isinstance(over, LinkClosedError):
         how, reason = closed_as
     else:
-        how, reason = "ended" if isinstance(over, Ended) else "broken", str(over)
+        how, reason = "ended" if isinstance(over, LinkEndedError) else "broken", str(over)
     exit_code = left.exit_code if left.exit_code is not None else getattr(over, "exit_code", None)
     return SessionEnded(
         how=how,
@@ -510,8 +515,8 @@ def _session_ended(
 if TYPE_CHECKING:
     from typing import cast
 
-    from .driver import Session
-    from .link import Host
+    from .driver import DriverSession
+    from .link import LinkHost
 
-    _session: Session = cast("DrivenSession", None)
-    _host: Host = cast("DrivenSession", None)
+    _session: DriverSession = cast("LinkSession", None)
+    _host: LinkHost = cast("LinkSession", None)

@@ -9,7 +9,7 @@ from typing import Any
 
 from quarterdeck.policy.gate import Gate
 from quarterdeck.wire.content import ContentBlock, TextContent
-from quarterdeck.wire.errors import Broken, LinkError, QuarterdeckError, RpcError
+from quarterdeck.wire.errors import LinkBrokenError, LinkError, QuarterdeckError, RpcError
 from quarterdeck.wire.events import (
     EMPTY_TURN,
     CompactionChanged,
@@ -22,16 +22,16 @@ from quarterdeck.wire.events import (
 )
 from quarterdeck.wire.ids import TurnId, new_turn_id
 
-from .driver import Opening, Sink
-from .ledger import Ledger
-from .link import Link, Outcome
+from .driver import DriverSessionOptions, EventSink
+from .link import AgentLink, TurnOutcome
+from .tool_call_normalizer import ToolCallNormalizer
 
-__all__ = ["Turn"]
+__all__ = ["DriverTurn"]
 
 _log = logging.getLogger(__name__)
 
 
-class Turn:
+class DriverTurn:
     """One turn of a session. ``run`` it once; anything else may be called at any time.
 
     Args:
@@ -41,11 +41,11 @@ class Turn:
 
     def __init__(
         self,
-        link: Link,
-        opening: Opening,
-        sink: Sink,
+        link: AgentLink,
+        opening: DriverSessionOptions,
+        sink: EventSink,
         gate: Gate,
-        ledger: Ledger,
+        ledger: ToolCallNormalizer,
         lost: Callable[[LinkError], None],
         answered: Callable[[], Awaitable[object]],
     ) -> None:
@@ -58,7 +58,7 @@ class Turn:
         self._ledger = ledger
         self._lost = lost
         self._answered = answered
-        self._running: asyncio.Task[Outcome] | None = None
+        self._running: asyncio.Task[TurnOutcome] | None = None
         self._is_asked = False
         self._over = asyncio.Event()
         self._overdue: str | None = None
@@ -83,7 +83,7 @@ class Turn:
             await self._sink(prompted)
             await self._sink(TurnStarted(prompt=prompted.message), turn=self.id)
             if self.is_interrupted:  # while its beginning was written down
-                return await self._end(Outcome(stop="cancelled"))
+                return await self._end(TurnOutcome(stop="cancelled"))
             self._running = asyncio.create_task(self._ask(prompted.content))
             return await self._settle(self._running)
         finally:
@@ -109,9 +109,9 @@ class Turn:
             await asyncio.wait([self._running], timeout=1)
             self._running.cancel()
 
-    async def _ask(self, content: tuple[ContentBlock, ...]) -> Outcome:
+    async def _ask(self, content: tuple[ContentBlock, ...]) -> TurnOutcome:
         if self.is_interrupted:  # before this task came to run
-            return Outcome(stop="cancelled")
+            return TurnOutcome(stop="cancelled")
         self._is_asked = True
         return await self._link.prompt(content)
 
@@ -129,15 +129,17 @@ class Turn:
                     await self._link.interrupt()
                 await asyncio.wait([running])
         except TimeoutError:
-            self._lost(Broken(f"it did not stop within {limit:g} s of being told, and was ended"))
+            self._lost(
+                LinkBrokenError(f"it did not stop within {limit:g} s of being told, and was ended")
+            )
             await asyncio.wait([running])
         except LinkError:
             await asyncio.wait([running])
         except QuarterdeckError as error:
-            self._lost(Broken(f"it could not be told to stop, and was ended: {error}"))
+            self._lost(LinkBrokenError(f"it could not be told to stop, and was ended: {error}"))
             await asyncio.wait([running])
 
-    async def _settle(self, running: asyncio.Task[Outcome]) -> TurnEnded:
+    async def _settle(self, running: asyncio.Task[TurnOutcome]) -> TurnEnded:
         """Wait for its end, whatever it is, and write it down."""
         try:
             async with self._watched():
@@ -148,7 +150,7 @@ class Turn:
             raise
         return await self._end(_outcome(running))
 
-    async def _end(self, outcome: Outcome) -> TurnEnded:
+    async def _end(self, outcome: TurnOutcome) -> TurnEnded:
         self._running = None
         stop, reason = outcome.stop, outcome.reason
         if self._overdue is not None:
@@ -193,21 +195,21 @@ class Turn:
         await self._stop()
 
 
-def _outcome(running: "asyncio.Task[Outcome]") -> Outcome:
+def _outcome(running: "asyncio.Task[TurnOutcome]") -> TurnOutcome:
     """How a finished turn went; every failure becomes one that can be written down."""
     if running.cancelled():
-        return Outcome(stop="failed", reason="the agent is gone")
+        return TurnOutcome(stop="failed", reason="the agent is gone")
     error = running.exception()
     match error:
         case None:
             return running.result()
         case RpcError():
-            return Outcome(stop="failed", reason=error.told)
+            return TurnOutcome(stop="failed", reason=error.told)
         case QuarterdeckError():
-            return Outcome(stop="failed", reason=str(error))
+            return TurnOutcome(stop="failed", reason=str(error))
         case _:
             _log.error("a turn failed in our own code", exc_info=error)
-            return Outcome(stop="failed", reason=f"an error of our own: {error!r}")
+            return TurnOutcome(stop="failed", reason=f"an error of our own: {error!r}")
 
 
 async def _finish(step: Coroutine[Any, Any, object]) -> None:

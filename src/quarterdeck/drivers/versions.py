@@ -15,13 +15,13 @@ from pathlib import Path
 
 import msgspec
 
-from quarterdeck.config.errors import UnusablePlace
+from quarterdeck.config.errors import UnusablePlaceError
 from quarterdeck.config.places import make_private
-from quarterdeck.system.errors import SpawnFault, StillRunning
+from quarterdeck.system.api import CommandSpec, EndingDeadlines, Process, ProcessExit
+from quarterdeck.system.errors import SpawnError, StillRunningError
 from quarterdeck.system.local import LocalSystem
-from quarterdeck.system.port import Command, Ending, Exit, Process
 
-__all__ = ["Answer", "Question", "ask_versions"]
+__all__ = ["VersionAnswer", "VersionQuery", "ask_versions"]
 
 _AT_ONCE = 4
 _READ = 65_536
@@ -36,11 +36,11 @@ _VERSION = re.compile(r"(?<![\w.])v?(\d+\.\d+[\w.+-]*)")
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 """Colours, which some print whoever reads."""
 _QUIET = {"LANG": "C.UTF-8", "TERM": "dumb", "NO_COLOR": "1", "CI": "1"}
-_END = Ending(ask=0.0, terminate=0.3, kill=5.0)
+_END = EndingDeadlines(ask=0.0, terminate=0.3, kill=5.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class VersionQuery:
     """A program, by its absolute path, and the words that make it tell its version."""
 
     path: str
@@ -48,7 +48,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class VersionAnswer:
     """What it said: a version, or why there is none."""
 
     version: str | None
@@ -72,13 +72,13 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def ask_versions(
-    questions: Iterable[Question],
+    questions: Iterable[VersionQuery],
     memory: Path | None,
     *,
     environment: Mapping[str, str],
     limit: float = 3.0,
     refresh: bool = False,
-) -> dict[Question, Answer]:
+) -> dict[VersionQuery, VersionAnswer]:
     """The answer to each question, from memory where the binary is still the same.
 
     Programs get a clean environment, no input and no project to look at; each is ended with all
@@ -100,13 +100,13 @@ async def ask_versions(
 
 
 async def _ask_all(
-    questions: Sequence[Question], environment: Mapping[str, str], limit: float
-) -> dict[Question, Answer]:
+    questions: Sequence[VersionQuery], environment: Mapping[str, str], limit: float
+) -> dict[VersionQuery, VersionAnswer]:
     own = {name: environment[name] for name in ("PATH", "HOME") if name in environment}
     turns = asyncio.Semaphore(_AT_ONCE)
-    answers: dict[Question, Answer] = {}
+    answers: dict[VersionQuery, VersionAnswer] = {}
 
-    async def ask(question: Question) -> None:
+    async def ask(question: VersionQuery) -> None:
         async with turns:
             answers[question] = await _ask(system, question, {**own, **_QUIET}, limit)
 
@@ -117,25 +117,25 @@ async def _ask_all(
 
 
 async def _ask(
-    system: LocalSystem, question: Question, environment: Mapping[str, str], limit: float
-) -> Answer:
+    system: LocalSystem, question: VersionQuery, environment: Mapping[str, str], limit: float
+) -> VersionAnswer:
     argv = (question.path, *question.words)
     try:
-        process = await system.processes.spawn(Command(argv=argv, cwd="/", env=environment))
-    except SpawnFault as error:
-        return Answer(None, f"cannot be started: {error}")
+        process = await system.processes.spawn(CommandSpec(argv=argv, cwd="/", env=environment))
+    except SpawnError as error:
+        return VersionAnswer(None, f"cannot be started: {error}")
     try:
         async with asyncio.timeout(limit):
             process.close_input()
             return _answer(question, *await _hear(process))
     except TimeoutError:
-        return Answer(None, f"{_shown(question)} did not answer within {limit:g} s")
+        return VersionAnswer(None, f"{_shown(question)} did not answer within {limit:g} s")
     finally:
-        with suppress(StillRunning):
+        with suppress(StillRunningError):
             await process.end(_END)
 
 
-async def _hear(process: Process) -> tuple[str, Exit | None]:
+async def _hear(process: Process) -> tuple[str, ProcessExit | None]:
     """What it printed, and how it left; None when it printed more than anybody wants to read."""
     data = b""
     while chunk := await process.receive():
@@ -146,28 +146,28 @@ async def _hear(process: Process) -> tuple[str, Exit | None]:
     return data.decode("utf-8", "replace") + "\n" + process.stderr()[:_READ], exit_
 
 
-def _answer(question: Question, text: str, exit_: Exit | None) -> Answer:
+def _answer(question: VersionQuery, text: str, exit_: ProcessExit | None) -> VersionAnswer:
     if exit_ is not None and not exit_.is_success:
-        return Answer(None, f"{_shown(question)} ended with {exit_}")
+        return VersionAnswer(None, f"{_shown(question)} ended with {exit_}")
     found = _VERSION.search(_ESCAPE.sub("", text))
     if found is None or len(found[1]) > _LONGEST:
-        return Answer(None, f"{_shown(question)} told no version")
-    return Answer(found[1].rstrip(".-+"))
+        return VersionAnswer(None, f"{_shown(question)} told no version")
+    return VersionAnswer(found[1].rstrip(".-+"))
 
 
-def _shown(question: Question) -> str:
+def _shown(question: VersionQuery) -> str:
     return f"`{' '.join((Path(question.path).name, *question.words))}`"
 
 
 # Memory
 
 
-def _identities(questions: Iterable[Question]) -> dict[Question, _Kept]:
+def _identities(questions: Iterable[VersionQuery]) -> dict[VersionQuery, _Kept]:
     """What each binary is now, as an answer without content."""
     return {question: _identity(question) for question in questions}
 
 
-def _identity(question: Question) -> _Kept:
+def _identity(question: VersionQuery) -> _Kept:
     real = os.path.realpath(question.path)
     size, modified = 0, 0
     with suppress(OSError):
@@ -188,20 +188,22 @@ def _key(kept: _Kept) -> tuple[str, tuple[str, ...]]:
     return kept.path, kept.words
 
 
-def _fitting(identities: Mapping[Question, _Kept], kept: Iterable[_Kept]) -> dict[Question, Answer]:
+def _fitting(
+    identities: Mapping[VersionQuery, _Kept], kept: Iterable[_Kept]
+) -> dict[VersionQuery, VersionAnswer]:
     """The kept answers of binaries that have not changed since."""
     by_key = {_key(one): one for one in kept}
-    found: dict[Question, Answer] = {}
+    found: dict[VersionQuery, VersionAnswer] = {}
     for question, identity in identities.items():
         one = by_key.get(_key(identity))
         if one is None or (one.size, one.modified) != (identity.size, identity.modified):
             continue
         if one.version is not None or 0 <= time.time() - one.asked < _FAILURE_KEPT:
-            found[question] = Answer(one.version, one.problem)
+            found[question] = VersionAnswer(one.version, one.problem)
     return found
 
 
-def _keep(identity: _Kept, answer: Answer) -> _Kept:
+def _keep(identity: _Kept, answer: VersionAnswer) -> _Kept:
     return msgspec.structs.replace(
         identity, version=answer.version, problem=answer.problem, asked=time.time()
     )
@@ -219,7 +221,7 @@ def _remember(memory: Path, fresh: Sequence[_Kept], kept: Sequence[_Kept]) -> No
     known = {_key(one): one for one in (*kept, *fresh)}
     newest = sorted(known.values(), key=lambda one: one.asked)[-_MOST:]
     beside = memory.with_name(f"{memory.name}.{os.getpid()}")
-    with suppress(OSError, UnusablePlace):
+    with suppress(OSError, UnusablePlaceError):
         make_private(memory.parent)
         beside.write_bytes(msgspec.json.encode(_File(answers=tuple(newest))))
         beside.replace(memory)

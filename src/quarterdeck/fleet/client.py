@@ -1,33 +1,101 @@
-"""The fleet of a host, over its socket: the same methods as in process."""
+"""The client of the host: every method of the fleet over its socket."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from quarterdeck.config.places import Places
-from quarterdeck.journal.hits import Hit
+from quarterdeck.journal.search_hit import SearchHit
 from quarterdeck.policy.grants import Grant
+from quarterdeck.terminal.viewer_events import TerminalEnded, ViewerEvent
 from quarterdeck.wire.content import ContentBlock
-from quarterdeck.wire.errors import Closed, LinkError
+from quarterdeck.wire.errors import LinkClosedError, LinkError
 from quarterdeck.wire.events import Origin
 from quarterdeck.wire.ids import MessageId, RequestId, SessionId
 from quarterdeck.wire.permissions import QuestionAction
 from quarterdeck.wire.record import Record, decode_record
 
-from .errors import NoHost
-from .host import methods
-from .linked import Dial
-from .linked_terminals import LinkedTerminals
-from .port import AgentInfo, FleetStatus, Imported, InboxItem, Spawn, WaitFor
+from .api import (
+    AgentInfo,
+    FleetStatus,
+    FleetTerminalOptions,
+    ImportedSession,
+    InboxItem,
+    SpawnOptions,
+    TerminalInfo,
+    WaitFor,
+)
+from .connection import Dial, ReconnectingClient
+from .errors import NoHostError
+from .host import methods as methods
+from .host.methods import NoParams
 
-__all__ = ["Dial", "HostClient"]
+__all__ = ["Dial", "HostClient", "TerminalClient"]
+
+_SEEN: msgspec.json.Decoder[ViewerEvent] = msgspec.json.Decoder(ViewerEvent)
 
 
-class HostClient(LinkedTerminals):
+class TerminalClient(ReconnectingClient):
+    """The part of a client that is about terminals; see ``terminal_port.Terminals``.
+
+    Raises ``HostError`` where the host is older than terminals.
+    """
+
+    async def open_terminal(self, wish: FleetTerminalOptions) -> TerminalInfo:
+        """See ``FleetTerminals``."""
+        return await self._ask(methods.OPEN_TERMINAL, methods.OpenTerminalParams(wish=wish))
+
+    async def terminals(self) -> list[TerminalInfo]:
+        """See ``FleetTerminals``."""
+        return await self._ask(methods.TERMINALS, NoParams())
+
+    async def watch_terminal(self, terminal: str) -> AsyncGenerator[ViewerEvent]:
+        """See ``FleetTerminals``. When the host goes away so does the terminal: raises ``LinkBrokenError``."""
+        link = await self._linked()
+        method, wanted = methods.WATCH_TERMINAL, methods.TerminalParams(terminal=terminal)
+        _, feed = await self._reached(link.follow(method, wanted, _SEEN.decode), method)
+        try:
+            while True:
+                seen = await self._reached(feed.take(), method)
+                yield seen
+                if isinstance(seen, TerminalEnded):
+                    return
+        finally:
+            await link.unfollow(feed)
+
+    async def write_terminal(self, terminal: str, data: bytes) -> None:
+        """See ``FleetTerminals``."""
+        params = methods.WriteTerminalParams(terminal=terminal, data=data)
+        await self._ask(methods.WRITE_TERMINAL, params)
+
+    async def paste_terminal(self, terminal: str, text: str) -> None:
+        """See ``FleetTerminals``."""
+        params = methods.PasteTerminalParams(terminal=terminal, text=text)
+        await self._ask(methods.PASTE_TERMINAL, params)
+
+    async def resize_terminal(self, terminal: str, columns: int, rows: int) -> None:
+        """See ``FleetTerminals``."""
+        params = methods.ResizeTerminalParams(terminal=terminal, columns=columns, rows=rows)
+        await self._ask(methods.RESIZE_TERMINAL, params)
+
+    async def close_terminal(self, terminal: str) -> None:
+        """See ``FleetTerminals``."""
+        await self._ask(methods.CLOSE_TERMINAL, methods.TerminalParams(terminal=terminal))
+
+
+if TYPE_CHECKING:
+    from .api import FleetTerminals
+
+    _: type[FleetTerminals] = TerminalClient
+
+
+class HostClient(TerminalClient):
     """The fleet of a host; a ``Fleet``.
 
-    When the host goes away, calls that wait raise ``Broken``: whether they were carried out is
-    not known, the log tells. Later calls connect again if a host is there, and raise ``NoHost``
+    When the host goes away, calls that wait raise ``LinkBrokenError``: whether they were carried out is
+    not known, the log tells. Later calls connect again if a host is there, and raise ``NoHostError``
     otherwise.
     """
 
@@ -46,14 +114,13 @@ class HostClient(LinkedTerminals):
         A host that is stopped later is not started again by who still watches it.
 
         Raises:
-            NoHost: none is running.
-            HostTooNew: it is of another version.
+            NoHostError: none is running.
+            HostVersionError: it is of another version.
             HostError: it does not start.
         """
-        from .host.dialling import dial
-        from .host.starting import ensure_host
+        from .host.launcher import dial_host, ensure_host
 
-        client = cls(lambda: dial(places), name)
+        client = cls(lambda: dial_host(places), name)
         try:
             await client.reach((lambda: ensure_host(places, environ)) if start else None)
             yield client
@@ -62,9 +129,9 @@ class HostClient(LinkedTerminals):
 
     async def stop_host(self) -> None:
         """Ask the host to end; its agents are closed and can be resumed."""
-        await self._ask(methods.STOP, methods.Nothing())
+        await self._ask(methods.STOP, methods.NoParams())
 
-    async def spawn(self, wish: Spawn) -> AgentInfo:
+    async def spawn(self, wish: SpawnOptions) -> AgentInfo:
         """See ``Fleet``."""
         return await self._ask(methods.SPAWN, methods.SpawnParams(wish=wish))
 
@@ -137,7 +204,7 @@ class HostClient(LinkedTerminals):
         homes: dict[str, str],
         name: str | None = None,
         cwd: str | None = None,
-    ) -> Imported:
+    ) -> ImportedSession:
         """See ``Fleet``."""
         params = methods.ImportParams(agent=agent, id=id, homes=homes, name=name, cwd=cwd)
         return await self._ask(methods.IMPORT_SESSION, params)
@@ -153,7 +220,7 @@ class HostClient(LinkedTerminals):
 
     async def inbox(self) -> list[InboxItem]:
         """See ``Fleet``."""
-        return await self._ask(methods.INBOX, methods.Nothing())
+        return await self._ask(methods.INBOX, methods.NoParams())
 
     async def answer(
         self, request: RequestId, choice: str, *, by: str = "person", feedback: str | None = None
@@ -176,7 +243,7 @@ class HostClient(LinkedTerminals):
 
     async def grants(self) -> list[Grant]:
         """See ``Fleet``."""
-        return await self._ask(methods.GRANTS, methods.Nothing())
+        return await self._ask(methods.GRANTS, methods.NoParams())
 
     async def revoke(self, grant: str, *, by: str = "person") -> bool:
         """See ``Fleet``."""
@@ -210,7 +277,7 @@ class HostClient(LinkedTerminals):
         records then go on after the last one, without a gap.
 
         Raises:
-            NoHost, Broken: the host went away, and no other came in time.
+            NoHostError, LinkBrokenError: the host went away, and no other came in time.
         """
         while True:
             try:
@@ -227,8 +294,8 @@ class HostClient(LinkedTerminals):
                         yield record
                 finally:
                     await link.unfollow(feed)
-            except (LinkError, NoHost) as error:
-                if isinstance(error, Closed) or not await self._comes_back(patience):
+            except (LinkError, NoHostError) as error:
+                if isinstance(error, LinkClosedError) or not await self._comes_back(patience):
                     raise
 
     async def wait(
@@ -238,7 +305,7 @@ class HostClient(LinkedTerminals):
         params = methods.WaitParams(agents=tuple(agents), until=until, timeout=timeout)
         return await self._ask(methods.WAIT, params)
 
-    async def search(self, words: str, *, limit: int = 50) -> list[Hit]:
+    async def search(self, words: str, *, limit: int = 50) -> list[SearchHit]:
         """See ``Fleet``."""
         return await self._ask(methods.SEARCH, methods.SearchParams(words=words, limit=limit))
 
@@ -249,10 +316,10 @@ class HostClient(LinkedTerminals):
 
     async def status(self) -> FleetStatus:
         """See ``Fleet``."""
-        return await self._ask(methods.STATUS, methods.Nothing())
+        return await self._ask(methods.STATUS, methods.NoParams())
 
 
 if TYPE_CHECKING:
-    from .port import Fleet
+    from .api import Fleet
 
     _: type[Fleet] = HostClient

@@ -29,25 +29,25 @@ from difflib import get_close_matches
 from quarterdeck.wire.errors import QuarterdeckError
 
 __all__ = [
-    "BadName",
-    "BadWish",
+    "AgentNotReadyError",
+    "ExceedsParentError",
     "FleetError",
+    "FleetLimitError",
     "HostError",
-    "HostTooNew",
-    "NameTaken",
-    "NoHost",
-    "NoScreen",
-    "NoSuchAgent",
-    "NoSuchRequest",
-    "NoSuchTerminal",
-    "NotNow",
-    "NotYours",
-    "ScreenError",
-    "ScreenGone",
-    "ScreenLate",
-    "ScreenRefused",
-    "TooMany",
-    "TooWide",
+    "HostVersionError",
+    "InvalidAgentNameError",
+    "InvalidOptionsError",
+    "NameTakenError",
+    "NoHostError",
+    "NoSuchAgentError",
+    "NoSuchFleetTerminalError",
+    "NoSuchRequestError",
+    "NoWorkbenchError",
+    "NotAChildError",
+    "WorkbenchCallError",
+    "WorkbenchGoneError",
+    "WorkbenchRefusedError",
+    "WorkbenchTimeoutError",
 ]
 
 
@@ -55,7 +55,7 @@ class FleetError(QuarterdeckError):
     """Base of every error of this room."""
 
 
-class NoSuchAgent(FleetError):
+class NoSuchAgentError(FleetError):
     """No agent has this name or id."""
 
     def __init__(self, name: str, known: Iterable[str] = ()) -> None:
@@ -65,7 +65,7 @@ class NoSuchAgent(FleetError):
         self.name = name
 
 
-class NoSuchRequest(FleetError):
+class NoSuchRequestError(FleetError):
     """Nothing of this id waits in the inbox."""
 
     def __init__(self, request: str) -> None:
@@ -75,7 +75,7 @@ class NoSuchRequest(FleetError):
         self.request = request
 
 
-class NoSuchTerminal(FleetError):
+class NoSuchFleetTerminalError(FleetError):
     """No terminal has this id, and no agent of this name has a screen; ``why`` says more."""
 
     def __init__(self, terminal: str, why: str = "") -> None:
@@ -86,7 +86,7 @@ class NoSuchTerminal(FleetError):
         self.terminal = terminal
 
 
-class BadName(FleetError):
+class InvalidAgentNameError(FleetError):
     """A name that cannot be one; the message says what can."""
 
     def __init__(self, name: str) -> None:
@@ -96,41 +96,41 @@ class BadName(FleetError):
         )
 
 
-class BadWish(FleetError):
+class InvalidOptionsError(FleetError):
     """An agent or a terminal cannot be as it is wished for; the message names the field."""
 
 
-class NameTaken(FleetError):
+class NameTakenError(FleetError):
     """Another agent that is not archived has this name."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"an agent is called {name!r} already; archive it or choose another name")
 
 
-class NotNow(FleetError):
+class AgentNotReadyError(FleetError):
     """The agent or terminal is not in a state for this; the message says what can be done."""
 
 
-class NotYours(FleetError):
+class NotAChildError(FleetError):
     """An agent may act on its own children only."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"{name!r} is not an agent that you started; list_agents shows yours")
 
 
-class TooWide(FleetError):
+class ExceedsParentError(FleetError):
     """A child would be able to do more than the agent that starts it; names what is too much."""
 
 
-class TooMany(FleetError):
+class FleetLimitError(FleetError):
     """A limit on agents, depth or terminals; the message names it."""
 
 
-class ScreenError(FleetError):
+class WorkbenchCallError(FleetError):
     """A workbench did not do what it was called for; the message says why."""
 
 
-class NoScreen(ScreenError):
+class NoWorkbenchError(WorkbenchCallError):
     """No workbench is open."""
 
     def __init__(self) -> None:
@@ -140,7 +140,7 @@ class NoScreen(ScreenError):
         )
 
 
-class ScreenGone(ScreenError):
+class WorkbenchGoneError(WorkbenchCallError):
     """The workbench was closed while it was called."""
 
     def __init__(self, name: str) -> None:
@@ -150,7 +150,7 @@ class ScreenGone(ScreenError):
         )
 
 
-class ScreenLate(ScreenError):
+class WorkbenchTimeoutError(WorkbenchCallError):
     """The workbench did not answer in time."""
 
     def __init__(self, name: str, seconds: float) -> None:
@@ -160,7 +160,7 @@ class ScreenLate(ScreenError):
         )
 
 
-class ScreenRefused(ScreenError):
+class WorkbenchRefusedError(WorkbenchCallError):
     """The workbench will not; the message is its own."""
 
 
@@ -168,9 +168,9 @@ class HostError(FleetError):
     """The host cannot be used."""
 
 
-class NoHost(HostError):
+class NoHostError(HostError):
     """No host is running."""
 
 
-class HostTooNew(HostError):
+class HostVersionError(HostError):
     """The host speaks another version than this program."""

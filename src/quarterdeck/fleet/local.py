@@ -1,67 +1,238 @@
 """The fleet in this process: many agents over one log."""
 
 import asyncio
+import os
+import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
+from quarterdeck import __version__
 from quarterdeck.config.places import Places
 from quarterdeck.drivers.driver import ClosedAs
-from quarterdeck.journal import Journal
+from quarterdeck.journal import Journal, JournalClosedError, SearchHit
 from quarterdeck.policy.grants import Grant
 from quarterdeck.policy.modes import parse_mode
+from quarterdeck.terminal.viewer_events import ViewerEvent
 from quarterdeck.wire.content import ContentBlock, text
 from quarterdeck.wire.events import Origin, SessionChanged
 from quarterdeck.wire.ids import MessageId, RequestId, SessionId, new_message_id, new_session_id
 from quarterdeck.wire.permissions import QuestionAction
+from quarterdeck.wire.record import Record
 
-from .agent_screens import CrewScreens
-from .answering import Inbox
-from .crew import Bounds, Crew
-from .current import Current
-from .entry import Entry
-from .errors import NotNow
-from .granted import Granted, GrantsProjection
-from .ground import open_grants
-from .importing import Importing
+from .agent_entry import AgentEntry
+from .agent_runner import AgentRunner, SessionOpener
+from .api import (
+    AgentInfo,
+    FleetStatus,
+    FleetTerminalOptions,
+    ImportedSession,
+    InboxItem,
+    QueuedPrompt,
+    SpawnOptions,
+    TerminalInfo,
+    WaitFor,
+    WorkbenchHandler,
+    WorkbenchRegistration,
+)
+from .attached_workbenches import AttachedWorkbenches
+from .errors import AgentNotReadyError
+from .inbox import Inbox
+from .live_index import LiveIndex
+from .log_writer import LogWriter
 from .mcp.orchestration import Orchestration
-from .member import Member, Opener
-from .notes import Notes
-from .openers import AgentOpener
-from .port import AgentInfo, FleetStatus, Imported, InboxItem, Queued, Spawn
-from .queues import Queues
-from .reading import ReadableFleet
-from .recovery import recover
-from .roster import InboxProjection, RosterProjection
-from .screen_calls import ScreenCalls
-from .screens import Screens
-from .starting import Starting
-from .terminal_calls import TerminalCalls
-from .terminals import OwnTerminals
+from .names import looks_like_id
+from .permissions.grants import FleetGrants, GrantsProjection
+from .permissions.session_gate import open_grants
+from .projections import InboxProjection, RosterProjection
+from .prompt_queue import PromptQueues
+from .recovery import recover_agents
+from .session_factory import AgentOpener, SessionFactory
+from .sessions.importer import SessionImporter
+from .supervisor import FleetLimits, Supervisor
+from .terminals import HostTerminals, LiveAgentTerminals
 
-__all__ = ["LocalFleet"]
+__all__ = ["LocalFleet", "ReadableFleet", "TerminalCalls", "WorkbenchCalls"]
+
+
+class ReadableFleet:
+    """What can be done with a fleet without changing it; see ``port.Fleet``."""
+
+    def __init__(self, journal: Journal, current: LiveIndex) -> None:
+        self.journal = journal
+        """The log; its records may be read and followed by anybody."""
+        self._current = current
+        self._started = time.time_ns() // 1_000
+
+    async def agents(
+        self, *, archived: bool = False, parent: SessionId | None = None
+    ) -> list[AgentInfo]:
+        """The agents: who needs a person first, then the latest to change."""
+        entries = [one for one in self._current.all() if not one.standing.is_archived]
+        if archived:
+            entries += await self._current.archived()
+        if parent is not None:
+            entries = [one for one in entries if one.wish.parent_session == parent]
+        entries.sort(key=_order)
+        return [self._current.info(one) for one in entries]
+
+    async def agent(self, agent: str) -> AgentInfo:
+        """One agent, by name or id."""
+        return self._current.info(await self._current.find(agent))
+
+    async def read(
+        self, agent: str | None, *, after: int = 0, before: int | None = None, limit: int = 200
+    ) -> list[Record]:
+        """Records of an agent, or of all, in order."""
+        session = (await self._current.find(agent)).session if agent is not None else None
+        if before is not None:
+            return await self.journal.tail(session, before, limit)
+        return await self.journal.read(after, session, limit)
+
+    def follow(
+        self, after: int | None = None, *, agent: str | None = None
+    ) -> AsyncGenerator[Record]:
+        """Every record after a sequence number (None: from now on), for ever."""
+        return self._follow(self.journal.last if after is None else after, agent)
+
+    async def _follow(self, after: int, agent: str | None) -> AsyncGenerator[Record]:
+        session = (await self._current.find(agent)).session if agent is not None else None
+        async with aclosing(self.journal.follow(after, session)) as records:
+            async for record in records:
+                try:
+                    # Whoever has seen a record sees it in every list too.
+                    await self._current.reached(record.seq)
+                except JournalClosedError:
+                    return
+                yield record
+
+    async def wait(
+        self, agents: Sequence[str], *, until: WaitFor = "all", timeout: float | None = None
+    ) -> list[AgentInfo]:
+        """Wait until any or all of these are at rest; those that are."""
+        ids = list(dict.fromkeys([(await self._current.find(one)).session for one in agents]))
+        current, enough = self._current, any if until == "any" else all
+        try:
+            async with asyncio.timeout(timeout):
+                await current.until(lambda: not ids or enough(current.get(i).at_rest for i in ids))
+        except TimeoutError:
+            pass  # what is at rest by now is the answer
+        entries = [current.get(id_) for id_ in ids]
+        return [current.info(entry) for entry in entries if entry.at_rest]
+
+    async def search(self, words: str, *, limit: int = 50) -> list[SearchHit]:
+        """Where these words were said, by any agent, newest first."""
+        return await self.journal.search(words, limit=limit)
+
+    async def status(self) -> FleetStatus:
+        """The fleet as a whole."""
+        entries = [one for one in self._current.all() if not one.standing.is_archived]
+        agents: dict[str, int] = {}
+        for one in entries:
+            agents[one.state] = agents.get(one.state, 0) + 1
+        stalled = self.journal.stalled
+        return FleetStatus(
+            version=__version__,
+            pid=os.getpid(),
+            started=self._started,
+            log=str(self.journal.path),
+            last_seq=self.journal.last,
+            agents=agents,
+            needs_person=sum(one.standing.needs_person for one in entries),
+            problem=str(stalled) if stalled is not None else None,
+        )
+
+
+def _order(entry: AgentEntry) -> tuple[bool, int]:
+    return not entry.standing.needs_person, -entry.last_seq
+
+
+class WorkbenchCalls:
+    """The part of a fleet that is about screens; see ``port.Fleet``."""
+
+    _current: LiveIndex
+    _screens: AttachedWorkbenches
+
+    def attach_screen(
+        self, handler: WorkbenchHandler, *, cwd: str, idle: float = 0.0
+    ) -> AbstractAsyncContextManager[WorkbenchRegistration]:
+        """Offer a screen to agents, until the end of the block."""
+        return self._screens.attach(handler, cwd=cwd, idle=idle)
+
+    async def call_screen(self, name: str, arguments: dict[str, Any], *, by: str = "person") -> Any:
+        """Let one screen do something, and return what it answers."""
+        cwd = (await self._current.find(by)).wish.cwd if looks_like_id(by) else None
+        return await self._screens.call(name, arguments, by=by, cwd=cwd)
+
+
+class TerminalCalls:
+    """The part of a fleet that is about terminals; see ``terminal_port.Terminals``."""
+
+    _terminals: HostTerminals
+
+    async def open_terminal(self, wish: FleetTerminalOptions) -> TerminalInfo:
+        """Start a program in a terminal."""
+        return await self._terminals.open(wish)
+
+    async def terminals(self) -> list[TerminalInfo]:
+        """All that run, and those that ended and are not closed yet; oldest first."""
+        return self._terminals.all()
+
+    def watch_terminal(self, terminal: str) -> AsyncGenerator[ViewerEvent]:
+        """The screen with what is above it, then everything that follows."""
+        return self._terminals.watch(terminal)
+
+    async def write_terminal(self, terminal: str, data: bytes) -> None:
+        """Type bytes as they are."""
+        await self._terminals.write(terminal, data)
+
+    async def paste_terminal(self, terminal: str, text: str) -> None:
+        """Paste text: nothing in it can press a key."""
+        await self._terminals.paste(terminal, text)
+
+    async def resize_terminal(self, terminal: str, columns: int, rows: int) -> None:
+        """Change the size for everybody who looks."""
+        await self._terminals.resize(terminal, columns, rows)
+
+    async def close_terminal(self, terminal: str) -> None:
+        """End the program with all that it started, and forget the terminal."""
+        await self._terminals.close(terminal)
+
+
+if TYPE_CHECKING:
+    from typing import cast
+
+    from .api import FleetTerminals
+
+    _: FleetTerminals = cast("TerminalCalls", None)
+
 
 T = TypeVar("T")
 _STOPPED = "the host was stopped"
-_DEFAULTS = Bounds()
+_DEFAULTS = FleetLimits()
 
 
-class LocalFleet(ReadableFleet, ScreenCalls, TerminalCalls):
+class LocalFleet(ReadableFleet, WorkbenchCalls, TerminalCalls):
     """A fleet whose agents this process owns; see ``port.Fleet``. Made by ``open``.
 
     What was begun for a caller that goes away meanwhile is finished all the same.
     """
 
     def __init__(
-        self, journal: Journal, current: Current, starting: Starting, opener: Opener, bounds: Bounds
+        self,
+        journal: Journal,
+        current: LiveIndex,
+        starting: SessionFactory,
+        opener: SessionOpener,
+        bounds: FleetLimits,
     ) -> None:
         super().__init__(journal, current)
         self._starting = starting
-        self._notes = Notes(journal, current)
-        self._queues = Queues(current, self._notes, most=bounds.queue)
+        self._notes = LogWriter(journal, current)
+        self._queues = PromptQueues(current, self._notes, most=bounds.queue)
         self._tools = Orchestration(
             self,
             current,
@@ -70,14 +241,16 @@ class LocalFleet(ReadableFleet, ScreenCalls, TerminalCalls):
             starting.find,
             bounds.reach,
         )
-        opener = self._tools.giving(opener)
-        self._crew = Crew(journal, current, self._notes, self._queues, opener, bounds)
-        self._importing = Importing(journal, current, self._notes, self._crew)
+        opener = self._tools.wrap_opener(opener)
+        self._crew = Supervisor(journal, current, self._notes, self._queues, opener, bounds)
+        self._importing = SessionImporter(journal, current, self._notes, self._crew)
         current.takes_images = self._crew.takes_images
         self._inbox = Inbox(journal, current, self._crew.gate)
-        self._granted = Granted(journal, self._notes, starting.grants, self._crew.gate)
-        self._screens = Screens()
-        self._terminals = OwnTerminals(starting.environment, CrewScreens(current, self._crew))
+        self._granted = FleetGrants(journal, self._notes, starting.grants, self._crew.gate)
+        self._screens = AttachedWorkbenches()
+        self._terminals = HostTerminals(
+            starting.environment, LiveAgentTerminals(current, self._crew)
+        )
         self._working: set[asyncio.Task[Any]] = set()
 
     @classmethod
@@ -88,8 +261,8 @@ class LocalFleet(ReadableFleet, ScreenCalls, TerminalCalls):
         environment: Mapping[str, str],
         *,
         log: Path | None = None,
-        open_session: Opener | None = None,
-        bounds: Bounds = _DEFAULTS,
+        open_session: SessionOpener | None = None,
+        bounds: FleetLimits = _DEFAULTS,
         resume_running: bool = False,
         clock: Callable[[], int] | None = None,
     ) -> AsyncGenerator["LocalFleet"]:
@@ -100,7 +273,7 @@ class LocalFleet(ReadableFleet, ScreenCalls, TerminalCalls):
         catalogue. ``clock`` tells microseconds since the epoch.
 
         Raises:
-            Locked: another process owns this fleet.
+            JournalLockedError: another process owns this fleet.
             JournalError, GrantsError: the log or the file of grants cannot be used.
         """
         keeping: dict[str, Any] = {"clock": clock} if clock is not None else {}
@@ -108,10 +281,10 @@ class LocalFleet(ReadableFleet, ScreenCalls, TerminalCalls):
         grants = await open_grants(places)
         path = log or places.journal_file
         async with Journal.open(path, projections=projections, **keeping) as journal:
-            recovered = await recover(journal)
-            current = Current(journal)
+            recovered = await recover_agents(journal)
+            current = LiveIndex(journal)
             await current.load()
-            starting = Starting(places, environment, journal, grants)
+            starting = SessionFactory(places, environment, journal, grants)
             opener = open_session or AgentOpener(places, environment, journal)
             fleet = cls(journal, current, starting, opener, bounds)
             async with fleet._running():
@@ -157,7 +330,7 @@ class LocalFleet(ReadableFleet, ScreenCalls, TerminalCalls):
 
     # Beginning and ending
 
-    async def spawn(self, wish: Spawn) -> AgentInfo:
+    async def spawn(self, wish: SpawnOptions) -> AgentInfo:
         """Start an agent; see ``port.Fleet``."""
         if wish.parent is not None:
             parent = await self._current.find(wish.parent)
@@ -171,9 +344,9 @@ class LocalFleet(ReadableFleet, ScreenCalls, TerminalCalls):
         """Start an agent that is not live again."""
         entry = await self._current.find(agent)
         if entry.is_started:
-            raise NotNow(f"{entry.name!r} is live already")
+            raise AgentNotReadyError(f"{entry.name!r} is live already")
         if not entry.can_resume:
-            raise NotNow(
+            raise AgentNotReadyError(
                 f"{entry.name!r} cannot be resumed: {entry.wish.agent} told no session of its own"
             )
         start = await self._starting.again(entry)
@@ -187,7 +360,9 @@ class LocalFleet(ReadableFleet, ScreenCalls, TerminalCalls):
         member = self._crew.get(entry.session)
         session = member.session if member is not None else None
         if entry.resume is None or (session is not None and not session.capabilities.forks):
-            raise NotNow(f"{entry.name!r} cannot be forked: {entry.wish.agent} offers no way to")
+            raise AgentNotReadyError(
+                f"{entry.name!r} cannot be forked: {entry.wish.agent} offers no way to"
+            )
         parent = entry.wish.parent_session
         if parent is not None and self._crew.get(parent) is None:
             parent = None  # nobody is there any more whose it could be
@@ -201,7 +376,7 @@ class LocalFleet(ReadableFleet, ScreenCalls, TerminalCalls):
         homes: dict[str, str],
         name: str | None = None,
         cwd: str | None = None,
-    ) -> Imported:
+    ) -> ImportedSession:
         """Take a session that an agent keeps on disk into the log."""
         return await self._finish(self._importing.bring(agent, id, homes, name=name, cwd=cwd))
 
@@ -249,7 +424,7 @@ class LocalFleet(ReadableFleet, ScreenCalls, TerminalCalls):
         """Give an agent a prompt, after those that wait already."""
         member = await self._live(agent)
         message = new_message_id()
-        queued = Queued(message=message, content=content, origin=origin, sender=sender)
+        queued = QueuedPrompt(message=message, content=content, origin=origin, sender=sender)
         await self._finish(self._queues.add(member.id, queued))
         return message
 
@@ -277,7 +452,7 @@ class LocalFleet(ReadableFleet, ScreenCalls, TerminalCalls):
         member = await self._live(agent)
         session = member.session
         if session is None:
-            raise NotNow(f"{agent!r} is still starting; wait for it")
+            raise AgentNotReadyError(f"{agent!r} is still starting; wait for it")
         match option:
             case "mode":
                 mode = parse_mode(str(value))
@@ -331,14 +506,14 @@ class LocalFleet(ReadableFleet, ScreenCalls, TerminalCalls):
 
     # Within
 
-    async def _live(self, agent: str) -> Member:
+    async def _live(self, agent: str) -> AgentRunner:
         entry = await self._current.find(agent)
         member = self._crew.get(entry.session)
         if member is None or member.is_ending or not entry.is_started:
-            raise NotNow(f"{entry.name!r} is not live; resume it first")
+            raise AgentNotReadyError(f"{entry.name!r} is not live; resume it first")
         return member
 
-    async def _started_as(self, work: Coroutine[Any, Any, Entry]) -> AgentInfo:
+    async def _started_as(self, work: Coroutine[Any, Any, AgentEntry]) -> AgentInfo:
         return self._current.info(await self._finish(work))
 
     async def _finish(self, work: Coroutine[Any, Any, T]) -> T:
@@ -351,17 +526,17 @@ class LocalFleet(ReadableFleet, ScreenCalls, TerminalCalls):
 
 def _first(
     prompt: str | None, sender: SessionId | None = None, introduction: str | None = None
-) -> Queued | None:
+) -> QueuedPrompt | None:
     if prompt is None:
         return None
     words = tuple(text(one) for one in (introduction, prompt) if one is not None)
     origin: Origin = "person" if sender is None else "agent"
-    return Queued(message=new_message_id(), content=words, origin=origin, sender=sender)
+    return QueuedPrompt(message=new_message_id(), content=words, origin=origin, sender=sender)
 
 
 if TYPE_CHECKING:
     from typing import cast
 
-    from .port import Fleet
+    from .api import Fleet
 
     _: Fleet = cast("LocalFleet", None)

@@ -10,9 +10,9 @@ import unicodedata
 from collections.abc import Container
 from itertools import count
 
-from .errors import BadName, NameTaken
+from .errors import InvalidAgentNameError, NameTakenError
 
-__all__ = ["check_name", "free_name", "key_of", "looks_like_id"]
+__all__ = ["check_name", "choose_free_name", "looks_like_id", "normalize_name"]
 
 _MARKS = frozenset("-_.")
 _LONGEST = 40
@@ -23,17 +23,17 @@ def check_name(name: str) -> str:
     """The name as it is kept.
 
     Raises:
-        BadName: it cannot be one.
+        InvalidAgentNameError: it cannot be one.
     """
     kept = unicodedata.normalize("NFC", name)
     if not 1 <= len(kept) <= _LONGEST or not kept[0].isalnum() or looks_like_id(kept):
-        raise BadName(name)
+        raise InvalidAgentNameError(name)
     if not all(letter.isalnum() or letter in _MARKS for letter in kept):
-        raise BadName(name)
+        raise InvalidAgentNameError(name)
     return kept
 
 
-def key_of(name: str) -> str:
+def normalize_name(name: str) -> str:
     """What two names share if they are one name."""
     return unicodedata.normalize("NFC", name).casefold()
 
@@ -43,19 +43,19 @@ def looks_like_id(name: str) -> bool:
     return _ID.fullmatch(name) is not None
 
 
-def free_name(wanted: str | None, agent: str, taken: Container[str]) -> str:
+def choose_free_name(wanted: str | None, agent: str, taken: Container[str]) -> str:
     """A name that nobody has: the wanted one, else ``agent-1``, ``agent-2`` and so on.
 
     ``taken`` holds keys.
 
     Raises:
-        BadName, NameTaken: the wanted one cannot be had.
+        InvalidAgentNameError, NameTakenError: the wanted one cannot be had.
     """
     if wanted is not None:
         name = check_name(wanted)
-        if key_of(name) in taken:
-            raise NameTaken(name)
+        if normalize_name(name) in taken:
+            raise NameTakenError(name)
         return name
     stem = "".join(letter for letter in agent if letter.isalnum() or letter in _MARKS)
     stem = stem.lstrip("-_.")[: _LONGEST - 8] or "agent"
-    return next(name for n in count(1) if key_of(name := f"{stem}-{n}") not in taken)
+    return next(name for n in count(1) if normalize_name(name := f"{stem}-{n}") not in taken)

@@ -4,20 +4,20 @@ No agent that is gone is shown as live: its requests are cancelled, its calls an
 its run is broken. Its queue is kept, and it can be resumed.
 """
 
-from quarterdeck.agent.recovery import DIED, Cut, close_children, closing_events
+from quarterdeck.agent.recovery import DIED, InterruptionReason, close_children, closing_events
 from quarterdeck.journal import Journal
 from quarterdeck.wire.events import SessionEnded
 from quarterdeck.wire.ids import SessionId
 
-from .entry import Entry
-from .roster import load_started
+from .agent_entry import AgentEntry
+from .projections import load_started
 
-__all__ = ["HOST_KILLED", "recover"]
+__all__ = ["HOST_KILLED", "recover_agents"]
 
-HOST_KILLED = Cut("the host was killed", DIED.running, DIED.waiting)
+HOST_KILLED = InterruptionReason("the host was killed", DIED.running, DIED.waiting)
 
 
-async def recover(journal: Journal) -> list[SessionId]:
+async def recover_agents(journal: Journal) -> list[SessionId]:
     """Write the end of every agent that the log shows as running; durable when this returns.
 
     Returns which they were. Killed on the way, the next start goes on with the rest.
@@ -31,7 +31,7 @@ async def recover(journal: Journal) -> list[SessionId]:
     return [entry.session for entry in left]
 
 
-async def _close(journal: Journal, entry: Entry) -> int:
+async def _close(journal: Journal, entry: AgentEntry) -> int:
     events = ()
     if entry.standing.is_live:
         run = journal.history(entry.run - 1, entry.session)

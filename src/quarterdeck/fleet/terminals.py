@@ -1,4 +1,4 @@
-"""The terminals that a fleet owns: programs of a person, beside the screens of agents.
+"""The terminals that a fleet owns: programs of a person, and the terminals of live agents.
 
 What runs here ends with the fleet, with everything that it started; nothing of it is in the log.
 """
@@ -11,21 +11,38 @@ from collections.abc import AsyncGenerator, Coroutine, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from quarterdeck.drivers.pty.seen import Left, Seen
-from quarterdeck.drivers.pty.terminal import Terminal
-from quarterdeck.system.errors import PathFault, SpawnFault
-from quarterdeck.system.guard import shared_guard
-from quarterdeck.system.port import Command
+from quarterdeck.system.api import CommandSpec
+from quarterdeck.system.errors import PathError, SpawnError
+from quarterdeck.system.process_guard import shared_guard
+from quarterdeck.terminal.headless_terminal import HeadlessTerminal
+from quarterdeck.terminal.viewer_events import TerminalEnded, ViewerEvent
 from quarterdeck.wire.errors import LinkError, QuarterdeckError
 from quarterdeck.wire.ids import SessionId
 
-from .errors import BadWish, NotNow, TooMany
-from .terminal_port import TERMINAL_VARIABLE, TerminalInfo, TerminalWish
+from .agent_entry import AgentEntry
+from .api import TERMINAL_VARIABLE, FleetTerminalOptions, TerminalInfo
+from .errors import (
+    AgentNotReadyError,
+    FleetLimitError,
+    InvalidOptionsError,
+    NoSuchAgentError,
+    NoSuchFleetTerminalError,
+)
+from .live_index import LiveIndex
+from .supervisor import Supervisor
 
-__all__ = ["MOST_ENDED", "MOST_PENDING", "MOST_TERMINALS", "MOST_TYPED", "AgentScreens", "Kept"]
-__all__ += ["OwnTerminals"]
+__all__ = [
+    "MOST_ENDED",
+    "MOST_PENDING",
+    "MOST_TERMINALS",
+    "MOST_TYPED",
+    "AgentTerminals",
+    "HostTerminals",
+    "LiveAgentTerminals",
+    "TerminalHandle",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -46,12 +63,12 @@ _STOPPING = "the host is stopping; start it again first"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class TerminalHandle:
     """A terminal that can be looked at and typed into."""
 
     id: str
     name: str
-    terminal: Terminal
+    terminal: HeadlessTerminal
     session: SessionId | None = None
     """The agent whose screen it is."""
 
@@ -80,25 +97,25 @@ class Kept:
         )
 
 
-class AgentScreens(Protocol):
+class AgentTerminals(Protocol):
     """Where screens of agents are found."""
 
-    def all(self) -> list[Kept]:
+    def all(self) -> list[TerminalHandle]:
         """Those that there are now."""
         ...
 
-    async def find(self, agent: str) -> Kept:
+    async def find(self, agent: str) -> TerminalHandle:
         """That of one agent, by name or id. Raises NoSuchTerminal."""
         ...
 
 
-class OwnTerminals:
+class HostTerminals:
     """Every terminal of a fleet; see ``terminal_port.Terminals``. ``stop`` it at the end.
 
     A change that was begun for a caller who goes away meanwhile is finished all the same.
     """
 
-    def __init__(self, environment: Mapping[str, str], screens: AgentScreens) -> None:
+    def __init__(self, environment: Mapping[str, str], screens: AgentTerminals) -> None:
         """Args:
         environment: tells which shell the person has, and where our own places are.
         screens: where screens of agents are found.
@@ -107,7 +124,7 @@ class OwnTerminals:
         # Whoever types our name there reaches this host, and not that of another home.
         self._own = {name: environment[name] for name in _PLACES if name in environment}
         self._screens = screens
-        self._kept: dict[str, Kept] = {}
+        self._kept: dict[str, TerminalHandle] = {}
         self._opening = 0
         self._pending: Counter[str] = Counter()
         """Pieces that are being typed, by the terminal."""
@@ -120,12 +137,12 @@ class OwnTerminals:
         """How many programs run that a person has started."""
         return sum(one.ended is None for one in self._kept.values())
 
-    async def open(self, wish: TerminalWish) -> TerminalInfo:
-        """Start a program. Raises BadWish, TooMany, NotNow (the fleet is being stopped)."""
+    async def open(self, wish: FleetTerminalOptions) -> TerminalInfo:
+        """Start a program. Raises InvalidOptionsError, FleetLimitError, AgentNotReadyError (the fleet is being stopped)."""
         if self._is_stopped:
-            raise NotNow(_STOPPING)
+            raise AgentNotReadyError(_STOPPING)
         if self.running + self._opening >= MOST_TERMINALS:
-            raise TooMany(f"{MOST_TERMINALS} terminals are open; close some first")
+            raise FleetLimitError(f"{MOST_TERMINALS} terminals are open; close some first")
         return (await self._finish(self._open(wish))).info()
 
     def all(self) -> list[TerminalInfo]:
@@ -133,16 +150,16 @@ class OwnTerminals:
         infos = [one.info() for one in (*self._kept.values(), *self._screens.all())]
         return sorted(infos, key=lambda info: info.opened)
 
-    async def watch(self, terminal: str) -> AsyncGenerator[Seen]:
-        """The screen, then everything that follows; ends after ``Left``."""
+    async def watch(self, terminal: str) -> AsyncGenerator[ViewerEvent]:
+        """The screen, then everything that follows; ends after ``TerminalEnded``."""
         found = await self._find(terminal)
         async with aclosing(found.terminal.follow()) as shown:
             async for one in shown:
                 yield one
-        yield Left(reason=found.ended or "it could not be ended")
+        yield TerminalEnded(reason=found.ended or "it could not be ended")
 
     async def write(self, terminal: str, data: bytes) -> None:
-        """Type bytes as they are. Raises NoSuchTerminal, NotNow, BadWish (too much at once)."""
+        """Type bytes as they are. Raises NoSuchTerminal, AgentNotReadyError, InvalidOptionsError (too much at once)."""
         found = await self._find(terminal)
         self._check_typing(found, len(data))
         await self._finish(self._type(found, found.terminal.write(data)))
@@ -154,10 +171,12 @@ class OwnTerminals:
         await self._finish(self._type(found, found.terminal.paste(text)))
 
     async def resize(self, terminal: str, columns: int, rows: int) -> None:
-        """Change the size, to between 1 and 1000 each way. Raises NoSuchTerminal, NotNow."""
+        """Change the size, to between 1 and 1000 each way. Raises NoSuchTerminal, AgentNotReadyError."""
         found = await self._find(terminal)
         if found.session is not None:
-            raise NotNow(f"{found.name!r} is an agent whose screen is read, so it keeps its size")
+            raise AgentNotReadyError(
+                f"{found.name!r} is an agent whose screen is read, so it keeps its size"
+            )
         if found.ended is None:
             found.terminal.resize(columns, rows)
 
@@ -166,12 +185,14 @@ class OwnTerminals:
 
         Raises:
             NoSuchTerminal: there is none.
-            NotNow: it is an agent's.
-            StillRunning: something of it could not be ended; it stays in the list.
+            AgentNotReadyError: it is an agent's.
+            StillRunningError: something of it could not be ended; it stays in the list.
         """
         found = await self._find(terminal)
         if found.session is not None:
-            raise NotNow(f"{found.name!r} is an agent; `quarterdeck close {found.name}` ends it")
+            raise AgentNotReadyError(
+                f"{found.name!r} is an agent; `quarterdeck close {found.name}` ends it"
+            )
         await self._finish(self._close(found))
 
     async def stop(self) -> None:
@@ -188,33 +209,33 @@ class OwnTerminals:
 
     # Within
 
-    async def _open(self, wish: TerminalWish) -> Kept:
+    async def _open(self, wish: FleetTerminalOptions) -> TerminalHandle:
         argv = wish.command or (self._shell,)
         if not PurePath(wish.cwd).is_absolute() or "\0" in wish.cwd:
-            raise BadWish(f"cwd {wish.cwd!r} is no absolute path; name the whole of it")
+            raise InvalidOptionsError(f"cwd {wish.cwd!r} is no absolute path; name the whole of it")
         id_ = f"term-{secrets.token_hex(4)}"
         self._opening += 1
         try:
-            terminal = await Terminal.start(
-                Command(argv=argv, cwd=wish.cwd, env={**self._own, TERMINAL_VARIABLE: id_}),
+            terminal = await HeadlessTerminal.start(
+                CommandSpec(argv=argv, cwd=wish.cwd, env={**self._own, TERMINAL_VARIABLE: id_}),
                 size=(wish.columns, wish.rows),
                 guard=shared_guard(),
             )
-        except (SpawnFault, PathFault) as error:
-            raise BadWish(f"the terminal cannot be opened: {error}") from error
+        except (SpawnError, PathError) as error:
+            raise InvalidOptionsError(f"the terminal cannot be opened: {error}") from error
         finally:
             self._opening -= 1
         if self._is_stopped:
             await terminal.close()
-            raise NotNow(_STOPPING)
+            raise AgentNotReadyError(_STOPPING)
         name = (wish.name or PurePath(argv[0]).name)[:_LONGEST_NAME]
-        kept = self._kept[id_] = Kept(id=id_, name=name, terminal=terminal)
+        kept = self._kept[id_] = TerminalHandle(id=id_, name=name, terminal=terminal)
         attending = asyncio.create_task(self._attend(kept))
         self._attending.add(attending)
         attending.add_done_callback(self._attending.discard)
         return kept
 
-    async def _attend(self, kept: Kept) -> None:
+    async def _attend(self, kept: TerminalHandle) -> None:
         """Notice the end of a program, and forget those that ended long ago."""
         left = await kept.terminal.wait()
         _log.info("terminal %s (%s) ended: %s", kept.id, kept.name, left)
@@ -225,27 +246,31 @@ class OwnTerminals:
             except QuarterdeckError as error:
                 _log.warning("terminal %s cannot be forgotten: %s", one.id, error)
 
-    async def _close(self, kept: Kept) -> None:
+    async def _close(self, kept: TerminalHandle) -> None:
         await kept.terminal.close()
         self._kept.pop(kept.id, None)
 
-    async def _find(self, terminal: str) -> Kept:
+    async def _find(self, terminal: str) -> TerminalHandle:
         return self._kept.get(terminal) or await self._screens.find(terminal)
 
-    def _check_typing(self, kept: Kept, size: int) -> None:
+    def _check_typing(self, kept: TerminalHandle, size: int) -> None:
         if kept.ended is not None:
-            raise NotNow(f"the program in {kept.id!r} has left ({kept.ended}); open another")
+            raise AgentNotReadyError(
+                f"the program in {kept.id!r} has left ({kept.ended}); open another"
+            )
         if size > MOST_TYPED:
-            raise BadWish(f"{size} are too many at once; {MOST_TYPED} are the most")
+            raise InvalidOptionsError(f"{size} are too many at once; {MOST_TYPED} are the most")
         if self._pending[kept.terminal.id] >= MOST_PENDING:
-            raise NotNow(f"the program in {kept.id!r} does not read what is typed; close it")
+            raise AgentNotReadyError(
+                f"the program in {kept.id!r} does not read what is typed; close it"
+            )
         self._pending[kept.terminal.id] += 1
 
-    async def _type(self, kept: Kept, typing: Coroutine[Any, Any, None]) -> None:
+    async def _type(self, kept: TerminalHandle, typing: Coroutine[Any, Any, None]) -> None:
         try:
             await typing
         except LinkError as error:
-            raise NotNow(f"the program in {kept.id!r} has left: {error}") from error
+            raise AgentNotReadyError(f"the program in {kept.id!r} has left: {error}") from error
         finally:
             self._pending[kept.terminal.id] -= 1
             self._pending += Counter()  # drops what is zero
@@ -262,3 +287,45 @@ class OwnTerminals:
         # Looked at here, because its caller may be gone: it would be reported as lost otherwise.
         if not task.cancelled():
             task.exception()
+
+
+class LiveAgentTerminals:
+    """Finds them, from the moment that an agent's process starts until it is over."""
+
+    def __init__(self, current: LiveIndex, crew: Supervisor) -> None:
+        self._current = current
+        self._crew = crew
+
+    def all(self) -> list[TerminalHandle]:
+        """Those that there are now."""
+        found = (self._screen(entry) for entry in self._current.all())
+        return [kept for kept in found if kept is not None]
+
+    async def find(self, agent: str) -> TerminalHandle:
+        """That of one agent, by name or id. Raises NoSuchTerminal."""
+        try:
+            entry = await self._current.find(agent)
+        except NoSuchAgentError:
+            raise NoSuchFleetTerminalError(agent) from None
+        if (kept := self._screen(entry)) is not None:
+            return kept
+        if self._crew.get(entry.session) is None:
+            raise NoSuchFleetTerminalError(agent, "this agent is not live")
+        raise NoSuchFleetTerminalError(
+            agent, "this agent does not run in one, its transport is not 'pty'"
+        )
+
+    def _screen(self, entry: AgentEntry) -> TerminalHandle | None:
+        member = self._crew.get(entry.session)
+        terminal = member.terminal if member is not None else None
+        if terminal is None:
+            return None
+        return TerminalHandle(
+            id=entry.session, name=entry.name, terminal=terminal, session=entry.session
+        )
+
+
+if TYPE_CHECKING:
+    from typing import cast
+
+    _: AgentTerminals = cast("LiveAgentTerminals", None)

@@ -7,75 +7,75 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .check import Report
+    from .check import CheckReport
     from .errors import (
-        Corrupt,
-        Full,
-        JournalClosed,
+        JournalClosedError,
+        JournalCorruptError,
+        JournalDiskFullError,
         JournalError,
-        Locked,
-        NotAJournal,
-        ReadOnly,
-        Stalled,
-        TooNew,
-        Unlockable,
-        Unreachable,
-        Unrecordable,
+        JournalLockedError,
+        JournalReadOnlyError,
+        JournalStalledError,
+        JournalTooNewError,
+        JournalUnlockableError,
+        JournalUnreachableError,
+        NotAJournalError,
+        UnrecordableEventError,
     )
-    from .hits import Hit
     from .journal import Journal
-    from .limits import Limits
+    from .limits import JournalLimits
     from .projections import Projection
-    from .reading import ReadableJournal
-    from .salvaging import Salvaged, salvage
+    from .reader import ReadableJournal
+    from .salvage import SalvageReport, salvage_journal
+    from .search_hit import SearchHit
     from .sessions import SessionSummary
 
 __all__ = [
-    "Corrupt",
-    "Full",
-    "Hit",
+    "CheckReport",
     "Journal",
-    "JournalClosed",
+    "JournalClosedError",
+    "JournalCorruptError",
+    "JournalDiskFullError",
     "JournalError",
-    "Limits",
-    "Locked",
-    "NotAJournal",
+    "JournalLimits",
+    "JournalLockedError",
+    "JournalReadOnlyError",
+    "JournalStalledError",
+    "JournalTooNewError",
+    "JournalUnlockableError",
+    "JournalUnreachableError",
+    "NotAJournalError",
     "Projection",
-    "ReadOnly",
     "ReadableJournal",
-    "Report",
-    "Salvaged",
+    "SalvageReport",
+    "SearchHit",
     "SessionSummary",
-    "Stalled",
-    "TooNew",
-    "Unlockable",
-    "Unreachable",
-    "Unrecordable",
-    "salvage",
+    "UnrecordableEventError",
+    "salvage_journal",
 ]
 
 _HOMES = {
-    "check": ("Report",),
+    "check": ("CheckReport",),
     "errors": (
-        "Corrupt",
-        "Full",
-        "JournalClosed",
+        "JournalCorruptError",
+        "JournalDiskFullError",
+        "JournalClosedError",
         "JournalError",
-        "Locked",
-        "NotAJournal",
-        "ReadOnly",
-        "Stalled",
-        "TooNew",
-        "Unlockable",
-        "Unreachable",
-        "Unrecordable",
+        "JournalLockedError",
+        "NotAJournalError",
+        "JournalReadOnlyError",
+        "JournalStalledError",
+        "JournalTooNewError",
+        "JournalUnlockableError",
+        "JournalUnreachableError",
+        "UnrecordableEventError",
     ),
     "journal": ("Journal",),
-    "limits": ("Limits",),
+    "limits": ("JournalLimits",),
     "projections": ("Projection",),
     "reading": ("ReadableJournal",),
-    "salvaging": ("Salvaged", "salvage"),
-    "hits": ("Hit",),
+    "salvaging": ("SalvageReport", "salvage_journal"),
+    "hits": ("SearchHit",),
     "sessions": ("SessionSummary",),
 }
 

@@ -10,10 +10,15 @@ from quarterdeck.wire.events import Event
 from quarterdeck.wire.ids import SessionId, ToolCallId, TurnId
 from quarterdeck.wire.record import Record, encode_event, event_type
 
-from .errors import Full, JournalClosed, Stalled, Unrecordable
-from .limits import Limits
-from .recent import Recent
-from .writer import Entry, Writer
+from .errors import (
+    JournalClosedError,
+    JournalDiskFullError,
+    JournalStalledError,
+    UnrecordableEventError,
+)
+from .limits import JournalLimits
+from .recent_records import RecentRecords
+from .writer import Entry, JournalWriter
 
 __all__ = ["Appender"]
 
@@ -24,22 +29,22 @@ _BEYOND = 1 << 63
 class Appender:
     """Takes events on. All of it runs in the event loop's thread; it is the writer's listener."""
 
-    def __init__(self, path: Path, clock: Callable[[], int], limits: Limits) -> None:
+    def __init__(self, path: Path, clock: Callable[[], int], limits: JournalLimits) -> None:
         self._path = path
         self._clock = clock
         self._limits = limits
         self._loop = asyncio.get_running_loop()
-        self._writer: Writer | None = None
-        self._recent: Recent | None = None
+        self._writer: JournalWriter | None = None
+        self._recent: RecentRecords | None = None
         self._last = self._durable = 0
         self._fresh: list[Entry] = []
         self._events = self._bytes = 0
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._wanting_room: list[asyncio.Future[None]] = []
-        self._stall: Stalled | None = None
+        self._stall: JournalStalledError | None = None
         self.closed = False
 
-    def begin(self, writer: Writer, recent: Recent) -> None:
+    def begin(self, writer: JournalWriter, recent: RecentRecords) -> None:
         """Start numbering after the last record of the log."""
         self._writer, self._recent = writer, recent
         self._last = self._durable = recent.last
@@ -50,7 +55,7 @@ class Appender:
         return self._last
 
     @property
-    def stall(self) -> Stalled | None:
+    def stall(self) -> JournalStalledError | None:
         """Why nothing can be written at the moment."""
         return self._stall
 
@@ -66,11 +71,11 @@ class Appender:
         try:
             body = encode_event(event)
         except (UnicodeEncodeError, msgspec.MsgspecError, TypeError, RecursionError) as error:
-            raise Unrecordable(f"this {event_type(event)!r} event has no JSON form: {error}") from (
-                error
-            )
+            raise UnrecordableEventError(
+                f"this {event_type(event)!r} event has no JSON form: {error}"
+            ) from (error)
         if time is not None and not -_BEYOND <= time < _BEYOND:
-            raise Unrecordable(f"{time} is no time in microseconds since the epoch")
+            raise UnrecordableEventError(f"{time} is no time in microseconds since the epoch")
         # An event larger than the whole bound is let in alone rather than never.
         while self._events and (
             self._events >= self._limits.pending_events
@@ -78,7 +83,7 @@ class Appender:
         ):
             await self._room()
         if self.closed:
-            raise JournalClosed(self._path)
+            raise JournalClosedError(self._path)
         self._last = seq = self._last + 1
         if time is None:
             time = self._clock()
@@ -102,7 +107,7 @@ class Appender:
         if self._stall is not None:
             raise self._again(self._stall, kept=True)
         if self.closed:
-            raise JournalClosed(self._path)
+            raise JournalClosedError(self._path)
         assert self._writer is not None
         self._hand_over()
         self._writer.hurry()
@@ -118,9 +123,9 @@ class Appender:
     def abandon(self) -> None:
         """Let go of everyone who still waits, after the writer ended."""
         for _, future in self._waiting:
-            _fail(future, JournalClosed(self._path))
+            _fail(future, JournalClosedError(self._path))
         for future in self._wanting_room:
-            _fail(future, JournalClosed(self._path))
+            _fail(future, JournalClosedError(self._path))
         self._waiting, self._wanting_room = [], []
 
     def committed(self, entries: Sequence[Entry]) -> None:
@@ -143,7 +148,7 @@ class Appender:
                     future.set_result(None)
             self._wanting_room = []
 
-    def stalled(self, error: Stalled) -> None:
+    def stalled(self, error: JournalStalledError) -> None:
         """The writer's word that it cannot write; it goes on trying."""
         self._stall = error
         for _, future in self._waiting:
@@ -156,7 +161,7 @@ class Appender:
         if self._stall is not None:
             raise self._again(self._stall, kept=False)
         if self.closed:
-            raise JournalClosed(self._path)
+            raise JournalClosedError(self._path)
         self._hand_over()
         future: asyncio.Future[None] = self._loop.create_future()
         self._wanting_room.append(future)
@@ -168,8 +173,10 @@ class Appender:
             self._writer.put(self._fresh)
             self._fresh = []
 
-    def _again(self, error: Stalled, *, kept: bool) -> Stalled:
-        kind = Full if isinstance(error, Full) else Stalled
+    def _again(self, error: JournalStalledError, *, kept: bool) -> JournalStalledError:
+        kind = (
+            JournalDiskFullError if isinstance(error, JournalDiskFullError) else JournalStalledError
+        )
         return kind(self._path, error.reason, kept=kept)
 
 

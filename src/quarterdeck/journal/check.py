@@ -6,21 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from quarterdeck.wire.events import Unknown
+from quarterdeck.wire.events import UnknownEvent
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.record import Record
 
-from .checksum import session_checksum
 from .records import CHANGED, RecordReader
+from .rows import session_checksum
 
-__all__ = ["Report", "examine"]
+__all__ = ["CheckReport", "check_journal"]
 
 _PAGE = 1_000
 _MOST_PROBLEMS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class CheckReport:
     """What an examination found."""
 
     events: int
@@ -43,7 +43,7 @@ class Report:
         return not (self.problems or self.unreadable or self.orphans or self.changed)
 
 
-def examine(reader: RecordReader) -> Report:
+def check_journal(reader: RecordReader) -> CheckReport:
     """Examine a whole log. Blocks, in proportion to the log's size; never raises for damage."""
     return _Examination(reader).run()
 
@@ -60,7 +60,7 @@ class _Examination:
         self._lost: Counter[SessionId] = Counter()
         self._events = 0
 
-    def run(self) -> Report:
+    def run(self) -> CheckReport:
         integrity = self._rows(f"PRAGMA integrity_check({_MOST_PROBLEMS})")
         self._problems += [str(text) for (text,) in integrity if text != "ok"]
         before = self._reader.unverified
@@ -74,7 +74,7 @@ class _Examination:
         orphans = self._rows(
             "SELECT seq FROM events WHERE session NOT IN (SELECT key FROM session_ids)"
         )
-        return Report(
+        return CheckReport(
             events=self._events,
             problems=tuple(self._problems[:_MOST_PROBLEMS]),
             unreadable=tuple(self._unreadable),
@@ -94,7 +94,7 @@ class _Examination:
 
     def _examine_record(self, record: Record) -> None:
         event = record.event
-        if isinstance(event, Unknown) and event.origin == "log":
+        if isinstance(event, UnknownEvent) and event.origin == "log":
             found = self._changed if event.reason == CHANGED else self._unreadable
             found.append(record.seq)
             self._lost[record.session] += 1

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from quarterdeck.wire.events import Unknown
+from quarterdeck.wire.events import UnknownEvent
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.private_files import open_private
 from quarterdeck.wire.record import Record
@@ -58,10 +58,12 @@ def replace_damage(log: Path, found: Mapping[SessionId, int]) -> None:
 def count_damaged(records: Iterable[Record]) -> int:
     """How many of these records are not as they were written, or cannot be read."""
     events = (record.event for record in records)
-    return sum(isinstance(one, Unknown) and one.origin == "log" and _is_lost(one) for one in events)
+    return sum(
+        isinstance(one, UnknownEvent) and one.origin == "log" and _is_lost(one) for one in events
+    )
 
 
-def _is_lost(event: Unknown) -> bool:
+def _is_lost(event: UnknownEvent) -> bool:
     # What a newer program wrote is not understood, but it is whole.
     return event.reason == CHANGED or not isinstance(event.raw, dict)
 

@@ -23,22 +23,22 @@ from quarterdeck.wire.errors import QuarterdeckError
 
 __all__ = [
     "DATABASE_ERRORS",
-    "Corrupt",
-    "Full",
-    "JournalClosed",
+    "JournalClosedError",
+    "JournalCorruptError",
+    "JournalDiskFullError",
     "JournalError",
-    "Locked",
-    "NotAJournal",
-    "ReadOnly",
-    "Stalled",
-    "TooNew",
-    "Unlockable",
-    "Unreachable",
-    "Unrecordable",
-    "damage",
+    "JournalLockedError",
+    "JournalReadOnlyError",
+    "JournalStalledError",
+    "JournalTooNewError",
+    "JournalUnlockableError",
+    "JournalUnreachableError",
+    "NotAJournalError",
+    "UnrecordableEventError",
+    "damage_error",
     "is_faulty_statement",
-    "translate",
-    "translate_reading",
+    "translate_error",
+    "translate_reading_errors",
 ]
 
 _STATEMENT_FAULTS = (
@@ -55,7 +55,7 @@ class JournalError(QuarterdeckError):
     """Base of the log's errors."""
 
 
-class Locked(JournalError):
+class JournalLockedError(JournalError):
     """Another process writes this log; ``pid`` is None when it cannot be told."""
 
     def __init__(self, path: Path, pid: int | None) -> None:
@@ -68,7 +68,7 @@ class Locked(JournalError):
         self.pid = pid
 
 
-class Unlockable(JournalError):
+class JournalUnlockableError(JournalError):
     """The file system has no file locks, so two writers could not be kept apart."""
 
     def __init__(self, path: Path, reason: str) -> None:
@@ -79,7 +79,7 @@ class Unlockable(JournalError):
         self.path = path
 
 
-class ReadOnly(JournalError):
+class JournalReadOnlyError(JournalError):
     """The log may not be written: its permissions, its disk, or how it was opened."""
 
     def __init__(self, path: Path, reason: str) -> None:
@@ -90,7 +90,7 @@ class ReadOnly(JournalError):
         self.path = path
 
 
-class Unreachable(JournalError):
+class JournalUnreachableError(JournalError):
     """The file is not there or cannot be opened."""
 
     def __init__(self, path: Path, reason: str) -> None:
@@ -98,7 +98,7 @@ class Unreachable(JournalError):
         self.path = path
 
 
-class NotAJournal(JournalError):
+class NotAJournalError(JournalError):
     """A database, but not one of ours; nothing in it was changed."""
 
     def __init__(self, path: Path) -> None:
@@ -108,7 +108,7 @@ class NotAJournal(JournalError):
         self.path = path
 
 
-class TooNew(JournalError):
+class JournalTooNewError(JournalError):
     """The log was written by a newer program; nothing in it was changed."""
 
     def __init__(self, path: Path, found: int, known: int) -> None:
@@ -121,7 +121,7 @@ class TooNew(JournalError):
         self.known = known
 
 
-class Corrupt(JournalError):
+class JournalCorruptError(JournalError):
     """The file is damaged. What is readable can be copied with ``salvage(path, new_path)``."""
 
     def __init__(self, path: Path, reason: str) -> None:
@@ -136,7 +136,7 @@ class Corrupt(JournalError):
         self.reason = reason
 
 
-class Stalled(JournalError):
+class JournalStalledError(JournalError):
     """Nothing can be written at the moment; the journal keeps trying.
 
     ``kept`` says whether the event in question was taken on: it then waits in memory and is
@@ -151,15 +151,15 @@ class Stalled(JournalError):
         self.kept = kept
 
 
-class Full(Stalled):
+class JournalDiskFullError(JournalStalledError):
     """Stalled because the disk is full."""
 
 
-class Unrecordable(JournalError):
+class UnrecordableEventError(JournalError):
     """An event that has no JSON form, such as one with half a surrogate pair in a text."""
 
 
-class JournalClosed(JournalError):
+class JournalClosedError(JournalError):
     """The journal was used after it was closed."""
 
     def __init__(self, path: Path) -> None:
@@ -167,41 +167,45 @@ class JournalClosed(JournalError):
         self.path = path
 
 
-class _Damage(sqlite3.DatabaseError):
+class _DamageError(sqlite3.DatabaseError):
     """Damage that we found where the database did not."""
 
 
-def damage(reason: str) -> sqlite3.DatabaseError:
-    """An error that is translated as ``Corrupt``, for damage that the database does not notice."""
-    return _Damage(reason)
+def damage_error(reason: str) -> sqlite3.DatabaseError:
+    """An error that is translated as ``JournalCorruptError``, for damage that the database does not notice."""
+    return _DamageError(reason)
 
 
 DATABASE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 """What the database raises; the latter where its message quotes a damaged schema."""
 
 
-def translate(error: Exception, path: Path) -> JournalError:
+def translate_error(error: Exception, path: Path) -> JournalError:
     """Give a database error its name in our words."""
     if _is_damage(error):
-        return Corrupt(path, str(error))
+        return JournalCorruptError(path, str(error))
     code = getattr(error, "sqlite_errorname", "") or ""
     if code == "SQLITE_FULL":
-        return Full(path, "the disk is full", kept=True)
+        return JournalDiskFullError(path, "the disk is full", kept=True)
     if code.startswith("SQLITE_READONLY"):
-        return ReadOnly(path, str(error))
+        return JournalReadOnlyError(path, str(error))
     if code.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
-        return Corrupt(path, str(error))
+        return JournalCorruptError(path, str(error))
     if code.startswith(("SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_AUTH")):
-        return Unreachable(path, str(error))
+        return JournalUnreachableError(path, str(error))
     if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-        return Locked(path, None)
-    return Stalled(path, f"{error}, {code}" if code else str(error), kept=True)
+        return JournalLockedError(path, None)
+    return JournalStalledError(path, f"{error}, {code}" if code else str(error), kept=True)
 
 
-def translate_reading(error: Exception, path: Path) -> JournalError:
+def translate_reading_errors(error: Exception, path: Path) -> JournalError:
     """Give an error of opening or reading its name in our words."""
-    found = translate(error, path)
-    return Unreachable(path, found.reason) if isinstance(found, Stalled) else found
+    found = translate_error(error, path)
+    return (
+        JournalUnreachableError(path, found.reason)
+        if isinstance(found, JournalStalledError)
+        else found
+    )
 
 
 def is_faulty_statement(error: Exception) -> bool:
@@ -216,6 +220,6 @@ def is_faulty_statement(error: Exception) -> bool:
 
 def _is_damage(error: Exception) -> bool:
     # Text that is no UTF-8 is found by Python, which gives no code.
-    return isinstance(error, _Damage | UnicodeDecodeError) or str(error).startswith(
+    return isinstance(error, _DamageError | UnicodeDecodeError) or str(error).startswith(
         "Could not decode to UTF-8"
     )

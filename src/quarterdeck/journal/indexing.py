@@ -26,10 +26,10 @@ from quarterdeck.wire.events import (
 )
 from quarterdeck.wire.record import encode_event, event_type
 
-from .errors import damage
+from .errors import damage_error
 from .records import RecordReader, event_of
+from .searchable_text import block_text, cut_into_pieces, output_text, own_text
 from .store import transaction
-from .text import block_text, cut, output_text, own_text
 
 __all__ = ["SCHEMA", "Indexer"]
 
@@ -136,7 +136,7 @@ class Indexer:
             with closing(self._log.execute(_READ, (through, _ROWS))) as cursor:
                 for row in cursor:
                     if row[0] <= last:
-                        raise damage("records are out of order")
+                        raise damage_error("records are out of order")
                     rows.append(row)
                     last = row[0]
                     room -= len(row[4]) if isinstance(row[4], bytes) else 0
@@ -215,7 +215,7 @@ class Indexer:
         growing.text += text
         growing.is_saved = growing.is_indexed = False
         if len(growing.text) > _PIECE:
-            *whole, rest = cut(growing.text, _PIECE)
+            *whole, rest = cut_into_pieces(growing.text, _PIECE)
             growing.text = "".join(whole)
             self._close(session, slot)
             slots[slot] = _Growing(seq=seq, type=kind, message=message, text=rest)
@@ -241,7 +241,7 @@ class Indexer:
             self._close(session, slot)
 
     def _add_pieces(self, seq: int, session: str, kind: str, text: str) -> None:
-        for piece in cut(text, _PIECE):
+        for piece in cut_into_pieces(text, _PIECE):
             self._add(seq, session, kind, piece)
 
     def _add(self, seq: int, session: str, kind: str, text: str) -> int | None:

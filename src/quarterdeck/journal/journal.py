@@ -1,34 +1,99 @@
-"""The log as the rest of the program sees it."""
+"""The log as the rest of the program sees it; it also notices what another process writes."""
 
 import asyncio
 import errno
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from quarterdeck.wire.events import Event
 from quarterdeck.wire.ids import SessionId, ToolCallId, TurnId
 from quarterdeck.wire.private_files import make_private_directory
-from quarterdeck.wire.record import Record
+from quarterdeck.wire.record import Record, encode_event
 
 from .appender import Appender
-from .deletion import delete_slice, note_deletion
-from .errors import JournalError, ReadOnly, Stalled, Unreachable
-from .limits import Limits
+from .errors import (
+    DATABASE_ERRORS,
+    JournalError,
+    JournalReadOnlyError,
+    JournalStalledError,
+    JournalUnreachableError,
+    translate_reading_errors,
+)
+from .limits import JournalLimits
 from .projections import Projection
-from .reading import ReadableJournal
-from .recent import Recent
-from .sessions import Sessions
-from .store import last_seq, transaction
-from .watch import watch
-from .writer import Desk, Writer
+from .reader import ReadableJournal
+from .recent_records import RecentRecords
+from .records import RecordReader
+from .sessions import SessionsProjection
+from .store import connect_reader, delete_slice, last_seq, note_deletion, transaction
+from .writer import JournalWriter, WriterContext
 
-__all__ = ["Journal", "now"]
+__all__ = ["Journal", "now", "watch_other_writers"]
 
 _log = logging.getLogger(__name__)
+T = TypeVar("T")
+_PAGE = 1_000
+
+
+async def watch_other_writers(path: Path, recent: RecentRecords, limits: JournalLimits) -> None:
+    """Publish what another process commits, until cancelled."""
+    loop = asyncio.get_running_loop()
+    threads = ThreadPoolExecutor(1, "quarterdeck-journal-watch")
+    watcher = _Watcher(path, limits.page_bytes)
+
+    async def run(work: Callable[..., T], *arguments: int) -> T:
+        return await loop.run_in_executor(threads, work, *arguments)
+
+    try:
+        while True:
+            await recent.wanted()
+            try:
+                if not (records := await run(watcher.fresh, recent.last)):
+                    await asyncio.sleep(limits.poll)
+                    continue
+            except JournalError as error:
+                _log.warning("cannot look for new records: %s", error)
+                await asyncio.sleep(1)
+                continue
+            recent.publish([record for record, _ in records], [size for _, size in records])
+    finally:
+        # Only waits for a look that has begun; it takes a moment at most.
+        threads.submit(watcher.close)
+        await asyncio.shield(asyncio.to_thread(threads.shutdown))
+
+
+class _Watcher:
+    """Looks at the log over a connection of its own."""
+
+    def __init__(self, path: Path, page_bytes: int) -> None:
+        self._path = path
+        self._page_bytes = page_bytes
+        self._reader: RecordReader | None = None
+        self._seen = -1
+
+    def fresh(self, last: int) -> list[tuple[Record, int]]:
+        try:
+            if self._reader is None:
+                self._reader = RecordReader(connect_reader(self._path), self._page_bytes)
+            connection = self._reader.connection
+            (version,) = connection.execute("PRAGMA data_version").fetchone()
+            if version == self._seen:
+                return []
+            records = self._reader.after(last, limit=_PAGE)
+            if not records:
+                self._seen = version
+            return [(record, len(encode_event(record.event))) for record in records]
+        except DATABASE_ERRORS as error:
+            raise translate_reading_errors(error, self._path) from error
+
+    def close(self) -> None:
+        if self._reader is not None:
+            self._reader.connection.close()
 
 
 def now() -> int:
@@ -44,11 +109,11 @@ class Journal(ReadableJournal):
     do readers and followers, here and in other processes, see it.
     """
 
-    def __init__(self, path: Path, limits: Limits, recent: Recent) -> None:
+    def __init__(self, path: Path, limits: JournalLimits, recent: RecentRecords) -> None:
         """Only ``open`` makes journals."""
         super().__init__(path, limits, recent)
         self._appender: Appender | None = None
-        self._writer: Writer | None = None
+        self._writer: JournalWriter | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     @classmethod
@@ -60,7 +125,7 @@ class Journal(ReadableJournal):
         write: bool = True,
         projections: Sequence[Projection] = (),
         clock: Callable[[], int] = now,
-        limits: Limits | None = None,
+        limits: JournalLimits | None = None,
         owns_directory: bool = False,
     ) -> AsyncGenerator["Journal", None]:
         """Open the log at ``path``; with ``write`` make it and its directory where missing.
@@ -69,11 +134,11 @@ class Journal(ReadableJournal):
         On leaving, what was appended is committed and followers end.
 
         Raises:
-            Locked: another process writes it.
+            JournalLockedError: another process writes it.
             JournalError: it cannot be opened; see ``journal.errors``.
-            Stalled: on leaving, when what was pending could not be written.
+            JournalStalledError: on leaving, when what was pending could not be written.
         """
-        path, limits = Path(path), limits or Limits()
+        path, limits = Path(path), limits or JournalLimits()
         if write:
             await asyncio.to_thread(_make_directory, path, owns_directory)
             journal = await cls._open_to_write(path, projections, clock, limits)
@@ -96,11 +161,11 @@ class Journal(ReadableJournal):
         path: Path,
         projections: Sequence[Projection],
         clock: Callable[[], int],
-        limits: Limits,
+        limits: JournalLimits,
     ) -> "Journal":
         appender = Appender(path, clock, limits)
-        writer = Writer(path, (Sessions(), *projections), limits, appender)
-        recent = Recent(await writer.start(), limits)
+        writer = JournalWriter(path, (SessionsProjection(), *projections), limits, appender)
+        recent = RecentRecords(await writer.start(), limits)
         appender.begin(writer, recent)
         journal = cls(path, limits, recent)
         journal._appender, journal._writer = appender, writer
@@ -108,20 +173,20 @@ class Journal(ReadableJournal):
         return journal
 
     @classmethod
-    async def _open_to_read(cls, path: Path, limits: Limits) -> "Journal":
-        recent = Recent(0, limits)
+    async def _open_to_read(cls, path: Path, limits: JournalLimits) -> "Journal":
+        recent = RecentRecords(0, limits)
         journal = cls(path, limits, recent)
         try:
             last = await journal._readers.run(lambda reader: last_seq(reader.connection))
         except BaseException:
             await journal._close()
             raise
-        journal._recent = recent = Recent(last, limits)
-        journal._keep_running(watch(path, recent, limits))
+        journal._recent = recent = RecentRecords(last, limits)
+        journal._keep_running(watch_other_writers(path, recent, limits))
         return journal
 
     @property
-    def stalled(self) -> Stalled | None:
+    def stalled(self) -> JournalStalledError | None:
         """Why nothing can be written at the moment, or None when all is well."""
         return self._appender and self._appender.stall
 
@@ -141,13 +206,13 @@ class Journal(ReadableJournal):
     ) -> Record:
         """Give an event its place in the log; it is durable a little later.
 
-        Waits only while more is pending than ``Limits`` allow. ``time``: when it happened, in
+        Waits only while more is pending than ``JournalLimits`` allow. ``time``: when it happened, in
         microseconds since the epoch, if that was not now.
 
         Raises:
-            Stalled: the disk fails and nothing more can be kept; the event was not taken on.
-            Unrecordable: the event has no JSON form.
-            ReadOnly: the journal was opened for reading.
+            JournalStalledError: the disk fails and nothing more can be kept; the event was not taken on.
+            UnrecordableEventError: the event has no JSON form.
+            JournalReadOnlyError: the journal was opened for reading.
         """
         return await self._writing().append(session, event, turn, parent, time)
 
@@ -167,7 +232,7 @@ class Journal(ReadableJournal):
         """Wait until the event numbered ``seq`` and all before it are safely on disk.
 
         Raises:
-            Stalled: they could not be written so far; they are kept and will be tried again.
+            JournalStalledError: they could not be written so far; they are kept and will be tried again.
             ValueError: there is no such event yet.
         """
         await self._writing().durable(seq)
@@ -195,12 +260,12 @@ class Journal(ReadableJournal):
         assert writer is not None
         await appender.durable(appender.last)
 
-        def note(desk: Desk) -> int:
+        def note(desk: WriterContext) -> int:
             with transaction(desk.connection):
                 desk.projections.forget(desk.connection, session)
                 return note_deletion(desk.connection, session)
 
-        def delete_some(desk: Desk) -> int:
+        def delete_some(desk: WriterContext) -> int:
             deleted = delete_slice(desk.connection, number)
             if not deleted:
                 # The session's number may be gone; a later event must ask for a new one.
@@ -232,7 +297,7 @@ class Journal(ReadableJournal):
 
     def _writing(self) -> Appender:
         if self._appender is None:
-            raise ReadOnly(self.path, "it was opened for reading")
+            raise JournalReadOnlyError(self.path, "it was opened for reading")
         return self._appender
 
     def _keep_running(self, work: Coroutine[Any, Any, None]) -> None:
@@ -281,8 +346,8 @@ def _make_directory(path: Path, is_ours: bool) -> None:
     try:
         make_private_directory(path.parent, is_ours=is_ours)
     except PermissionError as error:
-        raise ReadOnly(path, str(error)) from error
+        raise JournalReadOnlyError(path, str(error)) from error
     except OSError as error:
         if error.errno == errno.EROFS:
-            raise ReadOnly(path, str(error)) from error
-        raise Unreachable(path, str(error)) from error
+            raise JournalReadOnlyError(path, str(error)) from error
+        raise JournalUnreachableError(path, str(error)) from error

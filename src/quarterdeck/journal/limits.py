@@ -2,10 +2,10 @@
 
 from msgspec import Struct
 
-__all__ = ["Limits"]
+__all__ = ["JournalLimits"]
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class JournalLimits(Struct, frozen=True, kw_only=True):
     """Bounds with defaults for fifty busy agents; tests choose smaller ones."""
 
     pending_events: int = 50_000

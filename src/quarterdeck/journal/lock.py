@@ -11,9 +11,14 @@ from pathlib import Path
 
 from quarterdeck.wire.private_files import open_private
 
-from .errors import Locked, ReadOnly, Unlockable, Unreachable
+from .errors import (
+    JournalLockedError,
+    JournalReadOnlyError,
+    JournalUnlockableError,
+    JournalUnreachableError,
+)
 
-__all__ = ["acquire", "lock_path", "release"]
+__all__ = ["acquire_lock", "lock_path", "release_lock"]
 
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL}
 
@@ -23,13 +28,13 @@ def lock_path(path: Path) -> Path:
     return path.with_name(path.name + ".lock")
 
 
-def acquire(path: Path) -> int:
-    """Become the one writer of the log at ``path``; returns what ``release`` needs.
+def acquire_lock(path: Path) -> int:
+    """Become the one writer of the log at ``path``; returns what ``release_lock`` needs.
 
     Raises:
-        Locked: another process is; it is named where its id can be read.
-        Unlockable: the file system has no locks.
-        ReadOnly: the lock file cannot be made.
+        JournalLockedError: another process is; it is named where its id can be read.
+        JournalUnlockableError: the file system has no locks.
+        JournalReadOnlyError: the lock file cannot be made.
         Unreachable: the directory is not there.
     """
     lock = lock_path(path)
@@ -37,24 +42,24 @@ def acquire(path: Path) -> int:
         handle = open_private(lock, os.O_RDWR | os.O_CREAT)
     except OSError as error:
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            raise ReadOnly(path, str(error)) from error
-        raise Unreachable(path, str(error)) from error
+            raise JournalReadOnlyError(path, str(error)) from error
+        raise JournalUnreachableError(path, str(error)) from error
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         pid = _holder(handle)
         os.close(handle)
-        raise Locked(path, pid) from None
+        raise JournalLockedError(path, pid) from None
     except OSError as error:
         os.close(handle)
         if error.errno in _NO_LOCKS:
-            raise Unlockable(path, str(error)) from error
-        raise Unreachable(path, str(error)) from error
+            raise JournalUnlockableError(path, str(error)) from error
+        raise JournalUnreachableError(path, str(error)) from error
     _sign(handle)
     return handle
 
 
-def release(handle: int) -> None:
+def release_lock(handle: int) -> None:
     """Let another writer in."""
     os.close(handle)
 

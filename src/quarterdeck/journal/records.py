@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Iterable
 from typing import Any
 
-from quarterdeck.wire.events import Event, Unknown
+from quarterdeck.wire.events import Event, UnknownEvent
 from quarterdeck.wire.ids import SessionId, ToolCallId, TurnId
 from quarterdeck.wire.record import Record, decode_event
 
@@ -13,7 +13,7 @@ from .rows import EventRow, EventRows, RowQuery, is_intact
 __all__ = ["CHANGED", "RecordReader", "event_of"]
 
 CHANGED = "the record is damaged: it is not as it was written"
-"""The reason in the ``Unknown`` event that stands for a record whose checksum is wrong."""
+"""The reason in the ``UnknownEvent`` event that stands for a record whose checksum is wrong."""
 
 _MANY_IDS = 10_000
 _MANY_DAMAGED = 10_000
@@ -22,7 +22,7 @@ _MANY_DAMAGED = 10_000
 class RecordReader:
     """Reads the log over a connection; used by one thread at a time.
 
-    A record that cannot be understood, or is not as it was written, comes as an ``Unknown``
+    A record that cannot be understood, or is not as it was written, comes as an ``UnknownEvent``
     event, so a bad record costs only itself. Pages are in strictly ascending order, whatever the
     file says, so that reading on from the last record always ends.
     """
@@ -164,15 +164,15 @@ class RecordReader:
 
 
 def event_of(body: Any) -> Event:
-    """Read the body of a row; what it should not be, such as a number, becomes ``Unknown``."""
+    """Read the body of a row; what it should not be, such as a number, becomes ``UnknownEvent``."""
     if isinstance(body, bytes | str):
         return decode_event(body if isinstance(body, bytes) else body.encode())
-    return Unknown(origin="log", raw=body, reason="the body is not a blob")
+    return UnknownEvent(origin="log", raw=body, reason="the body is not a blob")
 
 
-def _changed(body: Any) -> Unknown:
+def _changed(body: Any) -> UnknownEvent:
     found = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
-    return Unknown(origin="log", raw=found, reason=CHANGED)
+    return UnknownEvent(origin="log", raw=found, reason=CHANGED)
 
 
 def _is_sound(row: EventRow) -> bool:

@@ -1,8 +1,11 @@
-"""Rows of the events table as they stand on disk, also of a damaged one. Everything here blocks.
+"""Rows of the events table as they are on disk, with their checksums. Everything here blocks.
 
-A sound table is read with one statement. What the database cannot read, or what is out of order
-or fails its checksum, is read carefully: row by row, past what is broken, never backwards. So a
-damaged row or page costs itself, and every page of rows leads on.
+A sound table is read with one statement. What the database cannot read, or what is out of order or
+fails its checksum, is read carefully: row by row, past what is broken, never backwards. So a
+damaged row or page costs only itself.
+
+CRC-32 finds every change of up to four neighbouring bytes and misses one in four thousand million
+others. It guards against failing disks and stray writes, not against an attacker.
 """
 
 import sqlite3
@@ -11,13 +14,49 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from struct import Struct
 from struct import error as StructError
 from typing import Any, TypeAlias
+from zlib import crc32
 
-from .checksum import record_checksum
-from .pages import rows_between
+from .sqlite_pages import rows_between
 
-__all__ = ["EventRow", "EventRows", "RowQuery", "event_row", "in_order", "is_intact"]
+__all__ = [
+    "EventRow",
+    "EventRows",
+    "RowQuery",
+    "event_row",
+    "in_order",
+    "is_intact",
+    "record_checksum",
+    "session_checksum",
+]
+
+_NUMBERS = Struct(">qqq").pack
+
+
+def record_checksum(
+    seq: int,
+    time: int,
+    session: int,
+    turn: str | None,
+    parent: str | None,
+    kind: str,
+    body: bytes,
+) -> int:
+    """The checksum of a row of ``events``: its body and its place.
+
+    It covers the place as well, so a body that stands in another record's row is found, too.
+    """
+    # One call over one text is the cheapest way; every event that is appended pays for it.
+    words = f"{kind}\x01{turn}\x02{parent}\x03"
+    return crc32(_NUMBERS(seq, time, session) + words.encode() + body)
+
+
+def session_checksum(key: int, id_: str, made: int) -> int:
+    """The checksum of a row of ``session_ids``."""
+    return crc32(f"{key} {id_} {made}".encode())
+
 
 EventRow: TypeAlias = tuple[Any, ...]
 """``seq, time, session, turn, parent, type, body, checksum``; all but ``seq`` are as found."""

@@ -18,12 +18,18 @@ from typing import TypeVar
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.private_files import open_private
 
-from .errors import Corrupt, JournalClosed, Unreachable, is_faulty_statement, translate
-from .hits import Hit
+from .errors import (
+    JournalClosedError,
+    JournalCorruptError,
+    JournalUnreachableError,
+    is_faulty_statement,
+    translate_error,
+)
 from .indexing import SCHEMA, Indexer
+from .search_hit import SearchHit
 from .store import connect_reader, last_seq, transaction
 
-__all__ = ["Hit", "SearchIndex", "match_expression"]
+__all__ = ["SearchHit", "SearchIndex", "match_expression"]
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -67,7 +73,7 @@ class SearchIndex:
         while await self._run(self._advance):
             pass
 
-    async def find(self, query: str, session: SessionId | None, limit: int) -> list[Hit]:
+    async def find(self, query: str, session: SessionId | None, limit: int) -> list[SearchHit]:
         """The newest passages that match; see ``Journal.search``."""
         expression = match_expression(query)
         if not expression or limit < 1:
@@ -81,7 +87,7 @@ class SearchIndex:
 
     async def _run(self, work: Callable[[], T]) -> T:
         if self._closed:
-            raise JournalClosed(self._log_path)
+            raise JournalClosedError(self._log_path)
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._try, work)
 
     # From here on: the index's own thread.
@@ -90,8 +96,8 @@ class SearchIndex:
         try:
             return work()
         except sqlite3.Error as error:
-            found = translate(error, self._path)
-            if not isinstance(found, Corrupt) and not is_faulty_statement(error):
+            found = translate_error(error, self._path)
+            if not isinstance(found, JournalCorruptError) and not is_faulty_statement(error):
                 raise found from error
         except (TypeError, ValueError, LookupError) as error:
             _log.info("the search index is made anew: %r", error)
@@ -101,9 +107,9 @@ class SearchIndex:
         try:
             return work()
         except sqlite3.Error as error:
-            raise Corrupt(self._log_path, str(error)) from error
+            raise JournalCorruptError(self._log_path, str(error)) from error
         except (TypeError, ValueError, LookupError) as error:
-            raise Corrupt(self._log_path, repr(error)) from error
+            raise JournalCorruptError(self._log_path, repr(error)) from error
 
     def _connected(self) -> tuple[sqlite3.Connection, Indexer]:
         if self._index is None or self._indexer is None:
@@ -151,7 +157,7 @@ class SearchIndex:
         _, indexer = self._connected()
         return indexer.advance()
 
-    def _find(self, expression: str, session: SessionId | None, limit: int) -> list[Hit]:
+    def _find(self, expression: str, session: SessionId | None, limit: int) -> list[SearchHit]:
         index, _ = self._connected()
         where, values = "words MATCH ?", [expression]
         if session is not None:
@@ -177,7 +183,7 @@ class SearchIndex:
             for end in ("", "-wal", "-shm"):
                 self._path.with_name(self._path.name + end).unlink(missing_ok=True)
         except OSError as error:
-            raise Unreachable(self._path, str(error)) from error
+            raise JournalUnreachableError(self._path, str(error)) from error
 
     def _close(self) -> None:
         self._threads.submit(self._disconnect)
@@ -192,14 +198,16 @@ def _belongs(connection: sqlite3.Connection, identity: str, last: int) -> bool:
     return row is not None and row[0] == identity and row[1] <= last
 
 
-def _distinct(rows: Iterator[tuple[str, int, str, str]], limit: int) -> Iterator[Hit]:
+def _distinct(rows: Iterator[tuple[str, int, str, str]], limit: int) -> Iterator[SearchHit]:
     seen: set[int] = set()
     for session, seq, kind, marked in rows:
         if seq in seen:
             continue
         seen.add(seq)
         snippet, marks = _unmark(marked)
-        yield Hit(session=SessionId(session), seq=seq, type=kind, snippet=snippet, marks=marks)
+        yield SearchHit(
+            session=SessionId(session), seq=seq, type=kind, snippet=snippet, marks=marks
+        )
         if len(seen) == limit:
             return
 

@@ -22,7 +22,7 @@ from .records import RecordReader
 if TYPE_CHECKING:
     from .projections import Projection
 
-__all__ = ["SessionSummary", "Sessions", "list_sessions", "list_sessions_carefully"]
+__all__ = ["SessionSummary", "SessionsProjection", "list_sessions", "list_sessions_carefully"]
 
 
 class SessionSummary(Struct, frozen=True, kw_only=True):
@@ -51,7 +51,7 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
     """What is known to be wrong with it, in words; None if nothing is."""
 
 
-class Sessions:
+class SessionsProjection:
     """Keeps one row for each session that was opened."""
 
     name = "sessions"
@@ -106,7 +106,7 @@ def list_sessions_carefully(
     """The same of a damaged log, from its records alone; takes time in proportion to its size."""
     found: list[SessionSummary] = []
     with closing(sqlite3.connect(":memory:")) as memory:
-        kept, last = Sessions(), dict[SessionId, Record]()
+        kept, last = SessionsProjection(), dict[SessionId, Record]()
         for statement in kept.schema:
             memory.execute(statement)
         position = -(1 << 62)
@@ -184,4 +184,4 @@ def _update(connection: sqlite3.Connection, session: SessionId, fields: dict[str
 
 
 if TYPE_CHECKING:
-    _: Projection = Sessions()
+    _: Projection = SessionsProjection()

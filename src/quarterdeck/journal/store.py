@@ -1,13 +1,16 @@
-"""The database file: its schema, its versions, and how connections to it are made.
+"""The database file: its schema, its versions, its connections, and the deletion of sessions.
 
 Tables of version 2::
 
-    session_ids   the text id behind each small number used in events
-    events        one row for each event; ``seq`` is its place in the log, ``checksum`` that of
-                  its columns (``journal.checksum``), NULL in rows of version 1
-    deletions     sessions that were deleted, and up to where; read by the search index
-    projections   which projections the file holds, of what version, and how far they are
-    identity      one row: a random name of this log
+session_ids the text id behind each small number used in events events one row for each event;
+``seq`` is its place in the log, ``checksum`` that of its columns (``journal.rows``), NULL in rows
+of version 1 deletions sessions that were deleted, and up to where; read by the search index
+projections which projections the file holds, of what version, and how far they are identity one
+row: a random name of this log
+
+A deletion is noted first, then done in slices so that no commit waits long. The note outlives the
+rows: an interrupted deletion is finished at the next opening, no sequence number is given out
+twice, and the search index, which is a file of its own, learns from it what to drop.
 """
 
 import os
@@ -18,18 +21,19 @@ from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import quote
 
+from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.private_files import close_to_others, open_private
 
 from .errors import (
     DATABASE_ERRORS,
     JournalError,
-    NotAJournal,
-    ReadOnly,
-    TooNew,
-    Unreachable,
-    damage,
+    JournalReadOnlyError,
+    JournalTooNewError,
+    JournalUnreachableError,
+    NotAJournalError,
+    damage_error,
     is_faulty_statement,
-    translate_reading,
+    translate_reading_errors,
 )
 
 __all__ = [
@@ -38,8 +42,11 @@ __all__ = [
     "VERSION",
     "connect_reader",
     "connect_writer",
+    "delete_slice",
+    "finish_deletions",
     "last_seq",
     "migrate",
+    "note_deletion",
     "transaction",
 ]
 
@@ -97,9 +104,9 @@ def connect_writer(path: Path) -> sqlite3.Connection:
         # Made by us first, so that transcripts are never readable by others.
         os.close(open_private(path, os.O_RDWR | os.O_CREAT))
     except PermissionError as error:
-        raise ReadOnly(path, str(error)) from error
+        raise JournalReadOnlyError(path, str(error)) from error
     except OSError as error:
-        raise Unreachable(path, str(error)) from error
+        raise JournalUnreachableError(path, str(error)) from error
     for end in ("-wal", "-shm"):
         close_to_others(path.with_name(path.name + end))
     connection = _connect(path, "rw")
@@ -118,7 +125,7 @@ def connect_writer(path: Path) -> sqlite3.Connection:
         last_seq(connection)
     except DATABASE_ERRORS as error:
         connection.close()
-        raise translate_reading(error, path) from error
+        raise translate_reading_errors(error, path) from error
     except JournalError:
         connection.close()
         raise
@@ -132,7 +139,7 @@ def connect_reader(path: Path) -> sqlite3.Connection:
         JournalError: any of the errors of opening.
     """
     if not path.exists():
-        raise Unreachable(path, "there is no such file")
+        raise JournalUnreachableError(path, "there is no such file")
     try:
         return _reader(path, "ro")
     except JournalError as error:
@@ -169,7 +176,7 @@ def last_seq(connection: sqlite3.Connection) -> int:
         " coalesce((SELECT max(through) FROM deletions), 0))"
     ).fetchone()
     if not isinstance(seq, int) or not 0 <= seq <= _MOST_SEQ:
-        raise damage("the number of its last record cannot be right")
+        raise damage_error("the number of its last record cannot be right")
     return seq
 
 
@@ -197,7 +204,7 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
             timeout=_BUSY_SECONDS,
         )
     except sqlite3.Error as error:
-        raise translate_reading(error, path) from error
+        raise translate_reading_errors(error, path) from error
 
 
 def _reader(path: Path, mode: str) -> sqlite3.Connection:
@@ -206,11 +213,11 @@ def _reader(path: Path, mode: str) -> sqlite3.Connection:
         connection.execute("PRAGMA query_only = ON")
         _refuse_foreign(connection, path)
         if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
-            raise Unreachable(path, "the file is empty; nothing was ever written to it")
+            raise JournalUnreachableError(path, "the file is empty; nothing was ever written to it")
         _probe(connection)
     except DATABASE_ERRORS as error:
         connection.close()
-        raise translate_reading(error, path) from error
+        raise translate_reading_errors(error, path) from error
     except JournalError:
         connection.close()
         raise
@@ -224,7 +231,7 @@ def _probe(connection: sqlite3.Connection) -> None:
             connection.execute(statement).close()
         except sqlite3.OperationalError as error:
             if is_faulty_statement(error):
-                raise damage(f"its tables are not those of a log: {error}") from error
+                raise damage_error(f"its tables are not those of a log: {error}") from error
             raise
 
 
@@ -240,8 +247,57 @@ def _refuse_foreign(connection: sqlite3.Connection, path: Path) -> None:
             ).fetchone()
         )
     if has_events and (application != APPLICATION_ID or not version):
-        raise damage("its header does not say that it is a log, but its tables do")
+        raise damage_error("its header does not say that it is a log, but its tables do")
     if application != APPLICATION_ID and (application or version or objects):
-        raise NotAJournal(path)
+        raise NotAJournalError(path)
     if version > VERSION:
-        raise TooNew(path, version, VERSION)
+        raise JournalTooNewError(path, version, VERSION)
+
+
+_SLICE = 500
+
+
+def note_deletion(connection: sqlite3.Connection, session: SessionId) -> int:
+    """Write down, within the caller's transaction, that a session is to go; returns the note."""
+    cursor = connection.execute(
+        "INSERT INTO deletions (session, through) VALUES (?, ?)", (session, last_seq(connection))
+    )
+    assert cursor.lastrowid is not None
+    return cursor.lastrowid
+
+
+def delete_slice(connection: sqlite3.Connection, note: int) -> int:
+    """Delete some of the rows that a note names; returns how many, 0 when all are gone."""
+    with transaction(connection):
+        row = connection.execute(
+            "SELECT key, through FROM deletions JOIN session_ids ON id = session WHERE number = ?",
+            (note,),
+        ).fetchone()
+        deleted = 0
+        if row is not None:
+            deleted = connection.execute(
+                # Asked twice, because a damaged index may name rows of another session.
+                "DELETE FROM events WHERE session = ? AND seq IN"
+                " (SELECT seq FROM events WHERE session = ? AND seq <= ? LIMIT ?)",
+                (row[0], *row, _SLICE),
+            ).rowcount
+        if not deleted:
+            _finish(connection, note, row and row[0])
+    return deleted
+
+
+def finish_deletions(connection: sqlite3.Connection) -> None:
+    """Carry through what an earlier process began."""
+    open_notes = connection.execute("SELECT number FROM deletions WHERE NOT done").fetchall()
+    for (note,) in open_notes:
+        while delete_slice(connection, note):
+            pass
+
+
+def _finish(connection: sqlite3.Connection, note: int, key: int | None) -> None:
+    connection.execute("UPDATE deletions SET done = 1 WHERE number = ?", (note,))
+    connection.execute(
+        "DELETE FROM session_ids WHERE key = ?"
+        " AND NOT EXISTS (SELECT 1 FROM events WHERE session = key)",
+        (key,),
+    )

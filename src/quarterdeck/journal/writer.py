@@ -21,15 +21,21 @@ from msgspec import Struct
 from quarterdeck.wire.record import Record
 
 from . import lock
-from .checksum import record_checksum, session_checksum
-from .deletion import finish_deletions
-from .errors import Full, JournalClosed, JournalError, Stalled, is_faulty_statement, translate
-from .limits import Limits
+from .errors import (
+    JournalClosedError,
+    JournalDiskFullError,
+    JournalError,
+    JournalStalledError,
+    is_faulty_statement,
+    translate_error,
+)
+from .limits import JournalLimits
 from .projections import Projection, Projections
 from .records import RecordReader
-from .store import connect_writer, last_seq, transaction
+from .rows import record_checksum, session_checksum
+from .store import connect_writer, finish_deletions, last_seq, transaction
 
-__all__ = ["Desk", "Entry", "Listener", "Writer"]
+__all__ = ["CommitListener", "Entry", "JournalWriter", "WriterContext"]
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -41,19 +47,19 @@ _HURRY = object()
 _STOP = object()
 
 
-class Listener(Protocol):
+class CommitListener(Protocol):
     """Who hears of the writer's progress, in the event loop's thread."""
 
     def committed(self, entries: Sequence[Entry]) -> None:
         """These are on disk; called in order, each event once."""
         ...
 
-    def stalled(self, error: Stalled) -> None:
+    def stalled(self, error: JournalStalledError) -> None:
         """A commit failed and will be tried again; called at each failure."""
         ...
 
 
-class Desk:
+class WriterContext:
     """What a job in the writer's thread may use."""
 
     def __init__(self, connection: sqlite3.Connection, projections: Projections, page: int) -> None:
@@ -64,15 +70,19 @@ class Desk:
 
 
 class _Job(Struct, frozen=True):
-    work: Callable[[Desk], Any]
+    work: Callable[[WriterContext], Any]
     future: asyncio.Future[Any]
 
 
-class Writer:
+class JournalWriter:
     """Owns the log's lock and its one writing connection, in a thread of its own."""
 
     def __init__(
-        self, path: Path, projections: Sequence[Projection], limits: Limits, listener: Listener
+        self,
+        path: Path,
+        projections: Sequence[Projection],
+        limits: JournalLimits,
+        listener: CommitListener,
     ) -> None:
         self._path = path
         self._projections = Projections(projections)
@@ -109,7 +119,7 @@ class Writer:
         """Commit what is left, close the file, release the lock.
 
         Raises:
-            Stalled: what was left could not be written and is lost; none of it was durable.
+            JournalStalledError: what was left could not be written and is lost; none of it was durable.
         """
         self._queue.put(_STOP)
         await asyncio.shield(self._ended)
@@ -122,15 +132,15 @@ class Writer:
         """Commit what was handed over without waiting for more."""
         self._queue.put(_HURRY)
 
-    async def run(self, job: Callable[[Desk], T]) -> T:
+    async def run(self, job: Callable[[WriterContext], T]) -> T:
         """Run ``job`` in the writer's thread, between two commits.
 
         Raises:
             JournalError: the database failed.
-            JournalClosed: the writer has stopped.
+            JournalClosedError: the writer has stopped.
         """
         if self._ended.done():
-            raise JournalClosed(self._path)
+            raise JournalClosedError(self._path)
         future: asyncio.Future[T] = self._loop.create_future()
         self._queue.put(_Job(job, future))
         return await future
@@ -140,15 +150,15 @@ class Writer:
     def _main(self) -> None:
         failure: JournalError | None = None
         try:
-            handle = lock.acquire(self._path)
+            handle = lock.acquire_lock(self._path)
             try:
                 self._work()
             finally:
-                lock.release(handle)
+                lock.release_lock(handle)
         except JournalError as error:
             failure = error
         except sqlite3.Error as error:
-            failure = translate(error, self._path)
+            failure = translate_error(error, self._path)
         except Exception as error:
             _log.exception("the writer of %r failed", str(self._path))
             failure = JournalError(f"the writer of {str(self._path)!r} failed: {error!r}")
@@ -160,7 +170,7 @@ class Writer:
         while not self._queue.empty():
             self._take(self._queue.get_nowait())
         for job in self._jobs:
-            _settle(job.future, None, failure or JournalClosed(self._path))
+            _settle(job.future, None, failure or JournalClosedError(self._path))
         for future in (self._opened, self._ended):
             # Whoever did not get as far as waiting for it has nothing to miss.
             if not future.cancelled():
@@ -169,7 +179,7 @@ class Writer:
     def _work(self) -> None:
         connection = connect_writer(self._path)
         try:
-            desk = Desk(connection, self._projections, self._limits.page_bytes)
+            desk = WriterContext(connection, self._projections, self._limits.page_bytes)
             self._projections.prepare(connection)
             for name in self._projections.behind():
                 while not self._projections.advance(connection, desk.reader, name):
@@ -180,7 +190,7 @@ class Writer:
         finally:
             connection.close()
 
-    def _serve(self, desk: Desk) -> None:
+    def _serve(self, desk: WriterContext) -> None:
         delay = self._limits.retry_first
         while True:
             self._gather()
@@ -190,7 +200,7 @@ class Writer:
                     self._tell(self._listener.stalled, failure)
                     if self._stopping:
                         lost = f"{failure.reason}; {len(self._backlog)} events are lost"
-                        raise Stalled(self._path, lost, kept=False)
+                        raise JournalStalledError(self._path, lost, kept=False)
                     self._receive_until(time.monotonic() + delay)
                     delay = min(2 * delay, self._limits.retry_most)
                     continue
@@ -233,17 +243,17 @@ class Writer:
         else:
             self._backlog.extend(message)
 
-    def _run_job(self, job: _Job, desk: Desk) -> None:
+    def _run_job(self, job: _Job, desk: WriterContext) -> None:
         try:
             result = job.work(desk)
         except Exception as error:
             if isinstance(error, sqlite3.Error) and not is_faulty_statement(error):
-                error = translate(error, self._path)
+                error = translate_error(error, self._path)
             self._tell(_settle, job.future, None, error)
         else:
             self._tell(_settle, job.future, result, None)
 
-    def _commit(self, desk: Desk) -> Stalled | None:
+    def _commit(self, desk: WriterContext) -> JournalStalledError | None:
         batch = self._next_batch()
         try:
             with transaction(desk.connection):
@@ -251,12 +261,12 @@ class Writer:
         except sqlite3.Error as error:
             desk.keys.clear()
             desk.projections.rolled_back()
-            found = translate(error, self._path)
+            found = translate_error(error, self._path)
             _log.warning("commit of %d events failed: %s", len(batch), error)
-            if isinstance(found, Full):
+            if isinstance(found, JournalDiskFullError):
                 return found
-            reason = found.reason if isinstance(found, Stalled) else str(found)
-            return Stalled(self._path, reason, kept=True)
+            reason = found.reason if isinstance(found, JournalStalledError) else str(found)
+            return JournalStalledError(self._path, reason, kept=True)
         for _ in batch:
             self._backlog.popleft()
         if not self._backlog:
@@ -275,7 +285,7 @@ class Writer:
                 break
         return batch
 
-    def _insert(self, desk: Desk, batch: list[Entry]) -> None:
+    def _insert(self, desk: WriterContext, batch: list[Entry]) -> None:
         keys = desk.keys
         for record, _, _ in batch:
             if record.session not in keys:

@@ -23,25 +23,24 @@ from quarterdeck.wire.conversation import (
 )
 from quarterdeck.wire.usage import TokenUsage
 
-from .counts import UNSAID, read_counts
-from .errors import StreamBroken
-from .history import History
+from .encoded_history import EncodedHistory
+from .errors import StreamBrokenError
+from .http_client import ServerEvent
 from .model import (
     Delta,
     Effort,
-    Finished,
+    ModelProfile,
+    ModelRequest,
     ModelStop,
-    Request,
+    ReplyFinished,
     TextDelta,
     ThinkingDelta,
     ToolSpec,
     ToolUseDelta,
     ToolUseStarted,
 )
-from .profile import ModelProfile
-from .remote import Wire, WireFailure
-from .reply import Draft, Reply, json_object
-from .sse import ServerEvent
+from .remote import ModelWire, WireError
+from .reply import UNSAID, PartDraft, Reply, json_object, read_counts
 
 __all__ = ["WIRE", "MessagesParser", "build"]
 
@@ -60,7 +59,7 @@ _STOPS: dict[str, ModelStop] = {
 
 
 def build(
-    request: Request, profile: ModelProfile, history: History | None = None
+    request: ModelRequest, profile: ModelProfile, history: EncodedHistory | None = None
 ) -> dict[str, Any]:
     """The body of a request; the same request gives the same bytes, whatever the history."""
     info = profile.info
@@ -71,7 +70,7 @@ def build(
         body["tools"] = _tools(request.tools)
     if request.system.strip():
         body["system"] = [{"type": "text", "text": request.system, "cache_control": _MARK}]
-    history = history or History()
+    history = history or EncodedHistory()
     messages = history.written(request.messages, _written, profile, has_strict_ids=True)
     body["messages"] = _marked(messages)
     return body
@@ -260,16 +259,16 @@ class MessagesParser:
             case "message_stop":
                 self._is_stopped = True
             case "error":
-                raise WireFailure(data.error)
+                raise WireError(data.error)
             case _:
                 pass
         return ()
 
-    def finish(self) -> Finished:
+    def finish(self) -> ReplyFinished:
         """The whole reply."""
         if self._stop is None:
-            raise StreamBroken("the stream ended before the message did")
-        return Finished(
+            raise StreamBrokenError("the stream ended before the message did")
+        return ReplyFinished(
             reply=self._reply.message(),
             stop=_STOPS.get(self._stop, "other"),
             usage=self._usage(),
@@ -284,24 +283,24 @@ class MessagesParser:
         block = msgspec.json.decode(event.content_block, type=_Block)
         match block.type:
             case "text":
-                self._reply.add(event.index, Draft("text", [block.text]))
+                self._reply.add(event.index, PartDraft("text", [block.text]))
                 return [TextDelta(block.text)] if block.text else []
             case "thinking":
                 signature = block.signature or None
                 self._reply.add(
-                    event.index, Draft("thinking", [block.thinking], signature=signature)
+                    event.index, PartDraft("thinking", [block.thinking], signature=signature)
                 )
                 return [ThinkingDelta(block.thinking)] if block.thinking else []
             case "redacted_thinking":
-                self._reply.add(event.index, Draft("thinking", redacted=block.data))
+                self._reply.add(event.index, PartDraft("thinking", redacted=block.data))
                 return []
             case "tool_use":
-                draft = Draft("tool", id=block.id, name=block.name, raw=bytes(block.input))
+                draft = PartDraft("tool", id=block.id, name=block.name, raw=bytes(block.input))
                 self._reply.add(event.index, draft)
                 return [ToolUseStarted(block.id, block.name)]
             case _:
                 raw: Any = msgspec.json.decode(event.content_block)
-                self._reply.add(event.index, Draft("opaque", raw=raw))
+                self._reply.add(event.index, PartDraft("opaque", raw=raw))
                 return []
 
     def _change(self, index: int, change: _Change) -> Iterable[Delta]:
@@ -366,5 +365,5 @@ def _path(_: ModelProfile) -> str:
     return "/messages"
 
 
-WIRE = Wire(path=_path, build=build, parser=MessagesParser)
+WIRE = ModelWire(path=_path, build=build, parser=MessagesParser)
 """The Messages format, for ``RemoteModel``."""

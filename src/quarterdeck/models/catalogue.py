@@ -12,8 +12,7 @@ from typing import Any
 import msgspec
 
 from .errors import ModelSetupError
-from .model import ModelInfo, Prices
-from .profile import ModelProfile, ReasoningStyle
+from .model import ModelInfo, ModelProfile, Prices, ReasoningStyle
 
 __all__ = ["known_models", "profile_of"]
 

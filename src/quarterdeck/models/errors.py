@@ -22,16 +22,16 @@ from quarterdeck.wire.errors import QuarterdeckError
 
 __all__ = [
     "CallError",
-    "ContextOverflow",
+    "ContextOverflowError",
     "ModelError",
     "ModelSetupError",
-    "Overloaded",
-    "QuotaExceeded",
-    "RateLimited",
-    "Rejected",
-    "StreamBroken",
-    "Unauthorized",
-    "Unreachable",
+    "OverloadedError",
+    "QuotaExceededError",
+    "RateLimitedError",
+    "RequestRejectedError",
+    "StreamBrokenError",
+    "UnauthorizedError",
+    "VendorUnreachableError",
 ]
 
 
@@ -66,41 +66,41 @@ class CallError(ModelError):
         self.partial = partial
 
 
-class Unauthorized(CallError):
+class UnauthorizedError(CallError):
     """The key was refused."""
 
 
-class Rejected(CallError):
+class RequestRejectedError(CallError):
     """The vendor refused the request itself."""
 
 
-class ContextOverflow(CallError):
+class ContextOverflowError(CallError):
     """The request is larger than the model's window."""
 
 
-class QuotaExceeded(CallError):
+class QuotaExceededError(CallError):
     """The account may not spend more."""
 
 
-class RateLimited(CallError):
+class RateLimitedError(CallError):
     """Too many requests."""
 
     retryable = True
 
 
-class Overloaded(CallError):
+class OverloadedError(CallError):
     """The vendor failed."""
 
     retryable = True
 
 
-class Unreachable(CallError):
+class VendorUnreachableError(CallError):
     """No connection."""
 
     retryable = True
 
 
-class StreamBroken(CallError):
+class StreamBrokenError(CallError):
     """The stream stopped, stalled or was garbage."""
 
     retryable = True

@@ -7,19 +7,19 @@ from typing import Any
 
 import msgspec
 
-from .endpoint import Endpoint
 from .errors import (
     CallError,
-    ContextOverflow,
-    Overloaded,
-    QuotaExceeded,
-    RateLimited,
-    Rejected,
-    StreamBroken,
-    Unauthorized,
+    ContextOverflowError,
+    OverloadedError,
+    QuotaExceededError,
+    RateLimitedError,
+    RequestRejectedError,
+    StreamBrokenError,
+    UnauthorizedError,
 )
+from .vendors import Endpoint
 
-__all__ = ["failure", "retry_after", "stream_failure"]
+__all__ = ["call_failure", "retry_after", "stream_failure"]
 
 _MESSAGE_LIMIT = 500
 
@@ -76,13 +76,15 @@ _STATUS_OF_WORD = {
 }
 
 
-def failure(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes) -> CallError:
+def call_failure(
+    endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes
+) -> CallError:
     """The error that an answer with this status stands for."""
     error = _error_of(body)
     if 300 <= status < 400:
         where = headers.get("location", "another address")
         text = f"redirects to {where}; that is not followed: set the base URL to where it leads"
-        return Rejected(_text(endpoint, text, status), status=status)
+        return RequestRejectedError(_text(endpoint, text, status), status=status)
     message = _message_of(error) or _plain(body) or "no reason given"
     kind = _kind(status, _words_of(error), message)
     return kind(
@@ -136,18 +138,18 @@ def retry_after(headers: Mapping[str, str], error: Any = None) -> float | None:
 
 def _kind(status: int | None, words: frozenset[str], message: str) -> type[CallError]:
     if words & _OVERFLOW_WORDS or status == 413:
-        return ContextOverflow
+        return ContextOverflowError
     if status in (None, 400, 422, 500) and _OVERFLOW_TEXT.search(message):
-        return ContextOverflow
+        return ContextOverflowError
     if status == 402 or words & _QUOTA_WORDS or _QUOTA_TEXT.search(message):
-        return QuotaExceeded
+        return QuotaExceededError
     if status in (401, 403) or "api_key_invalid" in words:
-        return Unauthorized
+        return UnauthorizedError
     if status == 429:
-        return QuotaExceeded if "per_day" in words else RateLimited
+        return QuotaExceededError if "per_day" in words else RateLimitedError
     if status is None:
-        return StreamBroken
-    return Overloaded if status >= 500 or status in (408, 409, 425) else Rejected
+        return StreamBrokenError
+    return OverloadedError if status >= 500 or status in (408, 409, 425) else RequestRejectedError
 
 
 def _text(
@@ -157,7 +159,7 @@ def _text(
     if len(message) > _MESSAGE_LIMIT:
         message = f"{message[:_MESSAGE_LIMIT]}…"
     text = f"{endpoint.vendor}: {message}" + (f" (HTTP {status})" if status else "")
-    if kind is Unauthorized and endpoint.key_name:
+    if kind is UnauthorizedError and endpoint.key_name:
         text += f"; check {endpoint.key_name}"
     return text
 

@@ -20,24 +20,23 @@ from quarterdeck.wire.conversation import (
 )
 from quarterdeck.wire.usage import TokenUsage
 
-from .counts import UNSAID, read_counts
-from .errors import StreamBroken
-from .history import History
+from .encoded_history import EncodedHistory
+from .errors import StreamBrokenError
+from .http_client import ServerEvent
 from .model import (
     Delta,
-    Finished,
+    ModelProfile,
+    ModelRequest,
     ModelStop,
-    Request,
+    ReplyFinished,
     TextDelta,
     ThinkingDelta,
     ToolSpec,
     ToolUseDelta,
     ToolUseStarted,
 )
-from .profile import ModelProfile
-from .remote import Wire, WireFailure
-from .reply import Draft, Reply, json_object, new_call_id
-from .sse import ServerEvent
+from .remote import ModelWire, WireError
+from .reply import UNSAID, PartDraft, Reply, json_object, new_call_id, read_counts
 
 __all__ = ["WIRE", "GenerateParser", "build"]
 
@@ -50,7 +49,7 @@ _MISWRITTEN = frozenset({"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE"})
 
 
 def build(
-    request: Request, profile: ModelProfile, history: History | None = None
+    request: ModelRequest, profile: ModelProfile, history: EncodedHistory | None = None
 ) -> dict[str, Any]:
     """The body of a request; the same request gives the same bytes, whatever the history."""
     body: dict[str, Any] = {}
@@ -60,11 +59,11 @@ def build(
         body["tools"] = [{"functionDeclarations": [_tool(tool) for tool in request.tools]}]
     if config := _config(request, profile):
         body["generationConfig"] = config
-    body["contents"] = (history or History()).written(request.messages, _written, profile)
+    body["contents"] = (history or EncodedHistory()).written(request.messages, _written, profile)
     return body
 
 
-def _config(request: Request, profile: ModelProfile) -> dict[str, Any]:
+def _config(request: ModelRequest, profile: ModelProfile) -> dict[str, Any]:
     config: dict[str, Any] = {}
     if request.max_output:
         config["maxOutputTokens"] = min(request.max_output, profile.info.max_output)
@@ -222,7 +221,7 @@ class GenerateParser:
         """Take an event; only the first candidate is read."""
         chunk = self._decoder.decode(event.data)
         if chunk.error:
-            raise WireFailure(chunk.error)
+            raise WireError(chunk.error)
         if (usage := read_counts(chunk.usage_metadata, _Usage)) is not None:
             self._usage = usage.normal()
         if chunk.prompt_feedback and chunk.prompt_feedback.block_reason:
@@ -233,13 +232,13 @@ class GenerateParser:
                 yield from self._take(part)
             self._stop = candidate.finish_reason or self._stop
 
-    def finish(self) -> Finished:
+    def finish(self) -> ReplyFinished:
         """The whole reply."""
         if self._stop is None:
-            raise StreamBroken("the stream ended before the answer did")
+            raise StreamBrokenError("the stream ended before the answer did")
         if self._stop in _MISWRITTEN:
-            raise StreamBroken(f"the model miswrote its answer ({self._stop})")
-        return Finished(
+            raise StreamBrokenError(f"the model miswrote its answer ({self._stop})")
+        return ReplyFinished(
             reply=self._reply.message(),
             stop=self._kind(self._stop),
             usage=self._usage,
@@ -270,14 +269,16 @@ class GenerateParser:
         last = self._reply.last
         # A signed part is never joined with another: the signature seals exactly this text.
         if last is None or last.kind != kind or last.signature or part.thought_signature:
-            last = self._reply.add(self._reply.size, Draft(kind, signature=part.thought_signature))
+            last = self._reply.add(
+                self._reply.size, PartDraft(kind, signature=part.thought_signature)
+            )
         last.pieces.append(text)
         if text:
             yield ThinkingDelta(text) if part.thought else TextDelta(text)
 
     def _call(self, call: _Call, signature: str | None) -> Iterable[Delta]:
         arguments = bytes(call.args).decode()
-        draft = Draft("tool", [arguments], signature=signature)
+        draft = PartDraft("tool", [arguments], signature=signature)
         draft.id, draft.name = call.id or self._new_id(), call.name
         self._reply.add(self._reply.size, draft)
         yield ToolUseStarted(draft.id, draft.name)
@@ -288,5 +289,5 @@ def _path(profile: ModelProfile) -> str:
     return f"/models/{profile.info.id}:streamGenerateContent?alt=sse"
 
 
-WIRE = Wire(path=_path, build=build, parser=GenerateParser)
+WIRE = ModelWire(path=_path, build=build, parser=GenerateParser)
 """The generateContent format, for ``RemoteModel``."""

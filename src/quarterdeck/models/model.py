@@ -1,7 +1,8 @@
-"""The port to a language model: what goes in, what comes out, and nothing of any vendor.
+"""The API of a language model: what goes in, what comes out, and nothing of any vendor.
 
-A model is asked with a ``Request`` and answers with a stream of ``Delta`` values that ends with
-exactly one ``Finished``. Everything that can go wrong leaves ``stream`` as a ``ModelError``.
+A model is asked with a ``ModelRequest`` and answers with a stream of ``Delta`` values that ends
+with exactly one ``ReplyFinished``. Everything that can go wrong leaves ``stream`` as a
+``ModelError``.
 """
 
 from collections.abc import AsyncIterator
@@ -16,12 +17,14 @@ from quarterdeck.wire.usage import TokenUsage
 __all__ = [
     "Delta",
     "Effort",
-    "Finished",
     "Model",
     "ModelInfo",
+    "ModelProfile",
+    "ModelRequest",
     "ModelStop",
     "Prices",
-    "Request",
+    "ReasoningStyle",
+    "ReplyFinished",
     "TextDelta",
     "ThinkingDelta",
     "ToolSpec",
@@ -72,7 +75,7 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
     parameters: dict[str, Any]
 
 
-class Request(Struct, frozen=True, kw_only=True):
+class ModelRequest(Struct, frozen=True, kw_only=True):
     """One call of a model. Same values, same bytes on the wire."""
 
     system: str
@@ -108,7 +111,7 @@ class ToolUseDelta(Struct, frozen=True):
     json: str
 
 
-class Finished(Struct, frozen=True, kw_only=True):
+class ReplyFinished(Struct, frozen=True, kw_only=True):
     """The answer is complete: the last value of every stream that does not raise."""
 
     reply: Message
@@ -117,7 +120,7 @@ class Finished(Struct, frozen=True, kw_only=True):
     raw_stop: str | None = None
 
 
-Delta: TypeAlias = TextDelta | ThinkingDelta | ToolUseStarted | ToolUseDelta | Finished
+Delta: TypeAlias = TextDelta | ThinkingDelta | ToolUseStarted | ToolUseDelta | ReplyFinished
 
 
 class Model(Protocol):
@@ -128,7 +131,7 @@ class Model(Protocol):
         """What is known of the model."""
         ...
 
-    def stream(self, request: Request) -> AsyncIterator[Delta]:
+    def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Ask the model once; retries are the caller's.
 
         Closing the iterator or cancelling the task ends the call at once and frees the
@@ -142,3 +145,30 @@ class Model(Protocol):
     async def close(self) -> None:
         """Free connections; calls under way end with ``ModelError``."""
         ...
+
+
+ReasoningStyle: TypeAlias = Literal[
+    "none", "budget", "adaptive", "switch", "between_tools", "always", "effort", "level"
+]
+"""How a model is told to think.
+
+``none``: it cannot be told. Claude: ``budget`` counts tokens and is off unless asked; ``adaptive``
+is off unless asked; ``switch`` thinks unless disabled; ``between_tools`` has that as its least;
+``always`` cannot stop. OpenAI and its kin: ``effort`` knows ``none``, ``always`` does not.
+Gemini: ``level``.
+"""
+
+
+class ModelProfile(Struct, frozen=True, kw_only=True):
+    """What is known of a model, and how it is told to think."""
+
+    info: ModelInfo
+    reasoning: ReasoningStyle = "none"
+
+    @property
+    def owner(self) -> str:
+        """Whose thinking and signatures go back unchanged: this model's and no other's.
+
+        Newer models refuse even the sealed thinking of a sibling.
+        """
+        return self.info.name

@@ -21,31 +21,30 @@ from quarterdeck.wire.conversation import (
 )
 from quarterdeck.wire.usage import TokenUsage
 
-from .counts import UNSAID, read_counts
-from .errors import StreamBroken
-from .history import History
+from .encoded_history import EncodedHistory
+from .errors import StreamBrokenError
+from .http_client import ServerEvent
 from .model import (
     Delta,
     Effort,
-    Finished,
+    ModelProfile,
+    ModelRequest,
     ModelStop,
-    Request,
+    ReplyFinished,
     TextDelta,
     ThinkingDelta,
     ToolSpec,
     ToolUseDelta,
     ToolUseStarted,
 )
-from .profile import ModelProfile
-from .remote import Wire, WireFailure
-from .reply import Draft, Reply, json_object, new_call_id
-from .sse import ServerEvent
+from .remote import ModelWire, WireError
+from .reply import UNSAID, PartDraft, Reply, json_object, new_call_id, read_counts
 
-__all__ = ["WIRE", "ChatParser", "Dialect", "build"]
+__all__ = ["WIRE", "ChatDialect", "ChatParser", "build"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dialect:
+class ChatDialect:
     """Where servers of this format differ."""
 
     max_tokens: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
@@ -56,9 +55,9 @@ class Dialect:
 
 
 _DIALECTS = {
-    "openai-chat": Dialect(max_tokens="max_completion_tokens"),
-    "deepseek": Dialect(reasoning="deepseek", echo="reasoning_content"),
-    "openrouter": Dialect(reasoning="openrouter", echo="reasoning_details"),
+    "openai-chat": ChatDialect(max_tokens="max_completion_tokens"),
+    "deepseek": ChatDialect(reasoning="deepseek", echo="reasoning_content"),
+    "openrouter": ChatDialect(reasoning="openrouter", echo="reasoning_details"),
 }
 _STOPS: dict[str, ModelStop] = {
     "stop": "end_turn",
@@ -70,11 +69,11 @@ _STOPS: dict[str, ModelStop] = {
 
 
 def build(
-    request: Request, profile: ModelProfile, history: History | None = None
+    request: ModelRequest, profile: ModelProfile, history: EncodedHistory | None = None
 ) -> dict[str, Any]:
     """The body of a request; the same request gives the same bytes, whatever the history."""
     info = profile.info
-    dialect = _DIALECTS.get(info.vendor, Dialect())
+    dialect = _DIALECTS.get(info.vendor, ChatDialect())
     body: dict[str, Any] = {
         "model": info.id,
         "stream": True,
@@ -88,7 +87,7 @@ def build(
     messages: list[Any] = []
     if request.system.strip():
         messages.append({"role": "system", "content": request.system})
-    messages += (history or History()).written(request.messages, _written, profile)
+    messages += (history or EncodedHistory()).written(request.messages, _written, profile)
     body["messages"] = messages
     return body
 
@@ -98,10 +97,10 @@ def _written(
 ) -> Iterable[dict[str, Any]]:
     if message.role == "user":
         return _user(message.parts, profile)
-    return (_assistant(message.parts, _DIALECTS.get(profile.info.vendor, Dialect())),)
+    return (_assistant(message.parts, _DIALECTS.get(profile.info.vendor, ChatDialect())),)
 
 
-def _reasoning(effort: Effort, profile: ModelProfile, dialect: Dialect) -> dict[str, Any]:
+def _reasoning(effort: Effort, profile: ModelProfile, dialect: ChatDialect) -> dict[str, Any]:
     if not profile.info.thinking:
         return {}
     match dialect.reasoning:
@@ -124,7 +123,7 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-def _assistant(parts: Sequence[Part], dialect: Dialect) -> dict[str, Any]:
+def _assistant(parts: Sequence[Part], dialect: ChatDialect) -> dict[str, Any]:
     text = "".join(part.text for part in parts if isinstance(part, TextPart))
     calls = [
         {
@@ -265,8 +264,8 @@ class ChatParser:
         self._reply = Reply(profile.owner)
         self._decoder = msgspec.json.Decoder(_Chunk)
         self._new_id = new_id
-        self._calls: dict[int, Draft] = {}
-        self._detailed: dict[int, Draft] = {}
+        self._calls: dict[int, PartDraft] = {}
+        self._detailed: dict[int, PartDraft] = {}
         self._usage = TokenUsage()
         self._stop: str | None = None
         self._has_refused = False
@@ -284,7 +283,7 @@ class ChatParser:
             return
         chunk = self._decoder.decode(event.data)
         if chunk.error:
-            raise WireFailure(chunk.error)
+            raise WireError(chunk.error)
         if (usage := read_counts(chunk.usage, _Usage)) is not None:
             self._usage = usage.normal()
         for choice in (chunk.choices or ())[:1]:
@@ -292,12 +291,12 @@ class ChatParser:
                 yield from self._change(choice.delta)
             self._stop = choice.finish_reason or self._stop
 
-    def finish(self) -> Finished:
+    def finish(self) -> ReplyFinished:
         """The whole reply."""
         if self._stop is None and not self._is_stopped:
-            raise StreamBroken("the stream ended before the answer did")
+            raise StreamBrokenError("the stream ended before the answer did")
         if self._stop == "error":
-            raise StreamBroken("the server gave up in mid-answer")
+            raise StreamBrokenError("the server gave up in mid-answer")
         for draft in self._detailed.values():
             draft.signature = msgspec.json.encode(draft.raw).decode()
         stop = _STOPS.get(self._stop or "stop", "other")
@@ -305,7 +304,7 @@ class ChatParser:
             stop = "refusal"
         elif stop == "end_turn" and self._reply.has_calls:
             stop = "tool_use"  # many servers say "stop" after calls
-        return Finished(
+        return ReplyFinished(
             reply=self._reply.message(), stop=stop, usage=self._usage, raw_stop=self._stop
         )
 
@@ -329,11 +328,11 @@ class ChatParser:
         for call in change.tool_calls or ():
             yield from self._call(call)
 
-    def _draft(self, kind: Literal["text", "thinking"]) -> Draft:
+    def _draft(self, kind: Literal["text", "thinking"]) -> PartDraft:
         last = self._reply.last
         if last is not None and last.kind == kind:
             return last
-        return self._reply.add(self._reply.size, Draft(kind))
+        return self._reply.add(self._reply.size, PartDraft(kind))
 
     def _keep(self, details: list[dict[str, Any]]) -> None:
         draft = self._draft("thinking")
@@ -346,7 +345,7 @@ class ChatParser:
         function = call.function or _Function()
         draft = self._known(call, function)
         if draft is None:
-            draft = Draft("tool", id=call.id or self._new_id(), name=function.name or "")
+            draft = PartDraft("tool", id=call.id or self._new_id(), name=function.name or "")
             self._calls[len(self._calls) if call.index is None else call.index] = draft
             self._reply.add(self._reply.size, draft)
             yield ToolUseStarted(draft.id, draft.name)
@@ -357,7 +356,7 @@ class ChatParser:
             draft.pieces.append(arguments)
             yield ToolUseDelta(draft.id, arguments)
 
-    def _known(self, call: _Call, function: _Function) -> Draft | None:
+    def _known(self, call: _Call, function: _Function) -> PartDraft | None:
         """The call that this piece goes on with; None when it begins one."""
         if call.index is None:
             begins = bool(call.id or function.name)
@@ -392,5 +391,5 @@ def _path(_: ModelProfile) -> str:
     return "/chat/completions"
 
 
-WIRE = Wire(path=_path, build=build, parser=ChatParser)
+WIRE = ModelWire(path=_path, build=build, parser=ChatParser)
 """The Chat Completions format, for ``RemoteModel``."""

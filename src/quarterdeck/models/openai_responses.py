@@ -24,25 +24,24 @@ from quarterdeck.wire.conversation import (
 )
 from quarterdeck.wire.usage import TokenUsage
 
-from .counts import UNSAID, read_counts
-from .errors import StreamBroken
-from .history import History
+from .encoded_history import EncodedHistory
+from .errors import StreamBrokenError
+from .http_client import ServerEvent
 from .model import (
     Delta,
     Effort,
-    Finished,
+    ModelProfile,
+    ModelRequest,
     ModelStop,
-    Request,
+    ReplyFinished,
     TextDelta,
     ThinkingDelta,
     ToolSpec,
     ToolUseDelta,
     ToolUseStarted,
 )
-from .profile import ModelProfile
-from .remote import Wire, WireFailure
-from .reply import Draft, Reply, json_object
-from .sse import ServerEvent
+from .remote import ModelWire, WireError
+from .reply import UNSAID, PartDraft, Reply, json_object, read_counts
 
 __all__ = ["WIRE", "ResponsesParser", "build"]
 
@@ -50,11 +49,11 @@ _LEAST_OUTPUT = 16
 
 
 def build(
-    request: Request, profile: ModelProfile, history: History | None = None
+    request: ModelRequest, profile: ModelProfile, history: EncodedHistory | None = None
 ) -> dict[str, Any]:
     """The body of a request; the same request gives the same bytes, whatever the history."""
     info = profile.info
-    history = history or History()
+    history = history or EncodedHistory()
     items = history.written(request.messages, _items, profile, has_strict_ids=True)
     body: dict[str, Any] = {
         "model": info.id,
@@ -75,7 +74,7 @@ def build(
     return body
 
 
-def _cache_key(request: Request, profile: ModelProfile, first: Message | None) -> str:
+def _cache_key(request: ModelRequest, profile: ModelProfile, first: Message | None) -> str:
     # Of the tools the names will do, and hashing their texts too took a third of a request.
     tools = [tool.name for tool in request.tools]
     shared = (profile.info.id, request.system, tools, msgspec.to_builtins(first))
@@ -259,20 +258,20 @@ class ResponsesParser:
             case "response.completed" | "response.incomplete":
                 self._complete(data.response or _Response())
             case "response.failed":
-                raise WireFailure(data.response.error if data.response else None)
+                raise WireError(data.response.error if data.response else None)
             case "error":
-                raise WireFailure(data.error or {"code": data.code, "message": data.message})
+                raise WireError(data.error or {"code": data.code, "message": data.message})
             case _:
                 return self._change(data)
         return ()
 
-    def finish(self) -> Finished:
+    def finish(self) -> ReplyFinished:
         """The whole reply."""
         if self._final is None:
-            raise StreamBroken("the stream ended before the response did")
+            raise StreamBrokenError("the stream ended before the response did")
         reason = self._final.incomplete_details and self._final.incomplete_details.reason
         usage = read_counts(self._final.usage, _Usage)
-        return Finished(
+        return ReplyFinished(
             reply=self._reply.message(),
             stop=self._stop(reason),
             usage=usage.normal() if usage else TokenUsage(),
@@ -296,14 +295,14 @@ class ResponsesParser:
         item = msgspec.json.decode(raw, type=_Item)
         match item.type:
             case "message":
-                self._reply.add(index, Draft("text"))
+                self._reply.add(index, PartDraft("text"))
             case "reasoning":
-                self._reply.add(index, Draft("thinking"))
+                self._reply.add(index, PartDraft("thinking"))
             case "function_call":
-                self._reply.add(index, Draft("tool", id=item.call_id, name=item.name))
+                self._reply.add(index, PartDraft("tool", id=item.call_id, name=item.name))
                 return [ToolUseStarted(item.call_id, item.name)]
             case _:
-                self._reply.add(index, Draft("opaque", raw=msgspec.json.decode(raw)))
+                self._reply.add(index, PartDraft("opaque", raw=msgspec.json.decode(raw)))
         return []
 
     def _change(self, event: _Event) -> Iterable[Delta]:
@@ -364,5 +363,5 @@ def _path(_: ModelProfile) -> str:
     return "/responses"
 
 
-WIRE = Wire(path=_path, build=build, parser=ResponsesParser)
+WIRE = ModelWire(path=_path, build=build, parser=ResponsesParser)
 """The Responses format, for ``RemoteModel``."""

@@ -14,23 +14,20 @@ from msgspec import Struct
 
 from quarterdeck.wire.conversation import Message
 
-from .counts import plausible
-from .endpoint import Endpoint
-from .errors import CallError, Rejected, StreamBroken
-from .failures import failure, stream_failure
-from .history import History
-from .http import Answer, Client, read_all
-from .model import Delta, Finished, ModelInfo, Request
-from .profile import ModelProfile
-from .reply import encode
-from .sse import EventDecoder, ServerEvent
+from .encoded_history import EncodedHistory
+from .errors import CallError, RequestRejectedError, StreamBrokenError
+from .failures import call_failure, stream_failure
+from .http_client import HttpClient, HttpResponse, ServerEvent, VendorEventDecoder, read_all
+from .model import Delta, ModelInfo, ModelProfile, ModelRequest, ReplyFinished
+from .reply import bound_counts, encode
+from .vendors import Endpoint
 
-__all__ = ["Parser", "RemoteModel", "Wire", "WireFailure"]
+__all__ = ["ModelWire", "RemoteModel", "StreamParser", "WireError"]
 
 _DRAIN_SECONDS = 0.05
 
 
-class WireFailure(Exception):
+class WireError(Exception):
     """The vendor reported an error inside the stream; ``error`` is its own object."""
 
     def __init__(self, error: Any) -> None:
@@ -38,7 +35,7 @@ class WireFailure(Exception):
         self.error = error
 
 
-class Parser(Protocol):
+class StreamParser(Protocol):
     """Turns the events of one answer into deltas; any cut of the bytes gives the same."""
 
     @property
@@ -50,16 +47,16 @@ class Parser(Protocol):
         """Take an event.
 
         Raises:
-            WireFailure: the event is the vendor's error.
+            WireError: the event is the vendor's error.
             msgspec.DecodeError: the event is not what the format says.
         """
         ...
 
-    def finish(self) -> Finished:
+    def finish(self) -> ReplyFinished:
         """Give the whole reply after the last event.
 
         Raises:
-            StreamBroken: the stream ended before the reply did.
+            StreamBrokenError: the stream ended before the reply did.
         """
         ...
 
@@ -68,32 +65,32 @@ class Parser(Protocol):
         ...
 
 
-class Wire(Struct, frozen=True, kw_only=True):
+class ModelWire(Struct, frozen=True, kw_only=True):
     """One vendor's format."""
 
     path: Callable[[ModelProfile], str]
-    build: Callable[[Request, ModelProfile, History | None], dict[str, Any]]
-    parser: Callable[[ModelProfile], Parser]
+    build: Callable[[ModelRequest, ModelProfile, EncodedHistory | None], dict[str, Any]]
+    parser: Callable[[ModelProfile], StreamParser]
 
 
 class RemoteModel:
     """A model of any vendor, spoken to over one wire."""
 
     def __init__(
-        self, wire: Wire, profile: ModelProfile, endpoint: Endpoint, client: Client
+        self, wire: ModelWire, profile: ModelProfile, endpoint: Endpoint, client: HttpClient
     ) -> None:
         self._wire = wire
         self._profile = profile
         self._endpoint = endpoint
         self._client = client
-        self._history = History()
+        self._history = EncodedHistory()
 
     @property
     def info(self) -> ModelInfo:
         """What is known of the model."""
         return self._profile.info
 
-    async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         """Ask the model once; see ``Model.stream``."""
         parser = self._wire.parser(self._profile)
         body = encode(self._wire.build(request, self._profile, self._history))
@@ -112,18 +109,20 @@ class RemoteModel:
                 async for delta in deltas:
                     yield delta
             finished = parser.finish()
-            yield msgspec.structs.replace(finished, usage=plausible(finished.usage))
+            yield msgspec.structs.replace(finished, usage=bound_counts(finished.usage))
         except CallError as error:
             error.partial = parser.partial()
             raise
 
     async def close(self) -> None:
-        """Close every connection; calls under way end with ``StreamBroken``."""
+        """Close every connection; calls under way end with ``StreamBrokenError``."""
         await self._client.close()
 
-    async def _deltas(self, answer: Answer, parser: Parser) -> AsyncGenerator[Delta, None]:
+    async def _deltas(
+        self, answer: HttpResponse, parser: StreamParser
+    ) -> AsyncGenerator[Delta, None]:
         await self._check(answer)
-        decoder = EventDecoder()
+        decoder = VendorEventDecoder()
         async with aclosing(answer.pieces()) as pieces:
             async for piece in pieces:
                 for event in decoder.feed(piece):
@@ -136,29 +135,31 @@ class RemoteModel:
             for delta in self._parsed(parser, event):
                 yield delta
 
-    def _parsed(self, parser: Parser, event: ServerEvent) -> Iterable[Delta]:
+    def _parsed(self, parser: StreamParser, event: ServerEvent) -> Iterable[Delta]:
         try:
             yield from parser.feed(event)
-        except WireFailure as report:
+        except WireError as report:
             raise stream_failure(self._endpoint, report.error) from None
         except msgspec.DecodeError as error:
             sample = self._endpoint.mask(event.data[:80])
             text = f"{self._endpoint.vendor}: cannot read {sample!r} in the stream: {error}"
-            raise StreamBroken(text) from None
+            raise StreamBrokenError(text) from None
 
-    async def _check(self, answer: Answer) -> None:
+    async def _check(self, answer: HttpResponse) -> None:
         kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
         encoding = answer.headers.get("content-encoding", "identity")
         if answer.status == 200 and kind not in ("application/json", "text/html"):
             if encoding != "identity":
-                raise StreamBroken(f"{self._endpoint.vendor}: the stream is packed as {encoding!r}")
+                raise StreamBrokenError(
+                    f"{self._endpoint.vendor}: the stream is packed as {encoding!r}"
+                )
             return
         body = b""
-        with suppress(StreamBroken):  # the status says enough when the reason is cut off
+        with suppress(StreamBrokenError):  # the status says enough when the reason is cut off
             body = await read_all(answer)
         if answer.status == 200:
             raise self._no_stream(kind, body)
-        raise failure(self._endpoint, answer.status, answer.headers, body)
+        raise call_failure(self._endpoint, answer.status, answer.headers, body)
 
     def _no_stream(self, kind: str, body: bytes) -> CallError:
         with suppress(msgspec.DecodeError):
@@ -166,12 +167,14 @@ class RemoteModel:
             if isinstance(value, dict) and "error" in value:
                 return stream_failure(self._endpoint, value["error"])
         vendor, url = self._endpoint.vendor, self._endpoint.base_url
-        return Rejected(f"{vendor}: {url} answers with {kind!r}, not a stream: is the URL right?")
+        return RequestRejectedError(
+            f"{vendor}: {url} answers with {kind!r}, not a stream: is the URL right?"
+        )
 
 
 async def _drain(pieces: AsyncIterator[bytes]) -> None:
     """Read the few bytes after the last event, so that the connection can be kept."""
-    with suppress(TimeoutError, StreamBroken):
+    with suppress(TimeoutError, StreamBrokenError):
         async with asyncio.timeout(_DRAIN_SECONDS):
             async for _ in pieces:
                 pass

@@ -1,8 +1,11 @@
-"""A reply while it arrives, the same for every wire."""
+"""A reply while it arrives, and the token counts that a server reports with it.
+
+A server that counts wrongly costs no answer: a value that is no count is taken as unknown.
+"""
 
 import os
 from collections.abc import Hashable
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct, field
@@ -15,15 +18,59 @@ from quarterdeck.wire.conversation import (
     ThinkingPart,
     ToolUsePart,
 )
+from quarterdeck.wire.usage import TokenUsage
 
-from .repair import seal
+from .history_repair import seal_signature
 
-__all__ = ["Draft", "DraftKind", "Reply", "encode", "json_object", "new_call_id"]
+__all__ = [
+    "UNSAID",
+    "DraftKind",
+    "PartDraft",
+    "Reply",
+    "bound_counts",
+    "encode",
+    "json_object",
+    "new_call_id",
+    "read_counts",
+]
+
+T = TypeVar("T")
+
+UNSAID = msgspec.Raw(b"null")
+"""In place of counts that were not sent."""
+_MOST = 10**12
+"""Tokens; more is a mistake, and would not fit where counts are stored."""
+
+
+def read_counts(raw: msgspec.Raw, form: type[T]) -> T | None:
+    """Read a server's counts in its own form; None when it sent none, or nothing of that form."""
+    try:
+        return msgspec.json.decode(raw, type=form | None)
+    except msgspec.DecodeError:
+        return None
+
+
+def bound_counts(usage: TokenUsage) -> TokenUsage:
+    """The counts within their bounds: none below nought, no part larger than its whole."""
+    most_in, most_out = _within(usage.input, _MOST), _within(usage.output, _MOST)
+    cached = _within(usage.cached, most_in)
+    return TokenUsage(
+        input=most_in,
+        output=most_out,
+        cached=cached,
+        cache_written=_within(usage.cache_written, most_in - cached),
+        thought=_within(usage.thought, most_out),
+    )
+
+
+def _within(count: int, most: int) -> int:
+    return max(0, min(count, most))
+
 
 DraftKind: TypeAlias = Literal["text", "thinking", "tool", "opaque"]
 
 
-class Draft(Struct, eq=False):
+class PartDraft(Struct, eq=False):
     """One part of the reply as far as it has arrived."""
 
     kind: DraftKind
@@ -41,7 +88,7 @@ class Draft(Struct, eq=False):
 
     def part(self, owner: str) -> Part:
         """The part as it is stored; ``owner`` is the model that wrote it."""
-        sealed = seal(owner, self.signature) if self.signature else None
+        sealed = seal_signature(owner, self.signature) if self.signature else None
         match self.kind:
             case "text":
                 return TextPart(text=self.text, signature=sealed)
@@ -73,19 +120,19 @@ class Reply:
 
     def __init__(self, owner: str) -> None:
         self._owner = owner
-        self._drafts: dict[Hashable, Draft] = {}
+        self._drafts: dict[Hashable, PartDraft] = {}
 
-    def add(self, key: Hashable, draft: Draft) -> Draft:
+    def add(self, key: Hashable, draft: PartDraft) -> PartDraft:
         """Begin a part."""
         self._drafts[key] = draft
         return draft
 
-    def get(self, key: Hashable) -> Draft | None:
+    def get(self, key: Hashable) -> PartDraft | None:
         """The part with that key, if it has begun."""
         return self._drafts.get(key)
 
     @property
-    def last(self) -> Draft | None:
+    def last(self) -> PartDraft | None:
         """The part that began last."""
         return next(reversed(self._drafts.values()), None)
 

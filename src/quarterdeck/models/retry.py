@@ -7,7 +7,7 @@ from .errors import CallError, ModelError
 if TYPE_CHECKING:
     from random import Random
 
-__all__ = ["CAP", "FIRST", "JITTER", "backoff"]
+__all__ = ["CAP", "FIRST", "JITTER", "retry_delay"]
 
 FIRST = 1.0
 """Seconds before the first retry, when the vendor does not say."""
@@ -17,7 +17,7 @@ JITTER = 0.25
 """The share by which a delay of ours may be longer or shorter."""
 
 
-def backoff(attempt: int, error: ModelError, *, retries: int, random: "Random") -> float | None:
+def retry_delay(attempt: int, error: ModelError, *, retries: int, random: "Random") -> float | None:
     """Seconds to wait after attempt number ``attempt`` (from 1) failed; None: give up.
 
     What the vendor asks for is waited exactly; else the delay doubles up to ``CAP``, moved by

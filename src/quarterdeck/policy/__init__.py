@@ -1,7 +1,7 @@
 """Permission modes, rules, grants and workspace trust: pure decisions over values.
 
 A ``Call`` says what is to be decided, ``decide`` decides it, ``explain`` tells why. Rules are read
-by ``parse_rule``; ``suggest``, ``options_for``, ``choice_of`` and ``grants_of`` turn a question
+by ``parse_rule``; ``suggest_grants``, ``options_for``, ``choice_of`` and ``grants_of`` turn a question
 into a standing answer. Nothing here reads a file, looks up a name or keeps a state, except
 ``gate``, which holds what is open. Names are imported when they are first used: a process that
 decides nothing reads none of it.
@@ -12,28 +12,34 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .call import Call, McpTool, PathUse, path_use
-    from .deciding import (
+    from .call_parts import CallMentions, find_mentions, mentioned_paths
+    from .decision import (
         Allow,
         Ask,
-        By,
         Decision,
+        DecisionSource,
+        DecisionStep,
         Deny,
         Explanation,
-        Step,
         decide,
         decider_of,
         explain,
     )
-    from .errors import GrantsError, PolicyError, RuleError, UnknownMode
-    from .foreign import Surroundings, call_from_tool
+    from .errors import GrantsError, PolicyError, RuleError, UnknownModeError
+    from .foreign_calls import CallContext, call_from_tool
     from .grammar import parse_pattern, parse_rule, print_pattern, print_rule
-    from .grants import Grant, applicable, grants_from_json, grants_to_json, spend
+    from .grants import Grant, applicable_rules, grants_from_json, grants_to_json, spend_grant
     from .lookup import Disk, look_up
-    from .modes import DEFAULT_MODE, MODES, NO_SANDBOX, Mode, Sandbox, parse_mode
-    from .options import Choice, choice_of, grants_of, options_for, session_grants
-    from .parts import Mentions, mentioned_paths, mentions
-    from .rules import Effect, Pattern, Rule, Scope, Source
-    from .suggesting import Suggestion, refusal, suggest
+    from .modes import DEFAULT_MODE, MODES, NO_SANDBOX, Mode, SandboxState, parse_mode
+    from .permission_options import (
+        PermissionChoice,
+        choice_of,
+        grants_of,
+        options_for,
+        session_grants,
+    )
+    from .rules import Effect, Pattern, Rule, RuleSource, Scope
+    from .suggestions import Suggestion, suggest_grants, suggest_refusal
 
 __all__ = [
     "DEFAULT_MODE",
@@ -41,10 +47,12 @@ __all__ = [
     "NO_SANDBOX",
     "Allow",
     "Ask",
-    "By",
     "Call",
-    "Choice",
+    "CallContext",
+    "CallMentions",
     "Decision",
+    "DecisionSource",
+    "DecisionStep",
     "Deny",
     "Disk",
     "Effect",
@@ -52,32 +60,30 @@ __all__ = [
     "Grant",
     "GrantsError",
     "McpTool",
-    "Mentions",
     "Mode",
     "PathUse",
     "Pattern",
+    "PermissionChoice",
     "PolicyError",
     "Rule",
     "RuleError",
-    "Sandbox",
+    "RuleSource",
+    "SandboxState",
     "Scope",
-    "Source",
-    "Step",
     "Suggestion",
-    "Surroundings",
-    "UnknownMode",
-    "applicable",
+    "UnknownModeError",
+    "applicable_rules",
     "call_from_tool",
     "choice_of",
     "decide",
     "decider_of",
     "explain",
+    "find_mentions",
     "grants_from_json",
     "grants_of",
     "grants_to_json",
     "look_up",
     "mentioned_paths",
-    "mentions",
     "options_for",
     "parse_mode",
     "parse_pattern",
@@ -85,10 +91,10 @@ __all__ = [
     "path_use",
     "print_pattern",
     "print_rule",
-    "refusal",
     "session_grants",
-    "spend",
-    "suggest",
+    "spend_grant",
+    "suggest_grants",
+    "suggest_refusal",
 ]
 
 _HOMES = {
@@ -96,25 +102,25 @@ _HOMES = {
     "deciding": (
         "Allow",
         "Ask",
-        "By",
+        "DecisionSource",
         "Decision",
         "Deny",
         "Explanation",
-        "Step",
+        "DecisionStep",
         "decide",
         "decider_of",
         "explain",
     ),
-    "errors": ("GrantsError", "PolicyError", "RuleError", "UnknownMode"),
-    "foreign": ("Surroundings", "call_from_tool"),
+    "errors": ("GrantsError", "PolicyError", "RuleError", "UnknownModeError"),
+    "foreign": ("CallContext", "call_from_tool"),
     "grammar": ("parse_pattern", "parse_rule", "print_pattern", "print_rule"),
-    "grants": ("Grant", "applicable", "grants_from_json", "grants_to_json", "spend"),
+    "grants": ("Grant", "applicable_rules", "grants_from_json", "grants_to_json", "spend_grant"),
     "lookup": ("Disk", "look_up"),
-    "modes": ("DEFAULT_MODE", "MODES", "NO_SANDBOX", "Mode", "Sandbox", "parse_mode"),
-    "options": ("Choice", "choice_of", "grants_of", "options_for", "session_grants"),
-    "parts": ("Mentions", "mentioned_paths", "mentions"),
-    "rules": ("Effect", "Pattern", "Rule", "Scope", "Source"),
-    "suggesting": ("Suggestion", "refusal", "suggest"),
+    "modes": ("DEFAULT_MODE", "MODES", "NO_SANDBOX", "Mode", "SandboxState", "parse_mode"),
+    "options": ("PermissionChoice", "choice_of", "grants_of", "options_for", "session_grants"),
+    "parts": ("CallMentions", "mentioned_paths", "find_mentions"),
+    "rules": ("Effect", "Pattern", "Rule", "Scope", "RuleSource"),
+    "suggesting": ("Suggestion", "suggest_refusal", "suggest_grants"),
 }
 
 

@@ -3,12 +3,12 @@
 from .grammar import print_rule
 from .rules import AnyCall, FetchPattern, McpPattern, PathPattern, Rule, ShellPattern
 
-__all__ = ["breadth_of"]
+__all__ = ["explain_breadth"]
 
 _WIDE_GLOBS = frozenset({"/", "/**", "/*", "~", "~/", "~/**", "~/*"})
 
 
-def breadth_of(rule: Rule) -> str | None:
+def explain_breadth(rule: Rule) -> str | None:
     """Say what a rule allows that deserves a second look; None if nothing does.
 
     Rules that ask or deny are never too broad.
@@ -39,7 +39,7 @@ def _of_command(rule: Rule, pattern: ShellPattern) -> str | None:
     import shlex
 
     from .shell.hazards import never_standing
-    from .shell.parse import read_line
+    from .shell.parser import read_line
 
     commands = read_line(shlex.join(pattern.words)).commands
     if not commands:

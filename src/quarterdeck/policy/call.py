@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from quarterdeck.wire.toolcalls import ToolKind
+from quarterdeck.wire.tool_calls import ToolKind
 
 from .paths import absolute
 

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 __all__ = [
     "AddressClass",
     "HostPattern",
-    "Target",
+    "UrlTarget",
     "address_class",
     "parse_host",
     "parse_target",
@@ -50,7 +50,7 @@ _NUMERIC_LABEL = re.compile(r"(?:0x[0-9a-f]*|[0-9]+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class UrlTarget:
     """Whom an address asks: an ASCII host in lower case or an IP literal, and the port."""
 
     scheme: str
@@ -81,13 +81,13 @@ class HostPattern:
         port = {None: "", 0: ":*"}.get(self.port, f":{self.port}")
         return ("*." if self.subdomains else "") + host + port
 
-    def matches(self, target: Target) -> bool:
+    def matches(self, target: UrlTarget) -> bool:
         """Say whether the target is meant, exactly; what an allow rule needs."""
         return self._host_fits(target.host) and (
             target.has_default_port if self.port is None else self.port in (0, target.port)
         )
 
-    def matches_broadly(self, target: Target) -> bool:
+    def matches_broadly(self, target: UrlTarget) -> bool:
         """Say whether the target may be meant; what a deny rule needs."""
         return self._host_fits(target.host) or target.host == self.host
 
@@ -98,7 +98,7 @@ class HostPattern:
 
 
 @lru_cache(maxsize=256)
-def parse_target(url: str) -> Target | str:
+def parse_target(url: str) -> UrlTarget | str:
     """Read whom a URL asks, or say why that is not certain.
 
     Names a person could misread are not certain: user information before the host
@@ -121,7 +121,7 @@ def parse_target(url: str) -> Target | str:
     host = parse_host(parts.hostname or "")
     if host is None:
         return "the address's host cannot be read"
-    return Target(
+    return UrlTarget(
         scheme=scheme,
         host=host,
         port=_DEFAULT_PORTS[scheme] if port is None else port,

@@ -12,7 +12,7 @@
 
 from quarterdeck.wire.errors import QuarterdeckError
 
-__all__ = ["GrantsError", "PolicyError", "RuleError", "UnknownMode"]
+__all__ = ["GrantsError", "PolicyError", "RuleError", "UnknownModeError"]
 
 
 class PolicyError(QuarterdeckError):
@@ -29,7 +29,7 @@ class RuleError(PolicyError):
         self.expected = expected
 
 
-class UnknownMode(PolicyError):
+class UnknownModeError(PolicyError):
     """No mode has this name."""
 
     def __init__(self, name: str, hint: str) -> None:

@@ -1,7 +1,8 @@
-"""The gate of a session: policy decides first, then a person; one place knows what is pending.
+"""The gate of a session: policy decides first, then a person; it holds the pending requests.
 
 A request is registered before its event is emitted, so that an answer can never come too early.
-Whoever waits owns the request: when it is cancelled, so is the request, here and nowhere else.
+The caller that waits owns the request: when the caller is cancelled, so is the request, here and
+nowhere else.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import (
     Event,
     GrantRevoked,
-    Notice,
+    NoticePosted,
     PermissionAnswered,
     PermissionAsked,
     QuestionAnswered,
@@ -34,27 +35,56 @@ from quarterdeck.wire.permissions import (
     Selected,
 )
 
-from .book import GrantBook
 from .call import Call, path_use
-from .modes import NO_SANDBOX, Containment, Mode, Sandbox
-from .pauses import Pauses
+from .grant_store import GrantStore
+from .modes import NO_SANDBOX, Containment, Mode, SandboxState
 
 if TYPE_CHECKING:
-    from .deciding import Allow, Ask, Deny
-    from .options import Choice
+    from .decision import Allow, Ask, Deny
+    from .permission_options import PermissionChoice
     from .rules import Rule
 
 __all__ = [
     "NOBODY",
-    "Above",
-    "Answer",
     "Emit",
     "Gate",
-    "Permitted",
+    "HookAdvice",
+    "ParentGate",
+    "PermissionAnswer",
+    "PermissionGranted",
+    "PermissionRefused",
     "QuestionReply",
-    "Refused",
-    "Urge",
+    "WaitTimer",
 ]
+
+
+class WaitTimer:
+    """The time in which a session waited for a person; waits that overlap count once.
+
+    A context manager, entered for the time of each wait.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._waits = 0
+        self._since = 0.0
+        self._past = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """All of it so far."""
+        return self._past + (self._clock() - self._since if self._waits else 0.0)
+
+    def __enter__(self) -> None:
+        if not self._waits:
+            self._since = self._clock()
+        self._waits += 1
+
+    def __exit__(self, *exc: object) -> None:
+        self._waits -= 1
+        if not self._waits:
+            self._past += self._clock() - self._since
+
 
 Emit: TypeAlias = Callable[[Event], Awaitable[None]]
 
@@ -65,7 +95,7 @@ NOBODY = Decider(kind="mode", name="nobody is there to ask")
 """Answers in place of a person where there is none."""
 
 
-class Permitted(Struct, frozen=True):
+class PermissionGranted(Struct, frozen=True):
     """A call that may run."""
 
     option: str | None = None
@@ -74,7 +104,7 @@ class Permitted(Struct, frozen=True):
     """What its command has to run in, fixed when it was permitted."""
 
 
-class Refused(Struct, frozen=True):
+class PermissionRefused(Struct, frozen=True):
     """A call that may not run."""
 
     reason: str
@@ -87,7 +117,7 @@ class Refused(Struct, frozen=True):
     """Nobody chose: the request was cancelled."""
 
 
-class Urge(Struct, frozen=True, kw_only=True):
+class HookAdvice(Struct, frozen=True, kw_only=True):
     """What somebody other than policy and people wishes for a call: a hook."""
 
     effect: Literal["allow", "ask"]
@@ -95,7 +125,7 @@ class Urge(Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class Answer(Struct, frozen=True, kw_only=True):
+class PermissionAnswer(Struct, frozen=True, kw_only=True):
     """A person's answer to a permission request."""
 
     outcome: PermissionOutcome
@@ -111,13 +141,13 @@ class QuestionReply(Struct, frozen=True, kw_only=True):
     content: dict[str, Any] | None = None
 
 
-class Above(Protocol):
+class ParentGate(Protocol):
     """Whom a gate asks that has no person of its own: the session that started this one.
 
     Cancelling either takes the request back.
     """
 
-    async def leave(self, question: PermissionAsked) -> Answer:
+    async def leave(self, question: PermissionAsked) -> PermissionAnswer:
         """Ask for leave."""
         ...
 
@@ -134,9 +164,9 @@ class Gate(Struct, kw_only=True, eq=False):
 
     mode: Mode
     rules: "tuple[Rule, ...]" = ()
-    grants: GrantBook = field(default_factory=GrantBook)
-    sandbox: Sandbox = NO_SANDBOX
-    find_sandbox: Callable[[], Awaitable[Sandbox]] | None = None
+    grants: GrantStore = field(default_factory=GrantStore)
+    sandbox: SandboxState = NO_SANDBOX
+    find_sandbox: Callable[[], Awaitable[SandboxState]] | None = None
     """Says what ``sandbox`` is; asked once, before the first command is decided."""
     trusted: bool = True
     attended: bool = True
@@ -145,12 +175,12 @@ class Gate(Struct, kw_only=True, eq=False):
     """Seconds that a request waits for its answer and is then refused; None: for ever."""
     refused_unattended: int = 0
     """How many calls were refused because nobody was there."""
-    pauses: Pauses = field(default_factory=Pauses)
+    pauses: WaitTimer = field(default_factory=WaitTimer)
     """How long people were waited for."""
-    above: Above | None = None
+    above: ParentGate | None = None
     """Asked in place of a person; then only the answers are told here."""
-    _permissions: dict[RequestId, asyncio.Future[Answer]] = field(
-        default_factory=dict[RequestId, "asyncio.Future[Answer]"]
+    _permissions: dict[RequestId, asyncio.Future[PermissionAnswer]] = field(
+        default_factory=dict[RequestId, "asyncio.Future[PermissionAnswer]"]
     )
     _questions: dict[RequestId, asyncio.Future[QuestionReply]] = field(
         default_factory=dict["RequestId", "asyncio.Future[QuestionReply]"]
@@ -161,9 +191,9 @@ class Gate(Struct, kw_only=True, eq=False):
         emit: Emit,
         question: PermissionAsked,
         call: Call,
-        urge: Urge | None = None,
-        sandbox: Sandbox | None = None,
-    ) -> Permitted | Refused:
+        urge: HookAdvice | None = None,
+        sandbox: SandboxState | None = None,
+    ) -> PermissionGranted | PermissionRefused:
         """Decide about a call, asking if need be.
 
         ``urge``: what a hook wishes; it outranks neither a denial nor a rule that asks.
@@ -173,7 +203,7 @@ class Gate(Struct, kw_only=True, eq=False):
         agent brought its own, our standing answers are added to them.
         """
         # What decides is imported with the first call: a turn of words alone needs none of it.
-        from .deciding import Allow, Ask, Deny, decider_of
+        from .decision import Allow, Ask, Deny, decider_of
 
         await self.grants.refresh()
         decision = await self._decide_soon(call, sandbox)
@@ -186,19 +216,19 @@ class Gate(Struct, kw_only=True, eq=False):
                 return await self._ask_person(emit, ready, call, contained)
             case Ask(standing=True) if urge is not None and urge.effect == "allow":
                 await emit(_decided(question, urge.by, allow=True))
-                return Permitted(containment=contained)
+                return PermissionGranted(containment=contained)
             case Allow() as allowed:
                 await emit(_decided(question, decider_of(allowed), allow=True))
-                return Permitted(containment=allowed.containment)
+                return PermissionGranted(containment=allowed.containment)
             case Deny() as denied:
                 await emit(_decided(question, decider_of(denied), allow=False))
-                return Refused(denied.reason, f"This was not allowed: {denied.reason}.")
+                return PermissionRefused(denied.reason, f"This was not allowed: {denied.reason}.")
             case Ask() as asked:
                 options = self._options(call, question.options)
                 ready = msgspec.structs.replace(question, options=options, reason=asked.reason)
                 return await self._ask_person(emit, ready, call, contained)
 
-    def _contained(self, call: Call, sandbox: Sandbox | None = None) -> Containment:
+    def _contained(self, call: Call, sandbox: SandboxState | None = None) -> Containment:
         """What a command runs in that a person, a rule or a hook allows.
 
         Full-auto was chosen for its sandbox: no answer takes a command out of it.
@@ -211,7 +241,7 @@ class Gate(Struct, kw_only=True, eq=False):
 
         ``like`` is a call of the same workspace. Quick where nothing is denied.
         """
-        from .deciding import Deny
+        from .decision import Deny
 
         if not any(each.effect == "deny" for each in (*self.rules, *self.grants.all)):
             return True
@@ -220,7 +250,7 @@ class Gate(Struct, kw_only=True, eq=False):
 
     async def forbids(self, call: Call) -> str | None:
         """Why a call is denied whatever a person says; None if it is allowed or could be asked."""
-        from .deciding import Deny
+        from .decision import Deny
 
         decision = await self.judge(call)
         return decision.reason if isinstance(decision, Deny) else None
@@ -241,7 +271,7 @@ class Gate(Struct, kw_only=True, eq=False):
             await emit(GrantRevoked(grant=grant, by=by))
         return revoked
 
-    def answer(self, request: RequestId, answer: Answer) -> bool:
+    def answer(self, request: RequestId, answer: PermissionAnswer) -> bool:
         """Answer a permission request; False if it is not, or no longer, open."""
         return _resolve(self._permissions.get(request), answer)
 
@@ -253,7 +283,7 @@ class Gate(Struct, kw_only=True, eq=False):
         """Answer everything that is open as cancelled, because its turn is."""
         by = Decider(kind="cancel")
         for permission in self._permissions.values():
-            _resolve(permission, Answer(outcome=Cancelled(), by=by))
+            _resolve(permission, PermissionAnswer(outcome=Cancelled(), by=by))
         for question in self._questions.values():
             _resolve(question, QuestionReply(action="cancel", by=by))
 
@@ -286,17 +316,21 @@ class Gate(Struct, kw_only=True, eq=False):
         finally:
             del self._questions[request]
 
-    async def leave(self, emit: Emit, question: PermissionAsked) -> Answer:
+    async def leave(self, emit: Emit, question: PermissionAsked) -> PermissionAnswer:
         """Put a request to the person as it is, and tell both; policy has no say any more."""
         try:
             answer = await self._answer(emit, question)
         except asyncio.CancelledError:
-            await emit(_answered(question, Answer(outcome=Cancelled(), by=Decider(kind="cancel"))))
+            await emit(
+                _answered(
+                    question, PermissionAnswer(outcome=Cancelled(), by=Decider(kind="cancel"))
+                )
+            )
             raise
         await emit(_answered(question, answer))
         return answer
 
-    async def _answer(self, emit: Emit, question: PermissionAsked) -> Answer:
+    async def _answer(self, emit: Emit, question: PermissionAsked) -> PermissionAnswer:
         if self.above is not None:
             return await self.above.leave(question)
         request = question.request
@@ -305,8 +339,11 @@ class Gate(Struct, kw_only=True, eq=False):
             await emit(question)
             if not self.attended:
                 self.refused_unattended += 1
-                _resolve(waiting, Answer(outcome=Cancelled(), by=NOBODY))
-            with self.pauses, self._limited(waiting, Answer(outcome=Cancelled(), by=_LATE)):
+                _resolve(waiting, PermissionAnswer(outcome=Cancelled(), by=NOBODY))
+            with (
+                self.pauses,
+                self._limited(waiting, PermissionAnswer(outcome=Cancelled(), by=_LATE)),
+            ):
                 return await waiting
         finally:
             del self._permissions[request]
@@ -326,15 +363,15 @@ class Gate(Struct, kw_only=True, eq=False):
 
     async def _ask_person(
         self, emit: Emit, question: PermissionAsked, call: Call, contained: Containment
-    ) -> Permitted | Refused:
+    ) -> PermissionGranted | PermissionRefused:
         answer = await self.leave(emit, question)
         if isinstance(answer.outcome, Cancelled):
             why = answer.by.name or "the request was cancelled"
             # To an agent a cancelled request means that its turn is cancelled.
             is_cancelled = answer.by not in (NOBODY, _LATE)
             told = f"This needs a person's leave, and {why}."
-            return Refused(why, told, cancelled=is_cancelled)
-        from .options import choice_of
+            return PermissionRefused(why, told, cancelled=is_cancelled)
+        from .permission_options import choice_of
 
         option = answer.outcome.option_id
         choice = choice_of(question.options, option)
@@ -342,17 +379,22 @@ class Gate(Struct, kw_only=True, eq=False):
         if choice.effect == "allow":
             if contained == "none":  # the mode may have become full-auto while it was asked
                 contained = self._contained(call)
-            return Permitted(option, contained)
+            return PermissionGranted(option, contained)
         told = "The person refused this call."
         if answer.feedback:
             told += f" They said: {answer.feedback}"
-        return Refused(answer.feedback or "refused by the person", told, option)
+        return PermissionRefused(answer.feedback or "refused by the person", told, option)
 
     async def _remember(
-        self, emit: Emit, choice: "Choice", call: Call, question: PermissionAsked, answer: Answer
+        self,
+        emit: Emit,
+        choice: "PermissionChoice",
+        call: Call,
+        question: PermissionAsked,
+        answer: PermissionAnswer,
     ) -> None:
         """Keep a standing answer; one that cannot be kept holds for this call, and is told."""
-        from .options import grants_of
+        from .permission_options import grants_of
 
         grants = grants_of(
             choice,
@@ -366,10 +408,10 @@ class Gate(Struct, kw_only=True, eq=False):
             await self.grants.add(grants)
         except (OSError, QuarterdeckError) as error:
             title = "The answer holds for this call only: it could not be kept."
-            await emit(Notice(title=title, severity="warning", description=str(error)))
+            await emit(NoticePosted(title=title, severity="warning", description=str(error)))
 
     async def _decide_soon(
-        self, call: Call, sandbox: Sandbox | None = None
+        self, call: Call, sandbox: SandboxState | None = None
     ) -> "Allow | Deny | Ask":
         if call.command is not None and self.find_sandbox is not None:
             self.sandbox = await self.find_sandbox()
@@ -379,8 +421,8 @@ class Gate(Struct, kw_only=True, eq=False):
             return await asyncio.to_thread(self._decide, call, sandbox)
         return self._decide(call, sandbox)
 
-    def _decide(self, call: Call, sandbox: Sandbox | None = None) -> "Allow | Deny | Ask":
-        from .deciding import decide
+    def _decide(self, call: Call, sandbox: SandboxState | None = None) -> "Allow | Deny | Ask":
+        from .decision import decide
 
         return decide(
             call,
@@ -395,11 +437,11 @@ class Gate(Struct, kw_only=True, eq=False):
     def _options(
         self, call: Call, theirs: tuple[PermissionOption, ...]
     ) -> tuple[PermissionOption, ...]:
-        from .options import options_for
-        from .suggesting import refusal, suggest
+        from .permission_options import options_for
+        from .suggestions import suggest_grants, suggest_refusal
 
         grants = self.grants.all
-        offers = suggest(
+        offers = suggest_grants(
             call,
             self.mode,
             self.rules,
@@ -408,7 +450,7 @@ class Gate(Struct, kw_only=True, eq=False):
             trusted=self.trusted,
             now=_now(),
         )
-        never = refusal(call, self.mode, self.rules, grants)
+        never = suggest_refusal(call, self.mode, self.rules, grants)
         ours = options_for(offers, refusal=never, project=call.project is not None, call=call)
         if not theirs:
             return ours
@@ -437,7 +479,7 @@ def _decided(question: PermissionAsked, by: Decider, *, allow: bool) -> Permissi
     )
 
 
-def _answered(question: PermissionAsked, answer: Answer) -> PermissionAnswered:
+def _answered(question: PermissionAsked, answer: PermissionAnswer) -> PermissionAnswered:
     kind = None
     if isinstance(answer.outcome, Selected):
         chosen = answer.outcome.option_id

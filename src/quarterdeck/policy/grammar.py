@@ -31,9 +31,9 @@ from .rules import (
     PathPattern,
     Pattern,
     Rule,
+    RuleSource,
     Scope,
     ShellPattern,
-    Source,
 )
 
 __all__ = ["parse_pattern", "parse_rule", "print_pattern", "print_rule"]
@@ -45,7 +45,7 @@ _SPECIAL = re.compile(r"[;&|<>$`(){}*?\[\]~#!\n\r]")
 _EFFECTS: dict[str, Effect] = {"allow": "allow", "ask": "ask", "deny": "deny"}
 
 
-def parse_rule(text: str, *, scope: Scope = "user", source: Source | None = None) -> Rule:
+def parse_rule(text: str, *, scope: Scope = "user", source: RuleSource | None = None) -> Rule:
     """Read a rule such as ``deny bash(rm)``.
 
     Raises:
@@ -60,7 +60,7 @@ def parse_rule(text: str, *, scope: Scope = "user", source: Source | None = None
         pattern = parse_pattern(rest.strip())
     except RuleError as error:
         raise RuleError(text, offset + error.position, error.expected) from None
-    return Rule(effect=effect, pattern=pattern, scope=scope, source=source or Source())
+    return Rule(effect=effect, pattern=pattern, scope=scope, source=source or RuleSource())
 
 
 def parse_pattern(text: str) -> Pattern:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from quarterdeck.wire.errors import NewerVersion
+from quarterdeck.wire.errors import NewerVersionError
 from quarterdeck.wire.values import Value
 
 from .effects import Effect, Scope
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 __all__ = [
     "GRANTS_VERSION",
     "Grant",
-    "applicable",
+    "applicable_rules",
     "grants_from_json",
     "grants_to_json",
-    "spend",
+    "spend_grant",
 ]
 
 GRANTS_VERSION = 2
@@ -68,7 +68,7 @@ class _Version(msgspec.Struct):
     version: int
 
 
-def applicable(
+def applicable_rules(
     grants: Iterable[Grant],
     *,
     project: str | None,
@@ -84,7 +84,7 @@ def applicable(
     """
     # Imported where grants are read: whoever only passes them on need not know the grammar.
     from .grammar import parse_pattern
-    from .rules import Rule, Source
+    from .rules import Rule, RuleSource
 
     for grant in grants:
         if not _holds(grant, project, session, now) or grant.agent not in (None, agent):
@@ -97,7 +97,7 @@ def applicable(
             if grant.effect == "allow":
                 continue
             pattern = parse_pattern("*")
-        source = Source(origin="grant", where=grant.id)
+        source = RuleSource(origin="grant", where=grant.id)
         yield Rule(effect=grant.effect, pattern=pattern, scope=grant.scope, source=source)
 
 
@@ -115,7 +115,7 @@ def _holds(grant: Grant, project: str | None, session: str | None, now: int) -> 
     return needed.get(grant.scope, "") is not None
 
 
-def spend(grant: Grant) -> Grant:
+def spend_grant(grant: Grant) -> Grant:
     """Return the grant after it decided a call."""
     if grant.uses is None:
         return grant
@@ -132,7 +132,7 @@ def grants_from_json(data: bytes) -> tuple[Grant, ...]:
     """Read grants from their stored form.
 
     Raises:
-        NewerVersion: a later version of this program wrote them.
+        NewerVersionError: a later version of this program wrote them.
         GrantsError: it is no stored form of grants, or a pattern in it cannot be read.
     """
     from .grammar import parse_pattern
@@ -140,7 +140,7 @@ def grants_from_json(data: bytes) -> tuple[Grant, ...]:
     try:
         version = msgspec.json.decode(data, type=_Version).version
         if version > GRANTS_VERSION:
-            raise NewerVersion("the file of grants", version, GRANTS_VERSION)
+            raise NewerVersionError("the file of grants", version, GRANTS_VERSION)
         stored = msgspec.json.decode(data, type=_Stored)
     except msgspec.MsgspecError as error:
         raise GrantsError(f"cannot read the stored grants: {error}") from None

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from .call import Call
-from .parts import Mentions, mentions
+from .call_parts import CallMentions, find_mentions
 from .paths import is_below, is_protected
 
 __all__ = ["Disk", "look_up"]
@@ -59,7 +59,7 @@ class _Look:
                 return root.rstrip("/") + real[len(real_root) :]
         return real
 
-    def take(self, found: Mentions) -> Call:
+    def take(self, found: CallMentions) -> Call:
         matches: dict[str, tuple[tuple[str, str], ...] | None] = {}
         for pattern in found.patterns:
             paths = self.disk.match(pattern)
@@ -103,14 +103,14 @@ class _Look:
         names = self.disk.names_below(path)
         return names is None or any(map(is_protected, names))
 
-    def touch(self, found: Mentions) -> Call:
+    def touch(self, found: CallMentions) -> Call:
         """Look at what a call without a command deletes or moves."""
         return replace(self.call, holds_protected=self._holds_protected(found.deleted))
 
 
 def look_up(call: Call, disk: Disk) -> Call:
     """Return the call with what the disk says about the names in its command. Blocks."""
-    found = mentions(call)
+    found = find_mentions(call)
     if call.command is None:
         return _Look(call, disk).touch(found) if found.deleted else call
     if len(found.paths) > _MOST_PATHS or len(found.patterns) > _MOST_PATTERNS:

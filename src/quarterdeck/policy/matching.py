@@ -9,9 +9,19 @@ import unicodedata
 from collections.abc import Iterator
 
 from .call import Call, PathUse
+from .call_parts import (
+    CallPart,
+    CommandPart,
+    FetchPart,
+    HiddenPart,
+    McpPart,
+    NamedToolPart,
+    PathPart,
+    UnclearPart,
+)
+from .command_paths import HARMLESS_DEVICES, argument_paths
 from .domains import parse_host, parse_target
-from .parts import Fetch, Hidden, McpUse, Part, Run, Touch, Unclear, Use
-from .path_matching import Fit, chain, path_touches, places_of, worst
+from .path_matching import Fit, command_chain, path_touches, places_of, strictest_fit
 from .paths import absolute, is_below, is_protected, matches
 from .rules import (
     AnyCall,
@@ -22,12 +32,10 @@ from .rules import (
     Pattern,
     ShellPattern,
 )
-from .shell.arguments import HARMLESS_DEVICES, path_texts
 from .shell.collector import split_roughly
+from .shell.command_line import ShellCommand, ShellWord
 from .shell.hazards import deletes_words, reaching_word_of
-from .shell.line import Command
 from .shell.program_options import is_plain
-from .shell.words import Word
 
 __all__ = ["Fit", "covers", "touches"]
 
@@ -37,7 +45,7 @@ _FETCHERS = frozenset(("curl", "wget", "http", "https", "xh", "aria2c", "lynx", 
 # Allow
 
 
-def covers(pattern: Pattern, part: Part, call: Call) -> bool:
+def covers(pattern: Pattern, part: CallPart, call: Call) -> bool:
     """Say whether an allow rule with this pattern gives leave for the part."""
     match pattern:
         case AnyCall():
@@ -47,36 +55,36 @@ def covers(pattern: Pattern, part: Part, call: Call) -> bool:
         case PathPattern():
             return _path_covers(pattern, part, call)
         case FetchPattern(host=None):
-            unclear = isinstance(part, Unclear) and part.family == "fetch"
-            searching = isinstance(part, Use) and call.kind == "fetch"
-            return (unclear or searching or isinstance(part, Fetch)) and not _is_inner(part)
+            unclear = isinstance(part, UnclearPart) and part.family == "fetch"
+            searching = isinstance(part, NamedToolPart) and call.kind == "fetch"
+            return (unclear or searching or isinstance(part, FetchPart)) and not _is_inner(part)
         case FetchPattern(host=host):
-            return isinstance(part, Fetch) and host is not None and host.matches(part.target)
+            return isinstance(part, FetchPart) and host is not None and host.matches(part.target)
         case McpPattern():
-            return isinstance(part, McpUse) and _mcp_fits(pattern, part)
+            return isinstance(part, McpPart) and _mcp_fits(pattern, part)
         case NamedTool(name=name):
-            return isinstance(part, Use) and part.name == name
+            return isinstance(part, NamedToolPart) and part.name == name
 
 
-def _is_inner(part: Part) -> bool:
+def _is_inner(part: CallPart) -> bool:
     """Say whether a part reaches, or may reach, an address that a rule must name."""
-    if isinstance(part, Fetch):
+    if isinstance(part, FetchPart):
         return part.deed == "fetch inner"
-    return isinstance(part, Unclear) and part.family == "fetch" and part.unread
+    return isinstance(part, UnclearPart) and part.family == "fetch" and part.unread
 
 
-def _shell_covers(pattern: ShellPattern, part: Part, call: Call) -> bool:
+def _shell_covers(pattern: ShellPattern, part: CallPart, call: Call) -> bool:
     if not pattern.words:
-        by_shell = isinstance(part, Touch) and part.by_shell
-        unclear = isinstance(part, Unclear) and part.family == "bash"
-        return isinstance(part, Run) or by_shell or unclear
+        by_shell = isinstance(part, PathPart) and part.by_shell
+        unclear = isinstance(part, UnclearPart) and part.family == "bash"
+        return isinstance(part, CommandPart) or by_shell or unclear
     # "make test" was allowed for this workspace, not for another directory's Makefile.
-    if not isinstance(part, Run) or part.deed == "run outside":
+    if not isinstance(part, CommandPart) or part.deed == "run outside":
         return False
     return _words_cover(pattern, part, call)
 
 
-def _words_cover(pattern: ShellPattern, run: Run, call: Call) -> bool:
+def _words_cover(pattern: ShellPattern, run: CommandPart, call: Call) -> bool:
     command = run.command
     words = (*command.assignments, *command.words)
     count = len(pattern.words)
@@ -97,24 +105,24 @@ def _words_cover(pattern: ShellPattern, run: Run, call: Call) -> bool:
     return not any(word.glob for word in command.words[named:]) or _matches_stay(run, named, call)
 
 
-def _matches_stay(run: Run, named: int, call: Call) -> bool:
+def _matches_stay(run: CommandPart, named: int, call: Call) -> bool:
     """Say whether all that patterns were found to match is in the workspace."""
     words = run.command.words[1:named]
     said = {
         absolute(text, cwd=cwd, home=call.home)
         for word in words
-        for text in path_texts(word)
+        for text in argument_paths(word)
         for cwd in run.cwds or (call.cwd,)
     }
     return all(_inside(use, call) for use in run.named if use.path not in said)
 
 
-def _leads_away(word: Word, run: Run, call: Call) -> bool:
+def _leads_away(word: ShellWord, run: CommandPart, call: Call) -> bool:
     """Say whether an open end must not cover a word: it may name a path outside the workspace,
 
     or one that decides which programs run, and the command may write it.
     """
-    for text in path_texts(word):
+    for text in argument_paths(word):
         if text in HARMLESS_DEVICES:
             continue
         if word.glob and any(part[:1] in (".", "[") for part in _glob_parts(text)):
@@ -146,7 +154,7 @@ def _glob_parts(text: str) -> Iterator[str]:
     return (part for part in text.split("/") if any(sign in part for sign in "*?["))
 
 
-def _is_kept(path: str, command: Command, call: Call) -> bool:
+def _is_kept(path: str, command: ShellCommand, call: Call) -> bool:
     roots = [root for root in call.roots if is_below(path, (root,))]
     within = path[len(max(roots, key=len)) :] if roots else path
     if is_protected(within):
@@ -154,7 +162,7 @@ def _is_kept(path: str, command: Command, call: Call) -> bool:
     return deletes_words(command) and (call.holds_protected or not within.strip("/"))
 
 
-def _names_what_runs(command: Command, named: int) -> bool:
+def _names_what_runs(command: ShellCommand, named: int) -> bool:
     """Say whether the first words of a wrapper say what it runs, so that more may follow."""
     if command.wrapping in ("none", "also"):
         return True
@@ -163,15 +171,15 @@ def _names_what_runs(command: Command, named: int) -> bool:
     return not (command.words[command.inner_at].exact or "-").startswith("-")
 
 
-def _path_covers(pattern: PathPattern, part: Part, call: Call) -> bool:
-    if isinstance(part, Unclear):
+def _path_covers(pattern: PathPattern, part: CallPart, call: Call) -> bool:
+    if isinstance(part, UnclearPart):
         wanted = "read" if pattern.access == "read" else "edit"
         return pattern.glob is None and part.family == wanted
-    if isinstance(part, Touch):
+    if isinstance(part, PathPart):
         if part.whole and (call.holds_protected or part.use.path in call.roots):
             return False
         return _use_covered(pattern, part.use, call)
-    if isinstance(part, Run) and part.deed == "run reading outside":
+    if isinstance(part, CommandPart) and part.deed == "run reading outside":
         outside = [use for use in part.reads if not _inside(use, call)]
         return all(_use_covered(pattern, use, call) for use in outside)
     return False
@@ -197,14 +205,14 @@ def _use_covered(pattern: PathPattern, use: PathUse, call: Call) -> bool:
     return all(matches(glob, path, root=root, home=home) for path in (use.path, use.resolved))
 
 
-def _mcp_fits(pattern: McpPattern, part: McpUse) -> bool:
+def _mcp_fits(pattern: McpPattern, part: McpPart) -> bool:
     return pattern.server in (None, part.server) and pattern.tool in (None, part.tool)
 
 
 # Deny and ask
 
 
-def touches(pattern: Pattern, part: Part, call: Call) -> Fit:
+def touches(pattern: Pattern, part: CallPart, call: Call) -> Fit:
     """Say whether a deny or ask rule with this pattern holds for the part."""
     match pattern:
         case AnyCall():
@@ -216,32 +224,36 @@ def touches(pattern: Pattern, part: Part, call: Call) -> Fit:
         case FetchPattern():
             return _fetch_touches(pattern, part, call)
         case McpPattern():
-            same = isinstance(part, McpUse) and _mcp_fits_broadly(pattern, part)
+            same = isinstance(part, McpPart) and _mcp_fits_broadly(pattern, part)
             return "yes" if same else "no"
         case NamedTool(name=name):
             return "yes" if _folded(name) == _folded(call.tool) else "no"
 
 
-def _shell_touches(pattern: ShellPattern, part: Part, call: Call) -> Fit:
+def _shell_touches(pattern: ShellPattern, part: CallPart, call: Call) -> Fit:
     if not pattern.words:
-        by_shell = isinstance(part, Touch) and part.by_shell
-        unclear = isinstance(part, Unclear) and part.family == "bash"
-        return "yes" if isinstance(part, Run | Hidden) or by_shell or unclear else "no"
-    if isinstance(part, Run):
-        return worst(_command_fits(pattern.words, command) for command in chain(part.command))
-    if isinstance(part, Hidden):
+        by_shell = isinstance(part, PathPart) and part.by_shell
+        unclear = isinstance(part, UnclearPart) and part.family == "bash"
+        return "yes" if isinstance(part, CommandPart | HiddenPart) or by_shell or unclear else "no"
+    if isinstance(part, CommandPart):
+        return strictest_fit(
+            _command_fits(pattern.words, command) for command in command_chain(part.command)
+        )
+    if isinstance(part, HiddenPart):
         if _tokens_fit(pattern.words, part.tokens):
             return "yes"
-        return worst(_hidden_fits(pattern.words, top) for top in part.commands)
-    if isinstance(part, Unclear) and part.family == "bash":
+        return strictest_fit(_hidden_fits(pattern.words, top) for top in part.commands)
+    if isinstance(part, UnclearPart) and part.family == "bash":
         named = _tokens_fit(pattern.words, split_roughly(call.command or ""))
         return "maybe" if part.unread or named else "no"
     return "no"
 
 
-def _hidden_fits(wanted: tuple[str, ...], top: Command) -> Fit:
+def _hidden_fits(wanted: tuple[str, ...], top: ShellCommand) -> Fit:
     """Hold a rule against what a line may run besides; a doubt about it is no more than that."""
-    found = worst(_command_fits(wanted, command, launches=False) for command in chain(top))
+    found = strictest_fit(
+        _command_fits(wanted, command, launches=False) for command in command_chain(top)
+    )
     if top.doubts:
         return "no" if found == "no" else "maybe"
     return "yes" if found == "yes" else "no"
@@ -257,7 +269,7 @@ def _program(text: str) -> str:
     return _folded(text.rsplit("/", 1)[-1])
 
 
-def _command_fits(wanted: tuple[str, ...], command: Command, launches: bool = True) -> Fit:
+def _command_fits(wanted: tuple[str, ...], command: ShellCommand, launches: bool = True) -> Fit:
     first = next((index for index, word in enumerate(wanted) if "=" not in word), 0)
     for assignment in wanted[:first]:
         if not any(assignment == word.value for word in command.assignments):
@@ -279,7 +291,7 @@ _PROGRAM_PLACES = (
 )
 
 
-def _launches(wanted: str, program: str, words: tuple[Word, ...]) -> Fit:
+def _launches(wanted: str, program: str, words: tuple[ShellWord, ...]) -> Fit:
     """Say whether a program may run the denied one, or give it another name, by its words.
 
     Of a program that is not known every word may hold a command; of one that is, only the file of
@@ -337,26 +349,28 @@ def _is_cluster(word: str | None) -> bool:
     return word is not None and word.startswith("-") and not word.startswith("--")
 
 
-def _fetch_touches(pattern: FetchPattern, part: Part, call: Call) -> Fit:
-    if isinstance(part, Fetch):
+def _fetch_touches(pattern: FetchPattern, part: CallPart, call: Call) -> Fit:
+    if isinstance(part, FetchPart):
         meant = pattern.host is None or pattern.host.matches_broadly(part.target)
         return "yes" if meant else "no"
-    if isinstance(part, Use):
+    if isinstance(part, NamedToolPart):
         return "yes" if call.kind == "fetch" and pattern.host is None else "no"
-    if isinstance(part, Unclear):
+    if isinstance(part, UnclearPart):
         if part.family != "fetch":
             return "no"
         return "yes" if pattern.host is None else "maybe"
-    if isinstance(part, Run):
-        return worst(_command_fetches(pattern, each) for each in chain(part.command))
-    if isinstance(part, Hidden):
-        return worst(
-            _command_fetches(pattern, each) for top in part.commands for each in chain(top)
+    if isinstance(part, CommandPart):
+        return strictest_fit(
+            _command_fetches(pattern, each) for each in command_chain(part.command)
+        )
+    if isinstance(part, HiddenPart):
+        return strictest_fit(
+            _command_fetches(pattern, each) for top in part.commands for each in command_chain(top)
         )
     return "no"
 
 
-def _command_fetches(pattern: FetchPattern, command: Command) -> Fit:
+def _command_fetches(pattern: FetchPattern, command: ShellCommand) -> Fit:
     fetcher = command.name in _FETCHERS
     if pattern.host is None:
         return "yes" if fetcher or any("://" in word.raw for word in command.words) else "no"
@@ -385,6 +399,6 @@ def _same_host(pattern: FetchPattern, host: str) -> bool:
     )
 
 
-def _mcp_fits_broadly(pattern: McpPattern, part: McpUse) -> bool:
+def _mcp_fits_broadly(pattern: McpPattern, part: McpPart) -> bool:
     server = pattern.server is None or _folded(pattern.server) == _folded(part.server)
     return server and (pattern.tool is None or _folded(pattern.tool) == _folded(part.tool))

@@ -1,12 +1,12 @@
 """The modes: what happens to a call that no rule decides.
 
-A mode gives each kind of deed one of four answers. ``ask`` may be lifted by an allow rule;
+A mode gives each kind of action one of four answers. ``ask`` may be lifted by an allow rule;
 ``insist`` asks whatever the rules allow; ``deny`` is a ceiling that no allow rule lifts. Deny and
 ask rules hold in every mode. A mode is an argument of each decision, so a switch applies at once
 to every later call.
 
 The one mode that does not ask is ``full-auto``, and what it leaves unasked is exactly what a
-sandbox contains.
+sandbox contains. An agent that starts others cannot give them a wider mode than its own.
 """
 
 from typing import Literal, TypeAlias, get_args
@@ -15,18 +15,20 @@ from msgspec import Struct
 
 from quarterdeck.wire.settings import PermissionMode
 
-from .errors import UnknownMode
+from .errors import UnknownModeError
 
 __all__ = [
     "DEFAULT_MODE",
     "MODES",
     "NO_SANDBOX",
-    "Answer",
+    "ActionKind",
     "Containment",
-    "Deed",
     "Mode",
-    "Sandbox",
-    "answer_of",
+    "ModeAnswer",
+    "SandboxState",
+    "is_wider",
+    "mode_answer",
+    "narrow_mode",
     "parse_mode",
 ]
 
@@ -34,7 +36,7 @@ Mode: TypeAlias = PermissionMode
 MODES: tuple[Mode, ...] = get_args(Mode)
 DEFAULT_MODE: Mode = "ask"
 
-Deed: TypeAlias = Literal[
+ActionKind: TypeAlias = Literal[
     "read",
     "read outside",
     "write",
@@ -55,15 +57,17 @@ Deed: TypeAlias = Literal[
 """What a part of a call does. ``outside``: beyond the workspace roots. ``run …``: by a shell
 command. ``run write``: a redirection. ``fetch inner``: an address that is not public."""
 
-Answer: TypeAlias = Literal["allow", "ask", "insist", "deny"]
+ModeAnswer: TypeAlias = Literal["allow", "ask", "insist", "deny"]
 
-_SANDBOXED: frozenset[Deed] = frozenset(("run", "run reading", "run reading outside", "run write"))
+_SANDBOXED: frozenset[ActionKind] = frozenset(
+    ("run", "run reading", "run reading outside", "run write")
+)
 """What a sandbox contains when only shell commands run in it."""
-_SANDBOXED_AGENT: frozenset[Deed] = frozenset(("read outside", "mcp", "other"))
+_SANDBOXED_AGENT: frozenset[ActionKind] = frozenset(("read outside", "mcp", "other"))
 """What it contains besides, when the agent itself runs in it."""
 
-_ASK: dict[Deed, Answer] = {"read": "allow", "run reading": "allow", "think": "allow"}
-_TABLE: dict[Mode, dict[Deed, Answer]] = {
+_ASK: dict[ActionKind, ModeAnswer] = {"read": "allow", "run reading": "allow", "think": "allow"}
+_TABLE: dict[Mode, dict[ActionKind, ModeAnswer]] = {
     "ask": _ASK,
     "accept-edits": {**_ASK, "write": "allow", "run write": "allow"},
     "full-auto": {**_ASK, "write": "allow"},
@@ -106,7 +110,7 @@ _FOREIGN_NAMES: dict[str, Mode] = {
 }
 
 
-class Sandbox(Struct, frozen=True, kw_only=True):
+class SandboxState(Struct, frozen=True, kw_only=True):
     """What holds the commands of a session, as the system reports it."""
 
     in_force: bool = False
@@ -126,24 +130,24 @@ Containment: TypeAlias = Literal["none", "workspace", "sealed"]
 """What a permitted command runs in: nothing; a sandbox with a writable workspace; a sandbox in
 which nothing is writable but a private temporary directory, without a network."""
 
-NO_SANDBOX = Sandbox()
+NO_SANDBOX = SandboxState()
 
 
 def parse_mode(name: str) -> Mode:
     """Return the mode of that name.
 
     Raises:
-        UnknownMode: no mode has it; the message says which it may have meant.
+        UnknownModeError: no mode has it; the message says which it may have meant.
     """
     for mode in MODES:
         if name == mode:
             return mode
     if meant := _FOREIGN_NAMES.get(name.lower()):
-        raise UnknownMode(name, f"write {meant!r}")
-    raise UnknownMode(name, f"write one of {', '.join(MODES)}")
+        raise UnknownModeError(name, f"write {meant!r}")
+    raise UnknownModeError(name, f"write one of {', '.join(MODES)}")
 
 
-def answer_of(mode: Mode, deed: Deed, sandbox: Sandbox = NO_SANDBOX) -> Answer:
+def mode_answer(mode: Mode, deed: ActionKind, sandbox: SandboxState = NO_SANDBOX) -> ModeAnswer:
     """Say what ``mode`` does with a deed that no rule decides."""
     if mode == "deny-all":
         return "deny"
@@ -152,7 +156,26 @@ def answer_of(mode: Mode, deed: Deed, sandbox: Sandbox = NO_SANDBOX) -> Answer:
     return _TABLE[mode].get(deed, "ask")
 
 
-def _contained(deed: Deed, sandbox: Sandbox) -> bool:
+def _contained(deed: ActionKind, sandbox: SandboxState) -> bool:
     if deed == "fetch":
         return sandbox.network
     return deed in _SANDBOXED or (sandbox.whole_agent and deed in _SANDBOXED_AGENT)
+
+
+_ORDER: dict[ModeAnswer, int] = {"deny": 0, "insist": 1, "ask": 2, "allow": 3}
+_WITH_SANDBOX = SandboxState(in_force=True)
+
+
+def is_wider(one: Mode, other: Mode) -> bool:
+    """Whether a mode lets something pass that another does not; full-auto as in a sandbox."""
+    deeds: tuple[ActionKind, ...] = get_args(ActionKind)
+    return any(
+        _ORDER[mode_answer(one, deed, _WITH_SANDBOX)]
+        > _ORDER[mode_answer(other, deed, _WITH_SANDBOX)]
+        for deed in deeds
+    )
+
+
+def narrow_mode(wanted: Mode, own: Mode) -> Mode:
+    """The mode that is wanted, or one's own where that would be wider."""
+    return own if is_wider(wanted, own) else wanted

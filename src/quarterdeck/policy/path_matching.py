@@ -10,16 +10,15 @@ from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
 from .call import Call, PathUse
-from .parts import Hidden, Part, Run, Touch, Unclear
+from .call_parts import CallPart, CommandPart, HiddenPart, PathPart, UnclearPart
+from .command_paths import argument_paths, expand_braces
 from .paths import absolute, fixed_part, is_below, matches_broadly, may_match
 from .rules import PathPattern
-from .shell.arguments import expand_braces, path_texts
 from .shell.collector import split_roughly
-from .shell.line import Command
+from .shell.command_line import ShellCommand, ShellWord
 from .shell.program_options import has_unknown_word
-from .shell.words import Word
 
-__all__ = ["Fit", "chain", "path_touches", "places_of", "worst"]
+__all__ = ["Fit", "command_chain", "path_touches", "places_of", "strictest_fit"]
 
 Fit: TypeAlias = Literal["no", "maybe", "yes"]
 
@@ -27,22 +26,22 @@ _TEXT_PROGRAMS = frozenset(("echo", "printf", "true", "false", ":", "test", "[",
 """What opens no file, whatever its words are."""
 
 
-def chain(command: Command) -> Iterable[Command]:
+def command_chain(command: ShellCommand) -> Iterable[ShellCommand]:
     """Yield a command and all that it runs in turn."""
     yield command
     for inner in command.inner:
-        yield from chain(inner)
+        yield from command_chain(inner)
 
 
-def worst(fits: Iterable[Fit]) -> Fit:
+def strictest_fit(fits: Iterable[Fit]) -> Fit:
     """Return the strictest of several answers."""
-    worst: Fit = "no"
+    strictest_fit: Fit = "no"
     for fit in fits:
         if fit == "yes":
             return "yes"
         if fit == "maybe":
-            worst = "maybe"
-    return worst
+            strictest_fit = "maybe"
+    return strictest_fit
 
 
 def places_of(text: str, cwd: str, call: Call) -> tuple[str, str]:
@@ -56,18 +55,18 @@ def places_of(text: str, cwd: str, call: Call) -> tuple[str, str]:
     return path, call.links.get(path, path)
 
 
-def path_touches(pattern: PathPattern, part: Part, call: Call) -> Fit:
+def path_touches(pattern: PathPattern, part: CallPart, call: Call) -> Fit:
     """Say whether a deny or ask rule for paths holds for a part of a call."""
-    if isinstance(part, Touch):
+    if isinstance(part, PathPart):
         if pattern.access == "write" and part.use.access == "read":
             return "no"
         return _use_touched(pattern, part.use, call, whole=part.whole)
-    if isinstance(part, Run):
+    if isinstance(part, CommandPart):
         outer = _run_touched(pattern, part, call)
-        return worst((outer, *(path_touches(pattern, inner, call) for inner in part.inner)))
-    if isinstance(part, Hidden):
+        return strictest_fit((outer, *(path_touches(pattern, inner, call) for inner in part.inner)))
+    if isinstance(part, HiddenPart):
         return _hidden_touched(pattern, part, call)
-    if isinstance(part, Unclear):
+    if isinstance(part, UnclearPart):
         if part.family == "bash":
             return _text_touched(pattern, part, call)
         meant = part.family == "edit" or (part.family == "read" and pattern.access == "read")
@@ -105,7 +104,7 @@ def _search_touched(pattern: PathPattern, paths: tuple[str, ...], call: Call) ->
     return found
 
 
-def _run_touched(pattern: PathPattern, run: Run, call: Call) -> Fit:
+def _run_touched(pattern: PathPattern, run: CommandPart, call: Call) -> Fit:
     reading = run.reading
     if reading is not None and pattern.access == "write":
         return "no"
@@ -113,36 +112,36 @@ def _run_touched(pattern: PathPattern, run: Run, call: Call) -> Fit:
     found = _globs_touched(pattern, given[1:], run.cwds, call)
     if reading is not None:
         whole = reading.recursive
-        reads = worst(_use_touched(pattern, use, call, whole=whole) for use in run.reads)
-        return worst((found, reads, _git_touched(pattern, run, call)))
+        reads = strictest_fit(_use_touched(pattern, use, call, whole=whole) for use in run.reads)
+        return strictest_fit((found, reads, _git_touched(pattern, run, call)))
     if pattern.glob is None:
         return "no"
-    named = worst(_use_touched(pattern, use, call, whole=True) for use in run.named)
+    named = strictest_fit(_use_touched(pattern, use, call, whole=True) for use in run.named)
     words = _words_touched(pattern, given[1:], run.cwds, call)
     unread = run.command.name not in _TEXT_PROGRAMS and has_unknown_word(given)
     unknown: Fit = "maybe" if unread else "no"
-    return worst((found, named, words, unknown, _git_touched(pattern, run, call)))
+    return strictest_fit((found, named, words, unknown, _git_touched(pattern, run, call)))
 
 
-def _expanded(words: tuple[Word, ...]) -> tuple[Word, ...]:
+def _expanded(words: tuple[ShellWord, ...]) -> tuple[ShellWord, ...]:
     """Return the words that a command gets, braces expanded where that is certain."""
     if all(word.value is not None for word in words):
         return words
-    found: list[Word] = []
+    found: list[ShellWord] = []
     for word in words:
         found.extend((expand_braces(word.raw) if word.value is None else ()) or (word,))
     return tuple(found)
 
 
 def _words_touched(
-    pattern: PathPattern, words: Iterable[Word], cwds: tuple[str, ...] | None, call: Call
+    pattern: PathPattern, words: Iterable[ShellWord], cwds: tuple[str, ...] | None, call: Call
 ) -> Fit:
     """Hold a path rule against all that words may name."""
     if pattern.glob is None:
         return "no"
     root, home = call.project_root, call.home
     for word in words:
-        for text in path_texts(word):
+        for text in argument_paths(word):
             for cwd in cwds or (call.cwd,):
                 places = places_of(text, cwd, call)
                 if any(
@@ -153,14 +152,14 @@ def _words_touched(
 
 
 def _globs_touched(
-    pattern: PathPattern, words: Iterable[Word], cwds: tuple[str, ...] | None, call: Call
+    pattern: PathPattern, words: Iterable[ShellWord], cwds: tuple[str, ...] | None, call: Call
 ) -> Fit:
     """Say whether a pattern among the words may become a path that a rule means."""
     if pattern.glob is None:
         return "no"
     root, home = call.project_root, call.home
     for word in words:
-        for text in path_texts(word) if word.glob else ():
+        for text in argument_paths(word) if word.glob else ():
             for cwd in cwds or (call.cwd,):
                 path = absolute(text, cwd=cwd, home=home)
                 if may_match(pattern.glob, path, root=root, home=home):
@@ -171,7 +170,7 @@ def _globs_touched(
 _GIT_SEARCHES = frozenset(("grep", "archive"))
 
 
-def _git_touched(pattern: PathPattern, run: Run, call: Call) -> Fit:
+def _git_touched(pattern: PathPattern, run: CommandPart, call: Call) -> Fit:
     """Hold a path rule against what git reads of other revisions: ``git show HEAD:.env``."""
     command = run.command
     if command.name != "git" or pattern.access == "write" or pattern.glob is None:
@@ -187,38 +186,38 @@ def _git_touched(pattern: PathPattern, run: Run, call: Call) -> Fit:
             PathUse(path=path, resolved=path, access="read")
             for path in (absolute(text, cwd=call.cwd) for text in limited)
         )
-        return worst(_use_touched(pattern, use, call, whole=True) for use in uses)
+        return strictest_fit(_use_touched(pattern, use, call, whole=True) for use in uses)
     # An object that is named by its hash may be any file.
     by_hash = sub == "cat-file" and not {"-t", "-s", "-e"} & set(values)
     return "maybe" if by_hash else "no"
 
 
-def _hidden_touched(pattern: PathPattern, part: Hidden, call: Call) -> Fit:
+def _hidden_touched(pattern: PathPattern, part: HiddenPart, call: Call) -> Fit:
     """Hold a path rule against what a line may run besides."""
     if pattern.glob is None:
         return "no"
-    tokens = (Word(token, token) for token in part.tokens)
+    tokens = (ShellWord(token, token) for token in part.tokens)
     if _words_touched(pattern, tokens, None, call) == "yes":
         return "yes"
-    return worst(_hidden_reads(pattern, top, call) for top in part.commands)
+    return strictest_fit(_hidden_reads(pattern, top, call) for top in part.commands)
 
 
-def _hidden_reads(pattern: PathPattern, top: Command, call: Call) -> Fit:
+def _hidden_reads(pattern: PathPattern, top: ShellCommand, call: Call) -> Fit:
     found: Fit = "no"
-    for command in chain(top):
+    for command in command_chain(top):
         words = _expanded(command.words)[1:]
-        found = worst((found, _words_touched(pattern, words, None, call)))
-        found = worst((found, _globs_touched(pattern, words, None, call)))
+        found = strictest_fit((found, _words_touched(pattern, words, None, call)))
+        found = strictest_fit((found, _globs_touched(pattern, words, None, call)))
     if top.doubts:
         unwritten = top.words[0].value is None
         return "maybe" if unwritten or found != "no" else "no"
     return found
 
 
-def _text_touched(pattern: PathPattern, part: Unclear, call: Call) -> Fit:
+def _text_touched(pattern: PathPattern, part: UnclearPart, call: Call) -> Fit:
     """Hold a path rule against a line that was not read with certainty."""
     if pattern.glob is None:
         return "no"
-    tokens = (Word(token, token) for token in split_roughly(call.command or ""))
+    tokens = (ShellWord(token, token) for token in split_roughly(call.command or ""))
     named = _words_touched(pattern, tokens, None, call) == "yes"
     return "maybe" if part.unread or named else "no"

@@ -1,9 +1,11 @@
 """Rules: what a person allows, wants to be asked about, or forbids.
 
-A rule is an effect and a pattern. ``grammar`` reads and prints them, ``matching`` holds them
-against a call.
+A rule is an effect and a pattern. ``grammar`` reads and prints them, ``matching`` compares them
+with a call. A repository cannot give itself permissions: until a person trusts a workspace, what
+its files allow has no effect; what they deny or ask about can only narrow, and holds.
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -22,9 +24,10 @@ __all__ = [
     "PathPattern",
     "Pattern",
     "Rule",
+    "RuleSource",
     "Scope",
     "ShellPattern",
-    "Source",
+    "trusted_rules",
 ]
 
 Origin: TypeAlias = Literal["flag", "user file", "project file", "grant", "built-in"]
@@ -82,7 +85,7 @@ Pattern: TypeAlias = AnyCall | ShellPattern | PathPattern | FetchPattern | McpPa
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class RuleSource:
     """Where a rule came from: a file's name, a flag, a grant's id."""
 
     origin: Origin = "user file"
@@ -96,4 +99,11 @@ class Rule:
     effect: Effect
     pattern: Pattern
     scope: Scope = "user"
-    source: Source = field(default=Source(), compare=False)
+    source: RuleSource = field(default=RuleSource(), compare=False)
+
+
+def trusted_rules(rules: Iterable[Rule], trusted: bool) -> Iterator[Rule]:
+    """Yield the rules that have an effect."""
+    for rule in rules:
+        if trusted or rule.effect != "allow" or rule.source.origin != "project file":
+            yield rule

@@ -1,7 +1,7 @@
 """Our own agent as an Agent Client Protocol server, for editors and other clients.
 
-``server`` answers what needs no session and imports the rest late; ``desk`` has the sessions of
-one connection; ``hosted`` is one of them, with its ``pump`` (log to updates, translated by
-``updates``) and its ``asking`` (permissions and questions to the client). ``delegate`` lets the
-tools work on the client's files and terminals.
+``server`` answers what needs no session and imports the rest late; ``sessions`` has the
+sessions of one connection; ``session`` is one of them, with its prompts and updates
+(``updates`` translates the log); ``permissions`` puts requests to the client;
+``delegated_system`` is the client's files and terminals.
 """

@@ -16,11 +16,10 @@ from quarterdeck.wire.acp.connection import AcpConnection
 from quarterdeck.wire.acp.errors import AUTH_REQUIRED
 from quarterdeck.wire.acp.router import Router
 from quarterdeck.wire.errors import QuarterdeckError, RpcError
-from quarterdeck.wire.rpc.codes import INVALID_PARAMS
-from quarterdeck.wire.rpc.handler import Limits
+from quarterdeck.wire.rpc.errors import INVALID_PARAMS
+from quarterdeck.wire.rpc.handler import RpcLimits
 
-from .client import Client, client_of
-from .hello import CHECK_MODEL, hello
+from .handshake import CHECK_MODEL, EditorClient, make_initialize_response, read_client
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from quarterdeck.wire.rpc.handler import Observer
     from quarterdeck.wire.rpc.stream import ByteStream
 
-    from .desk import Desk
+    from .sessions import ConnectionSessions
 
 __all__ = ["AcpServer", "serve"]
 
@@ -37,7 +36,7 @@ P = TypeVar("P")
 R = TypeVar("R")
 
 _log = logging.getLogger(__name__)
-_LIMITS = Limits()
+_LIMITS = RpcLimits()
 _LOGGED_OUT = "you logged out; authenticate first"
 
 
@@ -54,8 +53,8 @@ class AcpServer:
         self.router = Router("agent", unstable=True)
         self._places = places
         self._environment = environment
-        self._client = Client()
-        self._desk: Desk | None = None
+        self._client = EditorClient()
+        self._desk: ConnectionSessions | None = None
         self._importing = asyncio.Lock()
         self._is_logged_out = False
         self._route()
@@ -92,8 +91,8 @@ class AcpServer:
         on(acp.SESSION_SET_TITLE, self._to_desk(lambda desk, request: desk.set_title(request)))
 
     async def _initialize(self, request: acp.InitializeRequest) -> acp.InitializeResponse:
-        self._client = client_of(request)
-        return hello(request, self._client)
+        self._client = read_client(request)
+        return make_initialize_response(request, self._client)
 
     async def _authenticate(self, request: acp.AuthenticateRequest) -> acp.Empty:
         if request.method_id != CHECK_MODEL:
@@ -116,7 +115,9 @@ class AcpServer:
         if self._desk is not None:
             self._desk.cancel(note.session_id)
 
-    def _to_desk(self, handle: Callable[[Desk, P], Awaitable[R]]) -> Callable[[P], Awaitable[R]]:
+    def _to_desk(
+        self, handle: Callable[[ConnectionSessions, P], Awaitable[R]]
+    ) -> Callable[[P], Awaitable[R]]:
         async def handler(request: P) -> R:
             if self._is_logged_out:
                 raise RpcError(AUTH_REQUIRED, _LOGGED_OUT, {"kind": "logged_out"})
@@ -127,21 +128,21 @@ class AcpServer:
 
         return handler
 
-    async def _open_desk(self) -> Desk:
+    async def _open_desk(self) -> ConnectionSessions:
         async with self._importing:
             if self._desk is None:
                 assert self.connection is not None, "requests come over a connection"
                 module: Any = await asyncio.to_thread(
                     importlib.import_module, f"{__package__}.desk"
                 )
-                made: Desk = module.Desk(
+                made: ConnectionSessions = module.Desk(
                     self.connection, self._client, self._places, self._environment
                 )
                 self._desk = made
             return self._desk
 
 
-async def _answered(desk: Desk, answer: Awaitable[R]) -> R:
+async def _answered(desk: ConnectionSessions, answer: Awaitable[R]) -> R:
     try:
         return await answer
     except QuarterdeckError as error:
@@ -175,7 +176,7 @@ async def serve(
     environment: Mapping[str, str],
     *,
     observers: Iterable[Observer] = (),
-    limits: Limits = _LIMITS,
+    limits: RpcLimits = _LIMITS,
 ) -> None:
     """Serve one client over a stream until it ends; then everything of it is closed."""
     server = AcpServer(places, environment)

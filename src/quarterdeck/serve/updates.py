@@ -1,6 +1,6 @@
 """From records of the log to ACP's session updates. Nothing here waits or sends.
 
-A ``Translator`` holds only what updates need to know of the calls before them: what a call shows
+A ``UpdateTranslator`` holds only what updates need to know of the calls before them: what a call shows
 and what its terminals have printed.
 """
 
@@ -22,7 +22,7 @@ from quarterdeck.wire.events import (
     MessageChunk,
     ModeChanged,
     ModelCallFinished,
-    Notice,
+    NoticePosted,
     OptionsChanged,
     PermissionAnswered,
     PermissionAsked,
@@ -39,13 +39,13 @@ from quarterdeck.wire.events import (
     UsageReported,
 )
 from quarterdeck.wire.record import Record
-from quarterdeck.wire.toolcalls import ContentItem, TerminalItem, ToolCallContent
+from quarterdeck.wire.tool_calls import ContentItem, TerminalItem, ToolCallContent
 from quarterdeck.wire.usage import Cost
 
-from . import asked
-from .client import Client
+from . import permissions
+from .handshake import EditorClient
 
-__all__ = ["Translator", "Updates", "without_bulk"]
+__all__ = ["UpdateTranslator", "Updates", "without_bulk"]
 
 Updates: TypeAlias = tuple[acp.SessionUpdate, ...]
 
@@ -91,7 +91,7 @@ class _Call:
     terminals: dict[str, _Terminal] = field(default_factory=dict[str, _Terminal])
 
 
-class Translator:
+class UpdateTranslator:
     """Translates the records of one session, in order.
 
     Args:
@@ -101,7 +101,7 @@ class Translator:
     """
 
     def __init__(
-        self, client: Client, is_clients_terminal: Callable[[str], bool], *, knows_cost: bool
+        self, client: EditorClient, is_clients_terminal: Callable[[str], bool], *, knows_cost: bool
     ) -> None:
         self._client = client
         self._is_clients_terminal = is_clients_terminal
@@ -249,10 +249,10 @@ class Translator:
         if isinstance(event, PermissionAsked):
             if event.child is None:
                 return ()
-            self._requests[event.request] = asked.shown_call(event)
-            return (asked.announced(event),)
+            self._requests[event.request] = permissions.client_call_id(event)
+            return (permissions.announce_child_call(event),)
         call = self._requests.pop(event.request, None)
-        return () if call is None else (asked.settled(call, event),)
+        return () if call is None else (permissions.end_child_call(call, event),)
 
     # ---- terminals
 
@@ -311,7 +311,7 @@ class Translator:
                 return (acp.ConfigOptionUpdate(config_options=event.options),)
             case CommandsChanged():
                 return (acp.AvailableCommandsUpdate(available_commands=event.commands),)
-            case Notice() | RetryScheduled() if self._client.takes_notices:
+            case NoticePosted() | RetryScheduled() if self._client.takes_notices:
                 return (_notice(event),)
             case CompactionChanged() | CompactionChunk() if self._client.takes_compaction:
                 return (_compaction(event),)
@@ -360,8 +360,8 @@ def _terminal_meta(event: TerminalOutput | TerminalExited) -> dict[str, Any]:
     return {"terminal_exit": {"terminal_id": event.terminal, **ended}}
 
 
-def _notice(event: Notice | RetryScheduled) -> acp.Notice:
-    if isinstance(event, Notice):
+def _notice(event: NoticePosted | RetryScheduled) -> acp.Notice:
+    if isinstance(event, NoticePosted):
         return acp.Notice(severity=event.severity, title=event.title, description=event.description)
     return acp.Notice(
         severity="warning",

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import PurePosixPath
 
-__all__ = ["hold_place", "kept_in", "wrapped"]
+__all__ = ["make_settings_folder", "protected_paths", "wrap_command"]
 
 _NEEDED_OF_RUN = ("/run/current-system", "/run/systemd/resolve", "/run/resolvconf")
 """What programs need of ``/run``; all else there are doors to daemons."""
@@ -26,7 +26,7 @@ _KEPT = (
 _KEPT_OF_GIT = ("hooks", "config", "config.worktree", "commondir", "modules", "worktrees")
 
 
-def wrapped(
+def wrap_command(
     program: str,
     argv: Sequence[str],
     *,
@@ -70,7 +70,7 @@ def wrapped(
     return [*words, "--setenv", "TMPDIR", temporary, "--chdir", cwd, "--", *argv]
 
 
-def kept_in(root: str) -> Iterator[tuple[str, bool]]:
+def protected_paths(root: str) -> Iterator[tuple[str, bool]]:
     """What keeps its place in a workspace: the path, and whether its content can be changed.
 
     Each is mounted upon itself, so that it can be neither renamed nor removed. A repository gets
@@ -95,7 +95,7 @@ def kept_in(root: str) -> Iterator[tuple[str, bool]]:
                 yield path, False
 
 
-def hold_place(root: str) -> str | None:
+def make_settings_folder(root: str) -> str | None:
     """Make our own settings' directory in a workspace without one, to be kept empty and removed.
 
     What a command put there would run outside when the next session begins. None: it is there.

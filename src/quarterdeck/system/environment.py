@@ -6,7 +6,7 @@ An allow-list: keys and tokens of ours reach no child unless somebody names them
 import os
 from collections.abc import Iterable, Mapping
 
-from quarterdeck.system.errors import CommandNotFound, NoSuchDirectory, NotExecutable
+from quarterdeck.system.errors import CommandNotFoundError, NoSuchDirectoryError, NotExecutableError
 
 __all__ = ["PASSED_ON", "child_environment", "find_own_program", "find_program", "search_folders"]
 
@@ -56,15 +56,15 @@ def find_program(command: str, environment: Mapping[str, str], cwd: str) -> str:
     """The file that ``command`` names for a child with this environment and directory. Blocks.
 
     Raises:
-        CommandNotFound: There is no such file, in the child's own ``PATH`` if it is a bare name.
-        NotExecutable: There is one, but it is a directory or lacks the permission.
-        NoSuchDirectory: ``cwd`` does not exist.
+        CommandNotFoundError: There is no such file, in the child's own ``PATH`` if it is a bare name.
+        NotExecutableError: There is one, but it is a directory or lacks the permission.
+        NoSuchDirectoryError: ``cwd`` does not exist.
     """
     if not _is_directory(cwd):
-        raise NoSuchDirectory(command, cwd)
+        raise NoSuchDirectoryError(command, cwd)
     searched = environment.get("PATH", _DEFAULT_PATH)
     if not command:
-        raise CommandNotFound(command, searched)
+        raise CommandNotFoundError(command, searched)
     found = ""
     for file in _candidates(command, searched, cwd):
         if os.access(file, os.X_OK) and not _is_directory(file):
@@ -74,8 +74,8 @@ def find_program(command: str, environment: Mapping[str, str], cwd: str) -> str:
     if found:
         is_directory = _is_directory(found)
         reason = "it is a directory" if is_directory else "permission denied; chmod +x may help"
-        raise NotExecutable(command, found, reason)
-    raise CommandNotFound(command, searched)
+        raise NotExecutableError(command, found, reason)
+    raise CommandNotFoundError(command, searched)
 
 
 def search_folders(projects: Iterable[str], path: str | None = None) -> list[str]:

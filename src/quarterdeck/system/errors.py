@@ -25,30 +25,30 @@ from collections.abc import Iterable
 from quarterdeck.wire.errors import QuarterdeckError
 
 __all__ = [
-    "CommandNotFound",
-    "FileChanged",
+    "CommandNotFoundError",
+    "FileChangedError",
     "GitError",
     "GitUnsafeError",
-    "NoSuchDirectory",
-    "NoSuchPath",
-    "NoSuchTerminal",
+    "NoSuchDirectoryError",
+    "NoSuchPathError",
+    "NoSuchTerminalError",
     "NotARepositoryError",
-    "NotExecutable",
-    "OutsideRoots",
-    "PathFault",
-    "PathRefused",
-    "SpawnFault",
-    "SpecialFile",
-    "StillRunning",
-    "SystemFault",
+    "NotExecutableError",
+    "OperatingSystemError",
+    "OutsideRootsError",
+    "PathError",
+    "PathRefusedError",
+    "SpawnError",
+    "SpecialFileError",
+    "StillRunningError",
 ]
 
 
-class SystemFault(QuarterdeckError):
+class OperatingSystemError(QuarterdeckError):
     """Base of every error of this room."""
 
 
-class PathFault(SystemFault):
+class PathError(OperatingSystemError):
     """A path cannot be used; ``path`` is how the caller spelled it."""
 
     def __init__(self, path: str, message: str) -> None:
@@ -56,7 +56,7 @@ class PathFault(SystemFault):
         self.path = path
 
 
-class OutsideRoots(PathFault):
+class OutsideRootsError(PathError):
     """The path leads out of the roots: by ``..``, by a symlink, or because it begins elsewhere."""
 
     def __init__(self, path: str, roots: Iterable[str]) -> None:
@@ -67,14 +67,14 @@ class OutsideRoots(PathFault):
         )
 
 
-class NoSuchPath(PathFault):
+class NoSuchPathError(PathError):
     """Nothing is at the path."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path, f"{path!r} does not exist. Check the spelling, or list its parent.")
 
 
-class SpecialFile(PathFault):
+class SpecialFileError(PathError):
     """The path names a pipe, a device or a socket; only regular files are read and written."""
 
     def __init__(self, path: str, kind: str) -> None:
@@ -82,7 +82,7 @@ class SpecialFile(PathFault):
         self.kind = kind
 
 
-class FileChanged(PathFault):
+class FileChangedError(PathError):
     """The file is not the one that was read: it was changed, replaced, removed or created."""
 
     def __init__(self, path: str, how: str) -> None:
@@ -90,7 +90,7 @@ class FileChanged(PathFault):
         self.how = how
 
 
-class PathRefused(PathFault):
+class PathRefusedError(PathError):
     """The operating system, or the form of the path, forbids it; ``reason`` says why."""
 
     def __init__(self, path: str, reason: str) -> None:
@@ -98,7 +98,7 @@ class PathRefused(PathFault):
         self.reason = reason
 
 
-class SpawnFault(SystemFault):
+class SpawnError(OperatingSystemError):
     """A command could not be started; ``command`` is its first word."""
 
     def __init__(self, command: str, message: str) -> None:
@@ -106,7 +106,7 @@ class SpawnFault(SystemFault):
         self.command = command
 
 
-class CommandNotFound(SpawnFault):
+class CommandNotFoundError(SpawnError):
     """No such program in the directories of the child's ``PATH``."""
 
     def __init__(self, command: str, searched: str) -> None:
@@ -117,7 +117,7 @@ class CommandNotFound(SpawnFault):
         self.searched = searched
 
 
-class NotExecutable(SpawnFault):
+class NotExecutableError(SpawnError):
     """The file exists but the system cannot run it; ``reason`` says why."""
 
     def __init__(self, command: str, file: str, reason: str) -> None:
@@ -126,7 +126,7 @@ class NotExecutable(SpawnFault):
         self.reason = reason
 
 
-class NoSuchDirectory(SpawnFault):
+class NoSuchDirectoryError(SpawnError):
     """The working directory of a command does not exist or is no directory."""
 
     def __init__(self, command: str, directory: str) -> None:
@@ -137,7 +137,7 @@ class NoSuchDirectory(SpawnFault):
         self.directory = directory
 
 
-class StillRunning(SystemFault):
+class StillRunningError(OperatingSystemError):
     """Processes of a tree survived SIGKILL until the deadline (uninterruptible, or not ours)."""
 
     def __init__(self, pids: Iterable[int]) -> None:
@@ -146,7 +146,7 @@ class StillRunning(SystemFault):
         super().__init__(f"Processes {listed} did not end after SIGKILL. Look at them with ps.")
 
 
-class NoSuchTerminal(SystemFault):
+class NoSuchTerminalError(OperatingSystemError):
     """The id was never given out, or its terminal was released."""
 
     def __init__(self, terminal_id: str) -> None:
@@ -154,7 +154,7 @@ class NoSuchTerminal(SystemFault):
         self.terminal_id = terminal_id
 
 
-class GitError(SystemFault):
+class GitError(OperatingSystemError):
     """Git is missing, took too long or failed; the message has its words."""
 
 

@@ -25,8 +25,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from quarterdeck.system.errors import GitError, GitUnsafeError, NotARepositoryError
+from quarterdeck.system.file_reader import read_regular_file
 from quarterdeck.system.git import GitOutput, GitPlaces, run_git
-from quarterdeck.system.plain_file import read_plain_file
 
 __all__ = [
     "GitRepository",
@@ -231,7 +231,7 @@ def read_whole(path: str, most: int) -> bytes | None:
         GitUnsafeError: it is no regular file, too large, or cannot be read.
     """
     try:
-        data = read_plain_file(path, most + 1)
+        data = read_regular_file(path, most + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:

@@ -13,9 +13,9 @@ import sys
 from collections.abc import Iterable
 from functools import cache
 
-from quarterdeck.system.seccomp import has_seccomp, install, seccomp_program
+from quarterdeck.system.seccomp import has_seccomp, install_seccomp, seccomp_program
 
-__all__ = ["SCOPED_SIGNALS", "abi", "restrict_thread"]
+__all__ = ["SCOPED_SIGNALS", "landlock_abi", "restrict_thread"]
 
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
 _PR_SET_NO_NEW_PRIVS = 38
@@ -36,7 +36,7 @@ _KEPT_CAPABILITIES = 1 << 1 | 1 << 2
 """To read and write files of others, as the person can who is root; not to change who owns them."""
 
 
-def abi() -> int:
+def landlock_abi() -> int:
     """The version of Landlock that the kernel has; 0: none."""
     if sys.platform != "linux":
         return 0
@@ -57,8 +57,8 @@ def restrict_thread(writable: Iterable[str], *, network: bool, sealed: bool) -> 
     _restrict_files(writable, network=network)
     if has_seccomp():
         # Before the kernel could keep signals inside, a sealed command sends none at all.
-        signals = not sealed or abi() >= SCOPED_SIGNALS
-        install(
+        signals = not sealed or landlock_abi() >= SCOPED_SIGNALS
+        install_seccomp(
             seccomp_program(internet=network, shared_memory=False, sealed=sealed, signals=signals)
         )
 
@@ -89,7 +89,7 @@ def _drop_capabilities() -> None:
 
 def _restrict_files(writable: Iterable[str], *, network: bool) -> None:
     """Allow changes below ``writable`` and at harmless devices only."""
-    version = abi()
+    version = landlock_abi()
     changes = _CHANGES
     changes |= _REFER if version >= 2 else 0
     changes |= _TRUNCATE if version >= 3 else 0

@@ -8,9 +8,9 @@ from quarterdeck.system.files import LocalFiles
 from quarterdeck.system.paths import Roots
 
 if TYPE_CHECKING:
-    from quarterdeck.system.guard import Guard
+    from quarterdeck.system.local_terminals import LocalTerminals
     from quarterdeck.system.process import LocalProcesses
-    from quarterdeck.system.terminal import LocalTerminals
+    from quarterdeck.system.process_guard import ProcessGuard
 
 __all__ = ["LocalSystem"]
 
@@ -26,7 +26,7 @@ class LocalSystem:
     """
 
     def __init__(
-        self, roots: Sequence[str | os.PathLike[str]], *, guard: "Guard | None" = None
+        self, roots: Sequence[str | os.PathLike[str]], *, guard: "ProcessGuard | None" = None
     ) -> None:
         self._confined = Roots(roots)
         self._guard = guard
@@ -50,7 +50,7 @@ class LocalSystem:
     def terminals(self) -> "LocalTerminals":
         """Commands whose output is kept."""
         if self._terminals is None:
-            from quarterdeck.system.terminal import LocalTerminals
+            from quarterdeck.system.local_terminals import LocalTerminals
 
             self._terminals = LocalTerminals(self._confined, guard=self._guard)
         return self._terminals
@@ -62,7 +62,7 @@ class LocalSystem:
         await self.close()
 
     async def close(self) -> None:
-        """End every process and terminal; may be called again. Raises StillRunning."""
+        """End every process and terminal; may be called again. Raises StillRunningError."""
         try:
             if self._terminals is not None:
                 await self._terminals.close()
@@ -72,6 +72,6 @@ class LocalSystem:
 
 
 if TYPE_CHECKING:
-    from quarterdeck.system.port import System
+    from quarterdeck.system.api import System
 
     _system: System = LocalSystem(["/"])

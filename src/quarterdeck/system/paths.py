@@ -2,12 +2,12 @@
 
 A check of the text followed by a use of the text can be raced. So a path is walked here name by
 name from an open root, each directory opened by its parent's descriptor and never through a
-symlink; symlinks are read and resolved by us. What comes out is a ``Place``: an open directory
+symlink; symlinks are read and resolved by us. What comes out is a ``ConfinedPath``: an open directory
 and one name in it. Whoever uses the place uses the descriptor, and a later swap changes nothing.
 
 ``..`` goes back along the directories that were opened, as in POSIX: after a symlink it is the
 parent of the target. Where the walk leaves a root (by ``..`` or by a symlink) the rest of the path
-has to begin inside a root again, or ``OutsideRoots`` is raised.
+has to begin inside a root again, or ``OutsideRootsError`` is raised.
 
 Everything here blocks; callers are in a thread.
 """
@@ -19,9 +19,14 @@ import os
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 
-from quarterdeck.system.errors import NoSuchPath, OutsideRoots, PathFault, PathRefused
+from quarterdeck.system.errors import (
+    NoSuchPathError,
+    OutsideRootsError,
+    PathError,
+    PathRefusedError,
+)
 
-__all__ = ["Place", "Roots", "fault_of", "real_directory"]
+__all__ = ["ConfinedPath", "Roots", "path_error", "real_directory"]
 
 _HOPS = 40  # symlinks in one path, as in Linux
 _DIRECTORY = (
@@ -29,7 +34,7 @@ _DIRECTORY = (
 )  # O_PATH passes directories that may be entered but not listed
 
 
-class Place:
+class ConfinedPath:
     """An open directory and a name in it: where a path led to. Close it, or use ``with``.
 
     ``name`` is ``"."`` when the path led to a root itself. ``path`` is the real path, for
@@ -43,7 +48,7 @@ class Place:
         self.name = name
         self.path = path
 
-    def __enter__(self) -> "Place":
+    def __enter__(self) -> "ConfinedPath":
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -91,13 +96,13 @@ def real_directory(path: bytes, *, make: bool = False) -> Generator[int, None, N
         os.close(opened)
 
 
-def fault_of(path: str, error: OSError | ValueError) -> PathFault:
+def path_error(path: str, error: OSError | ValueError) -> PathError:
     """The error of this room for what the operating system said about ``path``."""
     if isinstance(error, ValueError):
-        return PathRefused(path, f"it is no valid path ({error})")
+        return PathRefusedError(path, f"it is no valid path ({error})")
     if error.errno == errno.ENOENT:
-        return NoSuchPath(path)
-    return PathRefused(path, (error.strerror or str(error)).lower())
+        return NoSuchPathError(path)
+    return PathRefusedError(path, (error.strerror or str(error)).lower())
 
 
 class _Walk:
@@ -135,9 +140,11 @@ class _Walk:
         self.passed.pop()
         return True
 
-    def place(self, name: str) -> Place:
+    def place(self, name: str) -> ConfinedPath:
         """Hand out the current directory with ``name``; the walk keeps the others."""
-        return Place(self.opened.pop(), name, self.path(name) if name != "." else self.path())
+        return ConfinedPath(
+            self.opened.pop(), name, self.path(name) if name != "." else self.path()
+        )
 
     def link(self, name: str) -> str | None:
         """The target of the symlink ``name``, or None when it is no symlink. Raises OSError."""
@@ -176,7 +183,7 @@ class Roots:
     @contextmanager
     def place(
         self, path: str | os.PathLike[str], *, follow: bool = True, parents: bool = False
-    ) -> Generator[Place, None, None]:
+    ) -> Generator[ConfinedPath, None, None]:
         """Find ``path`` inside the roots and keep its directory open meanwhile.
 
         ``follow`` resolves a symlink in the last name too (its target may not exist yet);
@@ -184,16 +191,16 @@ class Roots:
         turned into errors of this room.
 
         Raises:
-            OutsideRoots: The path leads out of the roots.
-            NoSuchPath: A directory on the way does not exist.
-            PathRefused: A loop of symlinks, NUL bytes, names too long, missing permission …
+            OutsideRootsError: The path leads out of the roots.
+            NoSuchPathError: A directory on the way does not exist.
+            PathRefusedError: A loop of symlinks, NUL bytes, names too long, missing permission …
         """
         text = os.fspath(path)
         try:
             with self._find(text, follow, parents) as place:
                 yield place
         except (OSError, UnicodeError) as error:
-            raise fault_of(text, error) from error
+            raise path_error(text, error) from error
 
     def real(self, path: str | os.PathLike[str]) -> str:
         """The real path of an existing directory or file inside the roots. Raises as ``place``."""
@@ -201,9 +208,9 @@ class Roots:
             place.stat()
             return place.path
 
-    def _find(self, text: str, follow: bool, parents: bool) -> Place:
+    def _find(self, text: str, follow: bool, parents: bool) -> ConfinedPath:
         if not text or "\0" in text:
-            raise PathRefused(text, "it is empty" if not text else "it holds a NUL byte")
+            raise PathRefusedError(text, "it is empty" if not text else "it holds a NUL byte")
         target = os.path.join(self.directories[0], text)
         for _ in range(_HOPS):
             root, names = self._anchor(text, target, follow)
@@ -212,10 +219,10 @@ class Roots:
                 found = self._step_through(walk, follow, parents)
             finally:
                 walk.close()
-            if isinstance(found, Place):
+            if isinstance(found, ConfinedPath):
                 return found
             target = found
-        raise PathRefused(text, "it holds a loop of symlinks")
+        raise PathRefusedError(text, "it holds a loop of symlinks")
 
     def _anchor(self, text: str, target: str, follow: bool) -> tuple[str, list[str]]:
         """The root where ``target`` begins and the names below it.
@@ -225,7 +232,7 @@ class Roots:
         """
         found = self._below(_names(target)) or self._below(_names(_spelled_really(target, follow)))
         if found is None:
-            raise OutsideRoots(text, self.directories)
+            raise OutsideRootsError(text, self.directories)
         return found
 
     def _below(self, names: list[str]) -> tuple[str, list[str]] | None:
@@ -247,7 +254,7 @@ class Roots:
             self._known = known
         return known
 
-    def _step_through(self, walk: _Walk, follow: bool, parents: bool) -> Place | str:
+    def _step_through(self, walk: _Walk, follow: bool, parents: bool) -> ConfinedPath | str:
         """Walk to the end: the place, or the absolute path to go on with from another root."""
         links = 0
         while walk.names:

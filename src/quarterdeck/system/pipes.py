@@ -11,7 +11,7 @@ import os
 import termios
 from collections.abc import Callable
 
-from quarterdeck.wire.errors import Broken, Busy, Closed
+from quarterdeck.wire.errors import LinkBrokenError, LinkBusyError, LinkClosedError
 
 __all__ = ["CHUNK", "PipeReader", "PipeWriter"]
 
@@ -80,14 +80,14 @@ class PipeReader(_Pipe):
         """The next bytes; ``b""`` at the end, and again after it.
 
         Raises:
-            Closed: ``close`` was called.
+            LinkClosedError: ``close`` was called.
             Busy: Another task is receiving.
         """
         if self._waiter is not None:
-            raise Busy("Two tasks receive from one process. Let one of them do it.")
+            raise LinkBusyError("Two tasks receive from one process. Let one of them do it.")
         while True:
             if self._is_closed:
-                raise Closed("The output of the process was closed by us.")
+                raise LinkClosedError("The output of the process was closed by us.")
             if self._due is not None and self._received >= self._due:
                 self._has_caught_up.set()
                 if self._ends_with_child:
@@ -155,12 +155,12 @@ class PipeWriter(_Pipe):
         """Write all of ``data``; waits while the child does not read.
 
         Raises:
-            Closed: We closed our end, before or meanwhile.
-            Broken: The child closed its end or left, or an earlier send was cancelled half way.
+            LinkClosedError: We closed our end, before or meanwhile.
+            LinkBrokenError: The child closed its end or left, or an earlier send was cancelled half way.
             Busy: Another task is sending.
         """
         if self._is_sending:
-            raise Busy("Two tasks send to one process. Let one of them do it.")
+            raise LinkBusyError("Two tasks send to one process. Let one of them do it.")
         self._is_sending = True
         left = memoryview(data)
         try:
@@ -176,9 +176,9 @@ class PipeWriter(_Pipe):
     async def _write(self, data: memoryview) -> int:
         while True:
             if self._broken:
-                raise Broken(f"Cannot write to the process: {self._broken}.")
+                raise LinkBrokenError(f"Cannot write to the process: {self._broken}.")
             if self._descriptor < 0:
-                raise Closed("The input of the process was closed by us.")
+                raise LinkClosedError("The input of the process was closed by us.")
             try:
                 return os.write(self._descriptor, data[:CHUNK])
             except BlockingIOError:

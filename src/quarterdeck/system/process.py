@@ -6,19 +6,18 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from quarterdeck.system.descendants import Tree
-from quarterdeck.system.ending import end_tree, kill_group
-from quarterdeck.system.errors import StillRunning
-from quarterdeck.system.exits import ExitWatch, reap
-from quarterdeck.system.guard import Guard, shared_guard
+from quarterdeck.system.api import CommandSpec, EndingDeadlines, Process, Processes, ProcessExit
+from quarterdeck.system.errors import StillRunningError
+from quarterdeck.system.output import OutputRing, Utf8Decoder
 from quarterdeck.system.paths import Roots
 from quarterdeck.system.pipes import PipeReader, PipeWriter
-from quarterdeck.system.port import Command, Ending, Exit, Process, Processes
-from quarterdeck.system.ring import Decoder, Ring
-from quarterdeck.system.spawn import Confinement, Input, Started, start
-from quarterdeck.wire.errors import Broken, Closed
+from quarterdeck.system.process_exit import ExitWatch, end_tree, kill_group, reap_child
+from quarterdeck.system.process_guard import ProcessGuard, shared_guard
+from quarterdeck.system.process_tree import ProcessTree
+from quarterdeck.system.spawn import Confinement, Input, StartedChild, start_child
+from quarterdeck.wire.errors import LinkBrokenError, LinkClosedError
 
-__all__ = ["LocalProcess", "LocalProcesses", "all_ended", "spawn", "started_in_thread"]
+__all__ = ["LocalProcess", "LocalProcesses", "spawn", "start_in_thread", "wait_for_endings"]
 
 _log = logging.getLogger(__name__)
 _STDERR_KEPT = 65_536
@@ -29,8 +28,8 @@ class LocalProcess:
 
     def __init__(
         self,
-        started: Started,
-        guard: Guard,
+        started: StartedChild,
+        guard: ProcessGuard,
         *,
         ends_with_child: bool = True,
         on_stderr: Callable[[bytes], None] | None = None,
@@ -40,14 +39,14 @@ class LocalProcess:
         self._loop = asyncio.get_running_loop()
         self._stdin = PipeWriter(started.stdin) if started.stdin >= 0 else None
         self._stdout = PipeReader(started.stdout, ends_with_child=ends_with_child)
-        self._stderr_ring = Ring(tail=_STDERR_KEPT)
+        self._stderr_ring = OutputRing(tail=_STDERR_KEPT)
         self._stderr: PipeReader | None = None
         self._drain: asyncio.Task[None] | None = None
         if started.stderr >= 0:
             self._stderr = PipeReader(started.stderr, ends_with_child=False)
             self._drain = self._loop.create_task(self._drain_stderr(self._stderr, on_stderr))
-        self._left: asyncio.Future[Exit] = self._loop.create_future()
-        self._ending: asyncio.Task[Exit] | None = None
+        self._left: asyncio.Future[ProcessExit] = self._loop.create_future()
+        self._ending: asyncio.Task[ProcessExit] | None = None
         self._watch = ExitWatch(self._tree.pid, self._child_left)
 
     def __repr__(self) -> str:
@@ -65,12 +64,12 @@ class LocalProcess:
         return self._tree.pid
 
     @property
-    def tree(self) -> Tree:
+    def tree(self) -> ProcessTree:
         """What the child and its descendants are recognised by."""
         return self._tree
 
     @property
-    def exit(self) -> Exit | None:
+    def exit(self) -> ProcessExit | None:
         """How the child ended; None while it runs."""
         return self._left.result() if self._left.done() else None
 
@@ -88,10 +87,10 @@ class LocalProcess:
     async def send(self, data: bytes) -> None:
         """Write to standard input."""
         if self._stdin is None:
-            raise Closed("The process was started without an input.")
+            raise LinkClosedError("The process was started without an input.")
         try:
             await self._stdin.send(data)
-        except Broken as error:
+        except LinkBrokenError as error:
             raise self._with_exit(error) from error
 
     def close_input(self) -> None:
@@ -106,14 +105,14 @@ class LocalProcess:
 
     def stderr(self) -> str:
         """The last part of standard error so far."""
-        return Decoder().decode(self._stderr_ring.kept().at_characters().tail, final=True)
+        return Utf8Decoder().decode(self._stderr_ring.kept().at_characters().tail, final=True)
 
     @property
     def stderr_total(self) -> int:
         """Bytes written to standard error so far."""
         return self._stderr_ring.total
 
-    async def wait(self) -> Exit:
+    async def wait(self) -> ProcessExit:
         """Wait until the child has left and its standard error is read."""
         left = await asyncio.shield(self._left)
         if self._stderr is not None:
@@ -124,13 +123,13 @@ class LocalProcess:
         """Wait until what the child wrote to standard output before it left was received."""
         await self._stdout.caught_up()
 
-    async def end(self, ending: Ending | None = None) -> Exit:
+    async def end(self, ending: EndingDeadlines | None = None) -> ProcessExit:
         """End the child and everything that it started."""
         if self._ending is None or (self._ending.done() and self._has_failed(self._ending)):
-            self._ending = self._loop.create_task(self._end(ending or Ending()))
+            self._ending = self._loop.create_task(self._end(ending or EndingDeadlines()))
         return await asyncio.shield(self._ending)
 
-    async def _end(self, ending: Ending) -> Exit:
+    async def _end(self, ending: EndingDeadlines) -> ProcessExit:
         try:
             await end_tree(self._tree, ending, self.close_input, self.wait)
             left = await self.wait()
@@ -139,7 +138,7 @@ class LocalProcess:
             self._release()
             raise
         self._release()
-        reap(self.pid)  # only now: its group was its own until nothing was left
+        reap_child(self.pid)  # only now: its group was its own until nothing was left
         await asyncio.to_thread(self._guard.gone, self._tree.mark)
         return left
 
@@ -151,7 +150,7 @@ class LocalProcess:
             self._drain.cancel()
             self._stderr.close()
 
-    def _child_left(self, how: Exit) -> None:
+    def _child_left(self, how: ProcessExit) -> None:
         self._left.set_result(how)
         for pipe in (self._stdin, self._stdout, self._stderr):
             if pipe is not None:
@@ -169,20 +168,22 @@ class LocalProcess:
                 _log.exception("An observer of %r failed and is not called again.", self)
                 on_stderr = None
 
-    def _with_exit(self, error: Broken) -> Broken:
-        left = self.exit or Exit()
-        return Broken(error.reason, exit_code=left.code, signal=left.signal, stderr=self.stderr())
+    def _with_exit(self, error: LinkBrokenError) -> LinkBrokenError:
+        left = self.exit or ProcessExit()
+        return LinkBrokenError(
+            error.reason, exit_code=left.code, signal=left.signal, stderr=self.stderr()
+        )
 
     @staticmethod
-    def _has_failed(task: asyncio.Task[Exit]) -> bool:
+    def _has_failed(task: asyncio.Task[ProcessExit]) -> bool:
         return task.cancelled() or task.exception() is not None
 
 
 async def spawn(
-    command: Command,
+    command: CommandSpec,
     *,
     roots: Roots | None = None,
-    guard: Guard | None = None,
+    guard: ProcessGuard | None = None,
     stdin: Input = "pipe",
     merged: bool = False,
     ends_with_child: bool = True,
@@ -195,17 +196,19 @@ async def spawn(
     error as it comes, in the loop; it must not block or raise.
 
     Raises:
-        SpawnFault, PathFault: As the port says. Nothing is left behind, also when cancelled.
+        SpawnError, PathError: As the port says. Nothing is left behind, also when cancelled.
     """
     guard = guard or shared_guard()
     starting = partial(
-        start, command, roots, guard, stdin=stdin, merged=merged, confinement=confinement
+        start_child, command, roots, guard, stdin=stdin, merged=merged, confinement=confinement
     )
-    started = await started_in_thread(starting, guard)
+    started = await start_in_thread(starting, guard)
     return LocalProcess(started, guard, ends_with_child=ends_with_child, on_stderr=on_stderr)
 
 
-async def started_in_thread(start_it: Callable[[], Started], guard: Guard) -> Started:
+async def start_in_thread(
+    start_it: Callable[[], StartedChild], guard: ProcessGuard
+) -> StartedChild:
     """Start a child in a thread; when cancelled meanwhile, nothing is left behind."""
     starting = asyncio.ensure_future(asyncio.to_thread(start_it))
     try:
@@ -222,38 +225,40 @@ _undoings: set[asyncio.Future[None]] = set()
 """Held here because nobody else would, should the caller be cancelled a second time."""
 
 
-async def _undo(starting: asyncio.Future[Started], guard: Guard) -> None:
+async def _undo(starting: asyncio.Future[StartedChild], guard: ProcessGuard) -> None:
     """End a child whose start nobody waits for any more; its thread cannot be stopped."""
     await asyncio.wait([starting])
     if not starting.cancelled() and starting.exception() is None:
-        await LocalProcess(starting.result(), guard).end(Ending(ask=0, terminate=0))
+        await LocalProcess(starting.result(), guard).end(EndingDeadlines(ask=0, terminate=0))
 
 
-async def all_ended(endings: Iterable[Awaitable[object]]) -> None:
+async def wait_for_endings(endings: Iterable[Awaitable[object]]) -> None:
     """Wait for every ending, whatever happens to the others; then raise what survived.
 
     Raises:
-        StillRunning: With the ids of all processes that are left.
+        StillRunningError: With the ids of all processes that are left.
     """
     results = await asyncio.gather(*endings, return_exceptions=True)
     failed = [result for result in results if isinstance(result, BaseException)]
-    survivors = [pid for error in failed if isinstance(error, StillRunning) for pid in error.pids]
+    survivors = [
+        pid for error in failed if isinstance(error, StillRunningError) for pid in error.pids
+    ]
     for error in failed:
-        if not isinstance(error, StillRunning):
+        if not isinstance(error, StillRunningError):
             raise error
     if survivors:
-        raise StillRunning(survivors)
+        raise StillRunningError(survivors)
 
 
 class LocalProcesses:
     """The ``Processes`` port on this machine; knows its processes and can end them all."""
 
-    def __init__(self, roots: Roots | None = None, *, guard: Guard | None = None) -> None:
+    def __init__(self, roots: Roots | None = None, *, guard: ProcessGuard | None = None) -> None:
         self._roots = roots
         self._guard = guard
         self._started: set[LocalProcess] = set()
 
-    async def spawn(self, command: Command) -> LocalProcess:
+    async def spawn(self, command: CommandSpec) -> LocalProcess:
         """Start a command."""
         process = await spawn(command, roots=self._roots, guard=self._guard)
         self._started = {one for one in self._started if not one.has_ended}
@@ -261,11 +266,13 @@ class LocalProcesses:
         return process
 
     async def close(self) -> None:
-        """End every process that was started here, all at once. Raises StillRunning."""
-        await all_ended([process.end() for process in self._started])
+        """End every process that was started here, all at once. Raises StillRunningError."""
+        await wait_for_endings([process.end() for process in self._started])
         self._started.clear()
 
 
 if TYPE_CHECKING:
     _processes: Processes = LocalProcesses()
-    _process: Process = LocalProcess(Started(tree=Tree(""), stdin=0, stdout=0, stderr=0), Guard())
+    _process: Process = LocalProcess(
+        StartedChild(tree=ProcessTree(""), stdin=0, stdout=0, stderr=0), ProcessGuard()
+    )

@@ -1,6 +1,6 @@
 """A sandbox for commands: they can change nothing but the workspace, and be offline.
 
-``detect`` says what this machine offers: bubblewrap, else Landlock, else nothing and why.
+``detect_sandbox`` says what this machine offers: bubblewrap, else Landlock, else nothing and why.
 ``SandboxedTerminals`` are this machine's terminals with every command inside; who uses them sees
 the port and no difference. A *sealed* command can change nothing at all but its temporary files,
 and has no network. Files stay confined by the roots; programs that we talk with (``processes``)
@@ -23,28 +23,28 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from msgspec.structs import replace
 
 from quarterdeck.system import bubblewrap, landlock
+from quarterdeck.system.api import CommandSpec, PathLike
 from quarterdeck.system.environment import child_environment, find_program
-from quarterdeck.system.errors import SystemFault
-from quarterdeck.system.guard import Guard
+from quarterdeck.system.errors import OperatingSystemError
 from quarterdeck.system.local import LocalSystem
+from quarterdeck.system.local_terminals import LocalTerminal, LocalTerminals
 from quarterdeck.system.paths import Roots
-from quarterdeck.system.port import Command, PathLike
+from quarterdeck.system.process_guard import ProcessGuard
 from quarterdeck.system.seccomp import has_seccomp, seccomp_program
 from quarterdeck.system.spawn import Confinement, open_data
-from quarterdeck.system.terminal import LocalTerminal, LocalTerminals
 
 __all__ = [
     "SANDBOX_VARIABLE",
-    "Cage",
-    "NoSandbox",
+    "NoSandboxError",
     "Sandbox",
     "SandboxKind",
+    "SandboxProfile",
     "SandboxedSystem",
     "SandboxedTerminals",
-    "confined",
-    "detect",
-    "detect_now",
-    "detect_seal",
+    "confine_command",
+    "detect_sandbox",
+    "detect_sandbox_now",
+    "detect_sealed_sandbox",
     "probe_bubblewrap",
     "probe_landlock",
 ]
@@ -76,7 +76,7 @@ class Sandbox:
         return self.kind != "none"
 
 
-class NoSandbox(SystemFault):
+class NoSandboxError(OperatingSystemError):
     """A sandbox was wanted and there is none here."""
 
     def __init__(self, reason: str) -> None:
@@ -86,7 +86,7 @@ class NoSandbox(SystemFault):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cage:
+class SandboxProfile:
     """What a command in the sandbox may do; paths are real ones."""
 
     scratch: str
@@ -103,25 +103,25 @@ class Cage:
     """Directories that are empty inside; Landlock cannot do that."""
 
 
-async def detect() -> Sandbox:
+async def detect_sandbox() -> Sandbox:
     """What this machine offers; looked at once, in a thread (some 20 ms)."""
-    return await asyncio.to_thread(detect_now)
+    return await asyncio.to_thread(detect_sandbox_now)
 
 
-async def detect_seal() -> Sandbox:
-    """What sealed commands run in: Landlock where it lacks nothing for that, else as ``detect``.
+async def detect_sealed_sandbox() -> Sandbox:
+    """What sealed commands run in: Landlock where it lacks nothing for that, else as ``detect_sandbox``.
 
     A sealed command is to look at this machine. Name spaces of its own would show it no process
     and no mount of others, without a word, and take several times as long.
     """
-    if not os.environ.get(SANDBOX_VARIABLE) and landlock.abi() >= landlock.SCOPED_SIGNALS:
+    if not os.environ.get(SANDBOX_VARIABLE) and landlock.landlock_abi() >= landlock.SCOPED_SIGNALS:
         found = probe_landlock("it is quicker, and sealed commands see the same processes")
         if found.seals:
             return found
-    return await detect()
+    return await detect_sandbox()
 
 
-def detect_now() -> Sandbox:
+def detect_sandbox_now() -> Sandbox:
     """What this machine offers, or the one kind that the person's environment names. Blocks."""
     return _detect(os.environ.get(SANDBOX_VARIABLE, ""))
 
@@ -147,11 +147,11 @@ def probe_bubblewrap() -> Sandbox:
     if program is None:
         return Sandbox(kind="none", reason="bubblewrap (bwrap) is not installed")
     with tempfile.TemporaryDirectory(prefix="quarterdeck-") as scratch:
-        cage = Cage(scratch=scratch, sealed=True)
+        cage = SandboxProfile(scratch=scratch, sealed=True)
         held = Sandbox(kind="bubblewrap", program=program)
         try:
-            tried = _try(*confined(Command(argv=["true"]), held, cage, cwd="/"))
-        except (OSError, SystemFault, subprocess.TimeoutExpired) as error:
+            tried = _try(*confine_command(CommandSpec(argv=["true"]), held, cage, cwd="/"))
+        except (OSError, OperatingSystemError, subprocess.TimeoutExpired) as error:
             return Sandbox(kind="none", reason=f"bubblewrap does not run: {error}")
     if tried.returncode != 0:
         said = tried.stderr.decode("utf-8", "replace").strip()
@@ -160,7 +160,7 @@ def probe_bubblewrap() -> Sandbox:
     return Sandbox(kind="bubblewrap", program=program, gaps=gaps, seals=has_seccomp())
 
 
-def _try(command: Command, confinement: Confinement) -> "subprocess.CompletedProcess[bytes]":
+def _try(command: CommandSpec, confinement: Confinement) -> "subprocess.CompletedProcess[bytes]":
     options, descriptors = open_data(confinement)
     try:
         return subprocess.run(
@@ -178,7 +178,7 @@ def _try(command: Command, confinement: Confinement) -> "subprocess.CompletedPro
 
 def probe_landlock(reason: str = "") -> Sandbox:
     """Look what the kernel's Landlock can do; ``reason`` says why it is not bubblewrap."""
-    version = landlock.abi()
+    version = landlock.landlock_abi()
     if version < 1:
         return Sandbox(kind="none", reason=f"{reason}; the kernel has no Landlock".lstrip("; "))
     gaps = [
@@ -196,21 +196,21 @@ def probe_landlock(reason: str = "") -> Sandbox:
     return Sandbox(kind="landlock", reason=reason, gaps=tuple(gaps), seals=seals)
 
 
-def confined(
-    command: Command, sandbox: Sandbox, cage: Cage, *, cwd: str
-) -> tuple[Command, Confinement]:
+def confine_command(
+    command: CommandSpec, sandbox: Sandbox, cage: SandboxProfile, *, cwd: str
+) -> tuple[CommandSpec, Confinement]:
     """How ``command`` is run in the cage; ``cwd`` is its real directory. Blocks.
 
     Raises:
-        SpawnFault: There is no such program.
-        NoSandbox: There is nothing to hold it with.
+        SpawnError: There is no such program.
+        NoSandboxError: There is nothing to hold it with.
     """
     name = command.argv[0] if command.argv else ""
     environment = {**command.env, **(_QUIET if cage.sealed else {})}
     program = find_program(name, child_environment(environment, command.inherit), cwd)
     argv = [program, *command.argv[1:]]
     if sandbox.kind == "bubblewrap":
-        words = bubblewrap.wrapped(
+        words = bubblewrap.wrap_command(
             sandbox.program,
             argv,
             cwd=cwd,
@@ -236,7 +236,7 @@ def confined(
         environment["TMPDIR"] = cage.scratch
         inside = replace(command, argv=argv, cwd=cwd, env=environment)
         return inside, Confinement(restrict=restrict)
-    raise NoSandbox(sandbox.reason)
+    raise NoSandboxError(sandbox.reason)
 
 
 _QUIET = {"GIT_OPTIONAL_LOCKS": "0"}
@@ -260,7 +260,7 @@ class SandboxedTerminals:
         hidden: Sequence[PathLike] = (),
         network: bool = False,
         sealed: bool = False,
-        guard: Guard | None = None,
+        guard: ProcessGuard | None = None,
     ) -> None:
         self._roots = roots
         self._sandbox = sandbox
@@ -276,7 +276,7 @@ class SandboxedTerminals:
 
     async def create(
         self,
-        command: Command,
+        command: CommandSpec,
         *,
         head: int = 0,
         tail: int = 1_048_576,
@@ -310,22 +310,22 @@ class SandboxedTerminals:
                 os.rmdir(path)  # noqa: PTH106
         self._placeholders.clear()
 
-    def _confine(self, command: Command) -> tuple[Command, Confinement]:
+    def _confine(self, command: CommandSpec) -> tuple[CommandSpec, Confinement]:
         cwd = self._roots.real(command.cwd if command.cwd is not None else ".")
-        return confined(command, self._sandbox, self._cage(), cwd=cwd)
+        return confine_command(command, self._sandbox, self._cage(), cwd=cwd)
 
-    def _cage(self) -> Cage:
+    def _cage(self) -> SandboxProfile:
         if self._scratch is None:
             self._scratch = tempfile.mkdtemp(prefix="quarterdeck-scratch-")
         roots = tuple(os.path.realpath(root) for root in self._roots.directories)
         shown = tuple(sorted(self._shown))
         hidden = tuple(map(os.path.realpath, self._hidden))
         if self._sealed:
-            return Cage(
+            return SandboxProfile(
                 scratch=self._scratch, sealed=True, readable=(*shown, *roots), hidden=hidden
             )
         kept = self._kept(roots)
-        return Cage(
+        return SandboxProfile(
             writable=(
                 *roots,
                 *map(os.path.realpath, self._writable),
@@ -341,8 +341,8 @@ class SandboxedTerminals:
     def _kept(self, roots: tuple[str, ...]) -> list[tuple[str, bool]]:
         if self._sandbox.kind != "bubblewrap":
             return []
-        self._placeholders.update(filter(None, map(bubblewrap.hold_place, roots)))
-        return [each for root in roots for each in bubblewrap.kept_in(root)]
+        self._placeholders.update(filter(None, map(bubblewrap.make_settings_folder, roots)))
+        return [each for root in roots for each in bubblewrap.protected_paths(root)]
 
 
 class SandboxedSystem:
@@ -353,7 +353,7 @@ class SandboxedSystem:
     started through it.
 
     Raises:
-        NoSandbox: There is none.
+        NoSandboxError: There is none.
         ValueError: No root, or one that is not absolute.
     """
 
@@ -366,10 +366,10 @@ class SandboxedSystem:
         hidden: Sequence[PathLike] = (),
         network: bool = False,
         sealed: bool = False,
-        guard: Guard | None = None,
+        guard: ProcessGuard | None = None,
     ) -> None:
         if not sandbox.is_there:
-            raise NoSandbox(sandbox.reason)
+            raise NoSandboxError(sandbox.reason)
         self.sandbox = sandbox
         self.network = network
         self._local = LocalSystem(roots, guard=guard)
@@ -401,6 +401,6 @@ class SandboxedSystem:
 
 
 if TYPE_CHECKING:
-    from quarterdeck.system.port import System
+    from quarterdeck.system.api import System
 
     _system: System = SandboxedSystem(["/"], Sandbox(kind="none"))

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import TypeAlias
 
-__all__ = ["has_seccomp", "install", "seccomp_program"]
+__all__ = ["has_seccomp", "install_seccomp", "seccomp_program"]
 
 _ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 """What the kernel calls a machine, and its column in the tables below."""
@@ -210,7 +210,7 @@ def seccomp_program(
     return b"".join(struct.pack("=HBBI", *line) for line in lines)
 
 
-def install(program: bytes) -> None:
+def install_seccomp(program: bytes) -> None:
     """Load a filter for this thread and what it starts; needs no-new-privileges.
 
     Raises:

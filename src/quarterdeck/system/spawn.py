@@ -17,14 +17,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from quarterdeck.system.descendants import MARK_VARIABLE, Tree, start_of
+from quarterdeck.system.api import CommandSpec
 from quarterdeck.system.environment import child_environment, find_program
-from quarterdeck.system.errors import CommandNotFound, NotExecutable, SpawnFault
-from quarterdeck.system.guard import Guard
+from quarterdeck.system.errors import CommandNotFoundError, NotExecutableError, SpawnError
 from quarterdeck.system.paths import Roots
-from quarterdeck.system.port import Command
+from quarterdeck.system.process_guard import ProcessGuard
+from quarterdeck.system.process_tree import MARK_VARIABLE, ProcessTree, start_of
 
-__all__ = ["Confinement", "Input", "Started", "open_data", "set_size", "start"]
+__all__ = ["Confinement", "Input", "StartedChild", "open_data", "set_size", "start_child"]
 
 _SHELL = "/bin/sh"
 _ON_TERMINAL = (_SHELL, "-c", 'exec "$@" <"$0" >"$0" 2>&1')
@@ -38,10 +38,10 @@ Input: TypeAlias = Literal["pipe", "nothing"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Started:
+class StartedChild:
     """A child that runs, and our ends of its pipes (-1 where there is none)."""
 
-    tree: Tree
+    tree: ProcessTree
     stdin: int
     stdout: int
     stderr: int
@@ -62,16 +62,16 @@ class Confinement:
 _UNCONFINED = Confinement()
 
 
-def start(
-    command: Command,
+def start_child(
+    command: CommandSpec,
     roots: Roots | None,
-    guard: Guard,
+    guard: ProcessGuard,
     *,
     stdin: Input = "pipe",
     merged: bool = False,
     size: tuple[int, int] | None = None,
     confinement: Confinement | None = None,
-) -> Started:
+) -> StartedChild:
     """Start ``command``; ``merged`` sends its standard error to its standard output.
 
     With a ``size``, columns and rows, it gets a terminal of that size for all three streams, which
@@ -79,8 +79,8 @@ def start(
     Blocks for some milliseconds.
 
     Raises:
-        SpawnFault: It could not be started; nothing is left behind.
-        PathFault: The working directory is outside the roots.
+        SpawnError: It could not be started; nothing is left behind.
+        PathError: The working directory is outside the roots.
     """
     environment = child_environment(command.env, command.inherit)
     mark = secrets.token_hex(12)
@@ -88,7 +88,7 @@ def start(
     environment[MARK_VARIABLE] = f"{outer}:{mark}" if outer else mark
     name = command.argv[0] if command.argv else ""
     if any("\0" in word for word in command.argv):
-        raise SpawnFault(name, f"Command {name!r} has a NUL byte in its arguments. Remove it.")
+        raise SpawnError(name, f"Command {name!r} has a NUL byte in its arguments. Remove it.")
     cwd = _directory(command, roots)
     program = find_program(name, environment, cwd)
     try:
@@ -101,7 +101,7 @@ def start(
         held = confinement or _UNCONFINED
         return _run(name, command.argv, program, cwd, environment, mark, guard, streams, held)
     except OSError as error:  # no descriptors, no processes left
-        raise SpawnFault(name, f"Command {name!r} cannot be started: {error}.") from error
+        raise SpawnError(name, f"Command {name!r} cannot be started: {error}.") from error
     finally:
         guard.settle(mark)
 
@@ -113,10 +113,10 @@ def _run(
     cwd: str,
     environment: dict[str, str],
     mark: str,
-    guard: Guard,
+    guard: ProcessGuard,
     pipes: "_Pipes | _Terminal",
     held: Confinement = _UNCONFINED,
-) -> Started:
+) -> StartedChild:
     options: list[str] = []
     given: list[int] = []
 
@@ -136,16 +136,16 @@ def _run(
     try:
         options, given = open_data(held)
         child = begin() if held.restrict is None else _restricted(name, held.restrict, begin)
-    except (OSError, ValueError, SpawnFault) as error:
+    except (OSError, ValueError, SpawnError) as error:
         pipes.close_ours()
-        if isinstance(error, SpawnFault):
+        if isinstance(error, SpawnError):
             raise
-        raise _fault_of(name, program, error) from error
+        raise _spawn_error(name, program, error) from error
     finally:
         pipes.close_theirs()
         _close(*given)
     child.returncode = 0  # we watch and reap it ourselves; Popen only started it
-    tree = Tree(mark, child.pid, start_of(child.pid))
+    tree = ProcessTree(mark, child.pid, start_of(child.pid))
     try:
         guard.started(tree)
     except OSError:  # nobody would end it after our death: not started then
@@ -153,7 +153,7 @@ def _run(
         os.waitpid(child.pid, 0)
         pipes.close_ours()
         raise
-    return Started(tree=tree, stdin=pipes.stdin, stdout=pipes.stdout, stderr=pipes.stderr)
+    return StartedChild(tree=tree, stdin=pipes.stdin, stdout=pipes.stdout, stderr=pipes.stderr)
 
 
 def open_data(confinement: Confinement) -> tuple[list[str], list[int]]:
@@ -184,14 +184,14 @@ def _restricted(
 
     The thread ends here: none that is used again may be restricted.
     """
-    done: list[subprocess.Popen[bytes] | OSError | ValueError | SpawnFault] = []
+    done: list[subprocess.Popen[bytes] | OSError | ValueError | SpawnError] = []
 
     def work() -> None:
         try:
             restrict()
         except OSError as error:
             why = f"Command {name!r} was not started: the sandbox could not be set up: {error}."
-            done.append(SpawnFault(name, why))
+            done.append(SpawnError(name, why))
             return
         try:
             done.append(begin())
@@ -202,10 +202,10 @@ def _restricted(
     try:
         thread.start()
     except RuntimeError as error:
-        raise SpawnFault(name, f"Command {name!r} cannot be started: {error}.") from error
+        raise SpawnError(name, f"Command {name!r} cannot be started: {error}.") from error
     thread.join()
     if not done:
-        raise SpawnFault(name, f"Command {name!r} was not started: its thread failed.")
+        raise SpawnError(name, f"Command {name!r} was not started: its thread failed.")
     if isinstance(done[0], Exception):
         raise done[0]
     return done[0]
@@ -269,18 +269,18 @@ def _close(*descriptors: int) -> None:
             os.close(descriptor)
 
 
-def _directory(command: Command, roots: Roots | None) -> str:
+def _directory(command: CommandSpec, roots: Roots | None) -> str:
     if roots is not None:
         return roots.real(command.cwd if command.cwd is not None else ".")
     return os.fspath(command.cwd) if command.cwd is not None else "/"
 
 
-def _fault_of(name: str, program: str, error: OSError | ValueError) -> SpawnFault:
+def _spawn_error(name: str, program: str, error: OSError | ValueError) -> SpawnError:
     """What the operating system said, in our words."""
     if isinstance(error, ValueError) or error.errno in _SHORTAGES:
-        return SpawnFault(name, f"Command {name!r} cannot be started: {error}.")
+        return SpawnError(name, f"Command {name!r} cannot be started: {error}.")
     if error.errno != errno.ENOENT:
-        return NotExecutable(name, program, (error.strerror or str(error)).lower())
+        return NotExecutableError(name, program, (error.strerror or str(error)).lower())
     if os.access(program, os.F_OK):
-        return NotExecutable(name, program, "the interpreter in its first line does not exist")
-    return CommandNotFound(name, program)
+        return NotExecutableError(name, program, "the interpreter in its first line does not exist")
+    return CommandNotFoundError(name, program)

@@ -14,7 +14,7 @@ import signal
 import sys
 import time
 
-from quarterdeck.system.descendants import Tree, find, send
+from quarterdeck.system.process_tree import ProcessTree, find_processes, send_signal
 
 __all__ = ["main"]
 
@@ -25,7 +25,7 @@ def main(owner: int) -> None:
     """Watch until ``owner`` is gone, then end what it left. Standard input is the pipe."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
-    trees: dict[str, Tree] = {}
+    trees: dict[str, ProcessTree] = {}
     rest = b""
     handle = _handle_of(owner)
     while True:
@@ -65,23 +65,25 @@ def _what_is_left(rest: bytes) -> list[bytes]:
     return rest.split(b"\n")[:-1]
 
 
-def _note(trees: dict[str, Tree], lines: list[bytes]) -> None:
+def _note(trees: dict[str, ProcessTree], lines: list[bytes]) -> None:
     for line in lines:
         mark, *more = line[1:].decode().split(" ", 2)
         if line.startswith(b"-"):
             trees.pop(mark, None)
         else:
-            trees[mark] = Tree(mark, int(more[0]), more[1]) if len(more) == 2 else Tree(mark)
+            trees[mark] = (
+                ProcessTree(mark, int(more[0]), more[1]) if len(more) == 2 else ProcessTree(mark)
+            )
 
 
-def _end(trees: dict[str, Tree]) -> None:
+def _end(trees: dict[str, ProcessTree]) -> None:
     deadline = time.monotonic() + _DEADLINE
     while trees and time.monotonic() < deadline:
-        left = find(trees.values())
+        left = find_processes(trees.values())
         if not left:
             return
         for one in left:
-            send(one, signal.SIGKILL)
+            send_signal(one, signal.SIGKILL)
         time.sleep(0.01)
 
 

@@ -1,12 +1,12 @@
-"""A scripted model server on loopback: one script, every vendor's form.
+"""A scripted model server on loopback: one script, every vendor's format.
 
 Point an agent, a vendor's SDK or a wire of our own at it, and it plays the script::
 
-    async with ModelServer(load_script("default")) as server:
-        client = anthropic.AsyncAnthropic(base_url=server.url, api_key="dummy")
+async with ModelServer(load_script("default")) as server: client =
+anthropic.AsyncAnthropic(base_url=server.url, api_key="dummy")
 
-A path may begin with ``/agent/NAME``, so that the log says who asked. Keys are not checked.
-From a shell: ``python -m quarterdeck.testing.model_server --port 0``.
+A path may begin with ``/agent/NAME``, so that the log says who asked. Keys are not checked. From a
+shell: ``python -m quarterdeck.testing.model_server --port 0``.
 """
 
 import asyncio
@@ -22,22 +22,20 @@ from typing import Any, cast
 
 import msgspec
 
-from quarterdeck.models.script import Failure, Fault, Script, load_script
-from quarterdeck.models.script.beats import Break, Performance, Rest
-from quarterdeck.models.script.player import Player
-from quarterdeck.models.script.question import Question
-from quarterdeck.models.script.told import Told
-from quarterdeck.testing.http import Exchange, HttpServer
-from quarterdeck.testing.request_log import RequestLog
+from quarterdeck.models.script import Script, ScriptFailure, ScriptFault, load_script
+from quarterdeck.models.script.performance import FaultBeat, PauseBeat, Performance, PerformedParts
+from quarterdeck.models.script.player import ScriptPlayer
+from quarterdeck.models.script.question import ScriptQuestion
+from quarterdeck.testing.http_server import HttpExchange, HttpServer
 from quarterdeck.testing.wires.anthropic import AnthropicWire
-from quarterdeck.testing.wires.chat import ChatWire
-from quarterdeck.testing.wires.gemini import GeminiWire
-from quarterdeck.testing.wires.listings import list_answer
-from quarterdeck.testing.wires.responses import ResponsesWire
-from quarterdeck.testing.wires.wire import Wire
+from quarterdeck.testing.wires.google import GeminiWire
+from quarterdeck.testing.wires.model_list import list_answer
+from quarterdeck.testing.wires.openai_chat import ChatWire
+from quarterdeck.testing.wires.openai_responses import ResponsesWire
+from quarterdeck.testing.wires.wire import ServerWire
 from quarterdeck.wire.usage import TokenUsage
 
-__all__ = ["ModelServer", "RecordedRequest"]
+__all__ = ["ModelServer", "RecordedRequest", "RequestLog"]
 
 _AGENT = re.compile(r"/agent/([\w.-]+)(?=/)")
 _FLUSH = 8 * 1024
@@ -84,7 +82,7 @@ class ModelServer:
     ``keep`` requests stay in ``requests``.
 
     Raises:
-        NotLoopback: at once, for a host that other machines could reach.
+        NotLoopbackError: at once, for a host that other machines could reach.
         ScriptError: on opening, when the script cannot be read.
     """
 
@@ -101,7 +99,7 @@ class ModelServer:
         self._http = HttpServer(self._serve, host=host, port=port)
         self._log = RequestLog(log) if log is not None else None
         self._numbers = itertools.count(1)
-        self._player = Player(Script(scenes={}))
+        self._player = ScriptPlayer(Script(scenes={}))
         self._stack = AsyncExitStack()
         anthropic, responses, chat, gemini = (
             AnthropicWire(),
@@ -109,7 +107,7 @@ class ModelServer:
             ChatWire(),
             GeminiWire(),
         )
-        self._wires: dict[str, Wire] = {
+        self._wires: dict[str, ServerWire] = {
             "/messages": anthropic,
             "/responses": responses,
             "/chat/completions": chat,
@@ -122,7 +120,7 @@ class ModelServer:
         script = self._script
         if not isinstance(script, Script):
             script = await asyncio.to_thread(load_script, script)
-        self._player = Player(script)
+        self._player = ScriptPlayer(script)
         if self._log is not None:
             await self._stack.enter_async_context(self._log)
         await self._stack.enter_async_context(self._http)
@@ -150,7 +148,7 @@ class ModelServer:
         """A base address under which requests are recorded as this agent's."""
         return f"{self.url}/agent/{agent}"
 
-    async def _serve(self, exchange: Exchange) -> None:
+    async def _serve(self, exchange: HttpExchange) -> None:
         request = exchange.request
         agent = _AGENT.match(request.target)
         record = RecordedRequest(
@@ -172,7 +170,7 @@ class ModelServer:
             if self._log is not None:
                 self._log.add(record)
 
-    async def _answer(self, exchange: Exchange, record: RecordedRequest) -> str:
+    async def _answer(self, exchange: HttpExchange, record: RecordedRequest) -> str:
         """Answer a request and say what became of it."""
         path = _AGENT.sub("", record.path.partition("?")[0].rstrip("/"), count=1)
         body = _object(record.body)
@@ -186,9 +184,9 @@ class ModelServer:
 
     async def _perform(
         self,
-        exchange: Exchange,
+        exchange: HttpExchange,
         record: RecordedRequest,
-        wire: Wire,
+        wire: ServerWire,
         path: str,
         body: dict[str, Any],
     ) -> str:
@@ -213,7 +211,7 @@ def _object(body: bytes) -> dict[str, Any] | None:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
-async def _fail(exchange: Exchange, wire: Wire, failure: Failure) -> str:
+async def _fail(exchange: HttpExchange, wire: ServerWire, failure: ScriptFailure) -> str:
     if failure.kind == "hangup":
         exchange.cut()
         return "hangup"
@@ -224,9 +222,9 @@ async def _fail(exchange: Exchange, wire: Wire, failure: Failure) -> str:
 
 
 async def _tell(
-    exchange: Exchange,
-    wire: Wire,
-    question: Question,
+    exchange: HttpExchange,
+    wire: ServerWire,
+    question: ScriptQuestion,
     performance: Performance,
     body: dict[str, Any],
 ) -> str:
@@ -236,10 +234,10 @@ async def _tell(
     outcome = "done"
     buffer = bytearray(voice.begin(_input_of(performance)))
     for beat in performance.beats():
-        if isinstance(beat, Rest):
+        if isinstance(beat, PauseBeat):
             await _flush(exchange, buffer)
             await asyncio.sleep(beat.seconds)
-        elif isinstance(beat, Break):
+        elif isinstance(beat, FaultBeat):
             outcome = beat.fault.kind
             if outcome == "error":
                 buffer += voice.fail(beat.fault)
@@ -259,12 +257,12 @@ def _input_of(performance: Performance) -> TokenUsage:
     return TokenUsage(input=usage.input, cached=usage.cached, cache_written=usage.cache_written)
 
 
-async def _flush(exchange: Exchange, buffer: bytearray) -> None:
+async def _flush(exchange: HttpExchange, buffer: bytearray) -> None:
     await exchange.send(bytes(buffer))
     buffer.clear()
 
 
-async def _break(exchange: Exchange, fault: Fault, buffer: bytearray) -> bool:
+async def _break(exchange: HttpExchange, fault: ScriptFault, buffer: bytearray) -> bool:
     """Make the stream go wrong here; says whether that was the end of it."""
     if not fault.ends:
         buffer += _INSERTS[fault.kind]
@@ -280,20 +278,22 @@ async def _break(exchange: Exchange, fault: Fault, buffer: bytearray) -> bool:
 
 
 async def _tell_whole(
-    exchange: Exchange, wire: Wire, question: Question, performance: Performance
+    exchange: HttpExchange, wire: ServerWire, question: ScriptQuestion, performance: Performance
 ) -> str:
     """Answer without a stream; a fault spoils the one body there is."""
-    told = Told()
-    fault: Fault | None = None
+    told = PerformedParts()
+    fault: ScriptFault | None = None
     for beat in performance.beats():
-        if isinstance(beat, Rest):
+        if isinstance(beat, PauseBeat):
             await asyncio.sleep(beat.seconds)
-        elif isinstance(beat, Break):
+        elif isinstance(beat, FaultBeat):
             fault = beat.fault
         else:
             told.add(beat)
     if fault is not None and fault.kind == "error":
-        return await _fail(exchange, wire, Failure(status=fault.status, message=fault.message))
+        return await _fail(
+            exchange, wire, ScriptFailure(status=fault.status, message=fault.message)
+        )
     answer = wire.whole(question, told.parts(), performance.usage, performance.stop)
     raw = msgspec.json.encode(answer)
     if fault is None or fault.kind == "unknown":
@@ -310,6 +310,72 @@ async def _tell_whole(
 
 
 if __name__ == "__main__":
-    from quarterdeck.testing.model_server_cli import main
+    from quarterdeck.testing.model_server_command import main
 
     main()
+
+
+_SECRET = frozenset(["authorization", "x-api-key", "x-goog-api-key", "cookie", "api-key"])
+
+
+class RequestLog:
+    """Appends requests to a file, in a thread, while it is open; keys are masked.
+
+    Lines are written soon, in the order of ``add``; all of them are in the file after closing.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lines: list[bytes] = []
+        self._added = asyncio.Event()
+        self._writer: asyncio.Task[None] | None = None
+        self._is_closing = False
+
+    async def __aenter__(self) -> "RequestLog":
+        # A file that cannot be written fails here and not in the middle of a run.
+        await asyncio.to_thread(_append, self._path, b"")
+        self._writer = asyncio.create_task(self._write())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._writer is not None
+        self._is_closing = True
+        self._added.set()
+        await self._writer
+
+    def add(self, record: "RecordedRequest") -> None:
+        """Append a request that has been answered."""
+        self._lines.append(msgspec.json.encode(_line(record)) + b"\n")
+        self._added.set()
+
+    async def _write(self) -> None:
+        while self._lines or not self._is_closing:
+            await self._added.wait()
+            self._added.clear()
+            lines, self._lines = self._lines, []
+            await asyncio.to_thread(_append, self._path, b"".join(lines))
+
+
+def _append(path: Path, data: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(data)
+
+
+def _line(record: "RecordedRequest") -> dict[str, Any]:
+    try:
+        body: Any = record.json
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        body = record.body.decode("utf-8", "replace")
+    return {
+        "number": record.number,
+        "time": round(record.time, 3),
+        "method": record.method,
+        "path": record.path,
+        "agent": record.agent,
+        "wire": record.wire,
+        "scene": record.scene,
+        "round": record.round,
+        "outcome": record.outcome,
+        "headers": {k: "***" if k in _SECRET else v for k, v in record.headers.items()},
+        "body": body,
+    }

@@ -1,27 +1,77 @@
-"""What happens to a conversation that would outgrow the model's window.
+"""Events about the context and the files of a session: compaction, pins, checkpoints, rewinds.
 
-Nothing of the history is changed: these are appended, and from then on requests are built as
-they say. ``through`` counts the messages of the conversation from its beginning, those that were
-replaced earlier too: it means the same in a session, in one that goes on, and in a fork.
+Part of ``events``, and imported from there. The history is never changed: these events are
+appended, and later requests are built as they say. ``through`` counts the messages of the
+conversation from its beginning, including those that were replaced: it means the same in a
+session, in a resumed one and in a fork. The contents of files are not in the log but beside it,
+named by digest.
 """
 
 from typing import Literal, TypeAlias
 
 from .content import ContentBlock
 from .conversation import Part
-from .ids import CompactionId, MessageId
+from .ids import CompactionId, MessageId, TurnId
 from .usage import Cost, TokenUsage
 from .values import Value
 
 __all__ = [
+    "Checkpointed",
     "CompactionChanged",
     "CompactionChunk",
     "CompactionStatus",
     "ContextAdded",
     "MessagePinned",
     "MessageUnpinned",
+    "Redone",
     "ResultsCleared",
+    "Rewound",
 ]
+
+
+class Checkpointed(Value, frozen=True, kw_only=True, tag_field="type", tag="checkpointed"):
+    """A turn changed files and can be undone; at most once a turn, before its end or later."""
+
+    turn: TurnId
+    manifest: str
+    """The digest of the list of changes, which is kept beside the log."""
+    changed: int
+    """How many files: created, changed and deleted ones."""
+    created: int = 0
+    deleted: int = 0
+    paths: tuple[str, ...] = ()
+    """Some of the files, for people."""
+    uncovered: tuple[str, ...] = ()
+    """What cannot be brought back, for people."""
+
+
+class Rewound(Value, frozen=True, kw_only=True, tag_field="type", tag="rewound"):
+    """The session went back to where a turn began; between turns or within a command's."""
+
+    to: TurnId
+    conversation: bool = False
+    """What was said from that turn up to here is no longer told to the model."""
+    files: tuple[TurnId, ...] = ()
+    """The turns whose changes to files were taken back."""
+    restored: str | None = None
+    """The digest of the list of what was done to files."""
+    changed: int = 0
+    """How many files were brought back."""
+    kept: tuple[str, ...] = ()
+    """Files that could not be brought back and are as they were."""
+    forced: bool = False
+    """Files that somebody had changed since were overwritten."""
+
+
+class Redone(Value, frozen=True, kw_only=True, tag_field="type", tag="redone"):
+    """The newest ``Rewound`` that was not redone is taken back; before the next turn."""
+
+    to: TurnId
+    """As in that ``Rewound``."""
+    changed: int = 0
+    kept: tuple[str, ...] = ()
+    forced: bool = False
+
 
 CompactionStatus: TypeAlias = Literal["in_progress", "completed", "failed", "cancelled"]
 

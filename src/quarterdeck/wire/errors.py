@@ -19,13 +19,13 @@ no traceback. A message names the thing and says what to do.
 from typing import Any, cast
 
 __all__ = [
-    "Broken",
-    "Busy",
-    "Closed",
-    "Ended",
+    "LinkBrokenError",
+    "LinkBusyError",
+    "LinkClosedError",
+    "LinkEndedError",
     "LinkError",
-    "MalformedRecord",
-    "NewerVersion",
+    "MalformedRecordError",
+    "NewerVersionError",
     "QuarterdeckError",
     "RpcError",
 ]
@@ -42,15 +42,15 @@ class LinkError(QuarterdeckError):
     """A link to a peer cannot be used."""
 
 
-class Closed(LinkError):
+class LinkClosedError(LinkError):
     """We closed the link ourselves."""
 
 
-class Ended(LinkError):
+class LinkEndedError(LinkError):
     """The peer finished: its stream ended in good order."""
 
 
-class Broken(LinkError):
+class LinkBrokenError(LinkError):
     """The peer or the operating system failed.
 
     ``exit_code`` or ``signal`` are set when a process of ours was behind the link and is gone;
@@ -72,7 +72,7 @@ class Broken(LinkError):
         self.stderr = stderr
 
 
-class Busy(LinkError):
+class LinkBusyError(LinkError):
     """Two users where there can be one, or a wait that would never end."""
 
 
@@ -106,11 +106,11 @@ def _details_of(data: Any) -> str | None:
     return None
 
 
-class MalformedRecord(QuarterdeckError):
+class MalformedRecordError(QuarterdeckError):
     """Bytes that are no record of the log."""
 
 
-class NewerVersion(QuarterdeckError):
+class NewerVersionError(QuarterdeckError):
     """Data of a version that this program does not know."""
 
     def __init__(self, what: str, found: int, known: int) -> None:

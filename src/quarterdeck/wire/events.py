@@ -16,25 +16,32 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import UNSET, UnsetType
 
-from .checkpoint_events import Checkpointed, Redone, Rewound
-from .child_events import ChildEnd, ChildEnded, ChildRef, ChildStarted
 from .content import ContentBlock
 from .context_events import (
+    Checkpointed,
     CompactionChanged,
     CompactionChunk,
     CompactionStatus,
     ContextAdded,
     MessagePinned,
     MessageUnpinned,
+    Redone,
     ResultsCleared,
+    Rewound,
 )
 from .conversation import Message, ToolResultPart
-from .goal_events import GoalEnd, GoalEnded, GoalSet
 from .ids import MessageId, RequestId, SessionId, TerminalId, ToolCallId
 from .permissions import Decider, PermissionOption, PermissionOutcome, QuestionAction
 from .session_events import (
+    ChildEnd,
+    ChildEnded,
+    ChildRef,
+    ChildStarted,
     CommandsChanged,
     EndOfSession,
+    GoalEnd,
+    GoalEnded,
+    GoalSet,
     ModeChanged,
     OptionsChanged,
     SessionChanged,
@@ -44,7 +51,7 @@ from .session_events import (
     SessionSpawned,
 )
 from .settings import PlanEntry
-from .toolcalls import ToolCallContent, ToolCallEnd, ToolCallLocation, ToolCallStatus, ToolKind
+from .tool_calls import ToolCallContent, ToolCallEnd, ToolCallLocation, ToolCallStatus, ToolKind
 from .usage import ContextUsage, Cost, TokenUsage
 from .values import Value
 
@@ -72,7 +79,7 @@ __all__ = [
     "ModeChanged",
     "ModelCallFinished",
     "ModelCallStarted",
-    "Notice",
+    "NoticePosted",
     "OptionsChanged",
     "Origin",
     "PermissionAnswered",
@@ -105,7 +112,7 @@ __all__ = [
     "TurnEnd",
     "TurnEnded",
     "TurnStarted",
-    "Unknown",
+    "UnknownEvent",
     "UsageReported",
 ]
 
@@ -392,7 +399,7 @@ class RateLimited(Value, frozen=True, kw_only=True, tag_field="type", tag="rate_
     """Seconds."""
 
 
-class Notice(Value, frozen=True, kw_only=True, tag_field="type", tag="notice"):
+class NoticePosted(Value, frozen=True, kw_only=True, tag_field="type", tag="notice"):
     """Something worth telling the person, from the agent or from us; at any time."""
 
     title: str
@@ -400,7 +407,7 @@ class Notice(Value, frozen=True, kw_only=True, tag_field="type", tag="notice"):
     description: str | None = None
 
 
-EMPTY_TURN = Notice(
+EMPTY_TURN = NoticePosted(
     title="The turn ended with no message and no tool call.",
     severity="warning",
     description="The agent or its model may have failed without saying so.",
@@ -408,7 +415,7 @@ EMPTY_TURN = Notice(
 """Told before the end of a turn of which nothing can be seen."""
 
 
-class Unknown(Value, frozen=True, kw_only=True, tag_field="type", tag="unknown"):
+class UnknownEvent(Value, frozen=True, kw_only=True, tag_field="type", tag="unknown"):
     """Something we have no word for, kept whole; at any time."""
 
     origin: str
@@ -450,7 +457,7 @@ Event: TypeAlias = (
     | QuestionAnswered
     | UsageReported
     | RateLimited
-    | Notice
+    | NoticePosted
     | CompactionChanged
     | CompactionChunk
     | ResultsCleared
@@ -464,5 +471,5 @@ Event: TypeAlias = (
     | ChildEnded
     | GoalSet
     | GoalEnded
-    | Unknown
+    | UnknownEvent
 )

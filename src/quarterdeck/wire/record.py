@@ -2,7 +2,7 @@
 
 The form is versioned: ``{"v":1,"seq":…,"time":…,"session":…,"turn":…,"parent":…,"event":{…}}``.
 Keys keep this order, an event's own keys the order of its class; what has its default value is
-left out of the event. An event that this program does not understand is read as ``Unknown``
+left out of the event. An event that this program does not understand is read as ``UnknownEvent``
 with the raw object inside, so that a log written by a newer program stays readable.
 """
 
@@ -12,8 +12,8 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from .errors import MalformedRecord, NewerVersion
-from .events import Event, Unknown
+from .errors import MalformedRecordError, NewerVersionError
+from .events import Event, UnknownEvent
 from .ids import SessionId, ToolCallId, TurnId
 
 __all__ = [
@@ -71,15 +71,15 @@ def decode_record(data: bytes) -> Record:
     """Read a record from its JSON form.
 
     Raises:
-        NewerVersion: the record's form is newer than this program.
-        MalformedRecord: the bytes are no record.
+        NewerVersionError: the record's form is newer than this program.
+        MalformedRecordError: the bytes are no record.
     """
     try:
         record = _record_decoder().decode(data)
     except _UNREADABLE:
         return _decode_leniently(data)
     if record.v != VERSION:
-        raise NewerVersion("the record", record.v, VERSION)
+        raise NewerVersionError("the record", record.v, VERSION)
     return record
 
 
@@ -89,11 +89,11 @@ def encode_event(event: Event) -> bytes:
 
 
 def decode_event(data: bytes) -> Event:
-    """Read an event; what cannot be understood, or even parsed, becomes ``Unknown``."""
+    """Read an event; what cannot be understood, or even parsed, becomes ``UnknownEvent``."""
     try:
         return _event_decoder().decode(data)
     except _UNREADABLE as error:
-        return Unknown(origin="log", raw=_salvage(data), reason=str(error))
+        return UnknownEvent(origin="log", raw=_salvage(data), reason=str(error))
 
 
 def event_type(event: Event) -> str:
@@ -114,11 +114,11 @@ def _decode_leniently(data: bytes) -> Record:
         event = raw.pop("event")
         version = raw["v"]
     except (*_UNREADABLE, AttributeError, KeyError, TypeError) as error:
-        raise MalformedRecord(f"no record: {data[:80]!r}") from error
+        raise MalformedRecordError(f"no record: {data[:80]!r}") from error
     if isinstance(version, int) and version > VERSION:
-        raise NewerVersion("the record", version, VERSION)
-    kept = encode_event(Unknown(origin="log", raw=event, reason="not understood"))
+        raise NewerVersionError("the record", version, VERSION)
+    kept = encode_event(UnknownEvent(origin="log", raw=event, reason="not understood"))
     try:
         return _record_decoder().decode(_encoder.encode(raw | {"event": msgspec.Raw(kept)}))
     except (*_UNREADABLE, TypeError) as error:
-        raise MalformedRecord(f"no record: {data[:80]!r}: {error}") from error
+        raise MalformedRecordError(f"no record: {data[:80]!r}: {error}") from error

@@ -1,16 +1,29 @@
-"""What happens to a session as a whole; part of ``events``, and imported from there."""
+"""Events about a session as a whole: its life, the sub-agents it starts, its goals.
+
+Part of ``events``, and imported from there. A child of our own agent is a session in the log of
+its parent. It asks no person by itself: its requests are in the session at the top, with a
+``ChildRef`` that names the child.
+"""
 
 from typing import Literal, TypeAlias
 
 from msgspec import UNSET, UnsetType
 
-from .ids import SessionId
+from .ids import SessionId, ToolCallId
 from .settings import Command, ConfigOption, Mode
+from .usage import Cost, TokenUsage
 from .values import Value
 
 __all__ = [
+    "ChildEnd",
+    "ChildEnded",
+    "ChildRef",
+    "ChildStarted",
     "CommandsChanged",
     "EndOfSession",
+    "GoalEnd",
+    "GoalEnded",
+    "GoalSet",
     "ModeChanged",
     "OptionsChanged",
     "SessionChanged",
@@ -19,6 +32,84 @@ __all__ = [
     "SessionResumed",
     "SessionSpawned",
 ]
+
+GoalEnd: TypeAlias = Literal["reached", "limit", "stuck", "refused"]
+"""The model says that it is reached; the budget is spent; turns go by in which nothing is done;
+or the model declines to go on."""
+
+
+class GoalSet(Value, frozen=True, kw_only=True, tag_field="type", tag="goal_set"):
+    """The session pursues a goal from here on; between turns. Another one replaces it."""
+
+    goal: str
+    tokens: int | None = None
+    """The budget of all turns together; None: no bound."""
+    cost: float | None = None
+    """US dollars."""
+    seconds: float | None = None
+    """Time in which turns run."""
+    turns: int | None = None
+
+
+class GoalEnded(Value, frozen=True, kw_only=True, tag_field="type", tag="goal_ended"):
+    """The goal is pursued no longer; between turns, at most once for each that was set.
+
+    A turn that was cancelled or failed does not end it: it can be taken up again.
+    """
+
+    how: GoalEnd
+    summary: str | None = None
+    """The model's words for what was reached."""
+    evidence: str | None = None
+    """The model's words for how it knows."""
+    reason: str | None = None
+    """Why it was not reached."""
+    turns: int = 0
+    usage: TokenUsage | None = None
+    cost: Cost | None = None
+
+
+ChildEnd: TypeAlias = Literal["completed", "limit", "failed", "cancelled"]
+"""How a child ended: it answered, it reached a limit, something failed, or it was stopped."""
+
+
+class ChildRef(Value, frozen=True, kw_only=True):
+    """Which child asks."""
+
+    session: SessionId
+    name: str
+    """Its profile."""
+    path: tuple[str, ...] = ()
+    """Names from the child of the session at the top down to this one."""
+    call: ToolCallId | None = None
+    """Its call that needs leave, in its own session."""
+
+
+class ChildStarted(Value, frozen=True, kw_only=True, tag_field="type", tag="child_started"):
+    """A tool call starts a child; once a child, while the call runs."""
+
+    child: SessionId
+    call: ToolCallId
+    """The call that starts it, in this session."""
+    name: str
+    """Its profile."""
+    task: str
+    background: bool = False
+    """The call does not wait for it; its answer comes as a prompt of the child's."""
+
+
+class ChildEnded(Value, frozen=True, kw_only=True, tag_field="type", tag="child_ended"):
+    """A child is over, once for each that started; before its call ends or, later, its answer."""
+
+    child: SessionId
+    call: ToolCallId
+    how: ChildEnd
+    answer: str = ""
+    """What the model is told, cut to the size of a result."""
+    usage: TokenUsage | None = None
+    """With all that its own children took."""
+    cost: Cost | None = None
+
 
 EndOfSession: TypeAlias = Literal["closed", "ended", "broken", "killed"]
 """How a session's run ended: we closed it, the agent finished, something failed, or someone

@@ -1,36 +1,122 @@
-"""The application: takes what the fleet says to the stores, and what a person does to the fleet."""
+"""The application: passes what the fleet reports to the stores, and what a person does to the
+fleet.
+"""
 
 import asyncio
+import select
+import signal
+import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, ClassVar
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import on
+from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from .arranged import LAYOUT_BINDINGS, LAYOUT_KEYS
-from .commanded import Commanded
-from .conversing import Conversing
-from .deciding import Deciding
-from .desk import Desk
-from .feed import Feed, Reach
-from .literal import literal
+from .approvals import RequestPresenter
+from .commands.registry import COMMANDS, WorkbenchCommand, find_command
+from .context import WorkbenchContext
+from .feed import ReachHost, WorkbenchFeed
+from .fleet_actions import FleetActions, PromptSender
 from .panels.chat import ChatPanel
-from .steering import Steering
-from .terminal import is_hung_up, leave_on_signals
-from .widgets.agents import AgentTable
-from .widgets.chat import ChatInput
+from .sanitize import sanitize_text
+from .widgets.agent_table import AgentTable
+from .widgets.chat_input import ChatInput
 from .widgets.picker import Picker
 from .widgets.transcript import TranscriptView
+from .workspace.store import LAYOUT_BINDINGS, LAYOUT_KEYS, WorkspaceApp
 
 if TYPE_CHECKING:
     from .screens.permission import PermissionScreen
     from .screens.question import QuestionScreen
     from .screens.trust import TrustScreen
 
-__all__ = ["Workbench", "now"]
+__all__ = ["CommandApp", "Workbench", "is_terminal_gone", "leave_on_signals", "now"]
+
+
+class CommandApp(WorkspaceApp):
+    """Does commands, wherever they come from: a key, the palette, the input."""
+
+    steering: "FleetActions"
+    """Does what is done to agents."""
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """What the palette offers."""
+        for command in COMMANDS:
+            yield SystemCommand(command.name, command.help, partial(self.do, command))
+
+    def action_command(self, name: str, words: str = "") -> None:
+        """Do a command by its name; what keys are bound to."""
+        found = find_command(f"/{name} {words}")
+        if found is None:
+            self.tell(f"there is no command {name!r}; f1 lists them", True)
+        else:
+            self.do(*found)
+
+    def do(self, command: WorkbenchCommand, words: str = "") -> None:
+        """Do a command, with what was typed after its name."""
+        if command.target is not None:
+            self.work(self._call(command, words))
+        elif command.deed is None:
+            self.call_later(self.run_action, command.action or "help")
+        elif self.desk.agent is None:
+            self.tell("there is no agent yet; ctrl+t starts one", True)
+        else:
+            self.work(self._do(command, words))
+
+    async def run_command(self, name: str, words: str) -> None:
+        """Do a command that has a function of its own, and wait for it. Raises QuarterdeckError."""
+        found = find_command(f"/{name} {words}")
+        assert found is not None
+        await self._call(*found)
+
+    async def _call(self, command: WorkbenchCommand, words: str) -> None:
+        asked = await self._asked(command, words)
+        if asked is not None and (done := command.call(cast("Workbench", self), asked)) is not None:
+            await done
+
+    async def _do(self, command: WorkbenchCommand, words: str) -> None:
+        agent = self.desk.agent
+        asked = await self._asked(command, words)
+        if asked is not None and agent is not None:
+            await self.steering.do(command, agent, asked)
+
+    async def _asked(self, command: WorkbenchCommand, words: str) -> str | None:
+        """The words for a command, asked for where it needs some; None: the person left."""
+        if command.asks is None or words:
+            return words
+
+        from .screens.dialogs import AskLineScreen
+
+        return await self.push_screen_wait(AskLineScreen(command.asks)) or None
+
+
+_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+
+
+def is_terminal_gone() -> bool:
+    """Whether the terminal of our input is gone. Does not wait."""
+    try:
+        watch = select.poll()
+        watch.register(sys.__stdin__.fileno() if sys.__stdin__ is not None else 0, select.POLLIN)
+        return any(event & (select.POLLHUP | select.POLLNVAL) for _, event in watch.poll(0))
+    except (OSError, ValueError):
+        return True
+
+
+def leave_on_signals(leave: Callable[[int], None]) -> None:
+    """Leave in good order when told to end: whoever just dies leaves the terminal as it was drawn.
+
+    ``leave`` gets the exit code that a shell gives for the signal.
+    """
+    loop = asyncio.get_running_loop()
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, leave, 128 + number)
+
 
 _SAVE = 0.3
 """Seconds after which what was typed is on disk."""
@@ -45,12 +131,12 @@ def now() -> int:
     return time.time_ns() // 1000
 
 
-class Workbench(Commanded):
+class Workbench(CommandApp):
     """Agents, their transcripts, and what they ask; leaving it ends no agent.
 
     Args:
         desk: the fleet and what is known of it.
-        reach: how the fleet is reached; see ``Feed``.
+        reach: how the fleet is reached; see ``WorkbenchFeed``.
         leave: called at the end.
         begun: called when the first frame is on the screen.
     """
@@ -79,8 +165,8 @@ class Workbench(Commanded):
 
     def __init__(
         self,
-        desk: Desk,
-        reach: Reach,
+        desk: WorkbenchContext,
+        reach: ReachHost,
         leave: Callable[[], Awaitable[None]] | None = None,
         begun: Callable[[], None] | None = None,
     ) -> None:
@@ -88,12 +174,12 @@ class Workbench(Commanded):
         self._leave = leave
         self._begun = begun
         self.animation_level = "none"
-        self.feed = Feed(desk.fleet, reach, self.post_message)
-        self.steering = Steering(desk, self.tell, self.feed.refresh)
-        self.deciding = Deciding(self, desk)
+        self.feed = WorkbenchFeed(desk.fleet, reach, self.post_message)
+        self.steering = FleetActions(desk, self.tell, self.feed.refresh)
+        self.deciding = RequestPresenter(self, desk)
         self.crash: Exception | None = None
         """What ended it, if it was not a person."""
-        self.conversing = Conversing(self, self._save_soon)
+        self.conversing = PromptSender(self, self._save_soon)
         self._is_unfolded = False
         self._seen = desk.shown
         self._saving = asyncio.Lock()
@@ -120,16 +206,18 @@ class Workbench(Commanded):
     def tell(self, words: str, is_bad: bool = False) -> None:
         """Show a line for some time."""
         severity = "error" if is_bad else "information"
-        self.notify(literal(words), severity=severity, timeout=8 if is_bad else 3, markup=False)
+        self.notify(
+            sanitize_text(words), severity=severity, timeout=8 if is_bad else 3, markup=False
+        )
 
     # What the fleet says
 
-    @on(Feed.HostChanged)
-    def _host_changed(self, event: Feed.HostChanged) -> None:
+    @on(WorkbenchFeed.HostChanged)
+    def _host_changed(self, event: WorkbenchFeed.HostChanged) -> None:
         self.main.show_host(event.state, event.reason)
 
-    @on(Feed.Known)
-    def _known(self, event: Feed.Known) -> None:
+    @on(WorkbenchFeed.Known)
+    def _known(self, event: WorkbenchFeed.Known) -> None:
         desk = self.desk
         desk.roster.replace(event.agents, event.status)
         desk.inbox.replace(event.inbox)
@@ -137,8 +225,8 @@ class Workbench(Commanded):
         self.deciding.check()
         self._offer()
 
-    @on(Feed.Happened)
-    def _happened(self, event: Feed.Happened) -> None:
+    @on(WorkbenchFeed.Happened)
+    def _happened(self, event: WorkbenchFeed.Happened) -> None:
         self.desk.roster.take(event.records)
         self.desk.pages.live(event.records)
         self.desk.tell(event.records)
@@ -169,9 +257,9 @@ class Workbench(Commanded):
 
     @on(AgentTable.Asked)
     def _asked_of_agent(self, event: AgentTable.Asked) -> None:
-        from .tabling import do
+        from .commands.agents import run_agent_command
 
-        self.work(do(self, event.session, event.command))
+        self.work(run_agent_command(self, event.session, event.command))
 
     # Of screens that are imported when they are first shown.
 
@@ -207,10 +295,10 @@ class Workbench(Commanded):
 
     def action_help(self) -> None:
         """Show every key and command."""
-        from .keys import help_parts
+        from .preferences.key_help import collect_key_help
         from .screens.help import HelpScreen
 
-        self.push_screen(HelpScreen(help_parts(self)))
+        self.push_screen(HelpScreen(collect_key_help(self)))
 
     def action_answer(self) -> None:
         """Show what waits for the person."""
@@ -276,24 +364,24 @@ class Workbench(Commanded):
         self.work(self._look_around())
 
     async def _attend(self) -> None:
-        from .attached import attend
+        from .remote_control.attach import attach_workbench
 
-        await attend(self)
+        await attach_workbench(self)
 
     async def _look_around(self) -> None:
-        from .first import look
+        from .first_run import discover_and_ask_trust
 
-        await look(self)
+        await discover_and_ask_trust(self)
 
     def on_trust_screen_answered(self, event: "TrustScreen.Answered") -> None:
         """Do what was decided about the workspace."""
-        from .first import answer_trust
+        from .first_run import answer_trust
 
         self.work(answer_trust(self, event))
 
     def _look_for_terminal(self) -> None:
         """Leave when the terminal is gone: reading from it would then never rest."""
-        if is_hung_up():
+        if is_terminal_gone():
             self.exit(return_code=1)
 
     async def _answer(self, event: "PermissionScreen.Answered") -> None:

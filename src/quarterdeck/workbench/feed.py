@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from textual.message import Message
 
-from quarterdeck.fleet.racing import first_of
 from quarterdeck.wire.errors import LinkError, QuarterdeckError
+from quarterdeck.wire.tasks import race_tasks
 
 if TYPE_CHECKING:
-    from quarterdeck.fleet.port import AgentInfo, Fleet, FleetStatus, InboxItem
+    from quarterdeck.fleet.api import AgentInfo, Fleet, FleetStatus, InboxItem
     from quarterdeck.wire.record import Record
 
-__all__ = ["Feed", "HostState", "Reach"]
+__all__ = ["HostState", "ReachHost", "WorkbenchFeed"]
 
 HostState: TypeAlias = Literal["connecting", "connected", "lost", "failed"]
-Reach: TypeAlias = Callable[[bool], Awaitable[None]]
+ReachHost: TypeAlias = Callable[[bool], Awaitable[None]]
 """Makes sure that the fleet is there; True: starts a host where there is none."""
 
 PACE = 1 / 30
@@ -34,7 +34,7 @@ _PAUSE = 0.5
 _LONGEST_PAUSE = 60.0
 
 
-class Feed:
+class WorkbenchFeed:
     """Follows the fleet for ever and posts what happens.
 
     Args:
@@ -60,11 +60,11 @@ class Feed:
 
     @dataclass
     class Happened(Message):
-        """Records in the order of the log; ``Feed.ready`` asks for the next."""
+        """Records in the order of the log; ``WorkbenchFeed.ready`` asks for the next."""
 
         records: "Sequence[Record]"
 
-    def __init__(self, fleet: "Fleet", reach: Reach, post: Callable[[Message], object]) -> None:
+    def __init__(self, fleet: "Fleet", reach: ReachHost, post: Callable[[Message], object]) -> None:
         self._fleet = fleet
         self._reach = reach
         self._post = post
@@ -89,9 +89,9 @@ class Feed:
             except LinkError as error:
                 self._post(self.HostChanged("lost", str(error)))
             except QuarterdeckError as error:
-                from quarterdeck.fleet.errors import NoHost
+                from quarterdeck.fleet.errors import NoHostError
 
-                is_gone = isinstance(error, NoHost)
+                is_gone = isinstance(error, NoHostError)
                 # Each try may start a process that ends at once.
                 pause = _PAUSE if is_gone else min(pause * 2, _LONGEST_PAUSE)
                 self._post(self.HostChanged("lost" if is_gone else "failed", str(error)))
@@ -128,17 +128,17 @@ class Feed:
             self._last = status.last_seq
         await self._ask()
         self._post(self.HostChanged("connected"))
-        await first_of(self._follow(), self._keep_fresh())
+        await race_tasks(self._follow(), self._keep_fresh())
 
     async def _follow(self) -> None:
-        from quarterdeck.fleet.entry import TYPES
+        from quarterdeck.fleet.agent_entry import ENTRY_EVENTS
         from quarterdeck.wire.record import event_type
 
         async with aclosing(self._fleet.follow(self._last)) as records:
             async for record in records:
                 self._last = record.seq
                 self._records.append(record)
-                if event_type(record.event) in TYPES:
+                if event_type(record.event) in ENTRY_EVENTS:
                     self._stale.set()
                 self._flush_soon()
                 if len(self._records) >= _MOST:

@@ -11,11 +11,11 @@ from quarterdeck.wire.content import ContentBlock, ImageContent, ResourceLink, t
 __all__ = [
     "IMAGE_TYPES",
     "Mention",
+    "build_prompt",
     "find_file",
-    "image_path",
-    "mention",
-    "mentions",
-    "prompt_blocks",
+    "find_mentions",
+    "format_mention",
+    "parse_image_path",
 ]
 
 IMAGE_TYPES = {
@@ -40,7 +40,7 @@ class Mention:
     end: int
 
 
-def mention(path: str) -> str:
+def format_mention(path: str) -> str:
     """How a file is named in a text."""
     if _BARE.fullmatch(path):
         return f"@{path}"
@@ -48,7 +48,7 @@ def mention(path: str) -> str:
     return f'@"{quoted}"'
 
 
-def mentions(prompt: str) -> Iterator[Mention]:
+def find_mentions(prompt: str) -> Iterator[Mention]:
     """Every file that a text may name, in order."""
     for found in _MENTION.finditer(prompt):
         quoted, bare = found[1], found[2]
@@ -57,7 +57,7 @@ def mentions(prompt: str) -> Iterator[Mention]:
             yield Mention(path=path, start=found.start(), end=found.end())
 
 
-def image_path(pasted: str) -> str | None:
+def parse_image_path(pasted: str) -> str | None:
     """The path of an image, if that is all that was pasted: bare, quoted, escaped or a URL."""
     from urllib.parse import unquote
 
@@ -83,7 +83,7 @@ def find_file(named: str, cwd: str) -> Path | None:
         return None
 
 
-def prompt_blocks(
+def build_prompt(
     prompt: str, cwd: str, *, takes_images: bool = True
 ) -> tuple[tuple[ContentBlock, ...], list[str]]:
     """A prompt as it is sent, and what to tell the person. Blocks on files.
@@ -94,7 +94,7 @@ def prompt_blocks(
     blocks: list[ContentBlock] = [text(prompt)]
     told: list[str] = []
     seen: set[Path] = set()
-    for named in mentions(prompt):
+    for named in find_mentions(prompt):
         kind = IMAGE_TYPES.get(Path(named.path).suffix.lower())
         path = find_file(named.path, cwd) if kind is not None else None
         if kind is None or path is None or path in seen:

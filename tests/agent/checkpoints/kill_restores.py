@@ -13,14 +13,14 @@ import sys
 import time
 from pathlib import Path
 
-from quarterdeck.agent.native import NativeAgent, Wishes
+from quarterdeck.agent.native import NativeAgent, SessionOptions
 from quarterdeck.config.places import Places
 from quarterdeck.models.script import Script
-from quarterdeck.models.scripted import ScriptedModel
+from quarterdeck.models.scripted_model import ScriptedModel
 from quarterdeck.policy.grammar import parse_rule
 from quarterdeck.wire.content import text
-from tests.support.agents import call, says
-from tests.support.trees import new_repository, state_of, untouched
+from tests.support.native_agents import call, says
+from tests.support.work_trees import new_repository, state_of, untouched
 
 MANY = 40
 COMMAND = (
@@ -29,9 +29,9 @@ COMMAND = (
 )
 
 
-def wishes() -> Wishes:
+def wishes() -> SessionOptions:
     script = Script.sequence(says(call("bash", command=COMMAND)), "done")
-    return Wishes(
+    return SessionOptions(
         model="scripted/test",
         mode="accept-edits",
         rules=(parse_rule("allow bash"),),

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.agent.checkpoints import looking
-from quarterdeck.agent.checkpoints.entries import Manifest, path_text
-from quarterdeck.agent.checkpoints.keeping import Keeping
-from quarterdeck.agent.checkpoints.restoring import Restoring
-from quarterdeck.wire.events import Checkpointed, Notice, Rewound
+from quarterdeck.agent.checkpoints import file_state
+from quarterdeck.agent.checkpoints.file_state import Manifest, path_text
+from quarterdeck.agent.checkpoints.restore import FileRestorer
+from quarterdeck.agent.checkpoints.snapshot import TurnSnapshots
+from quarterdeck.wire.events import Checkpointed, NoticePosted, Rewound
 from quarterdeck.wire.ids import TurnId
-from tests.support.trees import git, new_repository, state_of, untouched
+from tests.support.work_trees import git, new_repository, state_of, untouched
 
 SESSION = "ses_" + "0" * 26
 TURN = TurnId("trn_1")
@@ -25,8 +25,8 @@ class Desk:
 
     def __init__(self, work: Path, state: Path) -> None:
         self.work = work
-        self.keeping = Keeping(state, SESSION, (str(work),))
-        self.restoring = Restoring(self.keeping.directory, self.keeping.blobs, self.keeping.root)
+        self.keeping = TurnSnapshots(state, SESSION, (str(work),))
+        self.restoring = FileRestorer(self.keeping.directory, self.keeping.blobs, self.keeping.root)
 
     def turn(self, *actions: Callable[[], object]) -> Manifest:
         """Do something within a turn; what it changed."""
@@ -35,7 +35,7 @@ class Desk:
         for action in actions:
             action()
         events = self.keeping.finish(pending)
-        assert not any(isinstance(event, Notice) for event in events)
+        assert not any(isinstance(event, NoticePosted) for event in events)
         checkpoints = [event for event in events if isinstance(event, Checkpointed)]
         if not checkpoints:
             return Manifest()
@@ -136,13 +136,13 @@ def test_a_directory_becomes_a_symlink_and_nothing_is_written_through_it(
 
 
 def test_a_symlink_that_somebody_put_in_the_way_is_refused(desk: Desk, tmp_path: Path):
-    from quarterdeck.agent.checkpoints.errors import FilesChangedSince
+    from quarterdeck.agent.checkpoints.errors import FilesChangedError
 
     manifest = desk.turn(writes(desk.work / "sub/b.txt", "agent\n"))
     elsewhere = tmp_path / "elsewhere"
     shutil.move(desk.work / "sub", elsewhere)
     (desk.work / "sub").symlink_to(elsewhere)
-    with pytest.raises(FilesChangedSince):
+    with pytest.raises(FilesChangedError):
         desk.undo(manifest)
     assert desk.undo(manifest, force=True) == ("sub/b.txt",)
     assert (elsewhere / "b.txt").read_text() == "agent\n"
@@ -226,10 +226,10 @@ def test_line_ends_come_back_as_they_were(tmp_path: Path, autocrlf: str, attribu
 
 
 def test_a_large_file_is_named_and_left_alone(desk: Desk, monkeypatch: pytest.MonkeyPatch):
-    from quarterdeck.agent.checkpoints import shadow
+    from quarterdeck.agent.checkpoints import git_snapshot
 
-    monkeypatch.setattr(looking, "LARGEST", 1000)
-    monkeypatch.setattr(shadow, "LARGEST", 1000)
+    monkeypatch.setattr(file_state, "LARGEST", 1000)
+    monkeypatch.setattr(git_snapshot, "LARGEST", 1000)
     large = desk.work / "large.bin"
     manifest = desk.turn(writes(large, b"x" * 2000), writes(desk.work / "a.txt", "agent\n"))
     assert manifest.uncovered == ("large.bin: too large",)
@@ -357,7 +357,7 @@ def test_a_turn_that_a_killed_process_left_can_be_finished(desk: Desk):
     desk.keeping.keep(pending, os.fsencode(desk.work / "a.txt"))
     (desk.work / "a.txt").write_text("agent\n")
     (desk.work / "new").write_text("agent\n")
-    later = Keeping(desk.keeping.directory.parent.parent, SESSION, (str(desk.work),))
+    later = TurnSnapshots(desk.keeping.directory.parent.parent, SESSION, (str(desk.work),))
     left = later.left_over()
     assert left is not None
     (checkpoint,) = later.finish(left)
@@ -378,22 +378,22 @@ def test_what_an_editor_showed_comes_back_and_not_what_was_on_the_disk(desk: Des
 
 
 def test_a_failure_half_way_takes_back_what_was_done(desk: Desk, monkeypatch: pytest.MonkeyPatch):
-    from quarterdeck.agent.checkpoints import restoring
-    from quarterdeck.agent.checkpoints.errors import RestoreFailed
+    from quarterdeck.agent.checkpoints import restore
+    from quarterdeck.agent.checkpoints.errors import RestoreError
 
     manifest = desk.turn(
         *[writes(desk.work / f"n{n}", "x") for n in range(3)], writes(desk.work / "a.txt", "x")
     )
     after = state_of(desk.work)
-    real, calls = restoring.put, iter(range(100))
+    real, calls = restore.put, iter(range(100))
 
     def full(*arguments: object) -> None:
         if next(calls) == 0:
             raise OSError(28, "No space left on device")
         real(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(restoring, "put", full)
-    with pytest.raises(RestoreFailed, match="No space left"):
+    monkeypatch.setattr(restore, "put", full)
+    with pytest.raises(RestoreError, match="No space left"):
         desk.undo(manifest)
     assert state_of(desk.work) == after
     assert desk.restoring.left_over() is None

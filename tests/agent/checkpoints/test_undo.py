@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.agent.checkpoints.errors import FilesChangedSince, NothingToUndo
-from quarterdeck.models.script import Reply, Scene, Script, When
+from quarterdeck.agent.checkpoints.errors import FilesChangedError, NothingToUndoError
+from quarterdeck.models.script import SceneConditions, Script, ScriptReply, ScriptScene
 from quarterdeck.policy.grammar import parse_rule
-from quarterdeck.system.sandbox import detect
-from quarterdeck.wire.events import Checkpointed, MessageChunk, Notice, Redone, Rewound
-from tests.support.agents import assert_valid, call, deck, says
-from tests.support.trees import git, new_repository, state_of, untouched
+from quarterdeck.system.sandbox import detect_sandbox
+from quarterdeck.wire.events import Checkpointed, MessageChunk, NoticePosted, Redone, Rewound
+from tests.support.native_agents import assert_valid, call, deck, says
+from tests.support.work_trees import git, new_repository, state_of, untouched
 
 FILES = {"a.txt": "one\n", "b.txt": "two\n", "sub/c.txt": "three\n", ".gitignore": "*.log\n"}
 COMMAND = (
@@ -108,7 +108,7 @@ async def test_files_that_somebody_changed_since_are_refused_by_name(tmp_path: P
         await ship.prompt()
         await run(ship.cwd, "echo person >> b.txt; echo person > c.txt")
         there = await look(ship.cwd)
-        with pytest.raises(FilesChangedSince, match=r"b\.txt") as refused:
+        with pytest.raises(FilesChangedError, match=r"b\.txt") as refused:
             await ship.session.checkpoints.undo()
         assert refused.value.paths == ("b.txt",)
         assert await look(ship.cwd) == there
@@ -143,7 +143,7 @@ async def test_a_change_between_two_turns_to_the_same_file_is_refused(tmp_path: 
         await ship.prompt("first")
         await run(ship.cwd, "echo person >> a.txt")
         await ship.prompt("second")
-        with pytest.raises(FilesChangedSince, match=r"a\.txt"):
+        with pytest.raises(FilesChangedError, match=r"a\.txt"):
             await ship.session.checkpoints.rewind("1")
         await ship.session.checkpoints.rewind("1", force=True)
         assert (await look(ship.cwd))[b"a.txt"][1] == b"one\n"
@@ -163,11 +163,11 @@ async def test_rewinding_several_turns_and_redoing(tmp_path: Path):
         await ship.session.checkpoints.redo()
         await ship.session.checkpoints.redo()
         assert await look(ship.cwd) == states[4]
-        with pytest.raises(NothingToUndo):
+        with pytest.raises(NothingToUndoError):
             await ship.session.checkpoints.redo()
         await ship.session.checkpoints.rewind("2")
         await ship.prompt("goes on")
-        with pytest.raises(NothingToUndo):
+        with pytest.raises(NothingToUndoError):
             await ship.session.checkpoints.redo()
         told = [str(m.parts) for m in ship.requests[-1].messages]
     assert "turn 0" in told[0]
@@ -182,7 +182,7 @@ async def test_a_turn_that_is_taken_back_is_no_place_to_go(tmp_path: Path):
         await ship.prompt("second")
         await ship.session.checkpoints.rewind("1")
         await ship.prompt("third")
-        with pytest.raises(NothingToUndo, match="turn 2 is taken back already"):
+        with pytest.raises(NothingToUndoError, match="turn 2 is taken back already"):
             await ship.session.checkpoints.rewind("2")
         await ship.session.checkpoints.rewind("3")
         assert b"n2" not in await look(ship.cwd)
@@ -314,20 +314,20 @@ async def test_commands_as_people_type_them(tmp_path: Path):
 
 async def test_nothing_to_undo_is_said(tmp_path: Path):
     async with working(tmp_path) as ship:
-        with pytest.raises(NothingToUndo):
+        with pytest.raises(NothingToUndoError):
             await ship.session.checkpoints.undo()
-        with pytest.raises(NothingToUndo, match="'7'"):
+        with pytest.raises(NothingToUndoError, match="'7'"):
             await ship.session.checkpoints.rewind("7")
 
 
 async def test_what_a_sub_agent_did_belongs_to_the_turn(tmp_path: Path):
-    task = Scene(
-        replies=(says(call("bash", command="echo child >> a.txt")), Reply.of("did it")),
-        when=When(contains="task"),
+    task = ScriptScene(
+        replies=(says(call("bash", command="echo child >> a.txt")), ScriptReply.of("did it")),
+        when=SceneConditions(contains="task"),
     )
-    lead = Scene(
-        replies=(says(call("spawn_agent", task="task", profile="general")), Reply.of("done")),
-        when=When(contains="lead"),
+    lead = ScriptScene(
+        replies=(says(call("spawn_agent", task="task", profile="general")), ScriptReply.of("done")),
+        when=SceneConditions(contains="lead"),
     )
     script = Script(scenes={"lead": lead, "task": task})
     async with working(tmp_path, script) as ship:
@@ -339,7 +339,7 @@ async def test_what_a_sub_agent_did_belongs_to_the_turn(tmp_path: Path):
 
 
 async def test_what_ran_in_the_sandbox_is_undone(tmp_path: Path):
-    sandbox = await detect()
+    sandbox = await detect_sandbox()
     if not sandbox.is_there:
         pytest.skip(f"no sandbox here: {sandbox.reason}")
     await asyncio.to_thread(new_repository, tmp_path / "work", FILES)
@@ -360,7 +360,7 @@ async def test_where_nothing_can_be_kept_the_turn_goes_on(tmp_path: Path):
     async with working(tmp_path, *replies) as ship:
         await asyncio.to_thread((ship.places.state / "checkpoints").write_text, "in the way")
         ended = await ship.prompt()
-        told = [n for n in await ship.events(Notice) if "undone" in n.title]
+        told = [n for n in await ship.events(NoticePosted) if "undone" in n.title]
         now = await look(ship.cwd)
     assert ended.stop == "end_turn"
     assert len(told) == 1
@@ -375,7 +375,7 @@ async def test_checkpoints_can_be_turned_off(tmp_path: Path):
     async with deck(tmp_path, *shell("echo 1 >> a.txt"), rules=rules, flags=flags) as ship:
         await ship.prompt()
         assert await ship.events(Checkpointed) == []
-        with pytest.raises(NothingToUndo, match="keeps no checkpoints"):
+        with pytest.raises(NothingToUndoError, match="keeps no checkpoints"):
             await ship.session.checkpoints.undo()
 
 
@@ -416,7 +416,7 @@ async def test_a_snapshot_that_takes_too_long_falls_back_to_the_tools_files(tmp_
     async with working(tmp_path, *replies) as ship:
         ship.session._setup.checkpoint_patience = 0.000001
         await ship.prompt()
-        (notice,) = [n for n in await ship.events(Notice) if "undone" in n.title]
+        (notice,) = [n for n in await ship.events(NoticePosted) if "undone" in n.title]
         await ship.session.checkpoints.undo()
         now = await look(ship.cwd)
     assert "longer than" in (notice.description or "")

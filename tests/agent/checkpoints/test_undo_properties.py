@@ -11,14 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from quarterdeck.agent.checkpoints.errors import NothingToUndo
-from quarterdeck.agent.checkpoints.history import History
-from quarterdeck.agent.checkpoints.keeping import Keeping
+from quarterdeck.agent.checkpoints.errors import NothingToUndoError
+from quarterdeck.agent.checkpoints.snapshot import TurnSnapshots
+from quarterdeck.agent.checkpoints.turn_history import TurnHistory
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import Event, Prompted
 from quarterdeck.wire.ids import MessageId, SessionId, TurnId
 from quarterdeck.wire.record import Record
-from tests.support.trees import new_repository, state_of, untouched
+from tests.support.work_trees import new_repository, state_of, untouched
 
 SESSION = SessionId("ses_" + "0" * 26)
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -81,9 +81,9 @@ async def walk(folder: Path, plan: list[tuple[str, object]], *, is_git: bool) ->
     if is_git:
         new_repository(work, {"a": "first\n", "d/e": "deep\n"})
         kept = untouched(work)
-    keeping = await asyncio.to_thread(Keeping, folder / "state", SESSION, (str(work),))
+    keeping = await asyncio.to_thread(TurnSnapshots, folder / "state", SESSION, (str(work),))
     log = Log()
-    history = History(keeping, log.read, log.emit)
+    history = TurnHistory(keeping, log.read, log.emit)
     befores: list[object] = []
     told: list[int] = []
     undone: list[tuple[list[int], object]] = []
@@ -130,7 +130,7 @@ async def walk(folder: Path, plan: list[tuple[str, object]], *, is_git: bool) ->
             undone.append((list(told), before))
             told[:] = [n for n in told if n < int(str(target))]
             assert state_of(work) == befores[int(str(target))]
-        except NothingToUndo:
+        except NothingToUndoError:
             assert state_of(work) == before
     ledger = await history.ledger()
     assert [t.number - 1 for t in ledger.turns if t.is_told] == told

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.models.script import Reply, Scene, Script, When
+from quarterdeck.models.script import SceneConditions, Script, ScriptReply, ScriptScene
 from quarterdeck.wire.conversation import Message
 from quarterdeck.wire.events import (
     ChildEnded,
@@ -25,8 +25,8 @@ from quarterdeck.wire.events import (
 )
 from quarterdeck.wire.record import Record
 from tests.support.agent_tools import FakeTool, Gathering, NumberArguments, returns
-from tests.support.agents import Deck, assert_valid, call, deck, results, says, told
-from tests.support.patience import SOON
+from tests.support.deadlines import SOON
+from tests.support.native_agents import Deck, assert_valid, call, deck, results, says, told
 
 
 def play(**scenes: Any) -> Script:
@@ -34,9 +34,9 @@ def play(**scenes: Any) -> Script:
     made = {}
     for name, replies in scenes.items():
         listed = replies if isinstance(replies, tuple) else (replies,)
-        made[name] = Scene(
-            replies=tuple(Reply.of(one) if isinstance(one, str) else one for one in listed),
-            when=When(contains=name),
+        made[name] = ScriptScene(
+            replies=tuple(ScriptReply.of(one) if isinstance(one, str) else one for one in listed),
+            when=SceneConditions(contains=name),
         )
     return Script(scenes=made)
 
@@ -58,7 +58,7 @@ async def of_child(ship: Deck, *kinds: type) -> list[Any]:
 
 @asynccontextmanager
 async def family(tmp_path: Path, script: Script, *own: Any, **wishes: Any) -> AsyncIterator[Deck]:
-    from quarterdeck.agent.tools.all import all_tools
+    from quarterdeck.agent.tools.builtin import all_tools
 
     kept = (*await asyncio.to_thread(all_tools), *own)
     async with deck(tmp_path, script, tools=kept, **wishes) as ship:
@@ -415,7 +415,7 @@ async def test_a_huge_answer_is_cut_and_can_be_read_on(tmp_path: Path):
 async def test_a_child_that_never_ends_is_stopped_at_its_limit(tmp_path: Path):
     script = play(
         lead=(says(spawn("task", profile="general")), "done"),
-        task=Reply.of(call("fake", n=1)),
+        task=ScriptReply.of(call("fake", n=1)),
     )
     flags = {"children": {"model_calls": 5}}
     async with family(tmp_path, script, FakeTool(returns("again")), flags=flags) as ship:
@@ -429,7 +429,7 @@ async def test_a_child_that_never_ends_is_stopped_at_its_limit(tmp_path: Path):
 async def test_a_child_cannot_spend_more_than_its_parents_turn(tmp_path: Path):
     script = play(
         lead=(says(spawn("task", profile="general")), "done"),
-        task=Reply.of(call("fake", n=1)),
+        task=ScriptReply.of(call("fake", n=1)),
     )
     limits = {"tokens": 30_000}
     async with family(tmp_path, script, FakeTool(returns("again")), limits=limits) as ship:

@@ -7,13 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quarterdeck.agent.children.library import built_in
-from quarterdeck.agent.children.profile import BadProfile, parse_profile
+from quarterdeck.agent.children.profile import ProfileError, parse_profile, read_built_in_profiles
 from quarterdeck.agent.frontmatter import read_front_matter
 from quarterdeck.config.trust import TrustStore
 from quarterdeck.models.script import Script
-from quarterdeck.wire.events import ChildStarted, Notice, ToolCallEnded
-from tests.support.agents import Deck, call, deck, says
+from quarterdeck.wire.events import ChildStarted, NoticePosted, ToolCallEnded
+from tests.support.native_agents import Deck, call, deck, says
 
 FILE = """\
 ---
@@ -47,7 +46,7 @@ def test_without_a_mode_it_only_reads():
 
 
 def test_those_that_come_with_us_can_be_read():
-    explore, general = built_in()
+    explore, general = read_built_in_profiles()
     assert (explore.name, explore.mode) == ("explore", "read-only")
     assert (general.name, general.mode, general.tools) == ("general", None, None)
     assert explore.tools is not None
@@ -81,7 +80,7 @@ def test_a_file_of_claude_is_understood():
     ],
 )
 def test_a_bad_profile_is_refused_with_its_file(text: str, reason: str):
-    with pytest.raises(BadProfile) as caught:
+    with pytest.raises(ProfileError) as caught:
         parse_profile(text, "bad.md", stem="bad")
     assert "'bad.md'" in str(caught.value)
     assert reason in str(caught.value)
@@ -93,7 +92,7 @@ def test_any_text_is_read_or_refused(text: str):
     for claude in (False, True):
         try:
             parse_profile(f"---\n{text}", "x.md", stem="x", claude=claude)
-        except BadProfile as error:
+        except ProfileError as error:
             assert "x.md" in str(error)
 
 
@@ -117,7 +116,7 @@ def trust(ship_home: Path, directory: Path) -> None:
 
 
 async def told(ship: Deck) -> list[str]:
-    return [notice.title for notice in await ship.events(Notice)]
+    return [notice.title for notice in await ship.events(NoticePosted)]
 
 
 async def test_profiles_of_a_project_do_nothing_until_it_is_trusted(tmp_path: Path):

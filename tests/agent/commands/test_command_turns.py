@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.agent.commands.command import Answered, Expanded
-from quarterdeck.models.model import Request
+from quarterdeck.agent.commands.command import AnsweredCommand, ExpandedCommand
+from quarterdeck.models.model import ModelRequest
 from quarterdeck.wire.content import ImageContent, TextContent, text
 from quarterdeck.wire.conversation import TextPart
 from quarterdeck.wire.errors import QuarterdeckError
@@ -18,10 +18,10 @@ from quarterdeck.wire.events import (
     Prompted,
     TurnEnded,
 )
-from tests.support.agents import Deck, deck, types
+from tests.support.native_agents import Deck, deck, types
 
 
-def heard(request: Request) -> list[str]:
+def heard(request: ModelRequest) -> list[str]:
     return [part.text for m in request.messages for part in m.parts if isinstance(part, TextPart)]
 
 
@@ -67,7 +67,7 @@ async def test_the_model_never_hears_of_it_live_resumed_or_forked(tmp_path: Path
 
 
 async def test_the_same_bytes_go_out_with_and_without_a_reload(tmp_path: Path):
-    async def run(folder: Path, *, reload: bool) -> list[Request]:
+    async def run(folder: Path, *, reload: bool) -> list[ModelRequest]:
 
         async with deck(folder, "one", "two") as ship:
             ship.session.commands.add(_shout())
@@ -87,11 +87,11 @@ async def test_the_same_bytes_go_out_with_and_without_a_reload(tmp_path: Path):
     assert heard(live[-1])[-1] == "Shout LAND HO!"
 
 
-def _shout() -> Expanded:
+def _shout() -> ExpandedCommand:
     async def expand(_: object, words: str) -> tuple[TextContent, ...]:
         return (text(f"Shout {words.upper()}!"),)
 
-    return Expanded(name="shout", description="Be loud", hint="what", expand=expand)
+    return ExpandedCommand(name="shout", description="Be loud", hint="what", expand=expand)
 
 
 async def test_an_expanded_command_keeps_what_was_typed_for_people(tmp_path: Path):
@@ -170,7 +170,7 @@ async def test_a_command_that_fails_says_why(tmp_path: Path, error: Exception, s
         raise error
 
     async with deck(tmp_path, "aye") as ship:
-        ship.session.commands.add(Answered(name="fail", description="", answer=fail))
+        ship.session.commands.add(AnsweredCommand(name="fail", description="", answer=fail))
         ended = await ship.prompt("/fail")
         assert ended.stop == stop
         assert str(error) in (ended.reason or await said(ship))
@@ -182,7 +182,7 @@ async def test_an_expansion_that_fails_is_said_and_the_model_not_asked(tmp_path:
         raise QuarterdeckError("the file is gone")
 
     async with deck(tmp_path) as ship:
-        ship.session.commands.add(Expanded(name="gone", description="", expand=fail))
+        ship.session.commands.add(ExpandedCommand(name="gone", description="", expand=fail))
         assert (await ship.prompt("/gone")).stop == "end_turn"
         assert "the file is gone" in await said(ship)
         assert await ship.events(ModelCallStarted) == []
@@ -197,7 +197,7 @@ async def test_a_command_can_be_cancelled(tmp_path: Path):
         return ""
 
     async with deck(tmp_path) as ship:
-        ship.session.commands.add(Answered(name="wait", description="", answer=wait))
+        ship.session.commands.add(AnsweredCommand(name="wait", description="", answer=wait))
         running = ship.start("/wait")
         await begun.wait()
         await ship.session.cancel()

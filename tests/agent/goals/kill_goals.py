@@ -17,11 +17,11 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-from quarterdeck.agent.native import NativeAgent, Wishes
-from quarterdeck.agent.tools.all import all_tools
-from quarterdeck.agent.tools.tool import Live, Outcome, said
+from quarterdeck.agent.native import NativeAgent, SessionOptions
+from quarterdeck.agent.tools.builtin import all_tools
+from quarterdeck.agent.tools.tool import LiveCall, ToolOutcome, text_outcome
 from quarterdeck.config.places import Places
-from quarterdeck.models.model import Delta, Finished, ModelInfo, Request, TextDelta
+from quarterdeck.models.model import Delta, ModelInfo, ModelRequest, ReplyFinished, TextDelta
 from quarterdeck.wire.conversation import Message, TextPart, ToolResultPart, ToolUsePart
 from quarterdeck.wire.events import (
     ChildEnded,
@@ -39,15 +39,15 @@ from quarterdeck.wire.events import (
 from quarterdeck.wire.record import Record, event_type
 from quarterdeck.wire.usage import TokenUsage
 from tests.support.agent_tools import FakeTool, NumberArguments
-from tests.support.agents import assert_valid
+from tests.support.native_agents import assert_valid
 
 PARTS = 16
 PER_SESSION = 12
 
 
-async def work(arguments: NumberArguments, live: Live) -> Outcome:
+async def work(arguments: NumberArguments, live: LiveCall) -> ToolOutcome:
     await asyncio.sleep(random.uniform(0, 0.003))
-    return said(f"worked {arguments.n}")
+    return text_outcome(f"worked {arguments.n}")
 
 
 class Mind:
@@ -57,7 +57,7 @@ class Mind:
         self.info = ModelInfo(vendor="scripted", id="mind", window=1_000_000, max_output=1000)
         self.calls = 0
 
-    async def stream(self, request: Request) -> AsyncIterator[Delta]:
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         assert_valid(request.messages)
         texts = list(_texts(request.messages))
         first = texts[0]
@@ -69,7 +69,7 @@ class Mind:
         stop = "tool_use" if any(isinstance(p, ToolUsePart) for p in parts) else "end_turn"
         reply = Message(role="assistant", parts=parts)
         usage = TokenUsage(input=10, output=1)
-        yield Finished(reply=reply, stop=stop, usage=usage, raw_stop=stop)
+        yield ReplyFinished(reply=reply, stop=stop, usage=usage, raw_stop=stop)
 
     async def close(self) -> None:
         pass
@@ -90,7 +90,7 @@ def use(name: str, **arguments: object) -> ToolUsePart:
     )
 
 
-def _child(task: str, request: Request) -> tuple[TextPart | ToolUsePart, ...]:
+def _child(task: str, request: ModelRequest) -> tuple[TextPart | ToolUsePart, ...]:
     results = sum(
         isinstance(part, ToolResultPart) for message in request.messages for part in message.parts
     )
@@ -119,9 +119,11 @@ def _lead(texts: list[str]) -> tuple[TextPart | ToolUsePart, ...]:
     )
 
 
-def wishes() -> Wishes:
+def wishes() -> SessionOptions:
     tools = (*all_tools(), FakeTool(work))
-    return Wishes(model="scripted/mind", make_model=lambda _: Mind(), make_tools=lambda: tools)
+    return SessionOptions(
+        model="scripted/mind", make_model=lambda _: Mind(), make_tools=lambda: tools
+    )
 
 
 def agent(folder: Path) -> NativeAgent:

@@ -7,26 +7,26 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from quarterdeck.agent.goals.budget import Budget
-from quarterdeck.agent.goals.pursuit import MOST_IDLE, NoGoal
-from quarterdeck.agent.native import Wishes
-from quarterdeck.models.script import Reply, Scene, Script
-from quarterdeck.models.scripted import ScriptedModel
+from quarterdeck.agent.goals.pursuit import MOST_IDLE, NoGoalError
+from quarterdeck.agent.goals.state import GoalBudget
+from quarterdeck.agent.native import SessionOptions
+from quarterdeck.models.script import Script, ScriptReply, ScriptScene
+from quarterdeck.models.scripted_model import ScriptedModel
 from quarterdeck.wire.events import GoalEnded, GoalSet, Prompted, ToolCallEnded, TurnEnded
 from quarterdeck.wire.usage import TokenUsage
 from tests.support.agent_tools import FakeTool, Gathering, returns
-from tests.support.agents import Deck, call, deck, says
+from tests.support.native_agents import Deck, call, deck, says
 
 
 def done(summary: str = "All is well.", evidence: str = "I looked.") -> Any:
     return call("goal_done", summary=summary, evidence=evidence)
 
 
-def work() -> Reply:
+def work() -> ScriptReply:
     return says(call("fake", n=1))
 
 
-def then(ship: Deck, *replies: Reply | str) -> Wishes:
+def then(ship: Deck, *replies: ScriptReply | str) -> SessionOptions:
     """How the session is loaded again, with what the model says from then on."""
     model = ScriptedModel(Script.sequence(*replies), name="test")
     return replace(ship.wishes, make_model=lambda _: model)
@@ -93,14 +93,14 @@ BIG = TokenUsage(input=1000, output=100)
 @pytest.mark.parametrize(
     ("budget", "reason"),
     [
-        (Budget(turns=2), "the budget of 2 turns is spent"),
-        (Budget(tokens=3000), "the budget of 3000 tokens is spent"),
-        (Budget(seconds=0.000001), "the budget of 1e-06 seconds is spent"),
+        (GoalBudget(turns=2), "the budget of 2 turns is spent"),
+        (GoalBudget(tokens=3000), "the budget of 3000 tokens is spent"),
+        (GoalBudget(seconds=0.000001), "the budget of 1e-06 seconds is spent"),
     ],
 )
-async def test_a_budget_ends_it(tmp_path: Path, budget: Budget, reason: str):
-    step = Reply(parts=work().parts, usage=BIG)
-    replies = [step, Reply.of("more")] * 10
+async def test_a_budget_ends_it(tmp_path: Path, budget: GoalBudget, reason: str):
+    step = ScriptReply(parts=work().parts, usage=BIG)
+    replies = [step, ScriptReply.of("more")] * 10
     async with deck(tmp_path, *replies, tools=tools()) as ship:
         pursued = await ship.session.pursue("Goal.", budget)
         limits = ship.session._setup.limits
@@ -112,9 +112,9 @@ async def test_a_budget_ends_it(tmp_path: Path, budget: Budget, reason: str):
 
 async def test_a_budget_that_is_spent_can_be_raised(tmp_path: Path):
     async with deck(tmp_path, work(), "one", tools=tools()) as ship:
-        first = await ship.session.pursue("Goal.", Budget(turns=1))
+        first = await ship.session.pursue("Goal.", GoalBudget(turns=1))
         await ship.reload(then(ship, says(done()), "two"))
-        second = await ship.session.pursue(None, Budget(turns=5))
+        second = await ship.session.pursue(None, GoalBudget(turns=5))
     assert first.ended is not None
     assert second.ended is not None
     assert (first.ended.how, second.ended.how) == ("limit", "reached")
@@ -124,7 +124,7 @@ async def test_a_budget_that_is_spent_can_be_raised(tmp_path: Path):
 async def test_a_cancelled_turn_leaves_the_goal_to_be_taken_up(tmp_path: Path):
     gathering = Gathering()
     async with deck(tmp_path, work(), tools=[FakeTool(gathering.run)]) as ship:
-        running = asyncio.ensure_future(ship.session.pursue("Goal.", Budget(turns=5)))
+        running = asyncio.ensure_future(ship.session.pursue("Goal.", GoalBudget(turns=5)))
         await gathering.wait_for(1)
         await ship.session.cancel()
         pursued = await running
@@ -146,9 +146,9 @@ async def test_a_goal_that_was_done_before_a_crash_is_not_worked_on_again(tmp_pa
         await ship.session.pursue("Goal.")
         records = await ship.records()
         cut = next(n for n, r in enumerate(records) if isinstance(r.event, ToolCallEnded))
-        from quarterdeck.agent.past import recall
+        from quarterdeck.agent.resume import read_resume_state
 
-        past = recall(records[: cut + 1])
+        past = read_resume_state(records[: cut + 1])
     assert past.goal is not None
     assert past.goal.done is not None
     assert past.goal.done.summary == "All is well."
@@ -157,7 +157,7 @@ async def test_a_goal_that_was_done_before_a_crash_is_not_worked_on_again(tmp_pa
 
 async def test_without_a_goal_there_is_nothing_to_go_on_with(tmp_path: Path):
     async with deck(tmp_path, "x", tools=tools()) as ship:
-        with pytest.raises(NoGoal, match="no goal to go on with"):
+        with pytest.raises(NoGoalError, match="no goal to go on with"):
             await ship.session.pursue(None)
 
 
@@ -186,7 +186,7 @@ async def test_a_fork_has_the_goal_too(tmp_path: Path):
 
 
 async def test_a_model_that_declines_ends_it(tmp_path: Path):
-    refusal = Reply(parts=Reply.of("No.").parts, stop="refusal")
+    refusal = ScriptReply(parts=ScriptReply.of("No.").parts, stop="refusal")
     async with deck(tmp_path, refusal, tools=tools()) as ship:
         pursued = await ship.session.pursue("Goal.")
     assert pursued.ended is not None
@@ -211,7 +211,7 @@ async def test_turns_that_only_repeat_the_last_come_to_an_end(tmp_path: Path):
 
 
 async def test_a_loop_within_turns_comes_to_an_end(tmp_path: Path):
-    loop = Script(scenes={"x": Scene(replies=(says(call("fake", n=1)),))}, default="x")
+    loop = Script(scenes={"x": ScriptScene(replies=(says(call("fake", n=1)),))}, default="x")
     async with deck(tmp_path, loop, tools=[FakeTool(returns("the same"))]) as ship:
         pursued = await ship.session.pursue("Goal.")
     assert pursued.ended is not None

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from quarterdeck.agent.hooks.hook import HookError
-from quarterdeck.agent.tools.tool import Arguments, Prepared, said
-from quarterdeck.agent.tools.workspace import Workspace
-from quarterdeck.models.model import Request
+from quarterdeck.agent.tools.tool import Arguments, PreparedCall, text_outcome
+from quarterdeck.agent.tools.workspace import ToolWorkspace
+from quarterdeck.models.model import ModelRequest
 from quarterdeck.policy.grammar import parse_rule
 from quarterdeck.wire.content import text
 from quarterdeck.wire.conversation import TextPart, ToolResultPart
@@ -21,15 +21,15 @@ from quarterdeck.wire.events import (
     CompactionChanged,
     ContextAdded,
     ModelCallStarted,
-    Notice,
+    NoticePosted,
     PermissionAnswered,
     PermissionAsked,
     Prompted,
     ToolCallEnded,
     ToolCallUpdated,
 )
-from tests.support.agents import Deck, call, deck, results, says, told
-from tests.support.patience import SOON
+from tests.support.deadlines import SOON
+from tests.support.native_agents import Deck, call, deck, results, says, told
 
 
 class Words(Arguments, frozen=True, kw_only=True):
@@ -46,11 +46,11 @@ class SayTool:
     def __init__(self, kind: Any = "other") -> None:
         self.kind = kind
 
-    async def prepare(self, arguments: Words, workspace: Workspace) -> Prepared:
+    async def prepare(self, arguments: Words, workspace: ToolWorkspace) -> PreparedCall:
         async def run(_: object):
-            return said(f"said {arguments.words}")
+            return text_outcome(f"said {arguments.words}")
 
-        return Prepared(
+        return PreparedCall(
             title=f"Say {arguments.words}", call=workspace.call(self.name, self.kind), run=run
         )
 
@@ -75,12 +75,12 @@ def flags(**points: Any) -> dict[str, Any]:
     return {"hooks": {**lists, **rest}}
 
 
-def texts(request: Request) -> list[str]:
+def texts(request: ModelRequest) -> list[str]:
     return [part.text for m in request.messages for part in m.parts if isinstance(part, TextPart)]
 
 
 async def warnings(ship: Deck) -> list[str]:
-    found = await ship.events(Notice)
+    found = await ship.events(NoticePosted)
     return [f"{n.title}: {n.description}" for n in found if n.severity == "warning"]
 
 

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from quarterdeck.config.places import Places
 from quarterdeck.config.trust import TrustStore
-from quarterdeck.models.model import Request
+from quarterdeck.models.model import ModelRequest
 from quarterdeck.models.script import Script
-from quarterdeck.models.scripted import ScriptedModel
+from quarterdeck.models.scripted_model import ScriptedModel
 from quarterdeck.policy.grammar import parse_rule
 from quarterdeck.wire.content import TextContent
 from quarterdeck.wire.conversation import TextPart
@@ -20,11 +20,11 @@ from quarterdeck.wire.events import (
     CommandsChanged,
     ContextAdded,
     MessageChunk,
-    Notice,
+    NoticePosted,
     Prompted,
     ToolCallEnded,
 )
-from tests.support.agents import Deck, assert_valid, call, deck, results, says, told
+from tests.support.native_agents import Deck, assert_valid, call, deck, results, says, told
 
 SKILL = "---\nname: knots\ndescription: Tie knots. Use it for ropes.\n---\nFirst, take a rope.\n"
 
@@ -48,12 +48,12 @@ def trust(tmp_path: Path) -> Path:
     return work
 
 
-def texts(request: Request) -> list[str]:
+def texts(request: ModelRequest) -> list[str]:
     return [part.text for m in request.messages for part in m.parts if isinstance(part, TextPart)]
 
 
 async def notices(ship: Deck) -> list[str]:
-    return [notice.title for notice in await ship.events(Notice)]
+    return [notice.title for notice in await ship.events(NoticePosted)]
 
 
 async def said(ship: Deck) -> str:

@@ -10,40 +10,40 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.agent.mcp.client import Client
-from quarterdeck.agent.mcp.errors import Hopeless, McpError, ProbeRefused
-from quarterdeck.agent.mcp.listing import read_listing
-from quarterdeck.agent.mcp.mirrored import mirrored_headers
-from quarterdeck.agent.mcp.server import opened
-from quarterdeck.agent.servers import ServerDefinition
+from quarterdeck.agent.mcp.argument_headers import make_argument_headers
+from quarterdeck.agent.mcp.client import McpClient
+from quarterdeck.agent.mcp.protocol import McpError, ProbeRefusedError, UnusableServerError
+from quarterdeck.agent.mcp.server import open_server
+from quarterdeck.agent.mcp.tool_list import read_tool_list
+from quarterdeck.agent.tool_servers import ServerDefinition
 from quarterdeck.wire.errors import LinkError, RpcError
-from tests.support.mcp import Person, hostile, http_hostile
-from tests.support.patience import SOON
+from tests.support.deadlines import SOON
+from tests.support.mcp_servers import Person, hostile, http_hostile
 
 WAYS = ["stdio-legacy", "stdio-modern", "http-legacy", "http-modern"]
 
 
 @asynccontextmanager
-async def reached(definition: ServerDefinition, **rest: Any) -> AsyncIterator[Client]:
-    async with opened(definition, roots=("/tmp",), environment={}, **rest) as client:
+async def reached(definition: ServerDefinition, **rest: Any) -> AsyncIterator[McpClient]:
+    async with open_server(definition, roots=("/tmp",), environment={}, **rest) as client:
         yield client
 
 
 @asynccontextmanager
-async def way(name: str, *quirks: str) -> AsyncIterator[Client]:
+async def way(name: str, *quirks: str) -> AsyncIterator[McpClient]:
     transport, _, era = name.partition("-")
     if transport == "stdio":
         async with reached(hostile(f"era={era}", *quirks)) as client:
             yield client
         return
     async with http_hostile(f"era={era}", *quirks) as definition, reached(definition) as client:
-        tools = read_listing(definition, await client.tools()).tools
+        tools = read_tool_list(definition, await client.tools()).tools
         byname = {tool.tool: tool.mirrored for tool in tools}
-        client.mirror(lambda tool, given: mirrored_headers(byname.get(tool, ()), given))
+        client.mirror(lambda tool, given: make_argument_headers(byname.get(tool, ()), given))
         yield client
 
 
-async def call(client: Client, tool: str, timeout: float = SOON, **arguments: Any) -> str:
+async def call(client: McpClient, tool: str, timeout: float = SOON, **arguments: Any) -> str:
     result = await client.call(tool, arguments, Person(), timeout)
     return "".join(str(block["text"]) for block in result.content if "text" in block)
 
@@ -173,7 +173,7 @@ async def test_a_call_that_is_under_way_when_the_server_dies_ends_at_once():
 
 
 async def test_a_server_that_leaves_when_probed_is_greeted_in_the_older_way():
-    with pytest.raises(ProbeRefused):
+    with pytest.raises(ProbeRefusedError):
         async with reached(hostile("leaves")):
             pass
     async with reached(hostile("leaves"), may_probe=False) as client:
@@ -182,13 +182,13 @@ async def test_a_server_that_leaves_when_probed_is_greeted_in_the_older_way():
 
 @pytest.mark.parametrize("quirks", [("version=1999-01-01",), ("era=modern", "version=2099-01-01")])
 async def test_a_server_of_another_version_is_refused_naming_both(quirks: tuple[str, ...]):
-    with pytest.raises(Hopeless, match="2026-07-28, 2025-11-25"):
+    with pytest.raises(UnusableServerError, match="2026-07-28, 2025-11-25"):
         async with reached(hostile(*quirks)):
             pass
 
 
 async def test_a_program_that_is_not_there_is_named():
-    with pytest.raises(Hopeless, match="no program 'no-such-program'"):
+    with pytest.raises(UnusableServerError, match="no program 'no-such-program'"):
         async with reached(ServerDefinition(name="x", command=("no-such-program",))):
             pass
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from quarterdeck.agent.mcp.trying import try_server
-from quarterdeck.agent.servers import ServerDefinition
-from tests.support.patience import SOON
+from quarterdeck.agent.mcp.trial import try_server
+from quarterdeck.agent.tool_servers import ServerDefinition
+from tests.support.deadlines import SOON
 
 
 @asynccontextmanager

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.agent.mcp.trying import try_server
-from quarterdeck.agent.servers import ServerDefinition
+from quarterdeck.agent.mcp.trial import try_server
+from quarterdeck.agent.tool_servers import ServerDefinition
 from quarterdeck.policy.gate import QuestionReply
 from quarterdeck.wire.conversation import ImagePart
 from quarterdeck.wire.events import QuestionAsked, ToolCallEnded, ToolCallUpdated
-from tests.support.agents import PERSON, call, deck, results, says, told
-from tests.support.mcp import CLEAN
-from tests.support.patience import SOON
+from tests.support.deadlines import SOON
+from tests.support.mcp_servers import CLEAN
+from tests.support.native_agents import PERSON, call, deck, results, says, told
 
 FILE = (
     Path(__file__).parents[3]

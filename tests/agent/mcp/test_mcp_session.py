@@ -7,22 +7,22 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.agent.native import Wishes
+from quarterdeck.agent.native import SessionOptions
 from quarterdeck.policy.gate import QuestionReply
 from quarterdeck.wire.content import ImageContent
 from quarterdeck.wire.conversation import ImagePart
 from quarterdeck.wire.events import (
-    Notice,
+    NoticePosted,
     QuestionAnswered,
     QuestionAsked,
     ToolCallEnded,
     ToolCallStarted,
     ToolCallUpdated,
 )
-from quarterdeck.wire.toolcalls import ContentItem
-from tests.support.agents import PERSON, Deck, call, deck, results, says, told, types
-from tests.support.mcp import definition, hostile, http_hostile
-from tests.support.patience import SOON
+from quarterdeck.wire.tool_calls import ContentItem
+from tests.support.deadlines import SOON
+from tests.support.mcp_servers import definition, hostile, http_hostile
+from tests.support.native_agents import PERSON, Deck, call, deck, results, says, told, types
 
 ALLOWED: dict[str, Any] = {"permissions": {"allow": ["mcp(bad)"]}}
 PATIENT: dict[str, Any] = {"tools": {"mcp": {"wait": SOON}}}
@@ -45,7 +45,7 @@ def heard(opened: Deck) -> str:
 
 
 async def notices(opened: Deck) -> list[str]:
-    return [notice.title for notice in await opened.events(Notice)]
+    return [notice.title for notice in await opened.events(NoticePosted)]
 
 
 async def test_tools_of_a_server_follow_ours_by_name_and_can_be_called(tmp_path: Path):
@@ -266,7 +266,7 @@ async def test_a_call_without_an_answer_ends_after_its_time(tmp_path: Path):
 
 async def test_a_session_may_be_given_only_some_tools(tmp_path: Path):
     async with deck(tmp_path, "one") as opened:
-        wishes = Wishes(
+        wishes = SessionOptions(
             model="scripted/test",
             make_model=lambda _: opened.model,
             servers=(hostile(),),
@@ -285,7 +285,7 @@ async def test_two_sessions_have_servers_of_their_own_and_do_not_wait_for_each_o
     async with deck(tmp_path, "one", "two", **wishes) as opened:
         other = tmp_path / "other"
         await asyncio.to_thread(other.mkdir)
-        patient = Wishes(
+        patient = SessionOptions(
             model="scripted/test",
             make_model=lambda _: opened.model,
             servers=(hostile(),),

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from quarterdeck.agent.tools.files import file_tools
-from quarterdeck.agent.tools.tool import Outcome, Prepared
+from quarterdeck.agent.tools.builtin import file_tools
+from quarterdeck.agent.tools.tool import PreparedCall, ToolOutcome
 from quarterdeck.agent.tools.toolbox import Toolbox
-from quarterdeck.agent.tools.workspace import Workspace
+from quarterdeck.agent.tools.workspace import ToolWorkspace
 from quarterdeck.system.local import LocalSystem
 from quarterdeck.wire.conversation import TextPart
 from quarterdeck.wire.errors import QuarterdeckError
@@ -30,21 +30,21 @@ class QuietLive:
 class Calls:
     """Makes calls as the loop does: decode, prepare, run."""
 
-    def __init__(self, workspace: Workspace, root: Path) -> None:
+    def __init__(self, workspace: ToolWorkspace, root: Path) -> None:
         self.workspace = workspace
         self.root = root
         self.toolbox = Toolbox(file_tools())
 
-    async def prepare(self, name: str, **arguments: Any) -> Prepared:
+    async def prepare(self, name: str, **arguments: Any) -> PreparedCall:
         tool = self.toolbox.find(name)
         assert tool is not None
         decoded = self.toolbox.decode(tool, msgspec.json.encode(arguments).decode())
         return await tool.prepare(decoded, self.workspace)
 
-    async def run(self, name: str, **arguments: Any) -> Outcome:
+    async def run(self, name: str, **arguments: Any) -> ToolOutcome:
         return await self.finish(await self.prepare(name, **arguments))
 
-    async def finish(self, prepared: Prepared) -> Outcome:
+    async def finish(self, prepared: PreparedCall) -> ToolOutcome:
         return await prepared.run(QuietLive())
 
     async def __call__(self, name: str, **arguments: Any) -> str:
@@ -58,7 +58,7 @@ class Calls:
         return str(caught.value)
 
 
-def text_of(outcome: Outcome) -> str:
+def text_of(outcome: ToolOutcome) -> str:
     return "".join(part.text for part in outcome.result if isinstance(part, TextPart))
 
 
@@ -76,7 +76,7 @@ async def open_calls() -> AsyncIterator[Callable[[Path], Awaitable[Calls]]]:
 
     async def make(root: Path) -> Calls:
         systems.append(system := LocalSystem([root]))
-        return Calls(Workspace(system=system, home=str(root.parent)), root)
+        return Calls(ToolWorkspace(system=system, home=str(root.parent)), root)
 
     yield make
     for system in systems:

@@ -9,30 +9,30 @@ import pytest
 
 from quarterdeck.agent.tools.ask_user import AskUserTool
 from quarterdeck.agent.tools.tool import ToolError
-from quarterdeck.agent.tools.workspace import Workspace
+from quarterdeck.agent.tools.workspace import ToolWorkspace
 from quarterdeck.system.local import LocalSystem
 from quarterdeck.wire.acp.schema import ElicitationSchema
 from quarterdeck.wire.permissions import Decider, QuestionAction
-from tests.support.calls import FakeLive, prepared, run, told
+from tests.support.tool_calls import FakeLive, prepared, run, told
 
 ASK = AskUserTool()
 COLOURS = [{"label": "red"}, {"label": "blue", "description": "like the sea"}]
 
 
 @pytest.fixture
-async def workspace(tmp_path: Path) -> AsyncIterator[Workspace]:
+async def workspace(tmp_path: Path) -> AsyncIterator[ToolWorkspace]:
     async with LocalSystem([tmp_path]) as system:
-        yield Workspace(system=system)
+        yield ToolWorkspace(system=system)
 
 
-async def form(workspace: Workspace, *questions: dict[str, Any]) -> dict[str, Any]:
+async def form(workspace: ToolWorkspace, *questions: dict[str, Any]) -> dict[str, Any]:
     live = FakeLive()
     await run(ASK, workspace, live, questions=list(questions))
     ((_, shown),) = live.asked
     return shown
 
 
-async def test_free_text(workspace: Workspace):
+async def test_free_text(workspace: ToolWorkspace):
     shown = await form(workspace, {"question": "Which name?", "header": "Name"})
     assert shown == {
         "type": "object",
@@ -43,7 +43,7 @@ async def test_free_text(workspace: Workspace):
     }
 
 
-async def test_one_of_options(workspace: Workspace):
+async def test_one_of_options(workspace: ToolWorkspace):
     shown = await form(workspace, {"question": "Colour?", "options": COLOURS, "free_text": False})
     assert shown["properties"] == {
         "q1": {
@@ -58,7 +58,7 @@ async def test_one_of_options(workspace: Workspace):
     assert shown["required"] == ["q1"]
 
 
-async def test_several_options_or_own_words(workspace: Workspace):
+async def test_several_options_or_own_words(workspace: ToolWorkspace):
     shown = await form(workspace, {"question": "Colours?", "options": COLOURS, "multiple": True})
     assert shown["properties"]["q1"]["type"] == "array"
     assert [x["const"] for x in shown["properties"]["q1"]["items"]["anyOf"]] == ["red", "blue"]
@@ -66,7 +66,7 @@ async def test_several_options_or_own_words(workspace: Workspace):
     assert shown["required"] == []
 
 
-async def test_every_form_is_one_of_the_protocol(workspace: Workspace):
+async def test_every_form_is_one_of_the_protocol(workspace: ToolWorkspace):
     questions: list[dict[str, Any]] = [
         {"question": "a?"},
         {"question": "b?", "options": COLOURS},
@@ -80,7 +80,7 @@ async def test_every_form_is_one_of_the_protocol(workspace: Workspace):
     assert read.properties["q2"].one_of is not None
 
 
-async def test_answers_are_told_question_by_question(workspace: Workspace):
+async def test_answers_are_told_question_by_question(workspace: ToolWorkspace):
     live = FakeLive(content={"q1": ["red", "blue"], "q1_other": "green", "q2": "", "q4": True})
     questions = [
         {"question": "Colours?", "options": COLOURS, "multiple": True},
@@ -100,7 +100,9 @@ async def test_answers_are_told_question_by_question(workspace: Workspace):
         ("cancel", "mode", "nobody is there"),
     ],
 )
-async def test_no_answer_is_said(workspace: Workspace, action: QuestionAction, by: Any, words: str):
+async def test_no_answer_is_said(
+    workspace: ToolWorkspace, action: QuestionAction, by: Any, words: str
+):
     live = FakeLive(action=action, by=Decider(kind=by))
     outcome = await run(ASK, workspace, live, questions=[{"question": "Why?"}])
     assert words in told(outcome)
@@ -117,12 +119,12 @@ async def test_no_answer_is_said(workspace: Workspace, action: QuestionAction, b
         [{"question": "a?", "options": [{"label": ""}]}],
     ],
 )
-async def test_what_cannot_be_asked_is_refused(workspace: Workspace, questions: object):
+async def test_what_cannot_be_asked_is_refused(workspace: ToolWorkspace, questions: object):
     with pytest.raises(ToolError):
         await prepared(ASK, workspace, questions=questions)
 
 
-async def test_the_person_sees_what_is_asked(workspace: Workspace):
+async def test_the_person_sees_what_is_asked(workspace: ToolWorkspace):
     ready = await prepared(ASK, workspace, questions=[{"question": "Why?"}, {"question": "How?"}])
     assert ready.title == "Ask: Why? (and 1 more)"
     assert ready.call.kind == "think"

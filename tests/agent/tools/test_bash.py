@@ -15,68 +15,68 @@ import pytest
 
 from quarterdeck.agent.tools.bash import BashTool, CommandsTool
 from quarterdeck.agent.tools.tool import ToolError
-from quarterdeck.agent.tools.workspace import ToolOptions, Workspace
-from quarterdeck.policy.deciding import Allow, Ask, Deny, decide
-from quarterdeck.system.descendants import MARK_VARIABLE, Tree, find
-from quarterdeck.system.errors import NoSuchPath, OutsideRoots
+from quarterdeck.agent.tools.workspace import ToolOptions, ToolWorkspace
+from quarterdeck.policy.decision import Allow, Ask, Deny, decide
+from quarterdeck.system.errors import NoSuchPathError, OutsideRootsError
 from quarterdeck.system.local import LocalSystem
-from quarterdeck.system.sandbox import SandboxedSystem, detect
+from quarterdeck.system.process_tree import MARK_VARIABLE, ProcessTree, find_processes
+from quarterdeck.system.sandbox import SandboxedSystem, detect_sandbox
 from quarterdeck.wire.events import TerminalExited, TerminalOutput, ToolCallUpdated
-from quarterdeck.wire.toolcalls import TerminalItem
-from tests.support.calls import FakeLive, prepared, run, told
-from tests.support.patience import SOON, quick_once
+from quarterdeck.wire.tool_calls import TerminalItem
+from tests.support.deadlines import SOON, quick_once
+from tests.support.tool_calls import FakeLive, prepared, run, told
 
 BASH, COMMANDS = BashTool(), CommandsTool()
 
 
 @pytest.fixture(autouse=True)
-def mark(monkeypatch: pytest.MonkeyPatch) -> Iterator[Tree]:
+def mark(monkeypatch: pytest.MonkeyPatch) -> Iterator[ProcessTree]:
     """Mark everything that a test starts, and fail the test that leaves some of it running."""
-    tree = Tree(f"test{secrets.token_hex(8)}")
+    tree = ProcessTree(f"test{secrets.token_hex(8)}")
     monkeypatch.setenv(MARK_VARIABLE, tree.mark)
     yield tree
-    left = find([tree])
+    left = find_processes([tree])
     for one in left:
         os.kill(one.pid, 9)
     assert [one.pid for one in left] == []
 
 
 @pytest.fixture
-async def workspace(tmp_path: Path) -> AsyncIterator[Workspace]:
+async def workspace(tmp_path: Path) -> AsyncIterator[ToolWorkspace]:
     root = tmp_path / "project"
     root.mkdir()
     async with LocalSystem([root]) as system:
-        workspace = Workspace(system=system, home=str(tmp_path))
+        workspace = ToolWorkspace(system=system, home=str(tmp_path))
         yield workspace
         await workspace.close()
 
 
-async def running(mark: Tree) -> int:
-    return len(await asyncio.to_thread(find, [mark]))
+async def running(mark: ProcessTree) -> int:
+    return len(await asyncio.to_thread(find_processes, [mark]))
 
 
-async def test_output_and_exit_code_are_told(workspace: Workspace):
+async def test_output_and_exit_code_are_told(workspace: ToolWorkspace):
     outcome = await run(BASH, workspace, command="echo out; echo err >&2; exit 3")
     assert re.fullmatch(r"out\nerr\n\[exit code 3, \d\.\d s\]", told(outcome))
     assert outcome.raw_output == {"exit_code": 3, "signal": None, "output_bytes": 8}
     assert not outcome.is_error, "the tool did its work; the model reads the code"
 
 
-async def test_a_signal_is_told(workspace: Workspace):
+async def test_a_signal_is_told(workspace: ToolWorkspace):
     assert "[signal SIGKILL, " in told(await run(BASH, workspace, command="kill -9 $$"))
 
 
-async def test_silence_is_said(workspace: Workspace):
+async def test_silence_is_said(workspace: ToolWorkspace):
     assert told(await run(BASH, workspace, command="true")).startswith("(no output)\n[exit code 0")
 
 
-async def test_bash_and_not_another_shell(workspace: Workspace):
+async def test_bash_and_not_another_shell(workspace: ToolWorkspace):
     assert told(await run(BASH, workspace, command="[[ ab == a* ]] && echo $0")).startswith(
         "/bin/bash"
     )
 
 
-async def test_live_events_show_the_terminal_its_output_and_its_end(workspace: Workspace):
+async def test_live_events_show_the_terminal_its_output_and_its_end(workspace: ToolWorkspace):
     live = FakeLive()
     await run(BASH, workspace, live, command="echo a; sleep 1.5; echo b; exit 4")
     first, *outputs, last = live.events
@@ -102,7 +102,7 @@ async def test_live_events_show_the_terminal_its_output_and_its_end(workspace: W
     ],
 )
 async def test_a_timeout_holds_and_keeps_what_was_printed(
-    workspace: Workspace, mark: Tree, line: str
+    workspace: ToolWorkspace, mark: ProcessTree, line: str
 ):
     async def measure() -> float:
         begun = time.monotonic()
@@ -118,7 +118,7 @@ async def test_a_timeout_holds_and_keeps_what_was_printed(
 
 
 async def test_what_a_command_leaves_running_is_ended_and_does_not_delay(
-    workspace: Workspace, mark: Tree
+    workspace: ToolWorkspace, mark: ProcessTree
 ):
     async def measure() -> float:
         begun = time.monotonic()
@@ -131,7 +131,7 @@ async def test_what_a_command_leaves_running_is_ended_and_does_not_delay(
     await quick_once(measure, 1)
 
 
-async def test_large_output_is_cut_in_the_middle_and_whole_in_a_file(workspace: Workspace):
+async def test_large_output_is_cut_in_the_middle_and_whole_in_a_file(workspace: ToolWorkspace):
     script = "import sys; sys.stdout.write(''.join(f'{n:09}\\n' for n in range(500_000)))"
     outcome = await run(BASH, workspace, command=f'{sys.executable} -S -c "{script}"')
     text = told(outcome)
@@ -150,14 +150,14 @@ async def test_large_output_is_cut_in_the_middle_and_whole_in_a_file(workspace: 
 
 
 async def test_an_output_that_was_told_whole_leaves_no_file(
-    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    workspace: ToolWorkspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     await run(BASH, workspace, command="echo a")
     assert [path.name for path in tmp_path.rglob("output-*")] == []
 
 
-async def test_what_leaves_the_session_is_waited_for(workspace: Workspace, mark: Tree):
+async def test_what_leaves_the_session_is_waited_for(workspace: ToolWorkspace, mark: ProcessTree):
     """A shell becomes the last command of its line; ``setsid`` would fork then and seem to end."""
     outcome = await run(BASH, workspace, command="setsid sh -c 'sleep 0.3; echo late; exit 3'")
     assert told(outcome).startswith("late\n[exit code 3")
@@ -165,13 +165,13 @@ async def test_what_leaves_the_session_is_waited_for(workspace: Workspace, mark:
     assert told(outcome).startswith("text\n[exit code 0")
 
 
-async def test_it_runs_the_same_in_a_sandbox(tmp_path: Path, mark: Tree):
-    found = await detect()
+async def test_it_runs_the_same_in_a_sandbox(tmp_path: Path, mark: ProcessTree):
+    found = await detect_sandbox()
     if not found.is_there:
         pytest.skip(found.reason)
     (tmp_path / "project").mkdir()
     async with SandboxedSystem([tmp_path / "project"], found) as system:
-        workspace = Workspace(system=system)
+        workspace = ToolWorkspace(system=system)
         outcome = await run(BASH, workspace, command="echo in > file; cat file; exit 3")
         assert told(outcome).startswith("in\n[exit code 3")
         outcome = await run(BASH, workspace, command="echo part; setsid sleep 60", timeout=2)
@@ -183,7 +183,7 @@ async def test_it_runs_the_same_in_a_sandbox(tmp_path: Path, mark: Tree):
         await workspace.close()
 
 
-async def test_a_flood_makes_few_events_and_bounded(workspace: Workspace):
+async def test_a_flood_makes_few_events_and_bounded(workspace: ToolWorkspace):
     live = FakeLive()
     begun = time.monotonic()
     outcome = await run(BASH, workspace, live, command="yes", timeout=0.4)
@@ -193,20 +193,20 @@ async def test_a_flood_makes_few_events_and_bounded(workspace: Workspace):
     assert len(told(outcome)) < workspace.options.output_bytes + 500
 
 
-async def test_invalid_bytes_lose_no_later_line(workspace: Workspace):
+async def test_invalid_bytes_lose_no_later_line(workspace: ToolWorkspace):
     live = FakeLive()
     outcome = await run(BASH, workspace, live, command=r"printf 'a\377\376\303\nb\n'; echo c")
     assert told(outcome).startswith("a\ufffd\ufffd\ufffd\nb\nc\n[exit")
     assert "".join(event.data for event in live.of(TerminalOutput)).endswith("\nb\nc\n")
 
 
-async def test_there_is_no_input(workspace: Workspace):
+async def test_there_is_no_input(workspace: ToolWorkspace):
     begun = time.monotonic()
     assert told(await run(BASH, workspace, command="cat; read x; echo $?")).startswith("1\n")
     assert time.monotonic() - begun < SOON
 
 
-async def test_no_key_reaches_a_command(workspace: Workspace, monkeypatch: pytest.MonkeyPatch):
+async def test_no_key_reaches_a_command(workspace: ToolWorkspace, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-secret")
     monkeypatch.setenv("SOME_TOKEN", "sk-secret")
     text = told(await run(BASH, workspace, command="env"))
@@ -214,7 +214,7 @@ async def test_no_key_reaches_a_command(workspace: Workspace, monkeypatch: pytes
     assert {"PAGER=cat", "GIT_TERMINAL_PROMPT=0", "TERM=dumb"} <= set(text.split("\n"))
 
 
-async def test_cancelling_ends_everything_soon(workspace: Workspace, mark: Tree):
+async def test_cancelling_ends_everything_soon(workspace: ToolWorkspace, mark: ProcessTree):
     line = "trap '' TERM; echo begun; setsid sh -c 'trap \"\" TERM; sleep 60' & sleep 60"
 
     async def measure() -> float:
@@ -234,7 +234,7 @@ async def test_cancelling_ends_everything_soon(workspace: Workspace, mark: Tree)
     await quick_once(measure, 1)
 
 
-async def test_what_is_shown_is_what_runs(workspace: Workspace):
+async def test_what_is_shown_is_what_runs(workspace: ToolWorkspace):
     Path(workspace.cwd, "sub").mkdir()
     line = "make test\necho " + "x" * 200
     ready = await prepared(BASH, workspace, command=line, workdir="sub")
@@ -247,11 +247,11 @@ async def test_what_is_shown_is_what_runs(workspace: Workspace):
     )
 
 
-async def test_bad_orders_are_refused_before_anybody_is_asked(workspace: Workspace):
+async def test_bad_orders_are_refused_before_anybody_is_asked(workspace: ToolWorkspace):
     Path(workspace.cwd, "file").touch()
-    with pytest.raises(OutsideRoots):
+    with pytest.raises(OutsideRootsError):
         await prepared(BASH, workspace, command="ls", workdir="..")
-    with pytest.raises(NoSuchPath):
+    with pytest.raises(NoSuchPathError):
         await prepared(BASH, workspace, command="ls", workdir="missing")
     for arguments in (
         {"command": "ls", "workdir": "file"},
@@ -264,7 +264,7 @@ async def test_bad_orders_are_refused_before_anybody_is_asked(workspace: Workspa
             await prepared(BASH, workspace, **arguments)
 
 
-async def test_a_named_time_is_bounded(workspace: Workspace):
+async def test_a_named_time_is_bounded(workspace: ToolWorkspace):
     workspace.options = ToolOptions(bash_max_timeout=0.3)
     begun = time.monotonic()
     text = told(await run(BASH, workspace, command="sleep 60", timeout=120_000))
@@ -272,7 +272,7 @@ async def test_a_named_time_is_bounded(workspace: Workspace):
     assert "0.3 s were over" in text
 
 
-async def test_a_background_command_lives(workspace: Workspace, mark: Tree):
+async def test_a_background_command_lives(workspace: ToolWorkspace, mark: ProcessTree):
     live = FakeLive()
     started = await run(
         BASH, workspace, live, command="echo one; while [ ! -e go ]; do sleep 0.02; done; echo two",
@@ -296,7 +296,7 @@ async def test_a_background_command_lives(workspace: Workspace, mark: Tree):
     assert again.events == [], "an exit is told once"
 
 
-async def test_a_wait_ends_in_time(workspace: Workspace):
+async def test_a_wait_ends_in_time(workspace: ToolWorkspace):
     await run(BASH, workspace, command="sleep 60", background=True)
     begun = time.monotonic()
     text = told(await run(COMMANDS, workspace, action="wait", id="cmd-1", seconds=0.2))
@@ -304,7 +304,9 @@ async def test_a_wait_ends_in_time(workspace: Workspace):
     assert "still running" in text
 
 
-async def test_a_background_command_is_killed_with_all_it_started(workspace: Workspace, mark: Tree):
+async def test_a_background_command_is_killed_with_all_it_started(
+    workspace: ToolWorkspace, mark: ProcessTree
+):
     await run(BASH, workspace, command="setsid sleep 60 & echo up; sleep 60", background=True)
     while "up" not in told(await run(COMMANDS, workspace, action="read", id="cmd-1")):
         await asyncio.sleep(0.01)
@@ -315,7 +317,9 @@ async def test_a_background_command_is_killed_with_all_it_started(workspace: Wor
     assert await running(mark) == 0
 
 
-async def test_closing_the_workspace_ends_background_commands(workspace: Workspace, mark: Tree):
+async def test_closing_the_workspace_ends_background_commands(
+    workspace: ToolWorkspace, mark: ProcessTree
+):
     for _ in range(3):
         await run(BASH, workspace, command="sleep 60", background=True)
     async with asyncio.timeout(SOON):  # a program's environment is seen a moment after its start
@@ -325,7 +329,7 @@ async def test_closing_the_workspace_ends_background_commands(workspace: Workspa
     assert await running(mark) == 0
 
 
-async def test_unread_output_is_bounded_and_the_loss_is_said(workspace: Workspace):
+async def test_unread_output_is_bounded_and_the_loss_is_said(workspace: ToolWorkspace):
     workspace.options = ToolOptions(output_bytes=300)
     await run(BASH, workspace, command="seq 1 5 1000; sleep 0.1; seq 2000", background=True)
     text = told(await run(COMMANDS, workspace, action="wait", id="cmd-1", seconds=10))
@@ -334,7 +338,7 @@ async def test_unread_output_is_bounded_and_the_loss_is_said(workspace: Workspac
     assert "\n2000\n[exit code 0" in text
 
 
-async def test_the_number_of_background_commands_is_bounded(workspace: Workspace):
+async def test_the_number_of_background_commands_is_bounded(workspace: ToolWorkspace):
     async with asyncio.TaskGroup() as group:
         for _ in range(16):
             group.create_task(run(BASH, workspace, command="sleep 60", background=True))
@@ -344,7 +348,7 @@ async def test_the_number_of_background_commands_is_bounded(workspace: Workspace
     await run(BASH, workspace, command="sleep 60", background=True)
 
 
-async def test_an_unknown_id_is_refused_naming_the_known(workspace: Workspace):
+async def test_an_unknown_id_is_refused_naming_the_known(workspace: ToolWorkspace):
     await run(BASH, workspace, command="true", background=True)
     with pytest.raises(ToolError, match=r"'cmd-9'; there are: cmd-1"):
         await prepared(COMMANDS, workspace, action="read", id="cmd-9")
@@ -352,7 +356,7 @@ async def test_an_unknown_id_is_refused_naming_the_known(workspace: Workspace):
         await prepared(COMMANDS, workspace, action="kill")
 
 
-async def test_policy_judges_the_start_and_not_the_looking_after(workspace: Workspace):
+async def test_policy_judges_the_start_and_not_the_looking_after(workspace: ToolWorkspace):
     await run(BASH, workspace, command="true", background=True)
     looking = await prepared(COMMANDS, workspace, action="kill", id="cmd-1")
     assert isinstance(decide(looking.call, "read-only"), Allow)

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quarterdeck.agent.tools.fetch import FetchTool
-from quarterdeck.agent.tools.fetch.body import Page, decoded
 from quarterdeck.agent.tools.fetch.markdown import to_markdown
+from quarterdeck.agent.tools.fetch.page import FetchedPage, decoded
 from quarterdeck.agent.tools.tool import ToolError
-from quarterdeck.agent.tools.workspace import ToolOptions, Workspace
+from quarterdeck.agent.tools.workspace import ToolOptions, ToolWorkspace
 from quarterdeck.system.local import LocalSystem
-from tests.support.calls import prepared, run, told
-from tests.support.patience import SOON
+from tests.support.deadlines import SOON
+from tests.support.tool_calls import prepared, run, told
 
 Answer = Callable[[str], bytes]
 FetchTool()  # its description is on disk, which the loop may not touch
@@ -77,13 +77,13 @@ def resolver(*addresses: str) -> Callable[[str, int], Awaitable[Sequence[str]]]:
 
 
 @pytest.fixture
-async def workspace(tmp_path: Path) -> AsyncIterator[Workspace]:
+async def workspace(tmp_path: Path) -> AsyncIterator[ToolWorkspace]:
     async with LocalSystem([tmp_path]) as system:
-        yield Workspace(system=system)
+        yield ToolWorkspace(system=system)
 
 
 @pytest.fixture
-def inner(workspace: Workspace) -> Workspace:
+def inner(workspace: ToolWorkspace) -> ToolWorkspace:
     """A workspace that may ask this machine."""
     workspace.options = ToolOptions(
         fetch_allow_private=True, fetch_timeout=5, fetch_bytes=100_000, output_bytes=30_000
@@ -126,7 +126,7 @@ def inner(workspace: Workspace) -> Workspace:
         "http://example.com:99999/",
     ],
 )
-async def test_addresses_that_are_refused_by_their_text(workspace: Workspace, url: str):
+async def test_addresses_that_are_refused_by_their_text(workspace: ToolWorkspace, url: str):
     with pytest.raises(ToolError):
         await prepared(FetchTool(), workspace, url=url)
 
@@ -146,7 +146,7 @@ async def test_addresses_that_are_refused_by_their_text(workspace: Workspace, ur
     ],
 )
 async def test_a_name_that_leads_inside_is_refused_unasked(
-    workspace: Workspace, addresses: list[str]
+    workspace: ToolWorkspace, addresses: list[str]
 ):
     async with site(lambda _: page(b"secret")) as served:
         tool = FetchTool(resolver(*addresses))
@@ -155,7 +155,7 @@ async def test_a_name_that_leads_inside_is_refused_unasked(
         assert served.asked == []
 
 
-async def test_the_connection_goes_to_the_address_that_was_checked(inner: Workspace):
+async def test_the_connection_goes_to_the_address_that_was_checked(inner: ToolWorkspace):
     asked: list[str] = []
 
     async def resolve(host: str, port: int) -> Sequence[str]:
@@ -170,13 +170,13 @@ async def test_the_connection_goes_to_the_address_that_was_checked(inner: Worksp
     assert asked == ["no-such-name.example"], "looked up once"
 
 
-async def test_an_address_that_is_down_is_followed_by_the_next(inner: Workspace):
+async def test_an_address_that_is_down_is_followed_by_the_next(inner: ToolWorkspace):
     async with site(lambda _: page(b"here")) as served:
         tool = FetchTool(resolver("127.0.0.2", "127.0.0.1"))
         assert told(await run(tool, inner, url=f"http://two.example:{served.port}/")) == "here"
 
 
-async def test_redirects_on_the_host_are_followed_and_said(inner: Workspace):
+async def test_redirects_on_the_host_are_followed_and_said(inner: ToolWorkspace):
     answers = {"/a": moved("/b"), "/b": moved("c#frag"), "/c": page(b"end")}
     async with site(answers.__getitem__) as served:
         text = told(await run(FetchTool(), inner, url=f"{served.url}/a"))
@@ -186,7 +186,7 @@ async def test_redirects_on_the_host_are_followed_and_said(inner: Workspace):
 
 @pytest.mark.parametrize("to", ["http://other.example/x", "https://127.0.0.1/", "//127.0.0.1:1/"])
 async def test_a_redirect_to_another_host_or_port_is_reported_not_followed(
-    inner: Workspace, to: str
+    inner: ToolWorkspace, to: str
 ):
     async with site(lambda _: moved(to)) as served:
         outcome = await run(FetchTool(), inner, url=f"{served.url}/")
@@ -198,20 +198,20 @@ async def test_a_redirect_to_another_host_or_port_is_reported_not_followed(
 @pytest.mark.parametrize(
     "to", ["file:///etc/passwd", "http://a@b/", "http://[bad/", "javascript:1"]
 )
-async def test_a_redirect_to_no_page_is_refused(inner: Workspace, to: str):
+async def test_a_redirect_to_no_page_is_refused(inner: ToolWorkspace, to: str):
     async with site(lambda _: moved(to)) as served:
         with pytest.raises(ToolError, match="redirects to"):
             await run(FetchTool(), inner, url=f"{served.url}/")
 
 
-async def test_redirects_end(inner: Workspace):
+async def test_redirects_end(inner: ToolWorkspace):
     async with site(lambda path: moved(path + "x")) as served:
         with pytest.raises(ToolError, match="More than 10 redirects"):
             await run(FetchTool(), inner, url=f"{served.url}/")
         assert len(served.asked) == 11
 
 
-async def test_a_large_page_is_read_to_the_cap_and_told_in_parts(inner: Workspace):
+async def test_a_large_page_is_read_to_the_cap_and_told_in_parts(inner: ToolWorkspace):
     body = "é" * 100_000
     async with site(lambda _: page(body.encode(), "text/plain; charset=utf-8")) as served:
         first = told(await run(FetchTool(), inner, url=served.url))
@@ -224,13 +224,13 @@ async def test_a_large_page_is_read_to_the_cap_and_told_in_parts(inner: Workspac
             await run(FetchTool(), inner, url=served.url, offset=50_000)
 
 
-async def test_an_endless_page_ends_at_the_cap(inner: Workspace):
+async def test_an_endless_page_ends_at_the_cap(inner: ToolWorkspace):
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n"
     async with site(lambda _: head + b"x" * 3_000_000) as served:
         assert "first 100000 bytes were read" in told(await run(FetchTool(), inner, url=served.url))
 
 
-async def test_a_packed_page_cannot_swell_beyond_the_cap(inner: Workspace):
+async def test_a_packed_page_cannot_swell_beyond_the_cap(inner: ToolWorkspace):
     body = gzip.compress(b"x" * 50_000_000)
     async with site(lambda _: page(body, "text/plain", "Content-Encoding: gzip")) as served:
         text = told(await run(FetchTool(), inner, url=served.url))
@@ -238,7 +238,7 @@ async def test_a_packed_page_cannot_swell_beyond_the_cap(inner: Workspace):
         assert "Accept-Encoding: identity" in served.heads[0]
 
 
-async def test_what_is_not_text_is_refused_with_type_and_size(inner: Workspace):
+async def test_what_is_not_text_is_refused_with_type_and_size(inner: ToolWorkspace):
     async with site(lambda _: page(b"\x89PNG" * 100, "image/png")) as served:
         with pytest.raises(ToolError, match="'image/png' of 400 bytes, not text"):
             await run(FetchTool(), inner, url=served.url)
@@ -247,7 +247,7 @@ async def test_what_is_not_text_is_refused_with_type_and_size(inner: Workspace):
             await run(FetchTool(), inner, url=served.url)
 
 
-async def test_an_error_page_is_an_error_with_its_text(inner: Workspace):
+async def test_an_error_page_is_an_error_with_its_text(inner: ToolWorkspace):
     answer = page(b"<h1>Gone</h1>", "text/html", status="404 Not Found")
     async with site(lambda _: answer) as served:
         outcome = await run(FetchTool(), inner, url=f"{served.url}/x")
@@ -262,13 +262,13 @@ async def test_an_error_page_is_an_error_with_its_text(inner: Workspace):
      b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nshort",
      b"HTTP/1.1 200 OK\r\nx: " + b"y" * 99_999],
 )  # fmt: skip
-async def test_a_broken_server_is_an_error_in_words(inner: Workspace, answer: bytes):
+async def test_a_broken_server_is_an_error_in_words(inner: ToolWorkspace, answer: bytes):
     async with site(lambda _: answer) as served:
         with pytest.raises(ToolError, match=r"127\.0\.0\.1"):
             await run(FetchTool(), inner, url=served.url)
 
 
-async def test_a_silent_server_ends_in_time(inner: Workspace):
+async def test_a_silent_server_ends_in_time(inner: ToolWorkspace):
     inner.options = ToolOptions(fetch_allow_private=True, fetch_timeout=0.3)
 
     async def wait(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -283,7 +283,7 @@ async def test_a_silent_server_ends_in_time(inner: Workspace):
         assert time.monotonic() - begun < SOON
 
 
-async def test_policy_sees_the_address(workspace: Workspace):
+async def test_policy_sees_the_address(workspace: ToolWorkspace):
     ready = await prepared(FetchTool(), workspace, url=" https://example.com/a ")
     assert (ready.call.kind, ready.call.urls) == ("fetch", ("https://example.com/a",))
 
@@ -303,12 +303,12 @@ async def test_policy_sees_the_address(workspace: Workspace):
     ],
 )
 def test_charsets(data: bytes, kind: str, text: str):
-    assert decoded(Page(url="", status=200, type=kind, data=data)).endswith(text)
+    assert decoded(FetchedPage(url="", status=200, type=kind, data=data)).endswith(text)
 
 
 def test_a_cut_through_a_character_costs_only_that_character():
     data = "aé".encode()[:-1]
-    assert decoded(Page(url="", status=200, type="", data=data, is_cut=True)) == "a"
+    assert decoded(FetchedPage(url="", status=200, type="", data=data, is_cut=True)) == "a"
 
 
 SAMPLE = """<!doctype html><html><head><title>My page</title><style>p{}</style></head><body>
@@ -357,7 +357,7 @@ def test_the_converter_never_raises(text: str, is_plain: bool):
 @given(st.binary(max_size=200), st.text(max_size=30))
 def test_decoding_never_raises(data: bytes, charset: str):
     kind = f"text/html; charset={charset}"
-    assert isinstance(decoded(Page(url="", status=200, type=kind, data=data)), str)
+    assert isinstance(decoded(FetchedPage(url="", status=200, type=kind, data=data)), str)
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.agent.tools.files import file_tools
+from quarterdeck.agent.tools.builtin import file_tools
 from quarterdeck.agent.tools.toolbox import Toolbox
-from quarterdeck.system.errors import FileChanged
+from quarterdeck.system.api import FileContent, FileIdentity, FileLines, FileStat
+from quarterdeck.system.errors import FileChangedError
 from quarterdeck.system.files import LocalFiles
-from quarterdeck.system.port import Content, Identity, Lines, Stat
 
 
 def test_what_the_model_is_shown():
@@ -54,17 +54,17 @@ def test_kinds_and_order_are_fixed():
 class TextFiles(LocalFiles):
     """Files as an editor lends them: text only, and content is all that identifies a file."""
 
-    async def read(self, path: Any, *, offset: int = 0, limit: int | None = None) -> Content:
+    async def read(self, path: Any, *, offset: int = 0, limit: int | None = None) -> FileContent:
         whole = await super().read(path)
         data = whole.data.decode("utf-8").encode()
         piece = data[offset:] if limit is None else data[offset : offset + limit]
         at_end = offset + len(piece) >= len(data)
-        return Content(data=piece, identity=_identity(data), at_end=at_end)
+        return FileContent(data=piece, identity=_identity(data), at_end=at_end)
 
-    async def read_lines(self, path: Any, **window: Any) -> Lines:
+    async def read_lines(self, path: Any, **window: Any) -> FileLines:
         lines = await super().read_lines(path, **window)
         whole = await self.read(path)
-        return Lines(
+        return FileLines(
             data=lines.data,
             identity=whole.identity,
             first=lines.first,
@@ -72,29 +72,29 @@ class TextFiles(LocalFiles):
             total=lines.total,
         )
 
-    async def stat(self, path: Any, *, follow: bool = True) -> Stat:
+    async def stat(self, path: Any, *, follow: bool = True) -> FileStat:
         stat = await super().stat(path, follow=follow)
         size = stat.identity.size
-        nothing = Identity(device=0, inode=0, size=size, modified_ns=0)
-        return Stat(path=stat.path, kind=stat.kind, mode=stat.mode, identity=nothing)
+        nothing = FileIdentity(device=0, inode=0, size=size, modified_ns=0)
+        return FileStat(path=stat.path, kind=stat.kind, mode=stat.mode, identity=nothing)
 
     async def write(
         self,
         path: Any,
         data: bytes,
         *,
-        expected: Identity | None = None,
+        expected: FileIdentity | None = None,
         create: bool | None = None,
-    ) -> Identity:
+    ) -> FileIdentity:
         if expected is not None and (await self.read(path)).identity != expected:
-            raise FileChanged(str(path), "was changed")
+            raise FileChangedError(str(path), "was changed")
         await super().write(path, data, create=create)
         return _identity(data)
 
 
-def _identity(data: bytes) -> Identity:
+def _identity(data: bytes) -> FileIdentity:
     digest = hashlib.blake2b(data).hexdigest()
-    return Identity(device=0, inode=0, size=len(data), modified_ns=0, digest=digest)
+    return FileIdentity(device=0, inode=0, size=len(data), modified_ns=0, digest=digest)
 
 
 async def test_files_of_an_editor_will_do(call, root: Path):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quarterdeck.agent.tools.edit import EditArguments
-from quarterdeck.agent.tools.edit.applying import apply
+from quarterdeck.agent.tools.edit.replacement import apply_replacements
 from quarterdeck.agent.tools.tool import ToolError
 
 
@@ -236,7 +236,7 @@ def test_exact_replacement_is_that_of_str(text: str, old: str, new: str):
     if old == new or old not in text:
         return
     edit = EditArguments(path="a", old=old, new=new, replace_all=True)
-    assert apply(text, [edit], "a").text == text.replace(old, new)
+    assert apply_replacements(text, [edit], "a").text == text.replace(old, new)
 
 
 @given(
@@ -247,7 +247,7 @@ def test_exact_replacement_is_that_of_str(text: str, old: str, new: str):
 @settings(deadline=None, max_examples=100)
 def test_nothing_outside_of_the_match_changes(text: str, old: str, new: str):
     try:
-        applied = apply(text, [EditArguments(path="a", old=old, new=new)], "a")
+        applied = apply_replacements(text, [EditArguments(path="a", old=old, new=new)], "a")
     except ToolError:
         return
     ((taken, put),) = applied.changes
@@ -271,7 +271,7 @@ def test_crlf_stays_crlf(lines: list[str], first: int, count: int, new: str):
     if not old or old == new:
         return
     try:
-        applied = apply(text, [EditArguments(path="a", old=old, new=new)], "a")
+        applied = apply_replacements(text, [EditArguments(path="a", old=old, new=new)], "a")
     except ToolError as error:
         assert "times" in str(error)
         return

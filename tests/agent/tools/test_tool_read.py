@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.agent.tools.read.images import IMAGE_BYTES
+from quarterdeck.agent.tools.read import IMAGE_BYTES
 from quarterdeck.wire.conversation import ImagePart
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(100)

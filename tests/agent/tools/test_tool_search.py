@@ -13,11 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from quarterdeck.agent.tools.grep.engines import open_engine
-from quarterdeck.agent.tools.grep.search import Query, Searcher, is_quick
-from quarterdeck.agent.tools.tree import survey
-from quarterdeck.system.errors import CommandNotFound
-from quarterdeck.system.port import Command, Process
+from quarterdeck.agent.tools.file_tree import list_tree
+from quarterdeck.agent.tools.grep.engine import open_engine
+from quarterdeck.agent.tools.grep.search import GrepQuery, Searcher, is_quick
+from quarterdeck.system.api import CommandSpec, Process
+from quarterdeck.system.errors import CommandNotFoundError
 from quarterdeck.wire.errors import QuarterdeckError
 
 
@@ -105,11 +105,11 @@ async def test_symlinks_are_named_and_not_followed(call, root: Path):
 
 async def test_survey_stops_at_its_limit_and_says_so(call, root: Path):
     plant(root, {f"d{n:02}/f{m}": "" for n in range(20) for m in range(5)})
-    tree = await survey(call.workspace.system.files, str(root), limit=50)
+    tree = await list_tree(call.workspace.system.files, str(root), limit=50)
     assert tree.is_cut
     assert 0 < len(tree.files) < 100
     assert "more than" in tree.notes[0]
-    assert (await survey(call.workspace.system.files, str(root), limit=50)) == tree
+    assert (await list_tree(call.workspace.system.files, str(root), limit=50)) == tree
 
 
 async def test_unreadable_directory_is_counted(call, root: Path):
@@ -241,7 +241,7 @@ BODY = st.text("abcA \n\r\té\0", max_size=30)
 @given(pattern=SOURCES, text=BODY, ignore_case=st.booleans())
 @settings(deadline=None, max_examples=100)
 def test_lines_found_are_those_that_match(pattern: str, text: str, ignore_case: bool):
-    found = Searcher(Query(pattern, ignore_case, rows=1000)).search(text.encode())
+    found = Searcher(GrepQuery(pattern, ignore_case, rows=1000)).search(text.encode())
     if "\0" in text:
         assert found.is_binary
         return
@@ -264,7 +264,7 @@ def test_lines_found_are_those_that_match(pattern: str, text: str, ignore_case: 
 async def test_process_and_thread_find_the_same(
     call, pattern: str, texts: list[str], multiline: bool, context: int
 ):
-    query = Query(
+    query = GrepQuery(
         f"(?:{pattern})" if "(?i)" not in pattern else pattern, False, multiline, context, 9
     )
     assert not is_quick(query.pattern)
@@ -274,13 +274,13 @@ async def test_process_and_thread_find_the_same(
 
 
 class NoProcesses:
-    async def spawn(self, command: Command) -> Process:
-        raise CommandNotFound(command.argv[0], "")
+    async def spawn(self, command: CommandSpec) -> Process:
+        raise CommandNotFoundError(command.argv[0], "")
 
 
 async def test_search_works_where_no_process_can_be_started():
     system = SimpleNamespace(processes=NoProcesses())
-    async with open_engine(Query("a+", rows=1), system) as engine:
+    async with open_engine(GrepQuery("a+", rows=1), system) as engine:
         assert [found.total for found in await engine.search([b"aa\nb\na", b"b"])] == [2, 0]
 
 
@@ -288,14 +288,14 @@ class DyingProcesses:
     def __init__(self, system) -> None:
         self._system = system
 
-    async def spawn(self, command: Command) -> Process:
-        return await self._system.processes.spawn(Command(argv=("sh", "-c", "echo no >&2")))
+    async def spawn(self, command: CommandSpec) -> Process:
+        return await self._system.processes.spawn(CommandSpec(argv=("sh", "-c", "echo no >&2")))
 
 
 async def test_search_that_breaks_down_says_so(call):
     system = SimpleNamespace(processes=DyingProcesses(call.workspace.system))
     with pytest.raises(QuarterdeckError):
-        async with open_engine(Query("a+", rows=1), system) as engine:
+        async with open_engine(GrepQuery("a+", rows=1), system) as engine:
             await engine.search([b"a" * 1_000_000])
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.system.errors import FileChanged
+from quarterdeck.system.errors import FileChangedError
 
 
 async def test_new_file_gets_its_parents(call, root: Path):
@@ -44,11 +44,11 @@ async def test_change_while_the_person_thinks_is_not_overwritten(call, root: Pat
     await call("read", path="a")
     prepared = await call.prepare("write", path="a", content="x")
     (root / "a").write_text("new!")
-    with pytest.raises(FileChanged):
+    with pytest.raises(FileChangedError):
         await call.finish(prepared)
     prepared = await call.prepare("write", path="b", content="x")
     (root / "b").write_text("there")
-    with pytest.raises(FileChanged):
+    with pytest.raises(FileChangedError):
         await call.finish(prepared)
     assert (root / "b").read_text() == "there"
 

@@ -9,15 +9,15 @@ import pytest
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import (
     MessageChunk,
-    Notice,
+    NoticePosted,
     PermissionAnswered,
     PermissionAsked,
     SessionEnded,
     TurnEnded,
 )
 from tests.drivers.rigs.acp import acp_rig
-from tests.support.driving import Driven, drive
-from tests.support.patience import SOON
+from tests.support.deadlines import SOON
+from tests.support.driver_rig import Driven, drive
 
 
 async def over(driven: Driven) -> SessionEnded:
@@ -85,7 +85,7 @@ async def test_garbage_is_ignored_and_told_once(tmp_path: Path):
         await driven.say("garbage 50\necho fine")
         await driven.say("echo on")
         assert driven.text == "after the garbagefineon"
-        assert [notice.title[:8] for notice in driven.all(Notice)] == ["50 lines"]
+        assert [notice.title[:8] for notice in driven.all(NoticePosted)] == ["50 lines"]
 
 
 async def test_ten_megabytes_on_stderr_stop_nothing(tmp_path: Path):
@@ -128,7 +128,7 @@ async def test_nothing_of_its_tree_is_left(tmp_path: Path):
 
 async def test_an_opening_that_is_cancelled_leaves_nothing(tmp_path: Path):
     from quarterdeck.drivers.acp.link import AcpLink
-    from tests.support.driving import Rig
+    from tests.support.driver_rig import Rig
 
     links: list[AcpLink] = []
     rig = acp_rig("--silent")

@@ -2,18 +2,18 @@
 
 from pathlib import Path
 
-from quarterdeck.drivers.acp.calls import details, merged
 from quarterdeck.drivers.acp.extensions import tool_name
-from quarterdeck.drivers.verdicts import call_of
-from quarterdeck.policy.deciding import decide
-from quarterdeck.policy.foreign import Surroundings
+from quarterdeck.drivers.acp.updates import call_details, merge_call_details
+from quarterdeck.drivers.permissions import call_of
+from quarterdeck.policy.decision import decide
+from quarterdeck.policy.foreign_calls import CallContext
 from quarterdeck.policy.gate import Gate
 from quarterdeck.policy.grammar import parse_rule
 from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import PermissionAsked
 from quarterdeck.wire.ids import RequestId, ToolCallId
-from quarterdeck.wire.toolcalls import ContentItem, Diff
+from quarterdeck.wire.tool_calls import ContentItem, Diff
 
 
 def test_a_tools_name_is_read_where_each_agent_puts_it():
@@ -32,14 +32,14 @@ def test_arguments_that_were_streamed_before_the_request_count():
         return (ContentItem(content=text(words)),)
 
     first = acp.ToolCall(tool_call_id="1", title="Bash", kind="execute", content=shown(""))
-    known = details(first, None)
+    known = call_details(first, None)
     for part in ('{"command": "touch a', '{"command": "touch a && rm b"}'):
         update = acp.ToolCallDetails(tool_call_id="1", content=shown(part))
-        known = merged(known, update)
+        known = merge_call_details(known, update)
     asked = acp.ToolCallDetails(
         tool_call_id="1", title="Bash", content=shown("Requesting approval to Running")
     )
-    known = merged(known, asked)
+    known = merge_call_details(known, asked)
     assert known.raw_input == {"command": "touch a && rm b"}
     assert known.kind == "execute"
 
@@ -47,7 +47,7 @@ def test_arguments_that_were_streamed_before_the_request_count():
 def test_an_empty_input_and_the_kind_other_say_nothing():
     earlier = acp.ToolCallDetails(tool_call_id="1", kind="edit", raw_input={"path": "a"})
     now = acp.ToolCallDetails(tool_call_id="1", kind="other", raw_input={})
-    known = merged(earlier, now)
+    known = merge_call_details(earlier, now)
     assert (known.kind, known.raw_input) == ("edit", {"path": "a"})
 
 
@@ -60,7 +60,7 @@ def question(**fields: object) -> PermissionAsked:
 async def test_files_of_a_diff_and_behind_links_are_seen(tmp_path: Path):
     (tmp_path / ".git").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / ".git")
-    around = Surroundings(cwd=str(tmp_path), roots=(str(tmp_path),))
+    around = CallContext(cwd=str(tmp_path), roots=(str(tmp_path),))
     gate = Gate(mode="accept-edits")
     diff = (Diff(path=str(tmp_path / "link" / "config"), new_text="x"),)
     call = await call_of(question(kind="edit", content=diff), around, gate)
@@ -71,7 +71,7 @@ async def test_files_of_a_diff_and_behind_links_are_seen(tmp_path: Path):
 
 
 async def test_a_search_below_what_a_rule_guards_is_asked_about(tmp_path: Path):
-    around = Surroundings(cwd=str(tmp_path), roots=(str(tmp_path),), home="/home/dev")
+    around = CallContext(cwd=str(tmp_path), roots=(str(tmp_path),), home="/home/dev")
     search = question(kind="search", name="Grep", raw_input={"pattern": "x"})
     for rule, decision in (
         ("deny read(.env)", "Ask"),

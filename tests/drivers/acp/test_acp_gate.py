@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.drivers.clearance import Clearances, core_command
+from quarterdeck.drivers.permissions import UnusedPermissions, core_command
 from quarterdeck.policy.call import Call, path_use
-from quarterdeck.policy.foreign import Surroundings
-from quarterdeck.policy.gate import Answer, Gate, Permitted
+from quarterdeck.policy.foreign_calls import CallContext
+from quarterdeck.policy.gate import Gate, PermissionAnswer, PermissionGranted
 from quarterdeck.policy.grammar import parse_rule
 from quarterdeck.policy.modes import Mode
 from quarterdeck.wire.events import (
@@ -24,7 +24,7 @@ from quarterdeck.wire.events import (
 from quarterdeck.wire.permissions import Decider, PermissionOption, Selected, option_of_kind
 from tests.drivers.rigs.acp import acp_rig
 from tests.support.contract import judge
-from tests.support.driving import Driven, drive
+from tests.support.driver_rig import Driven, drive
 
 ME = Decider(kind="person", name="test")
 
@@ -89,7 +89,7 @@ async def test_a_deny_rule_holds_for_reading_and_an_allow_rule_needs_no_person(t
     (tmp_path / ".env").write_text("secret")
     (tmp_path / "open.txt").write_text("open")
     gate = gate_of("ask", "deny read(.env)", "allow edit(out/**)")
-    around = Surroundings(cwd=str(tmp_path), roots=(str(tmp_path),), on_unheld="warn")
+    around = CallContext(cwd=str(tmp_path), roots=(str(tmp_path),), on_unheld="warn")
     async with drive(acp_rig(), tmp_path, gate=gate, around=around) as driven:
         assert "denied by the rule" in await reason(driven, f"read {tmp_path}/.env")
         assert (await driven.say(f"read {tmp_path}/open.txt")).stop == "end_turn"
@@ -146,9 +146,9 @@ async def test_other_calls_are_heard_while_one_waits(tmp_path: Path):
 
 
 async def test_a_command_in_full_auto_cannot_leave_the_workspace(tmp_path: Path):
-    from quarterdeck.system.sandbox import detect
+    from quarterdeck.system.sandbox import detect_sandbox
 
-    if not (await detect()).is_there:
+    if not (await detect_sandbox()).is_there:
         pytest.skip("there is no sandbox here")
     work, outside = tmp_path / "work", Path.home() / ".quarterdeck-test-outside"
     work.mkdir()
@@ -161,7 +161,7 @@ async def test_a_command_in_full_auto_cannot_leave_the_workspace(tmp_path: Path)
 
 async def test_full_auto_asks_where_nothing_holds_a_command(tmp_path: Path):
     from quarterdeck.policy.modes import NO_SANDBOX
-    from tests.support.driving import Rig
+    from tests.support.driver_rig import Rig
 
     link = acp_rig().make()
     assert isinstance(acp_rig(), Rig)
@@ -206,7 +206,7 @@ async def test_a_mode_of_the_agents_own_that_a_person_named_is_no_violation(tmp_
 
 
 async def test_by_setting_a_violation_ends_the_turn(tmp_path: Path):
-    around = Surroundings(cwd=str(tmp_path), roots=(str(tmp_path),), on_violation="stop")
+    around = CallContext(cwd=str(tmp_path), roots=(str(tmp_path),), on_violation="stop")
     async with drive(acp_rig(), tmp_path, around=around) as driven:
         ended = await driven.say(f"sneak {tmp_path}/a.txt hello\nwait")
     assert ended.stop == "failed" and "without leave" in (ended.reason or "")
@@ -270,7 +270,9 @@ async def test_always_is_ours_and_the_agent_hears_of_this_once(tmp_path: Path):
         asked = await driven.seen(PermissionAsked)
         chosen = option_of_kind(asked.options, "allow_always")
         assert chosen is not None and chosen not in ("always", "yes")
-        driven.session.answer(asked.request, Answer(outcome=Selected(option_id=chosen), by=ME))
+        driven.session.answer(
+            asked.request, PermissionAnswer(outcome=Selected(option_id=chosen), by=ME)
+        )
         await turn
         assert driven.text == "permission: yes, allowed"
         await driven.say("ask make all")  # our own grant answers
@@ -288,7 +290,7 @@ async def test_an_agent_cannot_say_what_its_options_mean_to_us(tmp_path: Path):
         turn = asyncio.create_task(driven.say("forged-options make all"))
         asked = await driven.seen(PermissionAsked)
         assert all(one.meta is None for one in asked.options if one.option_id == "yes")
-        answer = Answer(outcome=Selected(option_id="yes"), by=ME)
+        answer = PermissionAnswer(outcome=Selected(option_id="yes"), by=ME)
         assert driven.session.answer(asked.request, answer)
         await turn
     assert gate.grants.all == ()
@@ -302,8 +304,8 @@ def call(**fields: Any) -> Call:
 
 
 def test_leave_to_edit_covers_reads_and_one_write_of_that_file():
-    given = Clearances()
-    given.add(call(kind="edit", paths=(path_use("a", "write", cwd="/w"),)), Permitted())
+    given = UnusedPermissions()
+    given.add(call(kind="edit", paths=(path_use("a", "write", cwd="/w"),)), PermissionGranted())
     read = call(kind="read", paths=(path_use("a", "read", cwd="/w"),))
     write = call(kind="edit", paths=(path_use("a", "write", cwd="/w"),))
     other = call(kind="edit", paths=(path_use("b", "write", cwd="/w"),))
@@ -328,8 +330,8 @@ def test_leave_to_edit_covers_reads_and_one_write_of_that_file():
     ],
 )
 def test_leave_for_a_command_covers_exactly_that_command(command: str, is_covered: bool):
-    given = Clearances()
-    given.add(call(kind="execute", command="make test"), Permitted(containment="sealed"))
+    given = UnusedPermissions()
+    given.add(call(kind="execute", command="make test"), PermissionGranted(containment="sealed"))
     found = given.take(call(kind="execute", command=command))
     assert (found is not None) is is_covered
     if found is not None:
@@ -338,8 +340,8 @@ def test_leave_for_a_command_covers_exactly_that_command(command: str, is_covere
 
 
 def test_leave_for_a_command_is_for_its_directory():
-    given = Clearances()
-    given.add(call(kind="execute", command="make"), Permitted())
+    given = UnusedPermissions()
+    given.add(call(kind="execute", command="make"), PermissionGranted())
     elsewhere = Call(tool="x", kind="execute", command="make", cwd="/other")
     assert given.take(elsewhere) is None
 

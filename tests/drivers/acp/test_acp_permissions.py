@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from quarterdeck.drivers.acp.link import AcpLink
-from quarterdeck.drivers.child import Launch
-from quarterdeck.policy.gate import Answer, Gate
+from quarterdeck.drivers.agent_process import Launch
+from quarterdeck.policy.gate import Gate, PermissionAnswer
 from quarterdeck.testing.acp_agent.program import FakeAgent, options
 from quarterdeck.wire.events import (
     MessageChunk,
-    Notice,
+    NoticePosted,
     PermissionAnswered,
     PermissionAsked,
     ToolCallStarted,
@@ -19,7 +19,7 @@ from quarterdeck.wire.events import (
 from quarterdeck.wire.permissions import Cancelled, Decider, Selected
 from quarterdeck.wire.rpc.stream import ByteStream, memory_pair
 from tests.drivers.rigs.acp import acp_rig
-from tests.support.driving import Rig, drive
+from tests.support.driver_rig import Rig, drive
 
 SETTINGS = options().parse_args([])
 ME = Decider(kind="person", name="test")
@@ -38,7 +38,7 @@ async def test_the_chosen_option_reaches_the_agent(option: str, said: str, tmp_p
     async with drive(acp_rig(), tmp_path) as driven:
         turn = asyncio.create_task(driven.say("ask make all"))
         asked = await driven.seen(PermissionAsked)
-        answer = Answer(outcome=Selected(option_id=option), by=ME)
+        answer = PermissionAnswer(outcome=Selected(option_id=option), by=ME)
         assert driven.session.answer(asked.request, answer)
         assert (await turn).stop == "end_turn"
         assert driven.text == said
@@ -52,7 +52,7 @@ async def test_an_answer_of_ours_becomes_one_of_its_options(tmp_path: Path):
         theirs = {"yes", "always", "no", "never"}
         ours = [one for one in asked.options if one.option_id not in theirs]
         always = next(one for one in ours if one.kind == "allow_always")
-        answer = Answer(outcome=Selected(option_id=always.option_id), by=ME)
+        answer = PermissionAnswer(outcome=Selected(option_id=always.option_id), by=ME)
         driven.session.answer(asked.request, answer)
         await turn
         assert driven.text == "permission: yes, allowed"
@@ -118,7 +118,7 @@ async def test_an_unknown_kind_is_shown_and_never_counts_as_leave(tmp_path: Path
         turn = asyncio.create_task(driven.say("odd-options"))
         asked = await driven.seen(PermissionAsked)
         assert asked.options[0].kind == "allow_on_tuesdays"
-        answer = Answer(outcome=Selected(option_id="maybe"), by=ME)
+        answer = PermissionAnswer(outcome=Selected(option_id="maybe"), by=ME)
         driven.session.answer(asked.request, answer)
         await turn
         assert driven.text in ("permission: maybe", "permission: no")
@@ -136,7 +136,7 @@ async def test_a_request_without_options_is_cancelled_and_told(tmp_path: Path):
     async with drive(acp_rig(), tmp_path) as driven:
         await driven.say("no-options")
         assert driven.text == "permission: cancelled"
-        assert "no choice" in driven.all(Notice)[0].title
+        assert "no choice" in driven.all(NoticePosted)[0].title
 
 
 async def test_nobody_there_is_a_rejection_and_not_the_end_of_the_turn(tmp_path: Path):

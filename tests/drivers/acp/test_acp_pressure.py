@@ -9,7 +9,7 @@ import pytest
 
 from quarterdeck.wire.events import MessageChunk, PermissionAsked
 from tests.drivers.rigs.acp import acp_rig
-from tests.support.driving import drive
+from tests.support.driver_rig import drive
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 

@@ -17,13 +17,13 @@ from quarterdeck.wire.events import (
     ToolCallStarted,
     ToolCallUpdated,
     TurnEnded,
-    Unknown,
+    UnknownEvent,
     UsageReported,
 )
 from quarterdeck.wire.permissions import Cancelled, Selected
 from quarterdeck.wire.usage import TokenUsage
 from tests.support.acp_replay import CAPTURES, replay
-from tests.support.driving import Driven
+from tests.support.driver_rig import Driven
 
 CLAUDE = "claude-agent-acp-0.99.1"
 CODEX = "codex-acp-2.6.0"
@@ -74,7 +74,7 @@ async def test_two_turns_of_text(
     first = driven.all(SessionOpened)[0]
     assert first.agent_version == version
     assert (first.model or "").startswith(model)
-    strange = [event for event in driven.all(Unknown) if event.reason is not None]
+    strange = [event for event in driven.all(UnknownEvent) if event.reason is not None]
     assert all(event.raw.get("method") == "_auth/status_update" for event in strange)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.drivers.errors import Unsupported
+from quarterdeck.drivers.errors import UnsupportedError
 from quarterdeck.policy.gate import QuestionReply
 from quarterdeck.wire.content import (
     AudioContent,
@@ -21,7 +21,7 @@ from quarterdeck.wire.events import (
     CompactionChunk,
     MessageChunk,
     ModeChanged,
-    Notice,
+    NoticePosted,
     OptionsChanged,
     PermissionViolated,
     PlanChanged,
@@ -35,13 +35,13 @@ from quarterdeck.wire.events import (
     ToolCallEnded,
     ToolCallStarted,
     ToolCallUpdated,
-    Unknown,
+    UnknownEvent,
     UsageReported,
 )
 from quarterdeck.wire.permissions import Decider
 from quarterdeck.wire.usage import ContextUsage, Cost, TokenUsage
 from tests.drivers.rigs.acp import acp_rig
-from tests.support.driving import drive
+from tests.support.driver_rig import drive
 
 
 async def test_each_kind_of_update_has_its_event(tmp_path: Path):
@@ -61,7 +61,7 @@ async def test_each_kind_of_update_has_its_event(tmp_path: Path):
         assert driven.all(ModeChanged)[-1].mode == "plan"
         assert driven.all(SessionChanged)[0].title == "T"
         assert driven.all(CommandsChanged)[0].commands[0].name == "compact"
-        assert (driven.all(Notice)[0].title, driven.all(Notice)[0].severity) == (
+        assert (driven.all(NoticePosted)[0].title, driven.all(NoticePosted)[0].severity) == (
             "careful",
             "warning",
         )
@@ -70,7 +70,7 @@ async def test_each_kind_of_update_has_its_event(tmp_path: Path):
             "completed",
         ]
         assert driven.all(CompactionChunk)[0].content == text("short")
-        assert driven.all(Unknown) == []
+        assert driven.all(UnknownEvent) == []
 
 
 async def test_a_tool_call_starts_goes_on_and_ends(tmp_path: Path):
@@ -105,7 +105,7 @@ async def test_a_terminal_of_its_own_is_shown(tmp_path: Path):
 async def test_strange_things_are_kept_whole(tmp_path: Path):
     async with drive(acp_rig(), tmp_path) as driven:
         await driven.say("unknown moon\nstranger\nnotify craft/notify\nnotify _mine\nmalformed")
-        kind, stranger, craft, mine, *wrong = driven.all(Unknown)
+        kind, stranger, craft, mine, *wrong = driven.all(UnknownEvent)
         assert kind.raw == {"sessionUpdate": "teleport", "to": "moon"}
         assert stranger.raw["sessionId"] == "no-such-session"
         assert stranger.reason is not None and "not this one" in stranger.reason
@@ -113,7 +113,7 @@ async def test_strange_things_are_kept_whole(tmp_path: Path):
         assert mine.raw["method"] == "_mine"
         assert wrong[0].raw == {"method": "session/update", "params": {"update": 1}}
         assert wrong[1].raw["content"] == 7
-        assert all(event.origin == "fake" for event in driven.all(Unknown))
+        assert all(event.origin == "fake" for event in driven.all(UnknownEvent))
         assert driven.text == "after the mistakes"
 
 
@@ -176,7 +176,7 @@ async def test_settings_are_changed_and_told(tmp_path: Path):
         assert [event.model for event in driven.all(SessionChanged)] == ["fake-2", "fake-1"]
         assert driven.all(OptionsChanged)[-1].options[0].current_value == "fake-1"
         for wrong in (session.set_mode("x"), session.set_model("x"), session.set_option("x", "y")):
-            with pytest.raises(Unsupported):
+            with pytest.raises(UnsupportedError):
                 await wrong
 
 
@@ -254,7 +254,7 @@ async def test_interrupting_cancels_a_question(tmp_path: Path):
 
 
 async def test_the_text_of_a_resource_reaches_an_agent_that_takes_none():
-    from quarterdeck.drivers.acp.prompts import blocks_for
+    from quarterdeck.drivers.acp.turn import blocks_for
     from quarterdeck.wire.acp.schema import PromptCapabilities
 
     resource = EmbeddedResource(resource=ResourceContents(uri="file:///a", text="inside"))
@@ -265,8 +265,8 @@ async def test_the_text_of_a_resource_reaches_an_agent_that_takes_none():
 
 
 async def test_the_echo_of_a_prompt_is_left_out_and_the_past_is_not():
-    from quarterdeck.drivers.acp.settings import Settings
-    from quarterdeck.drivers.acp.updates import Translator
+    from quarterdeck.drivers.acp.settings import AcpSettings
+    from quarterdeck.drivers.acp.updates import AcpTranslator
     from quarterdeck.wire.acp.schema import UserMessageChunk
     from quarterdeck.wire.events import Event
 
@@ -275,7 +275,7 @@ async def test_the_echo_of_a_prompt_is_left_out_and_the_past_is_not():
     async def emit(event: Event, *, parent: object = None) -> None:
         events.append(event)
 
-    translator = Translator("vibe", Settings("vibe"), emit, print, drops_echoes=True)
+    translator = AcpTranslator("vibe", AcpSettings("vibe"), emit, print, drops_echoes=True)
     past = translator.take(UserMessageChunk(content=text("long ago")))
     assert past is not None
     await past

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from quarterdeck.drivers.daemon.codex import CodexLink
-from quarterdeck.drivers.daemon.codex_opening import Manner
-from quarterdeck.drivers.errors import OpenFailed, StartTimeout, Unsupported
+from quarterdeck.drivers.daemon.codex.link import CodexLink
+from quarterdeck.drivers.daemon.codex.params import CodexMode
+from quarterdeck.drivers.errors import OpenFailedError, StartTimeoutError, UnsupportedError
 from quarterdeck.policy.gate import Gate
 from quarterdeck.policy.grammar import parse_rule
-from quarterdeck.policy.rules import Source
+from quarterdeck.policy.rules import RuleSource
 from quarterdeck.testing.daemons.codex import FakeCodex
 from quarterdeck.wire.content import TextContent
 from quarterdeck.wire.events import (
@@ -33,8 +33,8 @@ from quarterdeck.wire.events import (
 )
 from tests.drivers.rigs.daemons import CODEX
 from tests.support.contract import judge
-from tests.support.driving import Driven, Rig, drive
-from tests.support.patience import SOON
+from tests.support.deadlines import SOON
+from tests.support.driver_rig import Driven, Rig, drive
 
 ANYWHERE = "ws://127.0.0.1:0"
 PROMPT = (
@@ -48,7 +48,7 @@ SAID = "".join(
         "ende ✓",
     ]
 )
-RULE = parse_rule("allow bash(make:*)", scope="user", source=Source(origin="flag", where="t"))
+RULE = parse_rule("allow bash(make:*)", scope="user", source=RuleSource(origin="flag", where="t"))
 
 
 def rig(url: str, *, away: float = 10.0, **changes: Any) -> Rig:
@@ -118,7 +118,7 @@ class TestClients:
             assert "wait 600" in again.text
 
     def test_what_another_client_chose_does_not_make_it_act_unasked(self):
-        manner = Manner()
+        manner = CodexMode()
         opened = {"approvalPolicy": "never", "approvalsReviewer": "auto_review"}
         theirs = {**opened, "sandbox": {"type": "dangerFullAccess"}}
         assert manner.differences(theirs, ("/more",)) == {
@@ -295,22 +295,22 @@ class TestOpening:
             port = taken.getsockname()[1]
         async with asyncio.timeout(SOON):
             there = rig(f"ws://127.0.0.1:{port}")
-            await fails(there, tmp_path, OpenFailed, "codex: no server at")
+            await fails(there, tmp_path, OpenFailedError, "codex: no server at")
             gone = rig(f"unix://{tmp_path}/nobody")
-            await fails(gone, tmp_path, OpenFailed, "codex: no server at")
+            await fails(gone, tmp_path, OpenFailedError, "codex: no server at")
 
     async def test_one_that_accepts_and_never_answers_fails_in_time(self, tmp_path: Path):
         with socket.create_server(("127.0.0.1", 0)) as silent:
             url = f"ws://127.0.0.1:{silent.getsockname()[1]}"
-            await fails(rig(url), tmp_path, StartTimeout, "0.3 s over daemon", start_limit=0.3)
+            await fails(rig(url), tmp_path, StartTimeoutError, "0.3 s over daemon", start_limit=0.3)
         async with FakeCodex(ANYWHERE) as fake:
             fake.is_deaf = True
-            await fails(rig(fake.url), tmp_path, StartTimeout, "0.3 s", start_limit=0.3)
+            await fails(rig(fake.url), tmp_path, StartTimeoutError, "0.3 s", start_limit=0.3)
 
     async def test_one_that_hangs_up_while_opening_fails(self, tmp_path: Path):
         for cut in (0, 1, 50, 150, 300):
             async with FakeCodex(ANYWHERE, cuts=[cut]) as fake:
-                await fails(rig(fake.url), tmp_path, OpenFailed, "codex")
+                await fails(rig(fake.url), tmp_path, OpenFailedError, "codex")
 
     async def test_the_password_comes_from_the_named_variable(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -321,14 +321,14 @@ class TestOpening:
                 assert (await driven.say("echo in")).stop == "end_turn"
             wrong = rig(fake.url, password="MY_TOKEN")
             given_ = {"MY_TOKEN": "wrong"}
-            await fails(wrong, tmp_path, OpenFailed, "'MY_TOKEN' is wrong", environment=given_)
-            await fails(rig(fake.url), tmp_path, OpenFailed, "wants a password; name its")
+            await fails(wrong, tmp_path, OpenFailedError, "'MY_TOKEN' is wrong", environment=given_)
+            await fails(rig(fake.url), tmp_path, OpenFailedError, "wants a password; name its")
             monkeypatch.delenv("MY_TOKEN")
-            await fails(wrong, tmp_path, OpenFailed, "'MY_TOKEN', .* is not set")
+            await fails(wrong, tmp_path, OpenFailedError, "'MY_TOKEN', .* is not set")
 
     @pytest.mark.parametrize("url", ["ws://example.org:1", "wss://127.0.0.1:1", "unix:x"])
     async def test_an_address_elsewhere_is_refused(self, tmp_path: Path, url: str):
-        await fails(rig(url), tmp_path, OpenFailed, "must be ws")
+        await fails(rig(url), tmp_path, OpenFailedError, "must be ws")
 
     @pytest.mark.parametrize(
         ("option", "value"), [("arguments", ("--x",)), ("environment", {"A": "1"})]
@@ -338,7 +338,7 @@ class TestOpening:
     ):
         async with FakeCodex(ANYWHERE) as fake:
             what = f"option {option!r} for a server"
-            await fails(rig(fake.url), tmp_path, Unsupported, what, **{option: value})
+            await fails(rig(fake.url), tmp_path, UnsupportedError, what, **{option: value})
 
     async def test_cancelling_the_opening_leaves_nothing(self, tmp_path: Path):
         async with FakeCodex(ANYWHERE) as fake:

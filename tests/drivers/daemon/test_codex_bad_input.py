@@ -14,24 +14,24 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from quarterdeck.drivers.daemon.codex import CodexLink
-from quarterdeck.drivers.daemon.codex_desk import CodexDesk
-from quarterdeck.drivers.daemon.codex_events import CodexReader
-from quarterdeck.drivers.daemon.codex_items import _CALLS
-from quarterdeck.drivers.errors import LoginNeeded, OpenFailed, WrongProtocol
+from quarterdeck.drivers.daemon.codex.events import CodexServerReader
+from quarterdeck.drivers.daemon.codex.items import _CALLS
+from quarterdeck.drivers.daemon.codex.link import CodexLink
+from quarterdeck.drivers.daemon.codex.requests import CodexRequestHandler
+from quarterdeck.drivers.errors import LoginNeededError, OpenFailedError, WrongProtocolError
 from quarterdeck.wire.errors import LinkError
 from quarterdeck.wire.events import (
     MessageChunk,
-    Notice,
+    NoticePosted,
     PermissionAnswered,
     PermissionAsked,
-    Unknown,
+    UnknownEvent,
 )
 from quarterdeck.wire.rpc.stream import ByteStream, memory_pair
 from tests.drivers.rigs.daemons import CODEX
 from tests.support.contract import judge
-from tests.support.driving import Driven, Rig, drive
-from tests.support.patience import SOON
+from tests.support.deadlines import SOON
+from tests.support.driver_rig import Driven, Rig, drive
 
 ANSWERS: dict[str, Any] = {
     "initialize": {"userAgent": "quarterdeck/0.0.0-test (test)"},
@@ -146,7 +146,7 @@ class TestLines:
     ):
         async with turning(tmp_path) as (driven, server):
             await server.raw(line + b"\n")
-        told = [one.title for one in driven.all(Notice)]
+        told = [one.title for one in driven.all(NoticePosted)]
         assert told == (
             [f"{count} lines on its output were no messages and were ignored."] if count else []
         )
@@ -182,7 +182,7 @@ class TestMessages:
         async with turning(tmp_path) as (driven, server):
             await server.tell("thread/mystery", deep={"er": [1]})
             await server.put({"method": "no/params"})
-        first, second = driven.all(Unknown)
+        first, second = driven.all(UnknownEvent)
         assert first.raw["params"]["deep"] == {"er": [1]} and second.raw["method"] == "no/params"
 
     async def test_unknown_requests_are_refused(self, tmp_path: Path):
@@ -205,7 +205,7 @@ class TestMessages:
     async def test_wrong_types_everywhere(
         self, tmp_path: Path, value: Any, caplog: pytest.LogCaptureFixture
     ):
-        methods = [*CodexReader("codex")._tells, "turn/started", "serverRequest/resolved"]
+        methods = [*CodexServerReader("codex")._tells, "turn/started", "serverRequest/resolved"]
         odd = dict.fromkeys(("type", "id", "text", "changes", "content", "command"), value)
         more = dict.fromkeys(("summary", "result", "error", "prompt", "contentItems"), value)
         async with turning(tmp_path) as (_, server):
@@ -222,7 +222,7 @@ class TestMessages:
 
     @pytest.mark.parametrize("value", [None, 0, "x", [], {}, {"questions": [3]}])
     async def test_requests_with_wrong_types_are_answered(self, tmp_path: Path, value: Any):
-        methods = list(CodexDesk(_NOBODY)._answers)
+        methods = list(CodexRequestHandler(_NOBODY)._answers)
         async with turning(tmp_path) as (driven, server):
             for number, method in enumerate(methods):
                 await server.put({"id": number, "method": method, "params": value})
@@ -248,14 +248,14 @@ class TestAnswers:
     @pytest.mark.parametrize(
         ("method", "answer", "error"),
         [
-            ("initialize", "go away", OpenFailed),
-            ("initialize", {}, WrongProtocol),
-            ("initialize", {"userAgent": 3}, WrongProtocol),
-            ("initialize", [], WrongProtocol),
-            ("thread/start", "no such model", OpenFailed),
-            ("thread/start", {"thread": []}, WrongProtocol),
-            ("thread/start", {"thread": {"id": 5}}, WrongProtocol),
-            ("account/read", {"requiresOpenaiAuth": True, "account": None}, LoginNeeded),
+            ("initialize", "go away", OpenFailedError),
+            ("initialize", {}, WrongProtocolError),
+            ("initialize", {"userAgent": 3}, WrongProtocolError),
+            ("initialize", [], WrongProtocolError),
+            ("thread/start", "no such model", OpenFailedError),
+            ("thread/start", {"thread": []}, WrongProtocolError),
+            ("thread/start", {"thread": {"id": 5}}, WrongProtocolError),
+            ("account/read", {"requiresOpenaiAuth": True, "account": None}, LoginNeededError),
         ],
     )
     async def test_what_cannot_be_opened_is_told(
@@ -318,7 +318,7 @@ class TestProcesses:
     async def test_another_program_is_told(self, tmp_path: Path, words: str):
         launch = replace(CODEX, command=(sys.executable, "-c", words))
         rig = Rig(name="codex", make=lambda: CodexLink(launch))
-        with pytest.raises(OpenFailed, match="codex") as told:
+        with pytest.raises(OpenFailedError, match="codex") as told:
             async with drive(rig, tmp_path):
                 pass
         assert "no config" not in words or "no config" in told.value.stderr

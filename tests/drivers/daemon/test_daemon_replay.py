@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from quarterdeck.drivers.daemon.codex_events import CodexReader
-from quarterdeck.drivers.daemon.opencode_events import OpencodeReader
-from quarterdeck.drivers.ledger import Ledger
-from quarterdeck.drivers.link import Outcome
+from quarterdeck.drivers.daemon.codex.events import CodexServerReader
+from quarterdeck.drivers.daemon.opencode.events import OpencodeServerReader
+from quarterdeck.drivers.link import TurnOutcome
+from quarterdeck.drivers.tool_call_normalizer import ToolCallNormalizer
 from quarterdeck.wire.events import (
     Event,
     RateLimited,
@@ -17,7 +17,7 @@ from quarterdeck.wire.events import (
     ToolCallEnded,
     ToolCallStarted,
     ToolCallUpdated,
-    Unknown,
+    UnknownEvent,
 )
 from quarterdeck.wire.usage import TokenUsage
 from tests.support.captures import Replay
@@ -32,7 +32,7 @@ class Turns:
     """The turns of a recording, each by itself."""
 
     turns: list[Replay] = field(default_factory=list[Replay])
-    ledger: Ledger = field(default_factory=lambda: Ledger("daemon"))
+    ledger: ToolCallNormalizer = field(default_factory=lambda: ToolCallNormalizer("daemon"))
 
     def begin(self) -> None:
         self.turns.append(Replay())
@@ -49,7 +49,7 @@ class Turns:
                 kept = (event,)
         self.turns[-1].events += kept
 
-    def end(self, outcome: Outcome) -> None:
+    def end(self, outcome: TurnOutcome) -> None:
         self.turns[-1].outcome = outcome
         self.turns[-1].events += self.ledger.close("cancelled", "it did not say")
 
@@ -59,7 +59,7 @@ def lines(name: str) -> list[dict[str, Any]]:
 
 
 def codex(scene: str) -> list[Replay]:
-    reader, found = CodexReader("codex"), Turns()
+    reader, found = CodexServerReader("codex"), Turns()
     for line in lines(f"codex-0.166.0/daemon/{scene}"):
         said = line.get("msg") or {}
         method, params = said.get("method"), said.get("params") or {}
@@ -82,7 +82,7 @@ def opencode(scene: str) -> list[Replay]:
         for line in told
         if line["dir"] == "a2c" and line["http"] == ["POST", "/session"]
     )
-    reader, found = OpencodeReader("opencode", session), Turns()
+    reader, found = OpencodeServerReader("opencode", session), Turns()
     for line in told:
         event = line.get("msg") or {}
         kind, said = event.get("type", ""), event.get("properties") or {}
@@ -105,9 +105,9 @@ class TestCodex:
     def test_text_over_several_turns(self):
         turns = codex("text")
         assert turns[0].text == "Hello from the scripted model."
-        assert turns[0].outcome == Outcome(stop="end_turn", usage=ONE)
+        assert turns[0].outcome == TurnOutcome(stop="end_turn", usage=ONE)
         assert all(turn.outcome.usage in (ONE, TWO) for turn in turns)
-        assert not any(turn.all(Unknown) for turn in turns)
+        assert not any(turn.all(UnknownEvent) for turn in turns)
 
     def test_what_was_allowed_ran(self):
         write, shell = codex("approve")
@@ -128,7 +128,7 @@ class TestCodex:
         assert "429" in (failed.outcome.reason or "") and failed.outcome.stop == "failed"
         assert len(failed.all(RateLimited)) == 1
         assert [retry.attempt for retry in failed.all(RetryScheduled)] == [2, 3]
-        assert after.outcome == Outcome(stop="end_turn", usage=ONE)
+        assert after.outcome == TurnOutcome(stop="end_turn", usage=ONE)
 
     def test_each_try_is_a_message_of_its_own(self):
         failed = codex("drop")[0]
@@ -144,9 +144,9 @@ class TestOpencode:
     def test_text_over_several_turns(self):
         turns = opencode("text")
         assert turns[0].text == "Hello from the scripted model."
-        assert turns[0].outcome == Outcome(stop="end_turn", usage=ONE)
+        assert turns[0].outcome == TurnOutcome(stop="end_turn", usage=ONE)
         assert any(one.title == "A scripted title" for one in turns[0].all(SessionChanged))
-        assert not any(turn.all(Unknown) for turn in turns)
+        assert not any(turn.all(UnknownEvent) for turn in turns)
 
     def test_what_was_allowed_ran(self):
         write, shell = opencode("approve")

@@ -10,15 +10,20 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.drivers.daemon.opencode import OpencodeLink
-from quarterdeck.drivers.errors import OpenFailed, StartTimeout, Unsupported, WrongProtocol
+from quarterdeck.drivers.daemon.opencode.link import OpencodeLink
+from quarterdeck.drivers.errors import (
+    OpenFailedError,
+    StartTimeoutError,
+    UnsupportedError,
+    WrongProtocolError,
+)
 from quarterdeck.testing.daemons.opencode import FakeOpencode
-from quarterdeck.testing.http import Exchange, HttpServer
-from quarterdeck.wire.events import MessageChunk, Notice
+from quarterdeck.testing.http_server import HttpExchange, HttpServer
+from quarterdeck.wire.events import MessageChunk, NoticePosted
 from tests.drivers.rigs.daemons import OPENCODE
 from tests.support.contract import judge
-from tests.support.driving import Rig, drive
-from tests.support.patience import SOON
+from tests.support.deadlines import SOON
+from tests.support.driver_rig import Rig, drive
 
 
 def rig(url: str, **changes: Any) -> Rig:
@@ -65,30 +70,32 @@ async def test_the_password_comes_from_the_named_variable(
             assert (await driven.say("echo in")).stop == "end_turn"
         given = {"MY_SERVER_PASSWORD": "wrong"}
         wrong = rig(fake.url, password="MY_SERVER_PASSWORD")
-        await fails(wrong, tmp_path, OpenFailed, "'MY_SERVER_PASSWORD' is wrong", environment=given)
-        await fails(rig(fake.url), tmp_path, OpenFailed, "wants a password; name its variable")
+        await fails(
+            wrong, tmp_path, OpenFailedError, "'MY_SERVER_PASSWORD' is wrong", environment=given
+        )
+        await fails(rig(fake.url), tmp_path, OpenFailedError, "wants a password; name its variable")
         monkeypatch.delenv("MY_SERVER_PASSWORD")
-        await fails(wrong, tmp_path, OpenFailed, "'MY_SERVER_PASSWORD', .* is not set")
+        await fails(wrong, tmp_path, OpenFailedError, "'MY_SERVER_PASSWORD', .* is not set")
 
 
 async def test_a_server_that_is_down_fails_at_once(tmp_path: Path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     async with asyncio.timeout(SOON):
-        await fails(rig(f"http://127.0.0.1:{port}"), tmp_path, OpenFailed, "no server at")
+        await fails(rig(f"http://127.0.0.1:{port}"), tmp_path, OpenFailedError, "no server at")
 
 
 async def test_a_server_that_never_answers_fails_in_time(tmp_path: Path):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        await fails(rig(url), tmp_path, StartTimeout, "0.3 s over daemon", start_limit=0.3)
+        await fails(rig(url), tmp_path, StartTimeoutError, "0.3 s over daemon", start_limit=0.3)
 
 
 @pytest.mark.parametrize(
     "url", ["https://127.0.0.1:1", "http://example.org", "ftp://127.0.0.1", "127.0.0.1:4096"]
 )
 async def test_an_address_elsewhere_is_refused(tmp_path: Path, url: str):
-    await fails(rig(url), tmp_path, OpenFailed, "must be|no URL")
+    await fails(rig(url), tmp_path, OpenFailedError, "must be|no URL")
 
 
 @pytest.mark.parametrize(
@@ -100,11 +107,11 @@ async def test_what_a_running_server_cannot_be_told_is_refused(
 ):
     async with FakeOpencode() as fake:
         what = f"option {option!r} for a server"
-        await fails(rig(fake.url), tmp_path, Unsupported, what, **{option: value})
+        await fails(rig(fake.url), tmp_path, UnsupportedError, what, **{option: value})
 
 
 @asynccontextmanager
-async def other(answer: Callable[[Exchange], Any]) -> AsyncGenerator[str]:
+async def other(answer: Callable[[HttpExchange], Any]) -> AsyncGenerator[str]:
     async with HttpServer(answer) as server:
         yield server.url
 
@@ -112,17 +119,17 @@ async def other(answer: Callable[[Exchange], Any]) -> AsyncGenerator[str]:
 @pytest.mark.parametrize(
     ("status", "body", "error"),
     [
-        (200, b"<html>hello</html>", OpenFailed),
-        (200, b"{}", WrongProtocol),
-        (200, b"[" * 100_000, OpenFailed),
-        (404, b"nothing", WrongProtocol),
-        (500, b"", WrongProtocol),
+        (200, b"<html>hello</html>", OpenFailedError),
+        (200, b"{}", WrongProtocolError),
+        (200, b"[" * 100_000, OpenFailedError),
+        (404, b"nothing", WrongProtocolError),
+        (500, b"", WrongProtocolError),
     ],
 )
 async def test_another_server_is_told(
     tmp_path: Path, status: int, body: bytes, error: type[Exception]
 ):
-    async def answer(exchange: Exchange) -> None:
+    async def answer(exchange: HttpExchange) -> None:
         await exchange.answer(status, body)
 
     async with other(answer) as url:
@@ -141,7 +148,7 @@ async def test_what_speaks_no_http_is_told(tmp_path: Path, first: bytes):
     server = await asyncio.start_server(speak, "127.0.0.1", 0)
     async with server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        await fails(rig(url), tmp_path, OpenFailed, "no server at")
+        await fails(rig(url), tmp_path, OpenFailedError, "no server at")
 
 
 async def test_huge_and_strange_events_harm_nothing(tmp_path: Path):
@@ -163,7 +170,7 @@ async def test_huge_and_strange_events_harm_nothing(tmp_path: Path):
         assert (await turn).stop == "end_turn"
         assert driven.text == "waitingafter"
     judge(driven.heard)
-    assert any("no JSON" in notice.title for notice in driven.all(Notice))
+    assert any("no JSON" in notice.title for notice in driven.all(NoticePosted))
 
 
 async def test_a_port_that_is_taken_is_told(tmp_path: Path):
@@ -172,7 +179,7 @@ async def test_a_port_that_is_taken_is_told(tmp_path: Path):
         command = (*OPENCODE.command[:-1], port)
         launch = replace(OPENCODE, command=command)
         there = Rig(name="opencode", make=lambda: OpencodeLink(launch))
-        with pytest.raises(OpenFailed) as told:
+        with pytest.raises(OpenFailedError) as told:
             async with drive(there, tmp_path):
                 pass
     assert port in told.value.stderr and told.value.exit_code == 1

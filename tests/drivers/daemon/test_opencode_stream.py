@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from quarterdeck.drivers.daemon.opencode import OpencodeLink
+from quarterdeck.drivers.daemon.opencode.link import OpencodeLink
 from quarterdeck.policy.gate import Gate
 from quarterdeck.policy.grammar import parse_rule
-from quarterdeck.policy.rules import Source
+from quarterdeck.policy.rules import RuleSource
 from quarterdeck.testing.daemons.opencode import FakeOpencode
 from quarterdeck.wire.content import TextContent
 from quarterdeck.wire.events import (
@@ -25,13 +25,13 @@ from quarterdeck.wire.events import (
 )
 from tests.drivers.rigs.daemons import OPENCODE
 from tests.support.contract import judge
-from tests.support.driving import Driven, Rig, drive
+from tests.support.driver_rig import Driven, Rig, drive
 
 PROMPT = (
     "think it over\nstream 300\ntool look\necho zwischen\nask make things\nstream 90\necho ende ✓"
 )
 """Long enough that a client which was cut off is back before the end."""
-RULE = parse_rule("allow bash(make:*)", scope="user", source=Source(origin="flag", where="t"))
+RULE = parse_rule("allow bash(make:*)", scope="user", source=RuleSource(origin="flag", where="t"))
 WORDS = [f"chunk {n}\n" for n in range(300)], [f"chunk {n}\n" for n in range(90)]
 SAID = "".join(WORDS[0]) + "zwischen" + "allowed" + "".join(WORDS[1]) + "ende ✓"
 

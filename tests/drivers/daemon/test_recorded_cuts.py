@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from quarterdeck.drivers.daemon.codex_events import CodexReader
-from quarterdeck.drivers.daemon.opencode_events import OpencodeReader
-from quarterdeck.wire.sse import EventDecoder
+from quarterdeck.drivers.daemon.codex.events import CodexServerReader
+from quarterdeck.drivers.daemon.opencode.events import OpencodeServerReader
+from quarterdeck.net.sse import EventDecoder
 from tests.drivers.daemon.test_daemon_replay import Turns, lines
 from tests.support.captures import Replay
 
@@ -82,7 +82,7 @@ def kept(events: tuple[dict[str, Any], ...], session: str) -> list[dict[str, Any
 def listen(scene: str, cut: int | None = None, missed: int = 0) -> Facts:
     """Hear the turn, cut after so many bytes."""
     record = recorded(scene)
-    reader, found = OpencodeReader("opencode", record.session), Turns()
+    reader, found = OpencodeServerReader("opencode", record.session), Turns()
     found.begin()
     reader.begin_turn(record.prompt)
 
@@ -149,7 +149,7 @@ def told_by_codex(scene: str) -> Iterator[list[tuple[str, dict[str, Any]]]]:
 def listen_to_codex(
     told: list[tuple[str, dict[str, Any]]], cut: int | None = None, missed: int = 0
 ) -> Facts:
-    reader, found = CodexReader("codex"), Turns()
+    reader, found = CodexServerReader("codex"), Turns()
     found.begin()
     reader.begin_thread()
     reader.begin_turn()

@@ -9,12 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.drivers.daemon.websocket import WebSocketStream, check_address, connect
-from quarterdeck.testing.daemons.sockets import Connection, frame, listen
-from quarterdeck.wire.errors import Broken, Closed
-from quarterdeck.wire.http1 import BadUrl
+from quarterdeck.drivers.daemon.codex.websocket_stream import (
+    WebSocketStream,
+    check_address,
+    connect,
+)
+from quarterdeck.net.http1 import BadUrlError
+from quarterdeck.net.websocket import CLOSE, PING, PONG, TEXT, BadHandshakeError, handshake_accept
+from quarterdeck.testing.daemons.codex import (
+    WebSocketServerConnection,
+    listen_websocket,
+    server_frame,
+)
+from quarterdeck.wire.errors import LinkBrokenError, LinkClosedError
 from quarterdeck.wire.rpc.stream import CHUNK, ByteStream, memory_pair
-from quarterdeck.wire.websocket import CLOSE, PING, PONG, TEXT, BadAnswer, accept_of
 
 
 @asynccontextmanager
@@ -25,9 +33,9 @@ async def pair(limit: int = 1 << 20) -> AsyncGenerator[tuple[WebSocketStream, By
     opening = asyncio.create_task(stream.open("localhost", "/", {}))
     head = (await theirs.receive()).decode()
     key = head.partition("Sec-WebSocket-Key: ")[2].partition("\r\n")[0]
-    accept = accept_of(base64.b64decode(key))
+    accept = handshake_accept(base64.b64decode(key))
     told = f"HTTP/1.1 101 x\r\nupgrade: websocket\r\nsec-websocket-accept: {accept}\r\n\r\n"
-    await theirs.send(told.encode() + frame(TEXT, b"first"))
+    await theirs.send(told.encode() + server_frame(TEXT, b"first"))
     await opening
     assert await stream.receive() == b"first\n"
     try:
@@ -55,14 +63,14 @@ async def test_each_line_is_a_message_and_each_message_a_line():
     async with pair() as (stream, theirs):
         await stream.send(b'{"a": 1}\n{"b": "\xc3\xa9"}\n')
         assert sent(await theirs.receive()) == [(TEXT, b'{"a": 1}'), (TEXT, b'{"b": "\xc3\xa9"}')]
-        await theirs.send(frame(TEXT, b'{\r\n"a": 1}') + frame(TEXT, b"2"))
+        await theirs.send(server_frame(TEXT, b'{\r\n"a": 1}') + server_frame(TEXT, b"2"))
         assert await stream.receive() == b'{  "a": 1}\n2\n'
 
 
 async def test_a_long_message_comes_in_pieces():
     async with pair(limit=1 << 22) as (stream, theirs):
         body = b"x" * 3_000_000
-        sending = asyncio.create_task(theirs.send(frame(TEXT, body)))
+        sending = asyncio.create_task(theirs.send(server_frame(TEXT, body)))
         found = bytearray()
         while len(found) <= len(body):
             piece = await stream.receive()
@@ -74,17 +82,21 @@ async def test_a_long_message_comes_in_pieces():
 
 async def test_pings_are_answered_the_last_at_least():
     async with pair() as (stream, theirs):
-        await theirs.send(b"".join(frame(PING, b"%d" % n) for n in range(50)))
+        await theirs.send(b"".join(server_frame(PING, b"%d" % n) for n in range(50)))
         receiving = asyncio.create_task(stream.receive())
         answers = sent(await theirs.receive())
         assert answers[-1] == (PONG, b"49") and len(answers) < 50
-        await theirs.send(frame(TEXT, b"x"))
+        await theirs.send(server_frame(TEXT, b"x"))
         assert await receiving == b"x\n"
 
 
 async def test_a_peer_that_says_goodbye_has_ended():
     async with pair() as (stream, theirs):
-        await theirs.send(frame(TEXT, b"last") + frame(CLOSE, b"\x03\xe8") + frame(TEXT, b"no"))
+        await theirs.send(
+            server_frame(TEXT, b"last")
+            + server_frame(CLOSE, b"\x03\xe8")
+            + server_frame(TEXT, b"no")
+        )
         assert await stream.receive() == b"last\n"
         assert await stream.receive() == b""
 
@@ -92,7 +104,7 @@ async def test_a_peer_that_says_goodbye_has_ended():
 @pytest.mark.parametrize(
     ("last", "why"),
     [
-        (frame(CLOSE, b"\x03\xf3oh no"), "1011 oh no"),
+        (server_frame(CLOSE, b"\x03\xf3oh no"), "1011 oh no"),
         (b"\xff\xff", "broke the protocol"),
         (b"\x81\x7f" + b"\xff" * 8, "longer than"),
         (b"\x81\x05Hel", "cut"),
@@ -101,12 +113,12 @@ async def test_a_peer_that_says_goodbye_has_ended():
 )
 async def test_any_other_end_is_broken(last: bytes, why: str):
     async with pair() as (stream, theirs):
-        await theirs.send(frame(TEXT, b"before"))
+        await theirs.send(server_frame(TEXT, b"before"))
         assert await stream.receive() == b"before\n"
         if last:
             await theirs.send(last)
         await theirs.close()
-        with pytest.raises(Broken, match=why):
+        with pytest.raises(LinkBrokenError, match=why):
             await stream.receive()
 
 
@@ -116,7 +128,7 @@ async def test_closing_says_goodbye_and_ends_who_waits():
         await asyncio.sleep(0)
         await stream.close()
         assert sent(await theirs.receive()) == [(CLOSE, b"\x03\xe8")]
-        with pytest.raises(Closed):
+        with pytest.raises(LinkClosedError):
             await receiving
 
 
@@ -124,13 +136,13 @@ class TestConnecting:
     @pytest.mark.parametrize("scheme", ["unix", "ws"])
     async def test_over_a_socket(self, scheme: str, tmp_path: Path):
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            there = Connection(reader, writer, None)
+            there = WebSocketServerConnection(reader, writer, None)
             if await there.greet("secret"):
                 async for message in there.messages():
                     there.send(message * 2)
 
         url = f"unix://{tmp_path}/s" if scheme == "unix" else "ws://127.0.0.1:0"
-        async with listen(url, serve) as address:
+        async with listen_websocket(url, serve) as address:
             stream = await connect(address, "secret")
             await stream.send(b"1" * 70_000 + b"\n")
             found = b""
@@ -138,13 +150,13 @@ class TestConnecting:
                 found += await stream.receive()
             assert found == b"1" * 140_000 + b"\n"
             await stream.close()
-            with pytest.raises(BadAnswer, match="401"):
+            with pytest.raises(BadHandshakeError, match="401"):
                 await connect(address, "wrong")
 
     async def test_nobody_there(self, tmp_path: Path):
-        with pytest.raises(Broken, match="cannot connect"):
+        with pytest.raises(LinkBrokenError, match="cannot connect"):
             await connect(f"unix://{tmp_path}/s")
-        with pytest.raises(Broken, match="cannot connect"):
+        with pytest.raises(LinkBrokenError, match="cannot connect"):
             await connect("ws://127.0.0.1:1")
 
     @pytest.mark.parametrize(
@@ -157,8 +169,8 @@ class TestConnecting:
             with contextlib.suppress(ConnectionError):
                 await writer.drain()
 
-        async with listen("ws://127.0.0.1:0", serve) as address:
-            with pytest.raises((BadAnswer, Broken)):
+        async with listen_websocket("ws://127.0.0.1:0", serve) as address:
+            with pytest.raises((BadHandshakeError, LinkBrokenError)):
                 await connect(address)
 
     @pytest.mark.parametrize(
@@ -169,5 +181,5 @@ class TestConnecting:
         ],
     )
     def test_other_addresses_are_refused(self, url: str):
-        with pytest.raises(BadUrl):
+        with pytest.raises(BadUrlError):
             check_address(url)

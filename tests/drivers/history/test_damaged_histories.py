@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from quarterdeck.drivers.history.errors import HistoryError
-from quarterdeck.drivers.history.history import History, Listed
-from quarterdeck.drivers.history.past import Tally
+from quarterdeck.drivers.history.history import AgentHistory, HistoryListing
+from quarterdeck.drivers.history.reader import ReadTally
 from quarterdeck.wire.events import ToolCallEnded, ToolCallStarted, TurnEnded, TurnStarted
-from tests.support.pasts import FIRST, LAB, RECORDED, history_in, recorded_home
+from tests.support.history_homes import FIRST, LAB, RECORDED, history_in, recorded_home
 
 FEW = settings(
     deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -54,13 +54,13 @@ def intact(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-async def everything(history: History) -> Listed:
+async def everything(history: AgentHistory) -> HistoryListing:
     """List and read all; only our own errors may come of it."""
     listed = await history.list(None, limit=None)
     for past in listed.sessions:
         events: list[Any] = []
         try:
-            events += [one.event async for one in history.read(past, Tally())]
+            events += [one.event async for one in history.read(past, ReadTally())]
         except HistoryError:
             continue
         for begin, end in ((TurnStarted, TurnEnded), (ToolCallStarted, ToolCallEnded)):
@@ -208,7 +208,7 @@ async def test_something_else_in_place_of_each_file(intact: Path, tmp_path: Path
     began = time.monotonic()
     for past in before.sessions:
         with pytest.raises(HistoryError):
-            assert [one async for one in history.read(past, Tally())] == []
+            assert [one async for one in history.read(past, ReadTally())] == []
             raise HistoryError("files that are gone tell nothing")
         [hit async for hit in history.search("scene", [past])]
     assert (await history.list(None, limit=None)).sessions == ()

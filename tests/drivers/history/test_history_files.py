@@ -10,22 +10,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quarterdeck.drivers.history.errors import (
-    AmbiguousPast,
+    AmbiguousHistorySessionError,
     HistoryError,
-    HistoryUnreadable,
-    NoSuchPast,
+    HistoryUnreadableError,
+    NoHistorySessionError,
 )
 from quarterdeck.drivers.history.files import (
-    Budget,
+    ReadBudget,
     head_lines,
     json_lines,
-    microseconds,
+    parse_time,
     tail_lines,
 )
-from quarterdeck.drivers.history.history import History
-from quarterdeck.drivers.history.past import PastSession, Tally
+from quarterdeck.drivers.history.history import AgentHistory
+from quarterdeck.drivers.history.reader import HistorySession, ReadTally
 from quarterdeck.wire.events import Prompted, TurnEnded
-from tests.support.pasts import (
+from tests.support.history_homes import (
     CODEX,
     FIRST,
     LAB,
@@ -47,7 +47,7 @@ def claude_file(home: Path, id_: str = "one", slug: str = "-home-dev-lab") -> Pa
 @given(st.binary(max_size=400), st.integers(1, 64))
 @settings(deadline=None, max_examples=200)
 def test_any_bytes_are_lines_or_counted(data: bytes, limit: int):
-    tally = Tally()
+    tally = ReadTally()
     values = list(json_lines(io.BytesIO(data), tally, limit=limit))
     assert all(isinstance(value, dict) for value in values)
     filled = sum(1 for line in data.split(b"\n") if line.strip() or len(line) > limit)
@@ -56,13 +56,13 @@ def test_any_bytes_are_lines_or_counted(data: bytes, limit: int):
 
 def test_a_line_beyond_the_bound_is_left_out_and_the_rest_is_read():
     data = b'{"a":1}\n{"b":"' + b"x" * 5_000_000 + b'"}\n{"c":2}\n'
-    tally = Tally()
+    tally = ReadTally()
     assert list(json_lines(io.BytesIO(data), tally, limit=1_000)) == [{"a": 1}, {"c": 2}]
     assert tally.too_long == 1
 
 
 def test_half_a_character_of_javascript_is_read():
-    tally = Tally()
+    tally = ReadTally()
     (value,) = json_lines(io.BytesIO(b'{"a":"\\ud83d"}\n'), tally)
     assert value["a"] and not tally.corrupt
 
@@ -70,10 +70,10 @@ def test_half_a_character_of_javascript_is_read():
 def test_a_budget_bounds_what_is_read(tmp_path: Path):
     file = tmp_path / "file"
     file.write_bytes(b"x" * 100 + b"\n" + b"y" * 100_000)
-    budget = Budget(3_000)
+    budget = ReadBudget(3_000)
     assert sum(map(len, head_lines(file, budget))) < 3_000 and budget.is_spent
     assert tail_lines(file, 100_101, budget) == []
-    budget = Budget()
+    budget = ReadBudget()
     assert next(head_lines(file, budget)) == b"x" * 100
     assert budget.spent == 2_048
 
@@ -91,7 +91,7 @@ def test_a_budget_bounds_what_is_read(tmp_path: Path):
     ],
 )
 def test_times(told: object, moment: int):
-    assert microseconds(told) == moment or not moment
+    assert parse_time(told) == moment or not moment
 
 
 # Any objects
@@ -159,8 +159,8 @@ def test_any_objects_are_read(
     folder = tmp_path_factory.getbasetemp() / "any"
     path = write_lines(folder / "session-x.jsonl", entries)
     reader = history_in(folder)._readers[agent]
-    past = PastSession(agent=agent, id="x", path=str(path))
-    list(reader.read(past, Tally()))
+    past = HistorySession(agent=agent, id="x", path=str(path))
+    list(reader.read(past, ReadTally()))
 
 
 # Whose they are
@@ -236,17 +236,17 @@ async def test_one_that_is_gone_or_locked_away_says_so(tmp_path: Path):
     history = history_in(tmp_path)
     past = await history.find("one")
     file.unlink()
-    with pytest.raises(HistoryUnreadable, match=r"one\.jsonl"):
+    with pytest.raises(HistoryUnreadableError, match=r"one\.jsonl"):
         await events_of(history, past)
     os.mkfifo(file)
-    with pytest.raises(HistoryUnreadable, match="no regular file"):
+    with pytest.raises(HistoryUnreadableError, match="no regular file"):
         await events_of(history, past)
 
 
 async def test_the_last_line_may_be_cut(tmp_path: Path):
     file = write_lines(claude_file(tmp_path), claude_lines("hello", "again"))
     file.write_bytes(file.read_bytes()[:-20])
-    history, tally = history_in(tmp_path), Tally()
+    history, tally = history_in(tmp_path), ReadTally()
     events = await events_of(history, await history.find("one"), tally)
     assert tally.is_cut and not tally.skipped
     assert isinstance(events[-1], TurnEnded)
@@ -259,7 +259,7 @@ async def test_a_corrupt_rollout_costs_its_lines(tmp_path: Path):
     lines = file.read_bytes().splitlines(keepends=True)
     lines[9:9] = [b"\0\0\0\n", b"[1]\n", b'{"type":"new_thing","payload":{}}\n']
     file.write_bytes(b"".join(lines))
-    history, tally = history_in(home), Tally()
+    history, tally = history_in(home), ReadTally()
     events = await events_of(history, await history.find(CODEX), tally)
     assert (tally.corrupt, tally.unknown) == (2, {"new_thing": 1})
     assert sum(isinstance(event, Prompted) for event in events) == 3
@@ -277,7 +277,7 @@ async def test_a_huge_line_takes_little_memory(tmp_path: Path):
         out.write(b'"}\n')
         for line in lines[2:]:
             out.write(json.dumps(line).encode() + b"\n")
-    history, tally = history_in(tmp_path), Tally()
+    history, tally = history_in(tmp_path), ReadTally()
     past = await history.find("one")
     tracemalloc.start()
     try:
@@ -297,11 +297,11 @@ async def test_an_id_must_say_which(tmp_path: Path):
         write_lines(claude_file(tmp_path, id_), claude_lines("hello"))
     history = history_in(tmp_path)
     assert (await history.find("aaa-2")).id == "aaa-2"
-    with pytest.raises(AmbiguousPast, match="aaa-1"):
+    with pytest.raises(AmbiguousHistorySessionError, match="aaa-1"):
         await history.find("aaa")
-    with pytest.raises(NoSuchPast, match="bbb"):
+    with pytest.raises(NoHistorySessionError, match="bbb"):
         await history.find("bbb")
-    with pytest.raises(NoSuchPast):
+    with pytest.raises(NoHistorySessionError):
         await history.find("")
     with pytest.raises(HistoryError, match="claude, codex"):
         await history.list(None, agent="nobody")
@@ -309,4 +309,4 @@ async def test_an_id_must_say_which(tmp_path: Path):
 
 def test_a_home_must_be_known():
     with pytest.raises(Exception, match="HOME"):
-        History.of({})
+        AgentHistory.of({})

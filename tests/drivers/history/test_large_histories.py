@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.drivers.history.files import Budget
-from tests.support.pasts import LAB, history_in, many_sessions
+from quarterdeck.drivers.history.files import ReadBudget
+from tests.support.history_homes import LAB, history_in, many_sessions
 
 MOST = 20 * 1024 * 1024
 """Bytes that may be read of 5,000 sessions."""
@@ -32,7 +32,7 @@ async def test_many_are_listed_with_little_read(tmp_path: Path, count: int):
     assert len(here.sessions) == count // 50 and all(past.title for past in here.sessions)
     assert bytes_read() - before < most
     before, began = bytes_read(), time.monotonic()
-    everything = await history.list(None, limit=None, budget=Budget(most))
+    everything = await history.list(None, limit=None, budget=ReadBudget(most))
     assert time.monotonic() - began < 30
     assert bytes_read() - before < most + 100_000 and everything.read <= most
     assert len(everything.sessions) == count
@@ -49,6 +49,6 @@ async def test_a_search_is_bounded(tmp_path: Path):
     many_sessions(tmp_path, 40)
     history = history_in(tmp_path)
     listed = await history.list(None)
-    budget = Budget(2_000_000)
+    budget = ReadBudget(2_000_000)
     hits = [hit async for hit in history.search("prompt", listed.sessions, budget=budget)]
     assert budget.spent <= 2_000_000 and 0 < len(hits) < 20

@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 
 from quarterdeck.drivers.history.databases import open_database
-from quarterdeck.drivers.history.errors import HistoryLocked, HistoryUnreadable
-from quarterdeck.drivers.history.past import Tally
+from quarterdeck.drivers.history.errors import HistoryLockedError, HistoryUnreadableError
+from quarterdeck.drivers.history.reader import ReadTally
 from quarterdeck.wire.events import (
     CompactionChanged,
     MessageChunk,
-    Notice,
+    NoticePosted,
     ToolCallEnded,
     ToolCallStarted,
     TurnEnded,
 )
 from quarterdeck.wire.usage import TokenUsage
-from tests.support.pasts import (
+from tests.support.history_homes import (
     CODEX,
     LAB,
     OPENCODE,
@@ -89,7 +89,7 @@ async def test_a_failure_of_claudes_vendor_ends_the_turn_so(tmp_path: Path):
     claude(tmp_path, [first, broken])
     history = history_in(tmp_path)
     events = await events_of(history, await history.find("one"))
-    assert [e.severity for e in events if isinstance(e, Notice)] == ["error"]
+    assert [e.severity for e in events if isinstance(e, NoticePosted)] == ["error"]
     assert [e.stop for e in events if isinstance(e, TurnEnded)] == ["failed"]
 
 
@@ -131,7 +131,7 @@ ITEMS: list[dict[str, Any]] = [
 
 
 async def check_old_codex(home: Path) -> None:
-    history, tally = history_in(home), Tally()
+    history, tally = history_in(home), ReadTally()
     (past,) = (await history.list(Path(LAB))).sessions
     assert (past.id, past.title, past.cwd) == (UUID, "list them", LAB)
     events = await events_of(history, past, tally)
@@ -189,7 +189,7 @@ async def test_a_compressed_rollout_is_read_or_says_what_it_takes(tmp_path: Path
     packed.write_bytes(b"\x28\xb5\x2f\xfd")
     history = history_in(home)
     past = await history.find(CODEX)
-    with pytest.raises(HistoryUnreadable, match="zst"):
+    with pytest.raises(HistoryUnreadableError, match="zst"):
         await events_of(history, past)
 
 
@@ -218,7 +218,7 @@ async def test_gemini_in_one_object_under_a_hash(tmp_path: Path):
     whole = {"sessionId": UUID, "projectHash": "x", "startTime": "2025-09-01T00:00:00Z"}
     text = json.dumps({**whole, "lastUpdated": "x", "messages": messages}, indent=2)
     (folder / "session-2025-09-01T00-00-11111111.json").write_text(text)
-    history, tally = history_in(tmp_path), Tally()
+    history, tally = history_in(tmp_path), ReadTally()
     (past,) = (await history.list(Path(LAB))).sessions
     assert (past.id, past.title, past.cwd) == (UUID, "hello", LAB)
     events = await events_of(history, past, tally)
@@ -271,7 +271,7 @@ async def test_opencode_in_files_tells_the_same_as_its_database(tmp_path: Path):
     assert (past.cwd, past.title) == (LAB, "A scripted title")
     assert await read_all(history, past) == expected
     (storage / f"message/{OPENCODE}/zzz.json").write_text("{")
-    tally = Tally()
+    tally = ReadTally()
     await read_all(history, past, tally)
     assert tally.corrupt == 1
 
@@ -338,7 +338,10 @@ def test_a_locked_database_that_is_too_large_to_copy_says_so(tmp_path: Path):
     owner = sqlite3.connect(path, isolation_level=None)
     try:
         owner.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(HistoryLocked, match="try again"), open_database(path, most_copied=10):
+        with (
+            pytest.raises(HistoryLockedError, match="try again"),
+            open_database(path, most_copied=10),
+        ):
             pass
     finally:
         owner.close()

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.drivers.history.history import History
-from quarterdeck.drivers.history.past import Tally
+from quarterdeck.drivers.history.history import AgentHistory
+from quarterdeck.drivers.history.reader import ReadTally
 from quarterdeck.wire.events import (
-    Notice,
+    NoticePosted,
     SessionChanged,
     ToolCallEnded,
     ToolCallStarted,
     TurnEnded,
 )
-from tests.support.pasts import LAB, RECORDED, events_of, history_in, prompts, said
+from tests.support.history_homes import LAB, RECORDED, events_of, history_in, prompts, said
 
 LOGGED = "c1f5a1c2-6a55-4d0c-9a8f-0d5b6b8f2b10"
 
@@ -39,7 +39,7 @@ def move_over(data: Path) -> None:
     shutil.copytree(old / "part/ses_v2", data / "storage/part")
 
 
-async def told(history: History) -> dict[str, list[Any]]:
+async def told(history: AgentHistory) -> dict[str, list[Any]]:
     listed = await history.list(Path(LAB))
     return {past.id: await events_of(history, past) for past in listed.sessions}
 
@@ -51,7 +51,7 @@ async def test_opencode_with_a_storage_for_each_project(tmp_path: Path):
     assert (newest.id, oldest.id) == ("ses_v2", "ses_v1")
     assert (oldest.title, oldest.version, oldest.cwd) == ("Count the files", "0.1.150", LAB)
     assert newest.title == "say hello"
-    tally = Tally()
+    tally = ReadTally()
     events = await events_of(history, oldest, tally)
     assert prompts(events) == ["how many files are here?"] and not tally.skipped
     assert said(events) == ["Let me look.", "There are 3."]
@@ -99,13 +99,13 @@ def gemini(home: Path, root: str = LAB) -> Path:
 
 async def test_prompts_that_gemini_logged_are_a_session_that_cannot_be_resumed(tmp_path: Path):
     gemini(tmp_path)
-    history, tally = history_in(tmp_path), Tally()
+    history, tally = history_in(tmp_path), ReadTally()
     (past,) = (await history.list(Path(LAB))).sessions
     assert (past.id, past.title, past.cwd) == (LOGGED, "what does this project do?", LAB)
     assert not past.can_resume and past.updated > past.started
     events = await events_of(history, past, tally)
     assert prompts(events) == ["what does this project do?", "add a test for it"]
-    assert isinstance(events[0], Notice) and tally.skipped == 0
+    assert isinstance(events[0], NoticePosted) and tally.skipped == 0
     assert [hit.past.id async for hit in history.search("add test", [past])] == [LOGGED]
     assert (await history.list(Path("/home/dev"))).sessions == ()
 

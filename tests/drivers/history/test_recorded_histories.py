@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.drivers.history.history import History
-from quarterdeck.drivers.history.past import Tally
+from quarterdeck.drivers.history.history import AgentHistory
+from quarterdeck.drivers.history.reader import ReadTally
 from quarterdeck.wire.content import TextContent
 from quarterdeck.wire.events import (
     CompactionChanged,
@@ -20,9 +20,9 @@ from quarterdeck.wire.events import (
     TurnStarted,
     UsageReported,
 )
-from quarterdeck.wire.toolcalls import Diff
+from quarterdeck.wire.tool_calls import Diff
 from quarterdeck.wire.usage import TokenUsage
-from tests.support.pasts import (
+from tests.support.history_homes import (
     CLAUDE,
     CLAUDE_SUB,
     CODEX,
@@ -40,7 +40,7 @@ IDS = {"claude": CLAUDE, "codex": CODEX, "gemini": GEMINI, "opencode": OPENCODE}
 
 
 @pytest.fixture
-def history(tmp_path: Path) -> History:
+def history(tmp_path: Path) -> AgentHistory:
     return history_in(recorded_home(tmp_path / "home"))
 
 
@@ -58,7 +58,7 @@ def usages(events: list[Any]) -> list[TokenUsage | None]:
     return [e.usage for e in events if isinstance(e, TurnEnded)]
 
 
-async def test_each_lists_what_worked_here_and_nothing_else(history: History):
+async def test_each_lists_what_worked_here_and_nothing_else(history: AgentHistory):
     listed = await history.list(Path(LAB))
     assert {past.id for past in listed.sessions} == {*IDS.values(), CLAUDE_SUB}
     assert not listed.failures
@@ -79,7 +79,7 @@ async def test_each_lists_what_worked_here_and_nothing_else(history: History):
     ],
 )
 async def test_a_session_has_the_facts_of_its_file(
-    history: History, agent: str, title: str, version: str | None
+    history: AgentHistory, agent: str, title: str, version: str | None
 ):
     past = await history.find(IDS[agent])
     assert (past.agent, past.title, past.version) == (agent, title, version)
@@ -88,8 +88,8 @@ async def test_a_session_has_the_facts_of_its_file(
 
 
 @pytest.mark.parametrize("agent", IDS)
-async def test_turns_and_calls_keep_the_rules(history: History, agent: str):
-    past, tally = await history.find(IDS[agent]), Tally()
+async def test_turns_and_calls_keep_the_rules(history: AgentHistory, agent: str):
+    past, tally = await history.find(IDS[agent]), ReadTally()
     places = await read_all(history, past, tally)
     assert (tally.skipped, tally.is_cut) == (0, False)
     assert places == await read_all(history, past)  # the same each time
@@ -118,7 +118,7 @@ async def test_turns_and_calls_keep_the_rules(history: History, agent: str):
     assert all(times) and abs(times[0] - past.started) < 3_000_000
 
 
-async def test_claude_with_thoughts_tools_and_a_compaction(history: History):
+async def test_claude_with_thoughts_tools_and_a_compaction(history: AgentHistory):
     events = await events_of(history, await history.find(CLAUDE))
     assert prompts(events) == [
         "scene:think why is the sky blue?",
@@ -148,7 +148,7 @@ async def test_claude_with_thoughts_tools_and_a_compaction(history: History):
     ]
 
 
-async def test_a_sub_agent_of_claude_stands_within_its_call(history: History):
+async def test_a_sub_agent_of_claude_stands_within_its_call(history: AgentHistory):
     places = await read_all(history, await history.find(CLAUDE_SUB))
     (call,) = [p.event for p in places if isinstance(p.event, ToolCallStarted)]
     assert (call.name, call.title) == ("Task", "Task: count files")
@@ -157,7 +157,7 @@ async def test_a_sub_agent_of_claude_stands_within_its_call(history: History):
     assert prompts([p.event for p in places]) == ["scene:sub"]
 
 
-async def test_codex_with_a_denied_patch(history: History):
+async def test_codex_with_a_denied_patch(history: AgentHistory):
     events = await events_of(history, await history.find(CODEX))
     assert prompts(events) == ["scene:shell run it", "scene:think why?", "scene:write please"]
     shell, patch = [e for e in events if isinstance(e, ToolCallStarted)]
@@ -179,7 +179,7 @@ async def test_codex_with_a_denied_patch(history: History):
     assert model == "gpt-5.5"
 
 
-async def test_gemini_which_writes_everything_anew_when_it_goes_on(history: History):
+async def test_gemini_which_writes_everything_anew_when_it_goes_on(history: AgentHistory):
     events = await events_of(history, await history.find(GEMINI))
     assert prompts(events) == [
         "scene:edit rename the greeting",
@@ -206,7 +206,7 @@ async def test_gemini_which_writes_everything_anew_when_it_goes_on(history: Hist
     ]
 
 
-async def test_opencode_with_its_database(history: History):
+async def test_opencode_with_its_database(history: AgentHistory):
     past = await history.find(OPENCODE)
     assert past.messages == 10
     events = await events_of(history, past)
@@ -224,7 +224,7 @@ async def test_opencode_with_its_database(history: History):
     assert total == TokenUsage(input=55340, output=115 + 6, thought=6)
 
 
-async def test_words_are_found_with_the_place(history: History):
+async def test_words_are_found_with_the_place(history: AgentHistory):
     listed = await history.list(Path(LAB))
     hits = [hit async for hit in history.search("COMMAND finished.", listed.sessions)]
     assert {hit.past.agent for hit in hits} == set(FIRST)

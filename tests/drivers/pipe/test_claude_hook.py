@@ -4,18 +4,18 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.drivers.link import Verdict
-from quarterdeck.drivers.pipe import claude_control as control
-from quarterdeck.drivers.pipe.claude_channel import Answers
+from quarterdeck.drivers.link import PermissionVerdict
+from quarterdeck.drivers.pipe.claude import control_messages as control
+from quarterdeck.drivers.pipe.claude.control_channel import ClaudeRequestHandler
 from quarterdeck.wire.events import PermissionAsked
 
 
 class FakeHost:
-    def __init__(self, verdict: Verdict | None) -> None:
+    def __init__(self, verdict: PermissionVerdict | None) -> None:
         self.verdict = verdict
         self.asked: list[PermissionAsked] = []
 
-    async def forbids(self, question: PermissionAsked) -> Verdict | None:
+    async def forbids(self, question: PermissionAsked) -> PermissionVerdict | None:
         self.asked.append(question)
         return self.verdict
 
@@ -29,15 +29,15 @@ def callback(name: str, **given: Any) -> dict[str, Any]:
     ("verdict", "decision"),
     [
         (None, None),
-        (Verdict(allowed=False, told="a rule denies it"), "deny"),
-        (Verdict(allowed=False, cancelled=True, told="a rule asks"), "ask"),
+        (PermissionVerdict(allowed=False, told="a rule denies it"), "deny"),
+        (PermissionVerdict(allowed=False, cancelled=True, told="a rule asks"), "ask"),
     ],
 )
 async def test_a_call_is_denied_asked_about_or_left_alone(
-    verdict: Verdict | None, decision: str | None
+    verdict: PermissionVerdict | None, decision: str | None
 ):
     host = FakeHost(verdict)
-    answers = Answers("claude", host, None)  # type: ignore[arg-type]
+    answers = ClaudeRequestHandler("claude", host, None)  # type: ignore[arg-type]
     answer = await answers._decide(callback("Read", file_path="/w/.env"))
     (asked,) = host.asked
     assert (asked.name, asked.kind, asked.call) == ("Read", "read", "toolu_1")
@@ -50,7 +50,7 @@ async def test_a_call_is_denied_asked_about_or_left_alone(
 
 
 async def test_a_question_to_the_person_is_no_call_to_be_judged():
-    host = FakeHost(Verdict(allowed=False))
-    answers = Answers("claude", host, None)  # type: ignore[arg-type]
+    host = FakeHost(PermissionVerdict(allowed=False))
+    answers = ClaudeRequestHandler("claude", host, None)  # type: ignore[arg-type]
     assert await answers._decide(callback(control.QUESTIONS)) == {}
     assert host.asked == []

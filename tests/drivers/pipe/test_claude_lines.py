@@ -7,23 +7,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quarterdeck.drivers.pipe.claude_events import Translator
-from quarterdeck.drivers.pipe.claude_tools import describe
+from quarterdeck.drivers.pipe.claude.events import ClaudeTranslator
+from quarterdeck.drivers.pipe.claude.tools import describe
 from quarterdeck.wire.content import ImageContent, text
 from quarterdeck.wire.events import (
     CommandsChanged,
     CompactionChanged,
     MessageChunk,
-    Notice,
+    NoticePosted,
     PlanChanged,
     RateLimited,
     ToolCallEnded,
     ToolCallStarted,
     ToolCallUpdated,
-    Unknown,
+    UnknownEvent,
 )
 from quarterdeck.wire.ids import ToolCallId
-from quarterdeck.wire.toolcalls import ContentItem, Diff
+from quarterdeck.wire.tool_calls import ContentItem, Diff
 from tests.support.claude_lines import recorded, replay
 
 RESULT = {"type": "result", "subtype": "success", "is_error": False, "usage": {}}
@@ -64,7 +64,7 @@ def test_what_a_sub_agent_says_and_does_belongs_to_its_call() -> None:
 
 
 def test_a_sub_agent_gets_on_and_asks_before_it_announces() -> None:
-    translator = Translator("claude")
+    translator = ClaudeTranslator("claude")
     begun = system("task_started", task_id="a1", tool_use_id="t1")
     beat = {"type": "tool_progress", "tool_use_id": "t1-heartbeat-0", "parent_tool_use_id": "t1"}
     told = [one for line in (used("t1", "Task"), begun, beat) for one in translator.read(line)]
@@ -78,7 +78,7 @@ def test_a_sub_agent_gets_on_and_asks_before_it_announces() -> None:
 
 def test_what_ends_in_the_background_is_told() -> None:
     over = system("task_notification", task_id="a1", status="completed", summary="Built it.")
-    (notice,) = replay([over]).all(Notice)
+    (notice,) = replay([over]).all(NoticePosted)
     assert notice.title == "completed: Built it."
 
 
@@ -138,7 +138,7 @@ def test_a_limit_of_the_plan_says_when_it_ends() -> None:
     (limited,) = heard.all(RateLimited)
     assert limited.resets_at == 1800000000_000_000
     near = {"status": "allowed_warning", "rateLimitType": "weekly"}
-    (notice,) = replay([{"type": "rate_limit_event", "rate_limit_info": near}]).all(Notice)
+    (notice,) = replay([{"type": "rate_limit_event", "rate_limit_info": near}]).all(NoticePosted)
     assert notice.severity == "warning"
     fine = {"type": "rate_limit_event", "rate_limit_info": {"status": "allowed"}}
     assert replay([fine]).events == []
@@ -217,8 +217,8 @@ def test_unknown_things_are_kept_whole() -> None:
         said([{"type": "novelty"}]),
         *streamed({"type": "novelty"}),
     ]
-    assert len(replay(lines).all(Unknown)) == 4
-    assert replay(lines).all(Unknown)[0].raw == {"type": "novelty", "x": 1}
+    assert len(replay(lines).all(UnknownEvent)) == 4
+    assert replay(lines).all(UnknownEvent)[0].raw == {"type": "novelty", "x": 1}
 
 
 # Lines that nobody would write

@@ -10,15 +10,20 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.drivers.driver import McpServer
-from quarterdeck.drivers.errors import AgentMissing, LoginNeeded, OpenFailed, Unsupported
+from quarterdeck.drivers.driver import AgentMcpServer
+from quarterdeck.drivers.errors import (
+    AgentMissingError,
+    LoginNeededError,
+    OpenFailedError,
+    UnsupportedError,
+)
 from quarterdeck.policy.gate import QuestionReply
 from quarterdeck.wire.content import ImageContent, ResourceLink, text
 from quarterdeck.wire.events import (
     CommandsChanged,
     MessageChunk,
     ModeChanged,
-    Notice,
+    NoticePosted,
     PlanChanged,
     QuestionAnswered,
     QuestionAsked,
@@ -30,13 +35,13 @@ from quarterdeck.wire.events import (
     ToolCallEnded,
     ToolCallStarted,
     TurnEnded,
-    Unknown,
+    UnknownEvent,
     UsageReported,
 )
 from quarterdeck.wire.permissions import Decider
-from quarterdeck.wire.toolcalls import Diff
+from quarterdeck.wire.tool_calls import Diff
 from tests.drivers.rigs.claude import link
-from tests.support.driving import Driven, Rig, drive
+from tests.support.driver_rig import Driven, Rig, drive
 
 PERSON = Decider(kind="person", name="test")
 
@@ -66,7 +71,7 @@ async def test_what_is_known_at_the_start(tmp_path: Path) -> None:
 async def test_every_option_reaches_the_program(tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
-    server = McpServer(name="tools", command=("serve", "-x"), environment={"KEY": "s3cret"})
+    server = AgentMcpServer(name="tools", command=("serve", "-x"), environment={"KEY": "s3cret"})
     async with claude(
         tmp_path,
         model="some model",
@@ -74,7 +79,7 @@ async def test_every_option_reaches_the_program(tmp_path: Path) -> None:
         title="-a title",
         agent_mode="plan",
         system_prompt="--be brief\nand kind",
-        mcp_servers=(server, McpServer(name="far", url="http://127.0.0.1:9/mcp")),
+        mcp_servers=(server, AgentMcpServer(name="far", url="http://127.0.0.1:9/mcp")),
         arguments=("--effort", "high"),
     ) as driven:
         await driven.say("options")
@@ -118,19 +123,19 @@ async def test_unless_told_otherwise_it_asks(tmp_path: Path) -> None:
         ({"launch": {"words": {}}, "model": "x"}, "'model'"),
         ({"launch": {"words": {}}, "system_prompt": "x"}, "'system_prompt'"),
         ({"launch": {"words": {}}, "roots": ("/tmp",)}, "'roots'"),
-        ({"launch": {"words": {}}, "mcp_servers": (McpServer(name="x", url="y"),)}, "'mcp'"),
+        ({"launch": {"words": {}}, "mcp_servers": (AgentMcpServer(name="x", url="y"),)}, "'mcp'"),
     ],
 )
 async def test_what_it_cannot_take_is_refused_by_name(
     tmp_path: Path, options: dict[str, Any], named: str
 ) -> None:
-    with pytest.raises(Unsupported, match=named):
+    with pytest.raises(UnsupportedError, match=named):
         async with claude(tmp_path, **options):
             pass
 
 
 async def test_a_wrong_word_is_refused_with_what_it_said(tmp_path: Path) -> None:
-    with pytest.raises(OpenFailed, match="unknown option '--nonsense'") as failed:
+    with pytest.raises(OpenFailedError, match="unknown option '--nonsense'") as failed:
         async with claude(tmp_path, arguments=("--nonsense",)):
             pass
     assert failed.value.exit_code == 1
@@ -138,25 +143,27 @@ async def test_a_wrong_word_is_refused_with_what_it_said(tmp_path: Path) -> None
 
 
 async def test_a_session_that_is_not_there_cannot_be_resumed(tmp_path: Path) -> None:
-    with pytest.raises(OpenFailed, match="refused: No conversation found with session ID: nope"):
+    with pytest.raises(
+        OpenFailedError, match="refused: No conversation found with session ID: nope"
+    ):
         async with claude(tmp_path, resume="nope"):
             pass
 
 
 async def test_a_program_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(AgentMissing, match=r"no-such-claude.*npm install"):
+    with pytest.raises(AgentMissingError, match=r"no-such-claude.*npm install"):
         async with claude(tmp_path, launch={"command": ("no-such-claude",)}):
             pass
 
 
 async def test_without_a_login_it_does_not_open(tmp_path: Path) -> None:
-    with pytest.raises(LoginNeeded, match="claude auth login"):
+    with pytest.raises(LoginNeededError, match="claude auth login"):
         async with claude(tmp_path, "logged-out"):
             pass
 
 
 async def test_a_silent_program_is_given_up(tmp_path: Path) -> None:
-    with pytest.raises(OpenFailed, match="did not answer"):
+    with pytest.raises(OpenFailedError, match="did not answer"):
         async with claude(tmp_path, "silent", start_limit=0.5):
             pass
 
@@ -191,9 +198,11 @@ async def test_mode_and_model_change_while_it_runs(tmp_path: Path) -> None:
         await driven.seen(ModeChanged, lambda one: one.mode == "acceptEdits")
         await driven.session.set_model("other")
         await driven.seen(SessionChanged, lambda one: one.model == "other")
-        with pytest.raises(Unsupported, match=r"the mode 'nonsense'\. Invalid permission mode"):
+        with pytest.raises(
+            UnsupportedError, match=r"the mode 'nonsense'\. Invalid permission mode"
+        ):
             await driven.session.set_mode("nonsense")
-        with pytest.raises(Unsupported):
+        with pytest.raises(UnsupportedError):
             await driven.session.set_option("speed", "high")
         assert (await driven.say("write made.txt hello")).stop == "end_turn"
     assert (tmp_path / "made.txt").read_text() == "hello"
@@ -305,9 +314,9 @@ async def test_what_it_says_of_its_troubles(tmp_path: Path) -> None:
     assert [one.attempt for one in driven.all(RetryScheduled)] == [2, 2]
     limited = driven.all(RateLimited)
     assert (limited[0].retry_after, limited[1].resets_at) == (1.5, 1800000000_000_000)
-    assert any("broke off" in one.title for one in driven.all(Notice))
+    assert any("broke off" in one.title for one in driven.all(NoticePosted))
     assert [one.content for one in driven.all(PlanChanged)[0].entries] == ["a", "b"]
-    assert [one.raw["type"] for one in driven.all(Unknown)] == ["news"]
+    assert [one.raw["type"] for one in driven.all(UnknownEvent)] == ["news"]
     task = next(one for one in driven.all(ToolCallStarted) if one.name == "Task")
     inside = [one for one in driven.heard if one.parent == task.call]
     assert any(isinstance(one.event, MessageChunk) for one in inside)
@@ -406,7 +415,7 @@ async def test_the_last_line_is_never_lost_in_a_thousand_times(tmp_path: Path) -
 
 async def test_the_language_is_spoken_by_others_with_other_words(tmp_path: Path) -> None:
     """Qwen's variant; its words are refused by the fake, which is enough to see them."""
-    with pytest.raises(OpenFailed) as failed:
+    with pytest.raises(OpenFailedError) as failed:
         async with claude(tmp_path, launch={"dialect": "qwen"}):
             pass
     assert "--approval-mode" in failed.value.stderr

@@ -6,17 +6,17 @@ from quarterdeck.wire.content import text
 from quarterdeck.wire.events import (
     CommandsChanged,
     ModeChanged,
-    Notice,
+    NoticePosted,
     RateLimited,
     RetryScheduled,
     SessionChanged,
     ThoughtChunk,
     ToolCallEnded,
     ToolCallStarted,
-    Unknown,
+    UnknownEvent,
     UsageReported,
 )
-from quarterdeck.wire.toolcalls import ContentItem, Diff
+from quarterdeck.wire.tool_calls import ContentItem, Diff
 from tests.support.claude_lines import CAPTURES, recorded, replay
 
 HELLO = "Hello from the scripted model."
@@ -26,7 +26,7 @@ SCENES = sorted(f"{file.parent.name}/{file.stem}" for file in CAPTURES.glob("*/*
 
 @pytest.mark.parametrize("scene", SCENES)
 def test_nothing_recorded_is_unknown(scene: str) -> None:
-    assert replay(recorded(scene)).all(Unknown) == []
+    assert replay(recorded(scene)).all(UnknownEvent) == []
 
 
 @pytest.mark.parametrize("scene", SCENES)
@@ -105,7 +105,7 @@ def test_denied_calls() -> None:
 def test_its_own_rules_deny_when_nobody_is_asked() -> None:
     heard = replay(recorded("pipe/shell_default"))
     assert heard.all(ToolCallEnded)[0].status == "failed"
-    assert "needs approval" in (heard.all(Notice)[0].description or "")
+    assert "needs approval" in (heard.all(NoticePosted)[0].description or "")
 
 
 def test_an_unknown_tool_fails() -> None:
@@ -117,7 +117,7 @@ def test_an_unknown_tool_fails() -> None:
 def test_an_interrupted_turn_is_cancelled_and_the_next_is_not(scene: str) -> None:
     heard = replay(recorded(f"stream-json/{scene}"))
     assert [one.stop for one in heard.outcomes] == ["cancelled", "end_turn"]
-    assert heard.all(Notice) == []
+    assert heard.all(NoticePosted) == []
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_a_wrong_key_is_told_with_each_retry() -> None:
 
 @pytest.mark.parametrize(("scene", "times"), [("midfail", 1), ("noend", 2), ("drop", 9)])
 def test_an_answer_that_broke_off_is_told(scene: str, times: int) -> None:
-    notices = replay(recorded(f"stream-json/{scene}")).all(Notice)
+    notices = replay(recorded(f"stream-json/{scene}")).all(NoticePosted)
     assert len(notices) == times and all("broke off" in one.title for one in notices)
 
 

@@ -4,33 +4,33 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.drivers.link import Departure
-from quarterdeck.drivers.pipe.codex import CODEX, CodexReader
-from quarterdeck.drivers.pipe.dialect import Asked
+from quarterdeck.drivers.link import AgentExit
+from quarterdeck.drivers.pipe.codex import CODEX, CodexExecReader
+from quarterdeck.drivers.pipe.dialect import TurnContext
 from quarterdeck.wire.events import (
     MessageChunk,
-    Notice,
+    NoticePosted,
     PlanChanged,
     RateLimited,
     RetryScheduled,
     ToolCallEnded,
     ToolCallStarted,
     ToolCallUpdated,
-    Unknown,
+    UnknownEvent,
     UsageReported,
 )
 from quarterdeck.wire.usage import TokenUsage
 from tests.support.captures import Replay, replay
 
-FRESH = Asked(total=TokenUsage())
+FRESH = TurnContext(total=TokenUsage())
 
 
-def scene(name: str, asked: Asked = FRESH) -> Replay:
+def scene(name: str, asked: TurnContext = FRESH) -> Replay:
     return replay(CODEX, f"codex-0.166.0/pipe/{name}", asked)
 
 
 def read(*lines: dict[str, Any]) -> list[Any]:
-    reader = CodexReader(FRESH)
+    reader = CodexExecReader(FRESH)
     return [event for line in lines for event in reader.read(line)]
 
 
@@ -89,7 +89,7 @@ def test_a_failed_model_fails_the_turn_after_retries(name: str, told: str):
     done = scene(name)
     assert done.outcome.stop == "failed" and told in (done.outcome.reason or "")
     assert [retry.attempt for retry in done.all(RetryScheduled)] == [2, 3]
-    assert not done.all(Notice), "what is the turn's reason is not told twice"
+    assert not done.all(NoticePosted), "what is the turn's reason is not told twice"
     assert not done.all(RateLimited)
 
 
@@ -112,13 +112,13 @@ def test_an_interrupted_run_has_no_answer():
 def test_usage_of_a_resumed_turn_is_its_own():
     first = scene("resume_1")
     (total,) = first.all(UsageReported)
-    second = scene("resume_2", Asked(session="x", total=total.session_tokens))
+    second = scene("resume_2", TurnContext(session="x", total=total.session_tokens))
     assert second.all(UsageReported)[0].session_tokens == TokenUsage(input=22, output=14)
     assert second.outcome.usage == TokenUsage(input=11, output=7)
 
 
 def test_usage_of_a_turn_is_unknown_where_the_past_is():
-    done = scene("resume_2", Asked(session="x", total=None))
+    done = scene("resume_2", TurnContext(session="x", total=None))
     assert done.outcome.usage is None
     assert done.all(UsageReported)[0].session_tokens == TokenUsage(input=22, output=14)
 
@@ -178,18 +178,18 @@ def test_an_error_after_which_the_turn_goes_on_is_a_notice():
     told = read(
         {"type": "error", "message": "odd"}, item("completed", type="agent_message", text="hi")
     )
-    assert isinstance(told[0], Notice) and isinstance(told[1], MessageChunk)
+    assert isinstance(told[0], NoticePosted) and isinstance(told[1], MessageChunk)
 
 
 def test_what_is_not_known_is_kept_whole():
     line = item("completed", type="teleport", to="Mars")
     for value in (line, {"type": "thread.paused"}, {}):
         (told,) = read(value)
-        assert isinstance(told, Unknown) and told.raw == value
+        assert isinstance(told, UnknownEvent) and told.raw == value
 
 
 def test_a_crash_is_told_with_the_last_words():
-    reader = CodexReader(FRESH)
-    outcome = reader.outcome(Departure(signal="SIGKILL", stderr="out of memory"))
+    reader = CodexExecReader(FRESH)
+    outcome = reader.outcome(AgentExit(signal="SIGKILL", stderr="out of memory"))
     assert outcome.stop == "failed"
     assert outcome.reason == "it left with signal SIGKILL: out of memory"

@@ -2,12 +2,12 @@
 
 import pytest
 
-from quarterdeck.drivers.link import Departure
-from quarterdeck.drivers.pipe.dialect import Asked
+from quarterdeck.drivers.link import AgentExit
+from quarterdeck.drivers.pipe.dialect import TurnContext
 from quarterdeck.drivers.pipe.gemini import GEMINI, GeminiReader
 from quarterdeck.wire.events import (
     MessageChunk,
-    Notice,
+    NoticePosted,
     RateLimited,
     RetryScheduled,
     SessionChanged,
@@ -70,7 +70,7 @@ def test_a_failed_model_fails_the_turn(name: str, told: str):
 
 
 def test_an_error_is_also_a_notice():
-    assert [notice.severity for notice in scene("noend").all(Notice)] == ["error"]
+    assert [notice.severity for notice in scene("noend").all(NoticePosted)] == ["error"]
 
 
 def test_a_run_that_never_came_to_a_result_has_failed():
@@ -96,19 +96,19 @@ def test_a_resumed_turn_counts_its_own_tokens():
 
 
 def test_thinking_is_counted_as_output():
-    reader = GeminiReader(Asked())
+    reader = GeminiReader(TurnContext())
     stats = {"total_tokens": 30, "input_tokens": 11, "output_tokens": 7, "cached": 4}
     list(reader.read({"type": "result", "status": "success", "stats": stats}))
-    usage = reader.outcome(Departure(exit_code=0)).usage
+    usage = reader.outcome(AgentExit(exit_code=0)).usage
     assert usage == TokenUsage(input=11, output=19, cached=4, thought=12)
 
 
 def test_a_limit_of_turns_is_no_failure():
-    assert GeminiReader(Asked()).outcome(Departure(exit_code=53)).stop == "max_turn_requests"
+    assert GeminiReader(TurnContext()).outcome(AgentExit(exit_code=53)).stop == "max_turn_requests"
 
 
 def test_a_rate_limit_in_the_result_is_told():
-    reader = GeminiReader(Asked())
+    reader = GeminiReader(TurnContext())
     error = {"message": '[API Error: {"error":{"code":429}}]'}
     (told,) = reader.read({"type": "result", "status": "error", "error": error})
     assert isinstance(told, RateLimited)

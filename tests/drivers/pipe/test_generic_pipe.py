@@ -6,47 +6,47 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quarterdeck.drivers.child import Launch
-from quarterdeck.drivers.errors import BadAgentFile
-from quarterdeck.drivers.link import Departure
+from quarterdeck.drivers.agent_process import Launch
+from quarterdeck.drivers.errors import BadAgentFileError
+from quarterdeck.drivers.link import AgentExit
 from quarterdeck.drivers.pipe.codex import CODEX
 from quarterdeck.drivers.pipe.cursor import CURSOR
-from quarterdeck.drivers.pipe.dialect import Asked, Dialect
+from quarterdeck.drivers.pipe.dialect import PipeDialect, TurnContext
+from quarterdeck.drivers.pipe.event_table import find, parse_path
 from quarterdeck.drivers.pipe.gemini import GEMINI
 from quarterdeck.drivers.pipe.generic import generic
-from quarterdeck.drivers.pipe.mapping import find, parse_path
 from quarterdeck.drivers.pipe.opencode import OPENCODE
 from quarterdeck.drivers.pipe.pi import PI
 from quarterdeck.wire.events import (
     Event,
-    Notice,
+    NoticePosted,
     PlanChanged,
     RateLimited,
     RetryScheduled,
     SessionChanged,
     ToolCallEnded,
     ToolCallUpdated,
-    Unknown,
+    UnknownEvent,
 )
 from quarterdeck.wire.record import encode_event
 from quarterdeck.wire.usage import Cost, TokenUsage
 from tests.drivers.rigs.oneshot import EVENTS
 
 
-def dialect(**events: Any) -> Dialect:
+def dialect(**events: Any) -> PipeDialect:
     return generic(Launch(agent="mine", command=("mine",), events=events))
 
 
-def rule(means: str, **fields: Any) -> Dialect:
+def rule(means: str, **fields: Any) -> PipeDialect:
     return dialect(rules=[{"means": means, **fields}])
 
 
-def read(language: Dialect, *lines: Any) -> list[Event]:
-    reader = language.reader(Asked())
+def read(language: PipeDialect, *lines: Any) -> list[Event]:
+    reader = language.reader(TurnContext())
     return [event for line in lines for event in reader.read(line)]
 
 
-LEFT = Departure(exit_code=0)
+LEFT = AgentExit(exit_code=0)
 
 
 def test_elements_of_a_list_are_read_one_by_one():
@@ -86,10 +86,10 @@ def test_elements_of_a_list_are_read_one_by_one():
 
 def test_a_condition_may_name_several_values_and_several_places():
     loud = rule("notice", when={"a.b": ["x", 1], "c": True}, text="t")
-    assert [type(e) for e in read(loud, {"a": {"b": "x"}, "c": True, "t": "T"})] == [Notice]
-    assert [type(e) for e in read(loud, {"a": {"b": 1}, "c": True, "t": "T"})] == [Notice]
-    assert [type(e) for e in read(loud, {"a": {"b": True}, "c": True})] == [Unknown]
-    assert [type(e) for e in read(loud, {"a": {"b": "x"}})] == [Unknown]
+    assert [type(e) for e in read(loud, {"a": {"b": "x"}, "c": True, "t": "T"})] == [NoticePosted]
+    assert [type(e) for e in read(loud, {"a": {"b": 1}, "c": True, "t": "T"})] == [NoticePosted]
+    assert [type(e) for e in read(loud, {"a": {"b": True}, "c": True})] == [UnknownEvent]
+    assert [type(e) for e in read(loud, {"a": {"b": "x"}})] == [UnknownEvent]
 
 
 def test_every_rule_that_fits_applies():
@@ -135,18 +135,18 @@ def test_usage_of_steps_adds_up_and_that_of_a_turn_replaces():
         (True, TokenUsage(input=35, output=3, cached=5), 0.75),
         (False, TokenUsage(input=20, output=2), 0.25),
     ]:
-        reader = rule("usage", **fields, adds=adds).reader(Asked())
+        reader = rule("usage", **fields, adds=adds).reader(TurnContext())
         for line in lines:
             assert list(reader.read(line)) == []
         outcome = reader.outcome(LEFT)
         assert (outcome.usage, outcome.cost) == (usage, Cost(amount=cost, currency="USD"))
-    reader = rule("usage", **fields, includes_cache=True).reader(Asked())
+    reader = rule("usage", **fields, includes_cache=True).reader(TurnContext())
     list(reader.read(lines[0]))
     assert reader.outcome(LEFT).usage == TokenUsage(input=10, output=1, cached=5)
 
 
 def test_a_told_error_fails_the_turn_whatever_the_exit():
-    reader = rule("error", when={"k": "e"}, text="t").reader(Asked())
+    reader = rule("error", when={"k": "e"}, text="t").reader(TurnContext())
     (limit,) = reader.read({"k": "e", "t": "429 Too Many Requests"})
     assert isinstance(limit, RateLimited)
     assert reader.outcome(LEFT).reason == "429 Too Many Requests"
@@ -156,9 +156,9 @@ def test_a_result_is_owed_where_the_file_says_so():
     rules = [{"means": "result", "when": {"k": "end"}, "failed": "bad", "text": "bad"}]
     owing = dialect(rules=rules, result_is_due=True)
     free = dialect(rules=rules)
-    assert owing.reader(Asked()).outcome(LEFT).stop == "failed"
-    assert free.reader(Asked()).outcome(LEFT).stop == "end_turn"
-    reader = owing.reader(Asked())
+    assert owing.reader(TurnContext()).outcome(LEFT).stop == "failed"
+    assert free.reader(TurnContext()).outcome(LEFT).stop == "end_turn"
+    reader = owing.reader(TurnContext())
     list(reader.read({"k": "end", "bad": ""}))
     assert reader.outcome(LEFT).stop == "end_turn"
     list(reader.read({"k": "end", "bad": "no"}))
@@ -177,7 +177,7 @@ def test_a_result_is_owed_where_the_file_says_so():
     ],
 )
 def test_a_table_with_a_mistake_is_refused_and_says_where(events: dict[str, Any], told: str):
-    with pytest.raises(BadAgentFile, match=told) as caught:
+    with pytest.raises(BadAgentFileError, match=told) as caught:
         dialect(**events)
     assert "mine" in str(caught.value) and "docs/agents-pipe.md" in str(caught.value)
 
@@ -238,10 +238,10 @@ LANGUAGES = [CODEX, GEMINI, OPENCODE, CURSOR, PI, dialect(**EVENTS)]
 @pytest.mark.parametrize("language", LANGUAGES, ids=lambda language: language.name)
 @settings(max_examples=50, deadline=None)
 @given(lines=LINES, code=st.sampled_from([0, 1, None]))
-def test_no_line_makes_a_reader_fail(language: Dialect, lines: list[Any], code: int | None):
-    reader = language.reader(Asked(total=TokenUsage()))
+def test_no_line_makes_a_reader_fail(language: PipeDialect, lines: list[Any], code: int | None):
+    reader = language.reader(TurnContext(total=TokenUsage()))
     for line in lines:
         for event in reader.read(line):
             assert encode_event(event)
-    outcome = reader.outcome(Departure(exit_code=code, signal=None if code is not None else "SIGX"))
+    outcome = reader.outcome(AgentExit(exit_code=code, signal=None if code is not None else "SIGX"))
     assert outcome.stop != "failed" or outcome.reason

@@ -4,11 +4,11 @@ import asyncio
 import sys
 from pathlib import Path
 
-from quarterdeck.drivers.child import Launch
+from quarterdeck.drivers.agent_process import Launch
+from quarterdeck.drivers.pipe.oneshot_link import OneshotLink
 from quarterdeck.drivers.pipe.pi import PI
-from quarterdeck.drivers.pipe.turns import TurnsLink
-from tests.support.driving import Rig, drive
-from tests.support.patience import SOON
+from tests.support.deadlines import SOON
+from tests.support.driver_rig import Rig, drive
 
 PROGRAM = """
 import json, pathlib, sys, time
@@ -33,7 +33,7 @@ def rig(tmp_path: Path) -> Rig:
     launch = Launch(
         agent="pi", command=(sys.executable, str(program)), words=words, modes={"ask": ()}
     )
-    return Rig(name="pi-pipe", make=lambda: TurnsLink(launch, PI))
+    return Rig(name="pi-pipe", make=lambda: OneshotLink(launch, PI))
 
 
 async def calls(tmp_path: Path) -> list[str]:

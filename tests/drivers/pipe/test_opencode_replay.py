@@ -1,8 +1,8 @@
 """Recorded turns of ``opencode run --format json`` 1.18.33."""
 
-from quarterdeck.drivers.link import Departure
-from quarterdeck.drivers.pipe.dialect import Asked
-from quarterdeck.drivers.pipe.opencode import OPENCODE, OpencodeReader
+from quarterdeck.drivers.link import AgentExit
+from quarterdeck.drivers.pipe.dialect import TurnContext
+from quarterdeck.drivers.pipe.opencode import OPENCODE, OpencodeRunReader
 from quarterdeck.wire.events import RateLimited, RetryScheduled, ToolCallEnded, ToolCallStarted
 from quarterdeck.wire.usage import Cost, TokenUsage
 from tests.support.captures import Replay, replay
@@ -71,23 +71,23 @@ def test_a_resumed_turn_is_of_the_same_session():
     assert scene("resume_2").outcome.usage == TokenUsage(input=11, output=7)
 
 
-def finish(**part: object) -> OpencodeReader:
-    reader = OpencodeReader(Asked())
+def finish(**part: object) -> OpencodeRunReader:
+    reader = OpencodeRunReader(TurnContext())
     assert list(reader.read({"type": "step_finish", "part": part})) == []
     return reader
 
 
 def test_what_was_cached_or_thought_is_counted_once():
     tokens = {"input": 10, "output": 5, "reasoning": 3, "cache": {"read": 100, "write": 20}}
-    outcome = finish(reason="stop", tokens=tokens, cost=0.25).outcome(Departure(exit_code=0))
+    outcome = finish(reason="stop", tokens=tokens, cost=0.25).outcome(AgentExit(exit_code=0))
     assert outcome.usage == TokenUsage(input=130, output=8, cached=100, cache_written=20, thought=3)
     assert outcome.cost == Cost(amount=0.25, currency="USD")
 
 
 def test_an_answer_that_was_cut_off_says_so():
-    assert finish(reason="length").outcome(Departure(exit_code=0)).stop == "max_tokens"
+    assert finish(reason="length").outcome(AgentExit(exit_code=0)).stop == "max_tokens"
 
 
 def test_leaving_without_a_finished_step_is_a_failure():
-    assert OpencodeReader(Asked()).outcome(Departure(exit_code=0)).stop == "failed"
-    assert finish(reason="stop").outcome(Departure(exit_code=1)).stop == "failed"
+    assert OpencodeRunReader(TurnContext()).outcome(AgentExit(exit_code=0)).stop == "failed"
+    assert finish(reason="stop").outcome(AgentExit(exit_code=1)).stop == "failed"

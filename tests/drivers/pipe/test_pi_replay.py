@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from quarterdeck.drivers.link import Departure
+from quarterdeck.drivers.link import AgentExit
 from quarterdeck.drivers.pipe.cursor import CursorReader
-from quarterdeck.drivers.pipe.dialect import Asked
+from quarterdeck.drivers.pipe.dialect import TurnContext
 from quarterdeck.drivers.pipe.pi import PI, PiReader
 from quarterdeck.wire.events import (
     CompactionChanged,
@@ -59,7 +59,7 @@ def test_an_answer_that_was_cut_off_says_so():
 
 
 def test_a_compaction_begins_and_ends():
-    reader = PiReader(Asked())
+    reader = PiReader(TurnContext())
     begun = list(reader.read({"type": "compaction_start", "reason": "threshold"}))
     ended = list(reader.read({"type": "compaction_end", "result": {"summary": "short"}}))
     told = [event for event in (*begun, *ended) if isinstance(event, CompactionChanged)]
@@ -71,7 +71,7 @@ def test_a_compaction_begins_and_ends():
 
 
 def cursor(*lines: dict[str, Any]) -> tuple[CursorReader, list[Any]]:
-    reader = CursorReader(Asked())
+    reader = CursorReader(TurnContext())
     return reader, [event for line in lines for event in reader.read(line)]
 
 
@@ -104,8 +104,8 @@ def test_cursors_tool_calls_have_name_and_result():
 
 def test_cursor_owes_a_result():
     reader, _ = cursor(said("hi"))
-    assert reader.outcome(Departure(exit_code=0)).stop == "failed"
+    assert reader.outcome(AgentExit(exit_code=0)).stop == "failed"
     reader, _ = cursor({"type": "result", "is_error": False, "usage": {"inputTokens": 3}})
-    assert reader.outcome(Departure(exit_code=0)).usage == TokenUsage(input=3)
+    assert reader.outcome(AgentExit(exit_code=0)).usage == TokenUsage(input=3)
     reader, _ = cursor({"type": "result", "is_error": True, "result": "no"})
-    assert reader.outcome(Departure(exit_code=1)).reason == "no"
+    assert reader.outcome(AgentExit(exit_code=1)).reason == "no"

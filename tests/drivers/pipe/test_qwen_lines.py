@@ -3,15 +3,15 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from quarterdeck.drivers.pipe.claude_messages import Messages
+from quarterdeck.drivers.pipe.claude.messages import ClaudeMessages
 from quarterdeck.wire.events import (
     Event,
     MessageChunk,
-    Notice,
+    NoticePosted,
     ThoughtChunk,
     ToolCallEnded,
     ToolCallStarted,
-    Unknown,
+    UnknownEvent,
 )
 
 START = {"type": "message_start", "message": {"id": "m1", "role": "assistant", "model": "m"}}
@@ -51,7 +51,7 @@ LINES = [
 
 
 def read(lines: list[Mapping[str, Any]]) -> list[Event]:
-    messages, events = Messages("qwen"), list[Event]()
+    messages, events = ClaudeMessages("qwen"), list[Event]()
     for line in lines:
         if "whole" in line:
             events += messages.whole(line["whole"])
@@ -65,13 +65,13 @@ def test_nothing_is_said_twice_and_no_call_fails_before_it_ran():
     assert "".join(e.content.text for e in events if isinstance(e, ThoughtChunk)) == "Hm."
     assert "".join(e.content.text for e in events if isinstance(e, MessageChunk)) == "I will write."
     assert {e.call for e in events if isinstance(e, ToolCallStarted)} == {"c1"}
-    assert not [e for e in events if isinstance(e, ToolCallEnded | Notice | Unknown)]
+    assert not [e for e in events if isinstance(e, ToolCallEnded | NoticePosted | UnknownEvent)]
 
 
 def test_an_answer_that_broke_off_is_still_told():
     events = read([START, *block("tool_use", id="c1", name="write_file", input={}), STOP])
     assert [e.status for e in events if isinstance(e, ToolCallEnded)] == ["failed"]
-    assert [e for e in events if isinstance(e, Notice)]
+    assert [e for e in events if isinstance(e, NoticePosted)]
 
 
 def test_a_text_that_did_not_come_in_pieces_is_told():

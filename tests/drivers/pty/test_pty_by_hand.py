@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from quarterdeck.drivers.pty.link import PtyLink
-from quarterdeck.drivers.pty.terminal import Terminal
-from quarterdeck.policy.gate import Answer
+from quarterdeck.policy.gate import PermissionAnswer
+from quarterdeck.terminal.headless_terminal import HeadlessTerminal
 from quarterdeck.wire.events import (
     MessageChunk,
-    Notice,
+    NoticePosted,
     PermissionAnswered,
     PermissionAsked,
     SessionEnded,
@@ -21,8 +21,8 @@ from quarterdeck.wire.events import (
 )
 from quarterdeck.wire.permissions import Cancelled, Decider, Selected
 from tests.drivers.rigs.pty import link
-from tests.support.driving import Driven, Rig, drive
-from tests.support.patience import SOON
+from tests.support.deadlines import SOON
+from tests.support.driver_rig import Driven, Rig, drive
 
 BY = Decider(kind="person", name="test")
 
@@ -31,7 +31,7 @@ def rig(**changes: Any) -> Rig:
     return Rig(name="fake", make=lambda: link(**changes))
 
 
-def terminal(driven: Driven) -> Terminal:
+def terminal(driven: Driven) -> HeadlessTerminal:
     used = driven.session._link
     assert isinstance(used, PtyLink)
     return used.terminal
@@ -50,11 +50,11 @@ async def test_what_is_answered_on_the_screen_is_no_longer_asked(tmp_path: Path)
         asked = await driven.seen(PermissionAsked)
         await terminal(driven).write(b"1")
         assert (await turn).stop == "end_turn"
-        chosen = Answer(outcome=Selected(option_id="3"), by=BY)
+        chosen = PermissionAnswer(outcome=Selected(option_id="3"), by=BY)
         assert not driven.session.answer(asked.request, chosen)
     (answered,) = driven.all(PermissionAnswered)
     assert answered.outcome == Cancelled()
-    assert "terminal" in driven.all(Notice)[0].title
+    assert "terminal" in driven.all(NoticePosted)[0].title
     assert "allowed" in driven.text and "end" in driven.text
 
 
@@ -64,7 +64,7 @@ async def test_a_late_answer_is_not_pressed_into_the_next_dialog(tmp_path: Path)
         first = await driven.seen(PermissionAsked)
         await terminal(driven).write(b"3")
         await shows(driven, "$ two")
-        allow = Answer(outcome=Selected(option_id="1"), by=BY)
+        allow = PermissionAnswer(outcome=Selected(option_id="1"), by=BY)
         driven.session.answer(first.request, allow)
         second = await driven.seen(PermissionAsked, lambda one: one.request != first.request)
         assert second.raw_input == {"command": "two"}
@@ -141,7 +141,9 @@ async def test_a_window_of_one_cell_answers_nothing_and_is_got_over(tmp_path: Pa
         assert not driven.all(PermissionAnswered)
         terminal(driven).resize(120, 40)
         await shows(driven, "$ make")
-        driven.session.answer(asked.request, Answer(outcome=Selected(option_id="1"), by=BY))
+        driven.session.answer(
+            asked.request, PermissionAnswer(outcome=Selected(option_id="1"), by=BY)
+        )
         assert (await turn).stop == "end_turn"
     assert driven.text.split() == ["allowed", "end"]
 

@@ -6,20 +6,20 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.drivers.driver import McpServer
+from quarterdeck.drivers.driver import AgentMcpServer
 from quarterdeck.drivers.errors import (
-    AgentMissing,
-    BadAgentFile,
-    LoginNeeded,
-    OpenFailed,
-    Unsupported,
+    AgentMissingError,
+    BadAgentFileError,
+    LoginNeededError,
+    OpenFailedError,
+    UnsupportedError,
 )
-from quarterdeck.drivers.pty.keys import neutral
-from quarterdeck.drivers.pty.knowledge import knowledge_of, screens_of
 from quarterdeck.drivers.pty.link import PtyLink
+from quarterdeck.drivers.pty.patterns import load_patterns, parse_patterns
+from quarterdeck.terminal.keys import neutralize_controls
 from quarterdeck.wire.events import MessageChunk, PermissionAsked, ToolCallStarted
 from tests.drivers.rigs.pty import LAUNCH, link
-from tests.support.driving import Rig, drive
+from tests.support.driver_rig import Rig, drive
 
 FAKE = LAUNCH.command
 
@@ -29,7 +29,7 @@ def rig(*words: str, **changes: Any) -> Rig:
 
 
 async def test_nothing_is_typed_into_a_trust_dialog(tmp_path: Path):
-    with pytest.raises(OpenFailed, match=r"trust.*accept-trust"):
+    with pytest.raises(OpenFailedError, match=r"trust.*accept-trust"):
         async with drive(rig("--dialog", "trust"), tmp_path):
             pass
 
@@ -37,7 +37,7 @@ async def test_nothing_is_typed_into_a_trust_dialog(tmp_path: Path):
 async def test_policy_answers_the_dialogs_that_it_names(tmp_path: Path):
     asked = rig("--dialog", "trust", "--dialog", "update")
     quirks = frozenset(("accept-trust", "decline-update"))
-    with pytest.raises(OpenFailed, match="update"):
+    with pytest.raises(OpenFailedError, match="update"):
         async with drive(
             rig("--dialog", "trust", "--dialog", "update", quirks=frozenset(("accept-trust",))),
             tmp_path,
@@ -51,24 +51,24 @@ async def test_policy_answers_the_dialogs_that_it_names(tmp_path: Path):
 
 
 async def test_a_login_is_asked_for_by_name(tmp_path: Path):
-    with pytest.raises(LoginNeeded):
+    with pytest.raises(LoginNeededError):
         async with drive(rig("--dialog", "login"), tmp_path):
             pass
 
 
 async def test_a_missing_program_says_how_to_get_it(tmp_path: Path):
     made = Rig(name="fake", make=lambda: link(command=("no-such-tui",), install="get it"))
-    with pytest.raises(AgentMissing, match="get it"):
+    with pytest.raises(AgentMissingError, match="get it"):
         async with drive(made, tmp_path):
             pass
 
 
 async def test_an_option_without_words_is_refused_by_name(tmp_path: Path):
-    with pytest.raises(Unsupported, match="system_prompt"):
+    with pytest.raises(UnsupportedError, match="system_prompt"):
         async with drive(rig(), tmp_path, system_prompt="be brief"):
             pass
-    with pytest.raises(Unsupported, match="mcp_servers"):
-        async with drive(rig(), tmp_path, mcp_servers=(McpServer(name="x", command=("x",)),)):
+    with pytest.raises(UnsupportedError, match="mcp_servers"):
+        async with drive(rig(), tmp_path, mcp_servers=(AgentMcpServer(name="x", command=("x",)),)):
             pass
 
 
@@ -105,7 +105,7 @@ async def test_ten_thousand_characters_arrive_whole_and_press_nothing(tmp_path: 
         assert (await driven.say(f"echo {prompt}")).stop == "end_turn"
         assert (await driven.say("echo still here")).stop == "end_turn"
     first, _, rest = driven.text.partition("still here")
-    assert first.strip() == neutral(prompt).strip() and not rest
+    assert first.strip() == neutralize_controls(prompt).strip() and not rest
     assert not driven.all(PermissionAsked)
 
 
@@ -120,8 +120,8 @@ async def test_a_deaf_agent_is_ended(tmp_path: Path):
 
 def test_what_ships_can_be_read():
     for name in ("aider", "claude", "codex", "crush", "fake", "gemini", "opencode"):
-        assert screens_of(name).states
-    assert screens_of("aider").proven and not screens_of("crush").proven
+        assert load_patterns(name).states
+    assert load_patterns("aider").proven and not load_patterns("crush").proven
 
 
 @pytest.mark.parametrize(
@@ -133,13 +133,13 @@ def test_what_ships_can_be_read():
     ],
 )
 def test_a_wrong_file_is_told(table: dict[str, Any], told: str):
-    with pytest.raises(BadAgentFile, match=told):
-        knowledge_of("mine.toml", table)
+    with pytest.raises(BadAgentFileError, match=told):
+        parse_patterns("mine.toml", table)
 
 
 def test_an_unknown_screen_is_named():
-    with pytest.raises(BadAgentFile, match=r"'nobody'.*claude"):
-        screens_of("nobody")
+    with pytest.raises(BadAgentFileError, match=r"'nobody'.*claude"):
+        load_patterns("nobody")
 
 
 def _link(driven: Any) -> PtyLink:

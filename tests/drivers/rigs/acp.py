@@ -4,8 +4,8 @@ import sys
 from typing import Any
 
 from quarterdeck.drivers.acp.link import AcpLink
-from quarterdeck.drivers.child import Launch
-from tests.support.driving import Rig
+from quarterdeck.drivers.agent_process import Launch
+from tests.support.driver_rig import Rig
 
 __all__ = ["RIGS", "acp_rig"]
 

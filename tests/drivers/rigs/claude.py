@@ -5,15 +5,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from quarterdeck.drivers.agent_description import make_launch
 from quarterdeck.drivers.catalogue import find_agent
-from quarterdeck.drivers.description import launch_of
-from quarterdeck.drivers.pipe.claude import ClaudeLink
-from tests.support.driving import Rig
+from quarterdeck.drivers.pipe.claude.link import ClaudeLink
+from tests.support.driver_rig import Rig
 
 __all__ = ["LAUNCH", "RIGS", "link"]
 
 LAUNCH = replace(
-    launch_of(find_agent("claude"), "pipe"),
+    make_launch(find_agent("claude"), "pipe"),
     command=(sys.executable, "-m", "quarterdeck.testing.claude_cli"),
 )
 

@@ -4,10 +4,10 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from quarterdeck.drivers.child import Launch
-from quarterdeck.drivers.daemon.codex import CodexLink
-from quarterdeck.drivers.daemon.opencode import OpencodeLink
-from tests.support.driving import Rig
+from quarterdeck.drivers.agent_process import Launch
+from quarterdeck.drivers.daemon.codex.link import CodexLink
+from quarterdeck.drivers.daemon.opencode.link import OpencodeLink
+from tests.support.driver_rig import Rig
 
 __all__ = ["CODEX", "OPENCODE", "RIGS", "codex", "opencode"]
 

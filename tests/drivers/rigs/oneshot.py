@@ -5,16 +5,16 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from quarterdeck.drivers.child import Launch
+from quarterdeck.drivers.agent_process import Launch
 from quarterdeck.drivers.pipe.codex import CODEX
 from quarterdeck.drivers.pipe.cursor import CURSOR
-from quarterdeck.drivers.pipe.dialect import Dialect
+from quarterdeck.drivers.pipe.dialect import PipeDialect
 from quarterdeck.drivers.pipe.gemini import GEMINI
 from quarterdeck.drivers.pipe.generic import generic
+from quarterdeck.drivers.pipe.oneshot_link import OneshotLink
 from quarterdeck.drivers.pipe.opencode import OPENCODE
 from quarterdeck.drivers.pipe.pi import PI
-from quarterdeck.drivers.pipe.turns import TurnsLink
-from tests.support.driving import Rig
+from tests.support.driver_rig import Rig
 
 __all__ = ["LAUNCHES", "RIGS", "dialect_of", "link"]
 
@@ -144,14 +144,14 @@ LAUNCHES = {
 _DIALECTS = {one.name: one for one in (CODEX, GEMINI, OPENCODE, CURSOR, PI)}
 
 
-def dialect_of(launch: Launch) -> Dialect:
+def dialect_of(launch: Launch) -> PipeDialect:
     return generic(launch) if launch.dialect == "generic" else _DIALECTS[launch.dialect]
 
 
-def link(name: str, **changes: Any) -> TurnsLink:
+def link(name: str, **changes: Any) -> OneshotLink:
     """A link to a fake; ``changes`` are fields of its launch."""
     launch = replace(LAUNCHES[name], **changes)
-    return TurnsLink(launch, dialect_of(launch))
+    return OneshotLink(launch, dialect_of(launch))
 
 
 RIGS = [Rig(name=f"{name}-pipe", make=partial(link, name)) for name in LAUNCHES]

@@ -5,9 +5,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from quarterdeck.drivers.child import Launch
+from quarterdeck.drivers.agent_process import Launch
 from quarterdeck.drivers.pty.link import PtyLink
-from tests.support.driving import Rig
+from tests.support.driver_rig import Rig
 
 __all__ = ["LAUNCH", "RIGS", "link"]
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.config.errors import UnusablePlace
+from quarterdeck.config.errors import UnusablePlaceError
 from quarterdeck.config.places import Places
-from quarterdeck.fleet.host.lock import Holder, HostLock, HostRunning, holder
-from quarterdeck.fleet.host.place import LONGEST_PATH, make_socket_directory, socket_path
+from quarterdeck.fleet.host.lock import HostLock, HostRunningError, LockHolder, holder
+from quarterdeck.fleet.host.paths import LONGEST_PATH, make_socket_directory, socket_path
 
-HOLDER = Holder(pid=os.getpid(), socket="/run/s", version="1", started=5)
+HOLDER = LockHolder(pid=os.getpid(), socket="/run/s", version="1", started=5)
 
 
 def test_a_second_host_is_refused_and_told_who_is_first(tmp_path: Path):
@@ -22,7 +22,7 @@ def test_a_second_host_is_refused_and_told_who_is_first(tmp_path: Path):
     assert holder(path) == (True, None)
     first.sign(HOLDER)
     assert holder(path) == (True, HOLDER)
-    with pytest.raises(HostRunning, match=str(os.getpid())) as caught:
+    with pytest.raises(HostRunningError, match=str(os.getpid())) as caught:
         HostLock.acquire(path)
     assert caught.value.pid == os.getpid()
     first.release()
@@ -76,7 +76,7 @@ def test_a_damaged_lock_file_is_still_a_lock(tmp_path: Path):
 
 def test_a_lock_that_cannot_be_made_is_told(tmp_path: Path):
     (tmp_path / "host.lock").mkdir()
-    with pytest.raises(UnusablePlace, match="QUARTERDECK_HOME"):
+    with pytest.raises(UnusablePlaceError, match="QUARTERDECK_HOME"):
         HostLock.acquire(tmp_path / "host.lock")
 
 
@@ -112,5 +112,5 @@ def test_a_directory_that_others_could_enter_is_closed(tmp_path: Path):
 def test_a_directory_that_is_a_link_is_refused(tmp_path: Path):
     (tmp_path / "theirs").mkdir()
     (tmp_path / "run").symlink_to(tmp_path / "theirs")
-    with pytest.raises(UnusablePlace, match="not a directory of yours"):
+    with pytest.raises(UnusablePlaceError, match="not a directory of yours"):
         make_socket_directory(tmp_path / "run" / "s")

@@ -13,18 +13,17 @@ from pathlib import Path
 import pytest
 
 from quarterdeck.config.places import Places
+from quarterdeck.fleet.api import SpawnOptions
 from quarterdeck.fleet.client import HostClient
-from quarterdeck.fleet.errors import HostError, NoHost
-from quarterdeck.fleet.host.dialling import dial, is_held
-from quarterdeck.fleet.host.lock import HostRunning
-from quarterdeck.fleet.host.place import lock_file, socket_path
+from quarterdeck.fleet.errors import HostError, NoHostError
+from quarterdeck.fleet.host.launcher import dial_host, ensure_host, is_host_running
+from quarterdeck.fleet.host.lock import HostRunningError
+from quarterdeck.fleet.host.paths import lock_file, socket_path
 from quarterdeck.fleet.host.process import run_host
-from quarterdeck.fleet.host.starting import ensure_host
-from quarterdeck.fleet.host.stopping import stop_host
-from quarterdeck.fleet.port import Spawn
-from quarterdeck.wire.errors import Broken
-from tests.support.fleets import FakeFleet, open_fake
-from tests.support.patience import SOON
+from quarterdeck.fleet.host.shutdown import stop_host
+from quarterdeck.wire.errors import LinkBrokenError
+from tests.support.deadlines import SOON
+from tests.support.memory_fleet import FakeFleet, open_fake
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = """
@@ -32,7 +31,7 @@ import asyncio, os, sys
 from quarterdeck.config.places import Places
 from quarterdeck.fleet.host.lock import HostRunning
 from quarterdeck.fleet.host.process import run_host
-from tests.support.fleets import open_fake
+from tests.support.memory_fleet import open_fake
 try:
     asyncio.run(run_host(Places.find(), dict(os.environ), idle_seconds=20, open_fleet=open_fake))
 except HostRunning:
@@ -88,7 +87,7 @@ async def hosting(places: Places, **options: object) -> AsyncIterator[asyncio.Ta
 
 
 async def test_a_client_finds_the_host_and_can_stop_it(places: Places):
-    with pytest.raises(NoHost, match="host start"):
+    with pytest.raises(NoHostError, match="host start"):
         async with HostClient.connect(places):
             pass
     async with hosting(places) as host:
@@ -96,7 +95,7 @@ async def test_a_client_finds_the_host_and_can_stop_it(places: Places):
             assert (await client.status()).clients == 1
             await client.stop_host()
         assert await asyncio.wait_for(host, SOON) == "a client asked"
-    assert not await is_held(places)
+    assert not await is_host_running(places)
     assert not socket_path(places).exists()
 
 
@@ -110,7 +109,7 @@ async def test_the_socket_is_found_from_another_runtime_directory(places: Places
 
 async def test_a_second_host_is_refused(places: Places):
     async with hosting(places):
-        with pytest.raises(HostRunning):
+        with pytest.raises(HostRunningError):
             await run_host(places, {}, open_fleet=open_fake)
         async with HostClient.connect(places) as client:
             assert await client.agents() == []
@@ -121,8 +120,8 @@ async def test_a_socket_that_nobody_listens_at_is_replaced(places: Places):
     path.parent.mkdir(parents=True)
     with sockets.socket(sockets.AF_UNIX) as stale:
         stale.bind(str(path))
-    with pytest.raises(NoHost):
-        await dial(places)
+    with pytest.raises(NoHostError):
+        await dial_host(places)
     async with hosting(places), HostClient.connect(places) as client:
         assert await client.agents() == []
 
@@ -139,7 +138,7 @@ async def test_a_signal_closes_agents_in_good_order(places: Places, number: sign
 
     async with hosting(places, open_fleet=opening) as host:
         async with HostClient.connect(places) as client:
-            await client.spawn(Spawn(cwd="/", name="ann", prompt="work"))
+            await client.spawn(SpawnOptions(cwd="/", name="ann", prompt="work"))
         os.kill(os.getpid(), number)
         assert number.name in await asyncio.wait_for(host, SOON)
     (info,) = await opened[0].agents()
@@ -151,7 +150,7 @@ async def test_an_idle_host_leaves_and_a_used_one_stays(places: Places):
         async with HostClient.connect(places) as client:
             await asyncio.sleep(1.2)
             assert not host.done()
-            await client.spawn(Spawn(cwd="/", name="ann"))
+            await client.spawn(SpawnOptions(cwd="/", name="ann"))
         await asyncio.sleep(1.2)
         assert not host.done()
         async with HostClient.connect(places) as client:
@@ -187,7 +186,7 @@ async def race(places: Places, count: int) -> None:
         child.returncode = None
         await asyncio.to_thread(end, child)
     children.clear()
-    assert not await is_held(places)
+    assert not await is_host_running(places)
 
 
 def end(child: subprocess.Popen[bytes]) -> None:
@@ -197,7 +196,7 @@ def end(child: subprocess.Popen[bytes]) -> None:
 
 @asynccontextmanager
 async def starting(places: Places) -> AsyncIterator[HostClient]:
-    client = HostClient(lambda: dial(places))
+    client = HostClient(lambda: dial_host(places))
     try:
         await client.reach(lambda: ensure_host(places, os.environ, launcher=launch_fake))
         yield client
@@ -209,10 +208,10 @@ async def test_a_host_that_was_killed_is_replaced_when_one_is_wanted(places: Pla
     async with starting(places) as client:
         first = (await client.status()).pid
         os.kill(first, signal.SIGKILL)
-        with pytest.raises((Broken, NoHost)):
+        with pytest.raises((LinkBrokenError, NoHostError)):
             while True:
                 await client.status()
-        with pytest.raises(NoHost):  # who merely looks starts none
+        with pytest.raises(NoHostError):  # who merely looks starts none
             await client.status()
         await client.reach(lambda: ensure_host(places, os.environ, launcher=launch_fake))
         assert (await client.status()).pid != first
@@ -246,4 +245,4 @@ async def test_a_host_that_hangs_is_killed_by_force(places: Places):
     finally:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    assert not await is_held(places)
+    assert not await is_host_running(places)

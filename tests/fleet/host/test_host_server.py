@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 from msgspec.structs import fields
 
+from quarterdeck.fleet.api import Fleet, FleetTerminals, SpawnOptions
 from quarterdeck.fleet.client import HostClient
-from quarterdeck.fleet.errors import HostError, HostTooNew, NoHost
-from quarterdeck.fleet.host.credentials import Credentials, peer_credentials
+from quarterdeck.fleet.connection import HostConnection
+from quarterdeck.fleet.errors import HostError, HostVersionError, NoHostError
+from quarterdeck.fleet.host.client_handler import WINDOW
 from quarterdeck.fleet.host.methods import (
     ATTACH_SCREEN,
     DETACH_SCREEN,
@@ -25,20 +27,18 @@ from quarterdeck.fleet.host.methods import (
     READ,
     SCREEN_ACTIVE,
     STOP,
+    TERMINAL_METHODS,
     UNFOLLOW,
+    WATCH_TERMINAL,
 )
+from quarterdeck.fleet.host.peer_credentials import PeerCredentials, read_peer_credentials
 from quarterdeck.fleet.host.server import FleetServer
-from quarterdeck.fleet.host.subscription import WINDOW
-from quarterdeck.fleet.host.terminal_methods import TERMINAL_METHODS, WATCH_TERMINAL
-from quarterdeck.fleet.link import Link
-from quarterdeck.fleet.port import Fleet, Spawn
-from quarterdeck.fleet.terminal_port import Terminals
 from quarterdeck.wire.content import text
-from quarterdeck.wire.errors import Broken, Closed
+from quarterdeck.wire.errors import LinkBrokenError, LinkClosedError
 from quarterdeck.wire.events import MessageChunk
 from quarterdeck.wire.rpc import ByteStream, connect_unix
-from tests.support.fleets import FakeFleet
-from tests.support.patience import SOON
+from tests.support.deadlines import SOON
+from tests.support.memory_fleet import FakeFleet
 
 OWN = (READ.name, FOLLOW.name, ATTACH_SCREEN.name, WATCH_TERMINAL.name)
 ABOUT_A_CLIENT = (
@@ -89,7 +89,7 @@ async def until(condition: Any) -> None:
 
 
 def test_every_method_of_a_fleet_can_be_called():
-    wanted = {name for name in (*vars(Fleet), *vars(Terminals)) if not name.startswith("_")}
+    wanted = {name for name in (*vars(Fleet), *vars(FleetTerminals)) if not name.startswith("_")}
     assert {name.partition("/")[2] for name in (*CALLS, *OWN)} == wanted
 
 
@@ -119,7 +119,7 @@ async def test_only_the_user_can_reach_the_socket(server: FleetServer, socket: P
 
 async def test_the_system_says_who_is_there(server: FleetServer, socket: Path):
     stream = await connect_unix(socket)
-    assert peer_credentials(stream) == Credentials(uid=os.getuid(), pid=os.getpid())
+    assert read_peer_credentials(stream) == PeerCredentials(uid=os.getuid(), pid=os.getpid())
     await stream.close()
 
 
@@ -134,12 +134,12 @@ def test_macos_says_who_is_there_in_its_own_way():
         def extra_info(self, name: str) -> object:
             return Socket()
 
-    assert peer_credentials(Stream(), "darwin") == Credentials(uid=501, pid=4321)
+    assert read_peer_credentials(Stream(), "darwin") == PeerCredentials(uid=501, pid=4321)
 
 
 async def test_another_user_is_sent_away(fleet: FakeFleet, socket: Path):
-    def stranger(stream: ByteStream) -> Credentials:
-        return Credentials(uid=os.getuid() + 1)
+    def stranger(stream: ByteStream) -> PeerCredentials:
+        return PeerCredentials(uid=os.getuid() + 1)
 
     server = FleetServer(fleet, stop=lambda: None, credentials=stranger)
     async with server.serve(socket):
@@ -149,8 +149,8 @@ async def test_another_user_is_sent_away(fleet: FakeFleet, socket: Path):
 
 
 async def test_who_cannot_be_told_is_sent_away(fleet: FakeFleet, socket: Path):
-    def unknown(stream: ByteStream) -> Credentials:
-        raise Broken("nobody knows")
+    def unknown(stream: ByteStream) -> PeerCredentials:
+        raise LinkBrokenError("nobody knows")
 
     server = FleetServer(fleet, stop=lambda: None, credentials=unknown)
     async with server.serve(socket):
@@ -183,7 +183,7 @@ async def test_who_says_nothing_is_sent_away(fleet: FakeFleet, socket: Path):
 
 async def test_another_version_is_told_so(line: Line):
     refused = await line.hello(protocol=PROTOCOL + 1)
-    assert refused["error"]["data"]["error"] == "HostTooNew"
+    assert refused["error"]["data"]["error"] == "HostVersionError"
     assert "quarterdeck host stop" in refused["error"]["message"]
     assert "host/hello" in (await line.ask("fleet/agents"))["error"]["message"]
 
@@ -200,7 +200,7 @@ async def test_a_client_raises_what_a_host_of_another_version_says(tmp_path: Pat
     path = tmp_path / "s"
     async with await asyncio.start_unix_server(serve, path):
         client = HostClient(lambda: connect_unix(path))
-        with pytest.raises(HostTooNew, match=r"9\.9 \(protocol 99\)"):
+        with pytest.raises(HostVersionError, match=r"9\.9 \(protocol 99\)"):
             await client.agents()
         await client.disconnect()
 
@@ -212,14 +212,14 @@ async def test_a_host_that_hangs_is_told_and_not_waited_for(tmp_path: Path):
 
     path = tmp_path / "s"
     async with await asyncio.start_unix_server(hang, path):
-        link = Link(await connect_unix(path), "test", hello_seconds=0.05)
+        link = HostConnection(await connect_unix(path), "test", hello_seconds=0.05)
         with pytest.raises(HostError, match="--force"):
             await link.__aenter__()
 
 
 async def test_two_clients_see_the_same(connect: Any):
     async with connect() as one, connect() as two:
-        await one.spawn(Spawn(cwd="/", name="ann", prompt="ask"))
+        await one.spawn(SpawnOptions(cwd="/", name="ann", prompt="ask"))
         (item,) = await two.inbox()
         assert (await one.status()).clients == 2
         answers = await asyncio.gather(
@@ -259,7 +259,7 @@ async def test_who_does_not_read_holds_back_itself_alone(
     await lazy.hello()
     await lazy.ask("fleet/follow", after=0)
     async with connect() as client:
-        await client.spawn(Spawn(cwd="/", name="ann"))
+        await client.spawn(SpawnOptions(cwd="/", name="ann"))
         for _ in range(60):
             await client.send("ann", (text("big 200000"),))
         last = (await client.status()).last_seq
@@ -286,7 +286,7 @@ async def test_who_does_not_read_holds_back_itself_alone(
 
 async def test_a_follower_that_calls_while_much_waits_does_not_hang(connect: Any):
     async with connect() as client:
-        await client.spawn(Spawn(cwd="/", name="ann"))
+        await client.spawn(SpawnOptions(cwd="/", name="ann"))
         seen = 0
         async with asyncio.timeout(SOON), aclosing(client.follow(0)) as records:
             await anext(records)
@@ -304,7 +304,7 @@ async def test_following_ends_when_it_is_no_longer_wanted(connect: Any, server: 
         return [t.get_name() for t in asyncio.all_tasks() if "subscription" in t.get_name()]
 
     async with connect() as client:
-        await client.spawn(Spawn(cwd="/", name="ann"))
+        await client.spawn(SpawnOptions(cwd="/", name="ann"))
         for _ in range(3):
             async with aclosing(client.follow(0)) as records:
                 await anext(records)
@@ -317,22 +317,22 @@ async def test_calls_fail_when_the_host_goes_and_work_when_it_is_back(
     async def dial() -> ByteStream:
         try:
             return await connect_unix(socket)
-        except Broken as error:
-            raise NoHost("none") from error
+        except LinkBrokenError as error:
+            raise NoHostError("none") from error
 
     client = HostClient(dial)
-    await fleet.spawn(Spawn(cwd="/", name="ann", prompt="work"))
+    await fleet.spawn(SpawnOptions(cwd="/", name="ann", prompt="work"))
     async with FleetServer(fleet, stop=lambda: None).serve(socket):
         waiting = asyncio.create_task(client.wait(["ann"]))
         following = asyncio.create_task(anext(client.follow()))
         lasting = client.follow(0, patience=SOON)
         first = [(await anext(lasting)).seq for _ in range(3)]
         await asyncio.sleep(0.05)
-    with pytest.raises(Broken, match="went away"):
+    with pytest.raises(LinkBrokenError, match="went away"):
         await waiting
-    with pytest.raises(Broken, match="went away"):
+    with pytest.raises(LinkBrokenError, match="went away"):
         await following
-    with pytest.raises(NoHost):
+    with pytest.raises(NoHostError):
         await client.agents()
     await fleet.interrupt("ann")
     async with FleetServer(fleet, stop=lambda: None).serve(socket):
@@ -342,12 +342,12 @@ async def test_calls_fail_when_the_host_goes_and_work_when_it_is_back(
         assert first + rest == list(range(1, len(fleet.records) + 1))
         await lasting.aclose()
         await client.disconnect()
-    with pytest.raises(Closed):
+    with pytest.raises(LinkClosedError):
         await client.agents()
 
 
 async def test_fifty_busy_agents_reach_three_clients_whole(fleet: FakeFleet, connect: Any):
-    sessions = [(await fleet.spawn(Spawn(cwd="/", name=f"a{n}"))).session for n in range(50)]
+    sessions = [(await fleet.spawn(SpawnOptions(cwd="/", name=f"a{n}"))).session for n in range(50)]
     total = len(fleet.records) + 50 * 20
 
     async def look(client: HostClient) -> list[int]:

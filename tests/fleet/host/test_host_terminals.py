@@ -13,21 +13,26 @@ import pytest
 from msgspec import Raw
 
 from quarterdeck.config.places import Places
+from quarterdeck.fleet.api import FleetTerminalOptions
 from quarterdeck.fleet.client import HostClient
-from quarterdeck.fleet.errors import HostError, NoHost, NoSuchTerminal, NotNow
+from quarterdeck.fleet.errors import (
+    AgentNotReadyError,
+    HostError,
+    NoHostError,
+    NoSuchFleetTerminalError,
+)
 from quarterdeck.fleet.host.methods import HELLO, PROTOCOL, Welcome
 from quarterdeck.fleet.host.process import run_host
-from quarterdeck.fleet.host.stopping import stop_host
+from quarterdeck.fleet.host.shutdown import stop_host
 from quarterdeck.fleet.local import LocalFleet
-from quarterdeck.fleet.terminal_port import TerminalWish
 from quarterdeck.wire.content import text
-from quarterdeck.wire.errors import Broken
-from quarterdeck.wire.rpc import MethodNotFound, Peer, RequestContext, memory_pair
-from tests.support.fleeting import places_in, wish
-from tests.support.fleets import open_fake
-from tests.support.patience import SOON
+from quarterdeck.wire.errors import LinkBrokenError
+from quarterdeck.wire.rpc import MethodNotFoundError, Peer, RequestContext, memory_pair
+from tests.support.deadlines import SOON
+from tests.support.memory_fleet import open_fake
 from tests.support.processes import is_running
-from tests.support.viewers import Viewer
+from tests.support.scripted_fleet import places_in, wish
+from tests.support.terminal_viewer import Viewer
 
 STUBBORN = ("/bin/sh", "-c", "trap '' HUP TERM; sleep 600 & echo child $!; wait; sleep 600")
 
@@ -36,7 +41,7 @@ STUBBORN = ("/bin/sh", "-c", "trap '' HUP TERM; sleep 600 & echo child $!; wait;
 async def places() -> AsyncIterator[Places]:
     places = Places.find()
     yield places
-    with suppress(NoHost):
+    with suppress(NoHostError):
         await stop_host(places, force=True)
 
 
@@ -65,7 +70,7 @@ async def gone(*pids: int) -> None:
 @pytest.mark.parametrize("how", ["stopped", "killed"])
 async def test_nothing_is_left_of_terminals_when_a_host_is(places: Places, home: Path, how: str):
     async with connected(places, home) as client:
-        opened = await client.open_terminal(TerminalWish(cwd="/", command=STUBBORN))
+        opened = await client.open_terminal(FleetTerminalOptions(cwd="/", command=STUBBORN))
         async with Viewer(client, opened.id) as viewer:
             await viewer.shows("child ")
             child = int(viewer.text.split()[1])
@@ -73,7 +78,7 @@ async def test_nothing_is_left_of_terminals_when_a_host_is(places: Places, home:
                 await stop_host(places)
             else:
                 os.kill((await client.status()).pid, signal.SIGKILL)
-            with pytest.raises(Broken, match="went away"):
+            with pytest.raises(LinkBrokenError, match="went away"):
                 await viewer.until(lambda: False)
     await gone(opened.pid, child)
 
@@ -82,7 +87,9 @@ async def test_a_shell_gets_what_every_child_gets_and_outlives_its_client(
     places: Places, home: Path
 ):
     async with connected(places, home) as client:
-        opened = await client.open_terminal(TerminalWish(cwd=str(home), columns=90, rows=20))
+        opened = await client.open_terminal(
+            FleetTerminalOptions(cwd=str(home), columns=90, rows=20)
+        )
         assert (opened.name, opened.command) == ("sh", ("/bin/sh",))
         pid = (await client.status()).pid
     async with connected(places, home) as client:
@@ -100,9 +107,9 @@ async def test_a_host_with_a_terminal_is_not_idle(places: Places):
     try:
         async with asyncio.timeout(SOON):
             while True:
-                with suppress(NoHost):
+                with suppress(NoHostError):
                     async with HostClient.connect(places) as client:
-                        wanted = TerminalWish(cwd="/", command=("/bin/cat",))
+                        wanted = FleetTerminalOptions(cwd="/", command=("/bin/cat",))
                         opened = await client.open_terminal(wanted)
                     break
         await asyncio.sleep(1.2)
@@ -120,11 +127,11 @@ class OldHost:
 
     async def on_request(self, method: str, params: Raw | None, context: RequestContext) -> Any:
         if method != HELLO.name:
-            raise MethodNotFound(method)
+            raise MethodNotFoundError(method)
         return Welcome(version="0", protocol=PROTOCOL, pid=1)
 
     def on_notification(self, method: str, params: Raw | None) -> None:
-        raise MethodNotFound(method)
+        raise MethodNotFoundError(method)
 
 
 async def test_an_older_host_is_named_as_such():
@@ -166,11 +173,11 @@ async def test_an_agent_in_a_terminal_is_seen_and_answered_there(tmp_path: Path)
             await viewer.shows("Run this command?")
             await fleet.write_terminal("ann", b"1\r")
             await viewer.shows("allowed")
-            with pytest.raises(NotNow, match="keeps its size"):
+            with pytest.raises(AgentNotReadyError, match="keeps its size"):
                 await fleet.resize_terminal("ann", 10, 10)
             await fleet.close("ann")
             await viewer.leaves()
-        with pytest.raises(NoSuchTerminal, match="not live"):
+        with pytest.raises(NoSuchFleetTerminalError, match="not live"):
             await fleet.write_terminal("ann", b"x")
         assert await fleet.terminals() == []
 

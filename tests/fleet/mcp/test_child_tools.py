@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.fleet.crew import Bounds
-from quarterdeck.fleet.scope import Reach
+from quarterdeck.fleet.permissions.delegation import DelegationLimits
+from quarterdeck.fleet.supervisor import FleetLimits
 from quarterdeck.wire.events import PromptDropped, Prompted, QuestionAnswered, QuestionAsked
-from tests.support.leading import Led, leading
-from tests.support.patience import SOON
+from tests.support.deadlines import SOON
+from tests.support.puppet_fleet import Led, leading
 
 
 @pytest.fixture
@@ -187,7 +187,7 @@ async def test_a_child_asks_a_person(led: Led):
 
 
 async def test_peers_write_to_each_other_only_where_they_may(tmp_path: Path):
-    async with leading(tmp_path, bounds=Bounds(reach=Reach(peers=True))) as led:
+    async with leading(tmp_path, bounds=FleetLimits(reach=DelegationLimits(peers=True))) as led:
         await led.lead()
         await led.lead("rival")
         for name in ("a", "b"):

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.fleet.crew import Bounds
-from quarterdeck.fleet.port import Spawn
-from quarterdeck.fleet.scope import Reach
+from quarterdeck.fleet.api import SpawnOptions
+from quarterdeck.fleet.permissions.delegation import DelegationLimits
+from quarterdeck.fleet.supervisor import FleetLimits
 from quarterdeck.wire.events import Prompted, SessionEnded, SessionSpawned
-from tests.support.leading import Led, leading
-from tests.support.patience import SOON
+from tests.support.deadlines import SOON
+from tests.support.puppet_fleet import Led, leading
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ async def test_grandchildren_are_out_of_reach_unless_it_is_so_configured(tmp_pat
     for descendants in (False, True):
         home = tmp_path / str(descendants)
         home.mkdir()
-        bounds = Bounds(reach=Reach(descendants=descendants))
+        bounds = FleetLimits(reach=DelegationLimits(descendants=descendants))
         async with leading(home, bounds=bounds) as led:
             await led.lead()
             await led.call("boss", "spawn_agent", name="sub", task="say x", lead=True)
@@ -198,7 +198,7 @@ async def test_children_get_no_tools_to_lead_unless_they_shall(led: Led):
     url, token = await led.key("one")
     answer = await led.post(url, token, "spawn_agent", {"task": "say x"})
     assert answer["error"]["code"] == -32602 and "ask_orchestrator" in answer["error"]["message"]
-    plain = await led.fleet.spawn(Spawn(agent="claude", cwd=str(led.folder), name="plain"))
+    plain = await led.fleet.spawn(SpawnOptions(agent="claude", cwd=str(led.folder), name="plain"))
     await led.there(plain.name)
     assert led.casting.links[-1].start_.opening.mcp_servers == ()
 
@@ -216,7 +216,9 @@ async def test_secrets_are_in_no_record_and_no_word_of_a_command(led: Led):
 
 
 async def test_depth_and_number_are_limited(tmp_path: Path):
-    async with leading(tmp_path, bounds=Bounds(reach=Reach(depth=2, live=3))) as led:
+    async with leading(
+        tmp_path, bounds=FleetLimits(reach=DelegationLimits(depth=2, live=3))
+    ) as led:
         await led.lead()
         await led.call("boss", "spawn_agent", name="a", task="say x", lead=True)
         await led.call("a", "spawn_agent", name="b", task="say x", lead=True)
@@ -299,7 +301,7 @@ async def test_a_lead_that_takes_no_system_prompt_is_told_with_the_first_prompt(
 
 
 async def test_an_agent_that_takes_no_tools_cannot_lead_but_can_be_led(led: Led):
-    await led.fleet.spawn(Spawn(agent="pi", cwd=str(led.folder), name="pi", lead=True))
+    await led.fleet.spawn(SpawnOptions(agent="pi", cwd=str(led.folder), name="pi", lead=True))
     info = await led.state("pi", "failed")
     assert "cannot lead" in (info.reason or "")
     await led.lead()

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from quarterdeck.fleet.mcp.http import serve_http
-from quarterdeck.fleet.mcp.stdio import BadBridge, bridge
+from quarterdeck.fleet.mcp.stdio import BridgeSetupError, run_bridge
 from quarterdeck.wire.rpc.stream import ByteStream, memory_pair
 from tests.fleet.mcp.test_mcp_http import PING, Rig, waiting
-from tests.support.patience import SOON
+from tests.support.deadlines import SOON
 
 
 class Agent:
@@ -45,7 +45,7 @@ async def rig() -> AsyncIterator[Rig]:
 @pytest.fixture
 async def agent(rig: Rig) -> AsyncIterator[Agent]:
     ours, theirs = memory_pair()
-    task = asyncio.create_task(bridge(ours, rig.http.url, rig.token))
+    task = asyncio.create_task(run_bridge(ours, rig.http.url, rig.token))
     yield Agent(theirs)
     await theirs.close()
     async with asyncio.timeout(SOON):
@@ -83,7 +83,7 @@ async def test_a_host_that_is_gone_is_an_error_answer():
     rig = Rig()
     async with serve_http(rig.endpoint_of) as rig.http:
         url = rig.http.url
-    task = asyncio.create_task(bridge(ours, url, rig.token))
+    task = asyncio.create_task(run_bridge(ours, url, rig.token))
     agent = Agent(theirs)
     await agent.write(PING)
     assert "cannot be reached" in (await agent.read())["error"]["message"]
@@ -93,8 +93,8 @@ async def test_a_host_that_is_gone_is_an_error_answer():
 
 @pytest.mark.parametrize("url", ["http://example.org:80/mcp", "https://127.0.0.1:1/", "x", ""])
 async def test_a_token_goes_nowhere_else(url: str):
-    with pytest.raises(BadBridge):
-        await bridge(memory_pair()[0], url, "secret")
+    with pytest.raises(BridgeSetupError):
+        await run_bridge(memory_pair()[0], url, "secret")
 
 
 async def test_the_command(rig: Rig):

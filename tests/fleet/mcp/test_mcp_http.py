@@ -7,30 +7,30 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.fleet.mcp.http import McpHttp, serve_http
-from quarterdeck.fleet.mcp.protocol import Endpoint
-from quarterdeck.fleet.mcp.tokens import Tokens
+from quarterdeck.fleet.mcp.http import McpHttpServer, serve_http
+from quarterdeck.fleet.mcp.protocol import McpEndpoint
+from quarterdeck.fleet.mcp.tokens import AgentTokens
 from quarterdeck.fleet.mcp.tool import FleetTool, Toolset
 from quarterdeck.wire.ids import SessionId
 from tests.fleet.mcp.test_mcp_protocol import EchoArguments, Seat, echo
-from tests.support.patience import SOON
+from tests.support.deadlines import SOON
 
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 
 
 class Rig:
     def __init__(self) -> None:
-        self.tokens = Tokens()
+        self.tokens = AgentTokens()
         self.seats = {name: Seat() for name in ("a", "b")}
         tool: FleetTool[Seat] = FleetTool(name="answer", arguments=EchoArguments, run=echo)
         self.endpoints = {
-            name: Endpoint(Toolset(seat, [tool], f"You are {name}."))
+            name: McpEndpoint(Toolset(seat, [tool], f"You are {name}."))
             for name, seat in self.seats.items()
         }
         self.token = self.tokens.issue(SessionId("a"))
-        self.http: McpHttp
+        self.http: McpHttpServer
 
-    def endpoint_of(self, token: str) -> Endpoint | None:
+    def endpoint_of(self, token: str) -> McpEndpoint | None:
         holder = self.tokens.holder(token)
         return self.endpoints[holder] if holder is not None else None
 

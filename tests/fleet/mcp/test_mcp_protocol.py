@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from msgspec import Meta
 
 from quarterdeck.agent.tools.tool import Arguments, ToolError
-from quarterdeck.fleet.mcp.protocol import NEWEST, VERSIONS, Endpoint
-from quarterdeck.fleet.mcp.tool import Answered, FleetTool, Toolset
-from tests.support.patience import SOON
+from quarterdeck.fleet.mcp.protocol import NEWEST, VERSIONS, McpEndpoint
+from quarterdeck.fleet.mcp.tool import FleetTool, FleetToolResult, Toolset
+from tests.support.deadlines import SOON
 
 
 class EchoArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -25,7 +25,7 @@ class Seat:
         self.waiting = asyncio.Event()
 
 
-async def echo(seat: Seat, a: EchoArguments) -> Answered:
+async def echo(seat: Seat, a: EchoArguments) -> FleetToolResult:
     match a.words:
         case "refuse":
             raise ToolError("this is refused; say something else")
@@ -37,7 +37,7 @@ async def echo(seat: Seat, a: EchoArguments) -> Answered:
                 await asyncio.Event().wait()
             finally:
                 seat.cancelled.set()
-    return Answered(text=a.words * a.times, data={"times": a.times})
+    return FleetToolResult(text=a.words * a.times, data={"times": a.times})
 
 
 TOOL: FleetTool[Seat] = FleetTool(name="answer", arguments=EchoArguments, run=echo)
@@ -49,11 +49,11 @@ async def seat() -> Seat:
 
 
 @pytest.fixture
-async def endpoint(seat: Seat) -> Endpoint:
-    return Endpoint(Toolset(seat, [TOOL], "Be kind."))
+async def endpoint(seat: Seat) -> McpEndpoint:
+    return McpEndpoint(Toolset(seat, [TOOL], "Be kind."))
 
 
-async def ask(endpoint: Endpoint, method: str, params: Any = None, id_: Any = 1) -> Any:
+async def ask(endpoint: McpEndpoint, method: str, params: Any = None, id_: Any = 1) -> Any:
     message = {"jsonrpc": "2.0", "id": id_, "method": method}
     if params is not None:
         message["params"] = params
@@ -61,14 +61,14 @@ async def ask(endpoint: Endpoint, method: str, params: Any = None, id_: Any = 1)
         return await endpoint.handle(message)
 
 
-async def call(endpoint: Endpoint, arguments: Any, id_: Any = 1) -> Any:
+async def call(endpoint: McpEndpoint, arguments: Any, id_: Any = 1) -> Any:
     answer = await ask(endpoint, "tools/call", {"name": "answer", "arguments": arguments}, id_)
     return answer.get("result") if answer else answer
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_the_version_that_is_asked_for_is_answered_if_it_is_known(
-    endpoint: Endpoint, version: str
+    endpoint: McpEndpoint, version: str
 ):
     params = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "x"}}
     result = (await ask(endpoint, "initialize", params))["result"]
@@ -78,7 +78,7 @@ async def test_the_version_that_is_asked_for_is_answered_if_it_is_known(
     assert result["protocolVersion"] == NEWEST
 
 
-async def test_tools_are_listed_with_tight_schemas(endpoint: Endpoint):
+async def test_tools_are_listed_with_tight_schemas(endpoint: McpEndpoint):
     (tool,) = (await ask(endpoint, "tools/list"))["result"]["tools"]
     schema = tool["inputSchema"]
     assert (tool["name"], schema["type"]) == ("answer", "object")
@@ -87,7 +87,7 @@ async def test_tools_are_listed_with_tight_schemas(endpoint: Endpoint):
     assert tool["description"]
 
 
-async def test_a_call_gives_text_and_data(endpoint: Endpoint):
+async def test_a_call_gives_text_and_data(endpoint: McpEndpoint):
     assert await call(endpoint, {"words": "ab", "times": 2}) == {
         "content": [{"type": "text", "text": "abab"}],
         "isError": False,
@@ -104,13 +104,13 @@ async def test_a_call_gives_text_and_data(endpoint: Endpoint):
     ],
 )
 async def test_what_the_model_can_mend_is_an_error_result(
-    endpoint: Endpoint, arguments: Any, told: str
+    endpoint: McpEndpoint, arguments: Any, told: str
 ):
     result = await call(endpoint, arguments)
     assert result["isError"] and told in result["content"][0]["text"]
 
 
-async def test_a_failure_of_ours_tells_no_details(endpoint: Endpoint, caplog: Any):
+async def test_a_failure_of_ours_tells_no_details(endpoint: McpEndpoint, caplog: Any):
     answer = await ask(endpoint, "tools/call", {"name": "answer", "arguments": {"words": "crash"}})
     assert answer["error"]["code"] == -32603 and "secret" not in str(answer)
     assert "secret" in caplog.text
@@ -126,12 +126,12 @@ async def test_a_failure_of_ours_tells_no_details(endpoint: Endpoint, caplog: An
     ],
 )
 async def test_what_is_wrong_with_a_request_is_told_by_its_code(
-    endpoint: Endpoint, method: str, params: Any, code: int
+    endpoint: McpEndpoint, method: str, params: Any, code: int
 ):
     assert (await ask(endpoint, method, params))["error"]["code"] == code
 
 
-async def test_notifications_and_answers_are_not_answered(endpoint: Endpoint):
+async def test_notifications_and_answers_are_not_answered(endpoint: McpEndpoint):
     for message in (
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
         {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 9}},
@@ -142,7 +142,7 @@ async def test_notifications_and_answers_are_not_answered(endpoint: Endpoint):
     assert (await ask(endpoint, "ping"))["result"] == {}
 
 
-async def test_a_cancelled_call_ends_and_is_not_answered(endpoint: Endpoint, seat: Seat):
+async def test_a_cancelled_call_ends_and_is_not_answered(endpoint: McpEndpoint, seat: Seat):
     running = asyncio.create_task(call(endpoint, {"words": "wait"}, id_="a"))
     async with asyncio.timeout(SOON):
         await seat.waiting.wait()
@@ -156,7 +156,7 @@ async def test_a_cancelled_call_ends_and_is_not_answered(endpoint: Endpoint, sea
     assert (await ask(endpoint, "ping", id_="a"))["result"] == {}
 
 
-async def test_whoever_leaves_cancels_the_call(endpoint: Endpoint, seat: Seat):
+async def test_whoever_leaves_cancels_the_call(endpoint: McpEndpoint, seat: Seat):
     running = asyncio.create_task(call(endpoint, {"words": "wait"}))
     async with asyncio.timeout(SOON):
         await seat.waiting.wait()
@@ -166,7 +166,7 @@ async def test_whoever_leaves_cancels_the_call(endpoint: Endpoint, seat: Seat):
     assert running.cancelled()
 
 
-async def test_several_messages_at_once(endpoint: Endpoint):
+async def test_several_messages_at_once(endpoint: McpEndpoint):
     ping = {"jsonrpc": "2.0", "method": "ping"}
     answers = await endpoint.handle([{**ping, "id": 1}, {**ping, "id": 2}, ping])
     assert isinstance(answers, list) and [one["id"] for one in answers] == [1, 2]
@@ -195,7 +195,7 @@ NEAR = st.fixed_dictionaries(
 @given(NEAR | JSON)
 def test_no_message_raises_and_every_request_has_one_answer(message: Any):
     async def handle() -> Any:
-        return await Endpoint(Toolset(Seat(), [TOOL])).handle(message)
+        return await McpEndpoint(Toolset(Seat(), [TOOL])).handle(message)
 
     answer = asyncio.run(handle())
     if isinstance(answer, dict):

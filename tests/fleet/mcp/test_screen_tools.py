@@ -9,7 +9,7 @@ import pytest
 
 from quarterdeck.fleet.mcp.orchestration import SERVER
 from quarterdeck.fleet.mcp.screen_tools import KEY_COMMANDS, SCREEN_TOOLS
-from tests.support.leading import Led, Said, leading
+from tests.support.puppet_fleet import Led, Said, leading
 
 CHAT = {"type": "panel", "id": "chat", "widget": "chat"}
 
@@ -185,7 +185,7 @@ async def test_keys_that_a_person_relies_on_stay(sat: Sat, key: str):
 
 
 def test_keys_of_agents_act_on_no_agent():
-    from quarterdeck.workbench.commands import COMMANDS
+    from quarterdeck.workbench.commands.registry import COMMANDS
 
     known = {command.name: command for command in COMMANDS}
     assert known.keys() >= KEY_COMMANDS

@@ -8,7 +8,7 @@ import pytest
 
 from quarterdeck.wire.acp.codec import PROTOCOL_VERSION, negotiate
 from quarterdeck.wire.acp.connection import AcpConnection
-from quarterdeck.wire.acp.errors import MalformedAnswer, UnstableMethod
+from quarterdeck.wire.acp.errors import MalformedAnswerError, UnstableMethodError
 from quarterdeck.wire.acp.router import Router
 from quarterdeck.wire.acp.schema import (
     INITIALIZE,
@@ -35,7 +35,7 @@ from quarterdeck.wire.acp.schema import (
 )
 from quarterdeck.wire.content import TextContent, text
 from quarterdeck.wire.errors import RpcError
-from quarterdeck.wire.rpc import MethodNotFound, Peer, memory_pair
+from quarterdeck.wire.rpc import MethodNotFoundError, Peer, memory_pair
 
 
 @asynccontextmanager
@@ -144,7 +144,7 @@ async def test_unstable_messages_are_refused_in_both_directions():
             await theirs.call(SESSION_FORK, request)
         assert caught.value.code == -32601
     async with connected(agent, Router("client")) as (_, theirs):
-        with pytest.raises(UnstableMethod, match="unstable=True"):
+        with pytest.raises(UnstableMethodError, match="unstable=True"):
             await theirs.call(SESSION_FORK, request)
 
 
@@ -164,7 +164,7 @@ async def test_extensions_go_to_the_fallback_and_else_are_unknown():
 
     async def extension(method: str, params: msgspec.Raw | None) -> object:
         if method != "_echo":
-            raise MethodNotFound(method)
+            raise MethodNotFoundError(method)
         return params
 
     agent = agent_router(initialize_first=False)
@@ -214,7 +214,7 @@ async def test_null_counts_as_an_empty_result_and_a_wrong_one_is_named():
     async with Peer(near, Loose()), AcpConnection(far, Router("client")) as theirs:
         request = SetSessionModeRequest(session_id="s", mode_id="m")
         assert await theirs.call(SESSION_SET_MODE, request) == Empty()
-        with pytest.raises(MalformedAnswer, match=r"session/list.*sessions"):
+        with pytest.raises(MalformedAnswerError, match=r"session/list.*sessions"):
             await theirs.call(SESSION_LIST, ListSessionsRequest())
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from quarterdeck.wire.acp import schema
 from quarterdeck.wire.acp.codec import decode, decode_update, encode
-from quarterdeck.wire.acp.shapes import Leniency
+from quarterdeck.wire.acp.leniency import Leniency
 from quarterdeck.wire.values import AcpValue
 from tests.support.acp_values import acp_values
 

@@ -11,11 +11,11 @@ import pytest
 
 from quarterdeck.wire.rpc import (
     ByteStream,
-    Limits,
-    MethodNotFound,
+    MethodNotFoundError,
     Observer,
     Peer,
     RequestContext,
+    RpcLimits,
     memory_pair,
 )
 
@@ -35,14 +35,14 @@ class Recorder:
         if method == "echo":
             return value
         if method not in self.requests:
-            raise MethodNotFound(method)
+            raise MethodNotFoundError(method)
         return await self.requests[method](value, context)
 
     def on_notification(self, method: str, params: msgspec.Raw | None) -> Awaitable[None] | None:
         value = None if params is None else msgspec.json.decode(params)
         self.seen.append((method, value))
         if method.startswith("unknown"):
-            raise MethodNotFound(method)
+            raise MethodNotFoundError(method)
         if method in self.notifications:
             return self.notifications[method](value)
         return None
@@ -105,7 +105,7 @@ def open_link() -> OpenLink:
     @asynccontextmanager
     async def open_link(
         *,
-        limits: Limits | None = None,
+        limits: RpcLimits | None = None,
         observers: tuple[Observer, ...] = (),
         answer_malformed: bool = True,
         capacity: int = 256 * 1024,
@@ -115,7 +115,7 @@ def open_link() -> OpenLink:
         peer = Peer(
             near,
             handler,
-            limits=limits or Limits(grace_seconds=0.2),
+            limits=limits or RpcLimits(grace_seconds=0.2),
             observers=observers,
             answer_malformed=answer_malformed,
             name="bare",
@@ -134,7 +134,7 @@ async def two_peers() -> AsyncIterator[tuple[Peer, Recorder, Peer, Recorder]]:
     """Two peers that talk with each other in memory."""
     left, right = memory_pair()
     here, there = Recorder(), Recorder()
-    limits = Limits(grace_seconds=0.2)
+    limits = RpcLimits(grace_seconds=0.2)
     async with (
         Peer(left, here, limits=limits, name="right") as near,
         Peer(right, there, limits=limits, name="left") as far,

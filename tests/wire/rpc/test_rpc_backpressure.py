@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.wire.errors import Broken
-from quarterdeck.wire.rpc import Limits
+from quarterdeck.wire.errors import LinkBrokenError
+from quarterdeck.wire.rpc import RpcLimits
 
 
 async def test_notify_waits_while_the_peer_does_not_read(open_link: Any) -> None:
@@ -18,7 +18,7 @@ async def test_notify_waits_while_the_peer_does_not_read(open_link: Any) -> None
             await link.peer.notify("n", "x" * 100)
             issued += 1
 
-    async with open_link(limits=Limits(high_water_bytes=1000), capacity=1000) as link:
+    async with open_link(limits=RpcLimits(high_water_bytes=1000), capacity=1000) as link:
         flooding = asyncio.create_task(flood())
         for _ in range(50):
             await asyncio.sleep(0)
@@ -75,9 +75,9 @@ async def test_two_peers_that_flood_each_other_from_handlers_do_not_deadlock(
 
 
 async def test_peer_that_floods_and_does_not_read_breaks_its_link(open_link: Any) -> None:
-    limits = Limits(max_unsent_bytes=10_000, grace_seconds=0.05)
+    limits = RpcLimits(max_unsent_bytes=10_000, grace_seconds=0.05)
     async with open_link(limits=limits, capacity=1000) as link:
-        with pytest.raises(Broken):
+        with pytest.raises(LinkBrokenError):
             for _ in range(10_000):
                 await link.bare.send(b"garbage\n" * 10)
         ending = await link.peer.wait_closed()
@@ -85,7 +85,7 @@ async def test_peer_that_floods_and_does_not_read_breaks_its_link(open_link: Any
 
 
 async def test_cancelled_notify_is_sent_all_the_same(open_link: Any) -> None:
-    async with open_link(limits=Limits(high_water_bytes=10), capacity=10) as link:
+    async with open_link(limits=RpcLimits(high_water_bytes=10), capacity=10) as link:
         telling = [asyncio.create_task(link.peer.notify("n", n)) for n in range(3)]
         await asyncio.sleep(0)
         await asyncio.sleep(0)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.wire.errors import Busy
+from quarterdeck.wire.errors import LinkBusyError
 from quarterdeck.wire.rpc import Peer, RequestContext
 
 
@@ -120,7 +120,7 @@ async def test_request_in_a_notification_handler_is_refused(link: Any) -> None:
     async def ask(_: Any) -> None:
         try:
             await link.peer.request("x")
-        except Busy as error:
+        except LinkBusyError as error:
             raised.append(error)
 
     link.handler.notifications["n"] = ask

@@ -8,8 +8,8 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quarterdeck.wire.rpc import Limits, Peer, memory_pair
-from quarterdeck.wire.rpc.frames import LineSplitter, mend_surrogates
+from quarterdeck.wire.rpc import Peer, RpcLimits, memory_pair
+from quarterdeck.wire.rpc.frames import LineSplitter, replace_surrogates
 
 values = st.recursive(
     st.none()
@@ -65,7 +65,7 @@ async def talk(data: bytes, sizes: list[int]) -> tuple[list[tuple[str, bytes]], 
     handler = Echo()
     answers = b""
     probe = b'\n{"id":"probe","method":"echo","params":["probe"]}\n'
-    async with asyncio.timeout(45), Peer(near, handler, limits=Limits(grace_seconds=1)) as peer:
+    async with asyncio.timeout(45), Peer(near, handler, limits=RpcLimits(grace_seconds=1)) as peer:
         for piece in pieces(data + probe, sizes):
             await far.send(piece)
             await asyncio.sleep(0)
@@ -129,6 +129,6 @@ def test_mended_text_always_decodes_like_a_lenient_reader(text: str) -> None:
         expected = json.loads(line)
     except json.JSONDecodeError:
         return
-    mended = mend_surrogates(line)
+    mended = replace_surrogates(line)
     decoded = msgspec.json.decode(line if mended is None else mended)
     assert decoded == [expected[0].encode("utf-16", "surrogatepass").decode("utf-16", "replace")]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.wire.errors import Broken, Ended
+from quarterdeck.wire.errors import LinkBrokenError, LinkEndedError
 from quarterdeck.wire.rpc import Peer, pipe_stream
 
 AGENT = """
@@ -31,7 +31,7 @@ class Agent:
             for n in range(5000):
                 await context.peer.notify("update", {"n": n, "text": "x" * 200})
             return n
-        raise MethodNotFound(method)
+        raise MethodNotFoundError(method)
 
     def on_notification(self, method, params):
         pass
@@ -102,7 +102,7 @@ async def test_child_answers_and_nothing_else_reaches_its_output() -> None:
     assert "printed by a library" in printed
     assert "printed by a child" in printed
     assert "printed before" in printed
-    assert "Ended" in printed
+    assert "LinkEndedError" in printed
     assert process.returncode == 0
 
 
@@ -115,7 +115,7 @@ async def test_flood_of_a_child_arrives_whole() -> None:
 
 async def test_child_that_exits_ends_the_link() -> None:
     async with child("import sys; sys.stdin.readline()", Nothing()) as (peer, _):
-        with pytest.raises((Ended, Broken)):
+        with pytest.raises((LinkEndedError, LinkBrokenError)):
             await peer.request("x", timeout=15)
 
 
@@ -130,7 +130,7 @@ async def test_child_that_closed_its_input_breaks_requests_in_time() -> None:
     async with child(code, Client()) as (peer, process):
         await told.wait()
         for _ in range(2):
-            with pytest.raises(Broken, match="no more bytes"):
+            with pytest.raises(LinkBrokenError, match="no more bytes"):
                 await peer.request("x", timeout=10)
         process.kill()
 
@@ -177,7 +177,7 @@ async def test_closed_standard_input_is_named() -> None:
 async def test_descriptors_are_closed_when_one_cannot_be_used() -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    with pytest.raises(Broken):
+    with pytest.raises(LinkBrokenError):
         await pipe_stream(reading, writing)
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(writing)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.wire.errors import Broken, Busy, Ended
-from quarterdeck.wire.rpc import ByteStream, Limits, Peer, connect_unix, serve_unix
+from quarterdeck.wire.errors import LinkBrokenError, LinkBusyError, LinkEndedError
+from quarterdeck.wire.rpc import ByteStream, Peer, RpcLimits, connect_unix, serve_unix
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ async def test_second_listener_is_busy_and_a_dead_socket_is_replaced(
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(place))
     async with serve_unix(place, serve):
-        with pytest.raises(Busy, match="another process listens"):
+        with pytest.raises(LinkBusyError, match="another process listens"):
             async with serve_unix(place, serve):
                 pass
         async with Peer(await connect_unix(place), recorder) as peer:
@@ -78,27 +78,27 @@ async def test_file_in_the_way_is_kept(place: Path) -> None:
         pass
 
     await asyncio.to_thread(place.write_text, "mine")
-    with pytest.raises(Broken, match="cannot listen"):
+    with pytest.raises(LinkBrokenError, match="cannot listen"):
         async with serve_unix(place, serve):
             pass
     assert await asyncio.to_thread(place.read_text) == "mine"
 
 
 async def test_nobody_listening_is_broken(place: Path) -> None:
-    with pytest.raises(Broken, match="cannot connect"):
+    with pytest.raises(LinkBrokenError, match="cannot connect"):
         await connect_unix(place)
 
 
 async def test_end_of_the_listener_ends_its_links(place: Path, recorder: Any) -> None:
     async def serve(stream: ByteStream) -> None:
-        async with Peer(stream, recorder, limits=Limits(grace_seconds=0.1)) as peer:
+        async with Peer(stream, recorder, limits=RpcLimits(grace_seconds=0.1)) as peer:
             await peer.wait_closed()
 
     async with serve_unix(place, serve):
         peer = Peer(await connect_unix(place), recorder)
         await peer.__aenter__()
         await peer.request("echo", timeout=10)
-    assert isinstance(await peer.wait_closed(), Ended)
+    assert isinstance(await peer.wait_closed(), LinkEndedError)
 
 
 async def test_failing_connection_is_logged_and_others_go_on(

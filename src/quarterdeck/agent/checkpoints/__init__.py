@@ -1,6 +1,7 @@
-"""What turns did to files, and going back: ``seam`` is what the loop sees, ``front`` the session.
+"""What turns did to files, and going back.
 
-``shadow`` writes work trees down without touching the person's repository, ``preimages`` keeps
-what our tools overwrite elsewhere, ``blobs`` holds contents, ``restoring`` puts them back,
-``ledger`` reads the log, ``history`` goes back and forth.
+``ports.TurnWatch`` is what the loop sees, ``service`` what the session sees. ``snapshot``
+records a turn's files, ``git_snapshot`` work trees without touching the user's repository,
+``file_state`` holds contents, ``restore`` puts them back, ``turn_history`` reads the log and
+undoes, rewinds and redoes.
 """

@@ -1,31 +1,90 @@
-"""The commands about going back, as people type them: ``/changes /undo /redo /rewind``."""
+"""The commands ``/changes /undo /redo /rewind``, and changes of files as text."""
 
 import asyncio
 import datetime
+import difflib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from quarterdeck.wire.events import Redone, Rewound
 
-from .errors import NothingToUndo
+from .errors import ContentMissingError, NothingToUndoError
+from .file_state import BlobStore, FileChange, FileState, Manifest, path_text
 
 if TYPE_CHECKING:
-    from .front import Checkpoints
-    from .ledger import TurnState
+    from .service import Checkpoints
+    from .turn_history import TurnState
 
-__all__ = ["answer", "told", "turn_line"]
+__all__ = ["describe_move", "diff_lines", "run_checkpoint_command", "summary_lines", "turn_line"]
+
+_LONGEST = 1_000_000
+"""Bytes of a file beyond which it is not compared line by line."""
+
+
+def summary_lines(manifest: Manifest) -> Iterator[str]:
+    """A line for each file: ``A`` created, ``D`` deleted, ``M`` changed."""
+    for change in manifest.changes:
+        letter = "A" if change.before is None else "D" if change.after is None else "M"
+        yield f"{letter} {path_text(change.path, manifest.root)}"
+    yield from (f"! not covered: {one}" for one in manifest.uncovered)
+
+
+def diff_lines(manifest: Manifest, blobs: BlobStore) -> Iterator[str]:
+    """All changes in the form of ``diff -u``, without line ends."""
+    for change in manifest.changes:
+        yield from _one(change, manifest.root, blobs)
+
+
+def _one(change: FileChange, root: bytes, blobs: BlobStore) -> Iterator[str]:
+    shown = path_text(change.path, root)
+    old, new = change.before, change.after
+    yield f"diff a/{shown} b/{shown}"
+    if old is None and new is not None:
+        yield f"new {_named(new)}"
+    elif new is None and old is not None:
+        yield f"deleted {_named(old)}"
+    elif old is not None and new is not None and _named(old) != _named(new):
+        yield f"was {_named(old)}, is {_named(new)}"
+    before, after = _text(old, blobs), _text(new, blobs)
+    if before is None or after is None:
+        yield "contents differ; they are no text, too long, or not kept"
+        return
+    names = ("/dev/null" if old is None else f"a/{shown}", f"b/{shown}" if new else "/dev/null")
+    for line in difflib.unified_diff(before, after, *names, lineterm=""):
+        yield line.removesuffix("\n").removesuffix("\r")
+
+
+def _named(entry: FileState) -> str:
+    return f"executable {entry.kind}" if entry.executable else entry.kind
+
+
+def _text(entry: FileState | None, blobs: BlobStore) -> list[str] | None:
+    """The lines of a content; None: it is no text."""
+    if entry is None:
+        return []
+    if not entry.is_restorable:
+        return None
+    try:
+        data = blobs.get(entry.digest)
+    except ContentMissingError:
+        return None
+    if len(data) > _LONGEST or b"\0" in data[:8192]:
+        return None
+    return data.decode("utf-8", "replace").splitlines(keepends=True)
+
 
 _MOST_LINES = 400
 _MOST_TURNS = 30
 
 
-class _Wish(NamedTuple):
+class _MoveOptions(NamedTuple):
     turn: str | None
     files: bool
     conversation: bool
     force: bool
 
 
-async def answer(checkpoints: "Checkpoints", name: str, words: str) -> str:
+async def run_checkpoint_command(checkpoints: "Checkpoints", name: str, words: str) -> str:
     """Run one of the commands within its turn and give what it says.
 
     Raises:
@@ -37,7 +96,7 @@ async def answer(checkpoints: "Checkpoints", name: str, words: str) -> str:
     if name == "rewind" and wish.turn is None:
         return await _turns(checkpoints)
     if wish.turn is not None and name != "rewind":
-        raise NothingToUndo(f"{wish.turn!r} is not understood; to go back further use /rewind")
+        raise NothingToUndoError(f"{wish.turn!r} is not understood; to go back further use /rewind")
     history = await checkpoints.history(wish.conversation)
     files, conversation, force = wish.files, wish.conversation, wish.force
     if name == "redo":
@@ -49,10 +108,10 @@ async def answer(checkpoints: "Checkpoints", name: str, words: str) -> str:
         done = await history.rewind(wish.turn, files=files, conversation=conversation, force=force)
     await checkpoints.retold()
     ledger = await checkpoints.ledger()
-    return told(done, next(turn for turn in ledger.turns if turn.id == done.to))
+    return describe_move(done, next(turn for turn in ledger.turns if turn.id == done.to))
 
 
-def told(done: Rewound | Redone, turn: "TurnState") -> str:
+def describe_move(done: Rewound | Redone, turn: "TurnState") -> str:
     """What was done, for people."""
     files = f"{done.changed} file{'s' * (done.changed != 1)} restored"
     if isinstance(done, Redone):
@@ -85,13 +144,12 @@ async def _turns(checkpoints: "Checkpoints") -> str:
     await checkpoints.history()
     turns = (await checkpoints.ledger()).turns
     if not turns:
-        raise NothingToUndo("no turn has run yet")
+        raise NothingToUndoError("no turn has run yet")
     lines = "\n".join(map(turn_line, turns[-_MOST_TURNS:]))
     return f"`/rewind N` goes back to where turn N began.\n\n{lines}"
 
 
 async def _changes(checkpoints: "Checkpoints", turn: str | None) -> str:
-    from .showing import diff_lines, summary_lines
 
     history = await checkpoints.history()
     manifest = await history.changes(turn)
@@ -105,8 +163,8 @@ async def _changes(checkpoints: "Checkpoints", turn: str | None) -> str:
     return "\n".join(summary) + f"\n\n```diff\n{shown}\n```"
 
 
-def _read(words: str) -> _Wish:
-    """What was typed after a command's name. Raises NothingToUndo."""
+def _read(words: str) -> _MoveOptions:
+    """What was typed after a command's name. Raises NothingToUndoError."""
     turn: str | None = None
     only: str | None = None
     force = False
@@ -118,5 +176,5 @@ def _read(words: str) -> _Wish:
         elif turn is None and (word.isdecimal() or word.startswith("trn_")):
             turn = word
         else:
-            raise NothingToUndo(f"{word!r} is not understood")
-    return _Wish(turn, only != "conversation", only != "files", force)
+            raise NothingToUndoError(f"{word!r} is not understood")
+    return _MoveOptions(turn, only != "conversation", only != "files", force)

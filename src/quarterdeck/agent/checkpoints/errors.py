@@ -4,11 +4,11 @@ from quarterdeck.wire.errors import QuarterdeckError
 
 __all__ = [
     "CheckpointError",
-    "ContentMissing",
-    "FilesChangedSince",
-    "NothingToUndo",
-    "RestoreFailed",
-    "SnapshotFailed",
+    "ContentMissingError",
+    "FilesChangedError",
+    "NothingToUndoError",
+    "RestoreError",
+    "SnapshotError",
 ]
 
 _MOST_NAMED = 10
@@ -18,23 +18,23 @@ class CheckpointError(QuarterdeckError):
     """Files could not be kept or brought back; each kind is a class of its own."""
 
 
-class SnapshotFailed(CheckpointError):
+class SnapshotError(CheckpointError):
     """A work tree could not be written down."""
 
 
-class ContentMissing(CheckpointError):
+class ContentMissingError(CheckpointError):
     """What is needed was deleted from the store."""
 
 
-class NothingToUndo(CheckpointError):
+class NothingToUndoError(CheckpointError):
     """There is no such turn, or nothing to take back."""
 
 
-class RestoreFailed(CheckpointError):
+class RestoreError(CheckpointError):
     """The operating system refused; what had been done was taken back as far as possible."""
 
 
-class FilesChangedSince(CheckpointError):
+class FilesChangedError(CheckpointError):
     """Somebody changed the files after the turn did; nothing was changed now."""
 
     def __init__(self, paths: tuple[str, ...]) -> None:

@@ -5,7 +5,7 @@ import time
 from quarterdeck.system.errors import GitError
 from quarterdeck.system.git import GitPlaces, run_git
 
-from .errors import SnapshotFailed
+from .errors import SnapshotError
 
 __all__ = ["Deadline", "StoreGit"]
 
@@ -28,15 +28,15 @@ class Deadline:
         self._end = time.monotonic() + seconds
 
     def left(self) -> float:
-        """Seconds until then. Raises SnapshotFailed when it is over."""
+        """Seconds until then. Raises SnapshotError when it is over."""
         left = self._end - time.monotonic()
         if left <= 0:
             raise self.over()
         return left
 
-    def over(self) -> SnapshotFailed:
+    def over(self) -> SnapshotError:
         """What is raised when it is over."""
-        return SnapshotFailed(f"it took longer than {self.seconds:g} s")
+        return SnapshotError(f"it took longer than {self.seconds:g} s")
 
 
 class StoreGit:
@@ -47,7 +47,7 @@ class StoreGit:
         self._settings = (*_SETTINGS, *settings)
 
     def run(self, *words: str, deadline: Deadline, given: bytes = b"") -> bytes:
-        """Run a command and give what it prints; blocks. Raises SnapshotFailed."""
+        """Run a command and give what it prints; blocks. Raises SnapshotError."""
         seconds = deadline.left()
         try:
             return run_git(
@@ -60,4 +60,4 @@ class StoreGit:
             ).data
         except GitError as error:
             deadline.left()
-            raise SnapshotFailed(str(error)) from error
+            raise SnapshotError(str(error)) from error

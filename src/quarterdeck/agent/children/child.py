@@ -23,16 +23,15 @@ from quarterdeck.wire.events import (
     TurnEnded,
 )
 from quarterdeck.wire.ids import SessionId, TurnId
-from quarterdeck.wire.toolcalls import ContentItem
+from quarterdeck.wire.tool_calls import ContentItem
 
-from ..checkpoints.seam import UNWATCHED, TurnWatch
+from ..ports import NO_TURN_WATCH, Turn, TurnWatch
 from ..session import Session
-from ..tools.tool import Live
-from ..tools.truncate import keep_ends
-from ..turn import Turn
+from ..tools.tool import LiveCall
+from ..tools.truncation import keep_ends
 from .profile import Profile
 
-__all__ = ["Child", "ChildSession", "Lent", "answer_in"]
+__all__ = ["ChildAgent", "ChildSession", "ParentWatch", "answer_in"]
 
 _EVERY = 0.25
 """Seconds between two updates of the call that waits."""
@@ -55,7 +54,7 @@ class ChildSession(Session):
 
     watch: Callable[[Event], Awaitable[None]] = staticmethod(_unwatched)
 
-    files: TurnWatch = UNWATCHED
+    files: TurnWatch = NO_TURN_WATCH
     """Keeps what files were, for the turn of whoever waits."""
 
     def _turn(self, turn: TurnId) -> Turn:
@@ -66,10 +65,10 @@ class ChildSession(Session):
         await self.watch(event)
 
 
-class Lent:
+class ParentWatch:
     """The watch of the turn that waits for a child, over the child's own calls."""
 
-    def __init__(self, live: Live) -> None:
+    def __init__(self, live: LiveCall) -> None:
         self._live = live
 
     async def before_call(self, turn: Turn, call: Call) -> None:
@@ -89,7 +88,7 @@ def answer_in(event: Event) -> str | None:
 
 
 @dataclass(slots=True, kw_only=True)
-class Child:
+class ChildAgent:
     """A child from its start to its end; ``run`` once."""
 
     session: ChildSession

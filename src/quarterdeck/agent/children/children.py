@@ -8,37 +8,35 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from quarterdeck.config.schema import ChildSettings
-from quarterdeck.policy.narrowing import narrowed
+from quarterdeck.policy.modes import narrow_mode
 from quarterdeck.wire.events import ChildEnded, ChildStarted, SessionOpened
 from quarterdeck.wire.ids import SessionId, new_session_id
 
-from ..limits import Limits, Spending
-from ..recovery import told_of_child
+from ..limits import TurnLimits, TurnSpending
+from ..recovery import child_end_text
 from ..tools.tool import ToolError
-from .child import Child, Lent, answer_in
-from .library import DEFAULT, Library, part
-from .opening import Wanted, open_child
-from .profile import Profile
-from .relay import Relay
+from .child import ChildAgent, ParentWatch, answer_in
+from .profile import DEFAULT, Profile, ProfileLibrary, part
+from .session_factory import ChildRequest, RequestRelay, open_child
 
 if TYPE_CHECKING:
     from quarterdeck.policy.modes import Mode
 
-    from ..session import Session, Setup
-    from ..tools.tool import Live
+    from ..session import Session, SessionSetup
+    from ..tools.tool import LiveCall
 
-__all__ = ["Children", "Family"]
+__all__ = ["Children", "ChildrenContext"]
 
 _NOT_STARTED = "The agent could not be started."
 _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
-class Family:
+class ChildrenContext:
     """What all generations below one session share."""
 
     settings: ChildSettings
-    read_profiles: Callable[[], Awaitable[Library]]
+    read_profiles: Callable[[], Awaitable[ProfileLibrary]]
     prompt: str
     """What every agent is told that works in this directory."""
     live: int = 0
@@ -48,13 +46,15 @@ class Family:
 class Children:
     """The children of one session. Those in the background end with it: ``close``."""
 
-    def __init__(self, parent: "Session", setup: "Setup", family: Family, depth: int = 0) -> None:
+    def __init__(
+        self, parent: "Session", setup: "SessionSetup", family: ChildrenContext, depth: int = 0
+    ) -> None:
         self._parent = parent
         self._setup = setup
         self._family = family
         self._depth = depth
-        self._live: dict[SessionId, Child] = {}
-        self._over: dict[SessionId, Child] = {}
+        self._live: dict[SessionId, ChildAgent] = {}
+        self._over: dict[SessionId, ChildAgent] = {}
         self._tasks: dict[SessionId, asyncio.Task[None]] = {}
         setup.workspace.resources["children"] = self
 
@@ -88,7 +88,7 @@ class Children:
                 f"{settings.live} agents are at work already; wait for one of them, or stop one."
             )
 
-    async def run(self, profile: Profile, task: str, live: "Live") -> ChildEnded:
+    async def run(self, profile: Profile, task: str, live: "LiveCall") -> ChildEnded:
         """Start a child and wait for it; cancelling this stops it, and returns when it is over.
 
         Raises:
@@ -100,7 +100,7 @@ class Children:
         finally:
             self._left(child)
 
-    async def start(self, profile: Profile, task: str, live: "Live") -> Child:
+    async def start(self, profile: Profile, task: str, live: "LiveCall") -> ChildAgent:
         """Start a child that works on while the session does something else.
 
         When it is over its answer is told to the model at the next step, or with the next prompt.
@@ -115,7 +115,7 @@ class Children:
         return child
 
     @property
-    def background(self) -> tuple[Child, ...]:
+    def background(self) -> tuple[ChildAgent, ...]:
         """Those that were started in the background, oldest first, also when they are over."""
         known = (*self._over.values(), *self._live.values())
         return tuple(one for one in known if one.started.background)
@@ -152,7 +152,7 @@ class Children:
     async def follow_mode(self, mode: "Mode") -> None:
         """Narrow those that are at work to their parent's mode, as it is now."""
         for child in tuple(self._live.values()):
-            wanted = narrowed(child.profile.mode or mode, mode)
+            wanted = narrow_mode(child.profile.mode or mode, mode)
             if child.session.gate.mode != wanted:
                 await child.session.set_mode(wanted)
 
@@ -166,7 +166,7 @@ class Children:
 
     # ---- within
 
-    async def _work(self, child: Child) -> None:
+    async def _work(self, child: ChildAgent) -> None:
         try:
             await child.run(self._parent.id, self._parent.note)
         except Exception:
@@ -174,15 +174,17 @@ class Children:
         finally:
             self._left(child)
             if child.ended is not None:
-                await self._parent.note(told_of_child(child.profile.name, child.ended))
+                await self._parent.note(child_end_text(child.profile.name, child.ended))
 
-    def _left(self, child: Child) -> None:
+    def _left(self, child: ChildAgent) -> None:
         self._family.live -= 1
         self._live.pop(child.id, None)
         if child.started.background:
             self._over[child.id] = child
 
-    async def _open(self, profile: Profile, task: str, live: "Live", *, background: bool) -> Child:
+    async def _open(
+        self, profile: Profile, task: str, live: "LiveCall", *, background: bool
+    ) -> ChildAgent:
         self.check_room()
         self._family.live += 1
         try:
@@ -192,13 +194,13 @@ class Children:
             raise
 
     async def _opened(
-        self, profile: Profile, task: str, live: "Live", *, background: bool
-    ) -> Child:
+        self, profile: Profile, task: str, live: "LiveCall", *, background: bool
+    ) -> ChildAgent:
         family, id_ = self._family, new_session_id()
         started = ChildStarted(
             child=id_, call=live.call, name=profile.name, task=task, background=background
         )
-        wanted = Wanted(
+        wanted = ChildRequest(
             id=id_,
             profile=profile,
             task=task,
@@ -207,7 +209,7 @@ class Children:
             settings=family.settings,
             spending=self._beside(live.spending) if background else live.spending,
         )
-        relay = Relay(
+        relay = RequestRelay(
             gate=self._parent.gate,
             emit=self._parent.note if background else live.emit,
             child=id_,
@@ -222,9 +224,9 @@ class Children:
             await live.emit(gone)
             raise
         if not background:
-            session.files = Lent(live)
+            session.files = ParentWatch(live)
         setup.workspace.children = partial(_grandchildren, session, setup, family, self._depth + 1)
-        child = Child(
+        child = ChildAgent(
             session=session,
             profile=profile,
             started=started,
@@ -233,14 +235,16 @@ class Children:
         self._live[id_] = child
         return child
 
-    def _beside(self, turn: Spending) -> Spending:
+    def _beside(self, turn: TurnSpending) -> TurnSpending:
         """Where children in the background count what they spend; each turn takes it over."""
         if self._setup.beside is None:
-            self._setup.beside = Spending(limits=Limits(), started=turn.started)
+            self._setup.beside = TurnSpending(limits=TurnLimits(), started=turn.started)
         turn.beside = self._setup.beside
         return self._setup.beside
 
 
-def _grandchildren(session: "Session", setup: "Setup", family: Family, depth: int) -> Children:
+def _grandchildren(
+    session: "Session", setup: "SessionSetup", family: ChildrenContext, depth: int
+) -> Children:
     known = setup.workspace.resources.get("children")
     return known if known is not None else Children(session, setup, family, depth)

@@ -1,15 +1,31 @@
-"""Profiles: what an agent that another one starts is told, and what it may use."""
+"""Profiles of child agents: what a child is told and may use, how a file is parsed, and where
+files are found.
+"""
 
-from dataclasses import dataclass
+import asyncio
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import TypeVar
 
-from quarterdeck.policy.errors import UnknownMode
+from quarterdeck.policy.errors import UnknownModeError
 from quarterdeck.policy.modes import Mode, parse_mode
+from quarterdeck.system.file_reader import read_regular_file
 from quarterdeck.wire.errors import QuarterdeckError
 
 from ..frontmatter import FrontMatter, read_front_matter
+from .factory import ProfileFolder
 
-__all__ = ["BadProfile", "Profile", "parse_profile"]
+__all__ = [
+    "DEFAULT",
+    "Profile",
+    "ProfileError",
+    "ProfileLibrary",
+    "parse_profile",
+    "part",
+    "read_built_in_profiles",
+    "read_profiles",
+]
 
 _Number = TypeVar("_Number", int, float)
 
@@ -53,7 +69,7 @@ _CLAUDE_MODES: dict[str, Mode | None] = {
 _MOST_NAME = 64
 
 
-class BadProfile(QuarterdeckError):
+class ProfileError(QuarterdeckError):
     """A profile cannot be used; the message names its file and what to mend."""
 
 
@@ -87,19 +103,19 @@ def parse_profile(text: str, source: str, *, stem: str, claude: bool = False) ->
     it says is passed over, and without a mode it has its parent's, as it has there.
 
     Raises:
-        BadProfile: it cannot be used.
+        ProfileError: it cannot be used.
     """
     matter = read_front_matter(text)
     if not claude and (unknown := sorted(set(matter.facts) - _KEYS)):
         known = ", ".join(sorted(_KEYS))
-        raise BadProfile(f"profile {source!r}: unknown key {unknown[0]!r}; there are {known}")
+        raise ProfileError(f"profile {source!r}: unknown key {unknown[0]!r}; there are {known}")
     name = matter.text("name") or stem
     if len(name) > _MOST_NAME or not name.replace("-", "").replace("_", "").isalnum():
-        raise BadProfile(
+        raise ProfileError(
             f"profile {source!r}: the name {name!r} may have letters, digits, '-' and '_' only"
         )
     if not matter.body:
-        raise BadProfile(f"profile {source!r} has no prompt; write one below the second '---'")
+        raise ProfileError(f"profile {source!r} has no prompt; write one below the second '---'")
     turns = "maxTurns" if claude else "max_turns"
     return Profile(
         name=name,
@@ -123,7 +139,7 @@ def _model(matter: FrontMatter, source: str, *, claude: bool) -> str | None:
     if "/" not in model:
         if claude:
             return None  # a word for a model of one vendor, which this session may not use
-        raise BadProfile(f"profile {source!r}: model {model!r} must be 'vendor/id' or 'inherit'")
+        raise ProfileError(f"profile {source!r}: model {model!r} must be 'vendor/id' or 'inherit'")
     return model
 
 
@@ -147,8 +163,8 @@ def _mode(matter: FrontMatter, source: str, *, claude: bool) -> Mode | None:
         return None
     try:
         return parse_mode(mode)
-    except UnknownMode as error:
-        raise BadProfile(f"profile {source!r}: {error}, or 'inherit'") from error
+    except UnknownModeError as error:
+        raise ProfileError(f"profile {source!r}: {error}, or 'inherit'") from error
 
 
 def _number(matter: FrontMatter, key: str, source: str, kind: type[_Number]) -> _Number | None:
@@ -160,5 +176,69 @@ def _number(matter: FrontMatter, key: str, source: str, kind: type[_Number]) -> 
     except ValueError:
         number = kind(0)
     if not number > 0:
-        raise BadProfile(f"profile {source!r}: {key} must be a number above 0, not {told!r}")
+        raise ProfileError(f"profile {source!r}: {key} must be a number above 0, not {told!r}")
     return number
+
+
+DEFAULT = "explore"
+"""The profile that is meant where none is named."""
+_MOST_FILES = 200
+_MOST_BYTES = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileLibrary:
+    """The profiles that can be used, and why others cannot."""
+
+    profiles: dict[str, Profile]
+    problems: tuple[str, ...] = field(default=())
+
+    def own(self) -> tuple[Profile, ...]:
+        """Those that did not come with us, by name."""
+        own = (one for one in self.profiles.values() if one.source != "built in")
+        return tuple(sorted(own, key=lambda one: one.name))
+
+
+@cache
+def part() -> str:
+    """What every child is told. Reads a file."""
+    return Path(__file__).with_name("child.md").read_text("utf-8").strip()
+
+
+@cache
+def read_built_in_profiles() -> tuple[Profile, ...]:
+    """The profiles that come with us. Reads files."""
+    paths = sorted(Path(__file__).with_name("profiles").glob("*.md"))
+    return tuple(parse_profile(p.read_text("utf-8"), "built in", stem=p.stem) for p in paths)
+
+
+async def read_profiles(shelves: tuple[ProfileFolder, ...]) -> ProfileLibrary:
+    """Read them as they are now; what cannot be used is left out and told."""
+    return await asyncio.to_thread(_read, shelves)
+
+
+def _read(shelves: tuple[ProfileFolder, ...]) -> ProfileLibrary:
+    found: dict[str, Profile] = {}
+    problems: list[str] = []
+    for shelf in shelves:
+        for path in sorted(shelf.path.glob("*.md"))[:_MOST_FILES]:
+            try:
+                profile = _profile(path, shelf)
+            except ProfileError as error:
+                problems.append(str(error))
+                continue
+            found.setdefault(profile.name, profile)
+    for profile in read_built_in_profiles():
+        found.setdefault(profile.name, profile)
+    return ProfileLibrary(found, tuple(problems))
+
+
+def _profile(path: Path, shelf: ProfileFolder) -> Profile:
+    try:
+        data = read_regular_file(path, _MOST_BYTES + 1)
+    except OSError as error:
+        raise ProfileError(f"profile {str(path)!r} cannot be read: {error.strerror}") from error
+    if len(data) > _MOST_BYTES:
+        raise ProfileError(f"profile {str(path)!r} is larger than {_MOST_BYTES} bytes")
+    text = data.decode("utf-8", "replace")
+    return parse_profile(text, str(path), stem=path.stem, claude=shelf.claude)

@@ -1,5 +1,4 @@
-"""Slash commands: what they are, those that come with us, and those that people write in files.
+"""Slash commands: what a command is, the built-in ones, and the registry of a session.
 
-``command`` and ``book`` are all that a session needs to know; ``files`` is imported where there
-is a file to read.
+Commands that users write in files are in ``agent.library``.
 """

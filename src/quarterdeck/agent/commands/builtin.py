@@ -1,39 +1,81 @@
-"""The commands that come with us."""
+"""The built-in slash commands: help, model, mode, and those about context and checkpoints."""
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from ..checkpoints.seam import COMMANDS as CHECKPOINT_COMMANDS
-from ..context.commands import COMMANDS as CONTEXT_COMMANDS
-from ..context.commands import answer as answer_about_context
-from .command import BUILT_IN, Answered, Command
+from quarterdeck.wire.errors import QuarterdeckError
+
+from ..context.window import SessionContext
+from ..ports import CHECKPOINT_COMMANDS
+from .command import BUILT_IN, AnsweredCommand, Command
 
 if TYPE_CHECKING:
     from quarterdeck.wire.settings import ConfigOption
 
     from ..session import Session
 
-__all__ = ["builtin_commands"]
+__all__ = ["CONTEXT_COMMANDS", "ContextCommand", "builtin_commands", "run_context_command"]
+
+
+class ContextCommand(NamedTuple):
+    """A command; ``hint`` is what may be typed after its name."""
+
+    name: str
+    description: str
+    hint: str = ""
+
+
+CONTEXT_COMMANDS = (
+    ContextCommand("context", "Show what fills the model's window"),
+    ContextCommand("compact", "Summarise the conversation to make room", "what to keep above all"),
+    ContextCommand("pin", "Keep a text, or what was said last, whole", "text"),
+    ContextCommand("unpin", "Let a pinned text go, or all of them", "number"),
+)
+
+
+async def run_context_command(context: SessionContext, name: str, words: str) -> str:
+    """Run one of ``CONTEXT_COMMANDS`` and give what it says; what went wrong is said too."""
+    words = words.strip()
+    try:
+        match name:
+            case "context":
+                return context.report()
+            case "compact":
+                return await context.compact(words)
+            case "pin":
+                return await context.pin(words)
+            case "unpin":
+                return await _unpin(context, words)
+            case _:
+                raise ValueError(f"{name!r} is no command about the window")
+    except QuarterdeckError as error:
+        return f"Not done: {error}."
+
+
+async def _unpin(context: SessionContext, words: str) -> str:
+    if words and not words.isdecimal():
+        return f"Not done: {words!r} is no number of a pin."
+    return await context.unpin(int(words) if words else None)
 
 
 def builtin_commands() -> tuple[Command, ...]:
     """Make them, in the order in which they are listed."""
     return (
-        Answered(name="help", description="Say what can be done here", answer=_help),
-        Answered(
+        AnsweredCommand(name="help", description="Say what can be done here", answer=_help),
+        AnsweredCommand(
             name="model",
             description="Show the model, or change it",
             hint="vendor/model",
             answer=_model,
         ),
-        Answered(
+        AnsweredCommand(
             name="mode",
             description="Show the permission mode, or change it",
             hint="ask, accept-edits, plan, …",
             answer=_mode,
         ),
         *(
-            Answered(
+            AnsweredCommand(
                 name=command.name,
                 description=command.description,
                 hint=command.hint,
@@ -42,7 +84,7 @@ def builtin_commands() -> tuple[Command, ...]:
             for command in CONTEXT_COMMANDS
         ),
         *(
-            Answered(
+            AnsweredCommand(
                 name=command.name,
                 description=command.description,
                 hint=command.hint,
@@ -54,13 +96,13 @@ def builtin_commands() -> tuple[Command, ...]:
 
 
 async def _about_context(name: str, session: "Session", words: str) -> str:
-    return await answer_about_context(session.context, name, words)
+    return await run_context_command(session.context, name, words)
 
 
 async def _about_files(name: str, session: "Session", words: str) -> str:
-    from ..checkpoints.commands import answer
+    from ..checkpoints.commands import run_checkpoint_command
 
-    return await answer(session.checkpoints, name, words)
+    return await run_checkpoint_command(session.checkpoints, name, words)
 
 
 async def _model(session: "Session", name: str) -> str:
@@ -74,7 +116,7 @@ async def _model(session: "Session", name: str) -> str:
 async def _mode(session: "Session", name: str) -> str:
     from quarterdeck.policy.modes import parse_mode
 
-    from ..options import modes_of
+    from ..config_options import modes_of
 
     if name:
         await session.set_mode(parse_mode(name))

@@ -10,7 +10,7 @@ from quarterdeck.wire.content import ContentBlock
 if TYPE_CHECKING:
     from ..session import Session
 
-__all__ = ["BUILT_IN", "Answered", "Command", "Expanded"]
+__all__ = ["BUILT_IN", "AnsweredCommand", "Command", "ExpandedCommand"]
 
 BUILT_IN = "built in"
 
@@ -27,7 +27,7 @@ class _Named(Struct, frozen=True, kw_only=True):
     """Where it comes from: ``built in``, or its file."""
 
 
-class Answered(_Named, frozen=True, kw_only=True):
+class AnsweredCommand(_Named, frozen=True, kw_only=True):
     """A command that we answer; the model is neither asked nor ever told of it."""
 
     answer: Callable[["Session", str], Awaitable[str]]
@@ -37,11 +37,11 @@ class Answered(_Named, frozen=True, kw_only=True):
     """
 
 
-class Expanded(_Named, frozen=True, kw_only=True):
+class ExpandedCommand(_Named, frozen=True, kw_only=True):
     """A command that stands for a prompt: the model is told that, people see what was typed."""
 
     expand: Callable[["Session", str], Awaitable[tuple[ContentBlock, ...]]]
     """Gives the prompt. A ``QuarterdeckError`` is said instead, and the model is not asked."""
 
 
-Command: TypeAlias = Answered | Expanded
+Command: TypeAlias = AnsweredCommand | ExpandedCommand

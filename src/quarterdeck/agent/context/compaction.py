@@ -12,16 +12,16 @@ from dataclasses import dataclass, replace
 from quarterdeck.models.errors import ModelError
 from quarterdeck.models.model import Model
 from quarterdeck.wire.conversation import Message, Part
-from quarterdeck.wire.events import CompactionChanged, Event, Notice
+from quarterdeck.wire.events import CompactionChanged, Event, NoticePosted
 from quarterdeck.wire.ids import CompactionId, new_compaction_id
 from quarterdeck.wire.usage import Cost, TokenUsage
 
 from ..conversation import Conversation, summarised
-from ..hooks.seam import NO_HOOKS, Hooks, tell_context
-from .gauge import weigh
-from .summary import Asking, Summary, summarise
+from ..ports import NO_HOOKS, Hooks, add_hook_context
+from .summary import ModelCallSettings, Summary, summarise
+from .token_estimate import weigh
 
-__all__ = ["Compactor", "Order"]
+__all__ = ["CompactionOrder", "Compactor"]
 
 _log = logging.getLogger(__name__)
 _CANCELLED = "the summary was cancelled"
@@ -32,10 +32,10 @@ _DROPPED = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class CompactionOrder:
     """What a compaction is to do."""
 
-    asking: Asking
+    asking: ModelCallSettings
     through: int
     kept: Callable[[], tuple[Part, ...]]
     """What is told beside the summary, at the moment at which it is ready."""
@@ -48,7 +48,7 @@ class Order:
 @dataclass(slots=True)
 class _UnderWay:
     id: CompactionId
-    order: Order
+    order: CompactionOrder
     messages: tuple[Message, ...]
     task: asyncio.Task[None] | None = None
     is_told: bool = False
@@ -88,7 +88,7 @@ class Compactor:
         """Whether one is under way that has only to be put into effect."""
         return self._under_way is not None and self._under_way.outcome is not None
 
-    def start(self, order: Order) -> None:
+    def start(self, order: CompactionOrder) -> None:
         """Begin one in the background; there must be none."""
         assert self._under_way is None, "one compaction at a time"
         conversation = self._conversation
@@ -110,7 +110,7 @@ class Compactor:
             self.error = _CANCELLED
         return work is not None and self.error is None
 
-    async def drop(self, order: Order) -> bool:
+    async def drop(self, order: CompactionOrder) -> bool:
         """Replace messages without a summary, at once; False if that would free nothing."""
         work = _UnderWay(new_compaction_id(), order, ())
         work.outcome = Summary(_DROPPED, TokenUsage(), None)
@@ -188,13 +188,13 @@ class Compactor:
             )
         )
         verdict = await self._hooks.run("after_compaction", {"summary": summary.text}, self._emit)
-        await tell_context(verdict, "after_compaction", self._conversation, self._emit)
+        await add_hook_context(verdict, "after_compaction", self._conversation, self._emit)
 
     async def _fail(self, work: _UnderWay, why: str) -> None:
         self.error = why
         await self._emit(CompactionChanged(compaction=work.id, status="failed", error=why))
         await self._emit(
-            Notice(
+            NoticePosted(
                 title="The conversation could not be summarised",
                 severity="warning",
                 description=f"{why}; it stays as it is.",
@@ -211,7 +211,7 @@ class Compactor:
         return "the summary is longer than what it would replace"
 
 
-async def _written(order: Order, messages: tuple[Message, ...]) -> Summary:
+async def _written(order: CompactionOrder, messages: tuple[Message, ...]) -> Summary:
     asking = order.asking
     if order.writer is None:
         return await summarise(asking, messages, focus=order.focus, max_output=order.max_output)

@@ -20,21 +20,21 @@ from quarterdeck.wire.events import (
     ToolCallStarted,
 )
 
-from ..parts import parts_of, told_of
-from .clearing import shorten
+from ..content_parts import parts_of, told_content
+from .cleared_results import shorten
 
 if TYPE_CHECKING:
     from quarterdeck.wire.ids import MessageId
     from quarterdeck.wire.settings import PlanEntry
 
-__all__ = ["Memory", "Said"]
+__all__ = ["ConversationMemory", "RememberedPrompt"]
 
 _LONGEST_PROMPT = 4_000
 """Characters that are kept of a prompt; the newest is kept whole."""
 _MOST_FILES = 50
 
 
-class Said(Struct, frozen=True):
+class RememberedPrompt(Struct, frozen=True):
     """A prompt, and which message of the conversation it is."""
 
     at: int
@@ -42,11 +42,11 @@ class Said(Struct, frozen=True):
     starts_turn: bool
 
 
-class Memory:
+class ConversationMemory:
     """What a person said and what the work is about, whatever is cleared or summarised."""
 
     def __init__(self) -> None:
-        self.prompts: list[Said] = []
+        self.prompts: list[RememberedPrompt] = []
         self.newest: tuple[Part, ...] = ()
         """The newest prompt that started a turn, whole."""
         self.plan: tuple[PlanEntry, ...] = ()
@@ -85,10 +85,10 @@ class Memory:
                 pass
 
     def _prompted(self, event: Prompted, at: int) -> None:
-        content = told_of(event)
+        content = told_content(event)
         parts = parts_of(content)
         text = "\n".join(part.text for part in parts if isinstance(part, TextPart))
-        self.prompts.append(Said(at, shorten(text, _LONGEST_PROMPT), not event.steers))
+        self.prompts.append(RememberedPrompt(at, shorten(text, _LONGEST_PROMPT), not event.steers))
         self.last = content
         if not event.steers:
             self.newest = parts

@@ -7,11 +7,11 @@ import msgspec
 from quarterdeck.wire.conversation import ImagePart, Message, TextPart, ToolResultPart
 
 from ..conversation import Conversation
-from .gauge import bytes_of, weigh
-from .marks import Marks
+from .token_estimate import bytes_of, weigh
+from .token_meter import Thresholds
 
 if TYPE_CHECKING:
-    from ..session import Setup
+    from ..session import SessionSetup
 
 __all__ = ["report"]
 
@@ -19,7 +19,7 @@ _INSTRUCTIONS = "\n# Instructions from "
 _BAR = 30
 
 
-def report(setup: "Setup", conversation: Conversation, marks: Marks) -> str:
+def report(setup: "SessionSetup", conversation: Conversation, marks: Thresholds) -> str:
     """The sources of the next request with their tokens, largest groups first to last as sent."""
     sizes = _sources(setup, conversation)
     overhead = sum(size for name, size in sizes.items() if name in _BEFORE)
@@ -46,7 +46,7 @@ _BEFORE: tuple[str, ...] = ("system prompt", "instructions", "tools", "MCP tools
 _SOURCES = (*_BEFORE, "summary", "user", "assistant", "tool results")
 
 
-def _sources(setup: "Setup", conversation: Conversation) -> dict[str, int]:
+def _sources(setup: "SessionSetup", conversation: Conversation) -> dict[str, int]:
     """Bytes by source, in the order in which they are sent."""
     base, *instructions = setup.system_prompt.split(_INSTRUCTIONS)
     sizes: dict[str, int] = dict.fromkeys(_SOURCES, 0)

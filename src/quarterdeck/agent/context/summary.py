@@ -9,33 +9,33 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from quarterdeck.models.errors import ContextOverflow, ModelError
-from quarterdeck.models.model import Delta, Effort, Finished, Model, Request, ToolSpec
-from quarterdeck.models.retry import backoff
+from quarterdeck.models.errors import ContextOverflowError, ModelError
+from quarterdeck.models.model import Delta, Effort, Model, ModelRequest, ReplyFinished, ToolSpec
+from quarterdeck.models.retry import retry_delay
 from quarterdeck.wire.conversation import Message, TextPart, ToolResultPart
 from quarterdeck.wire.usage import Cost, TokenUsage
 
-from ..pace import Pace
-from .clearing import cleared
+from ..clock import SessionClock
+from .cleared_results import clear_results
 
-__all__ = ["Asking", "NoSummary", "Summary", "summarise"]
+__all__ = ["ModelCallSettings", "Summary", "SummaryError", "summarise"]
 
 _RETRIES = 2
 
 
-class NoSummary(ModelError):
+class SummaryError(ModelError):
     """The model gave no summary that can be used; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
+class ModelCallSettings:
     """How the session asks its model."""
 
     model: Model
     effort: Effort
     system: str
     tools: tuple[ToolSpec, ...]
-    pace: Pace
+    pace: SessionClock
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Summary:
 
 
 async def summarise(
-    asking: Asking, messages: Sequence[Message], *, focus: str, max_output: int
+    asking: ModelCallSettings, messages: Sequence[Message], *, focus: str, max_output: int
 ) -> Summary:
     """Let the model summarise messages; ``focus`` is what the person wants to see kept.
 
@@ -56,22 +56,22 @@ async def summarise(
 
     Raises:
         ModelError: the call failed, more than once where that may help.
-        NoSummary: nothing was written, or the model declined.
+        SummaryError: nothing was written, or the model declined.
     """
     words = await asyncio.to_thread(_wish, focus)
     wish = Message(role="user", parts=(TextPart(text=words),))
     try:
         finished = await _ask(asking, (*messages, wish), max_output)
-    except ContextOverflow:
+    except ContextOverflowError:
         finished = await _ask(asking, (*_bare(messages), wish), max_output)
     parts = finished.reply.parts
     text = "".join(part.text for part in parts if isinstance(part, TextPart)).strip()
     if not text:
-        raise NoSummary("the model wrote no summary")
+        raise SummaryError("the model wrote no summary")
     if finished.stop in ("max_tokens", "refusal"):
         why = "declined to write" if finished.stop == "refusal" else "did not finish"
-        raise NoSummary(f"the model {why} the summary")
-    from ..ask import cost_of
+        raise SummaryError(f"the model {why} the summary")
+    from ..model_call import cost_of
 
     return Summary(text, finished.usage, cost_of(asking.model.info, finished.usage))
 
@@ -81,8 +81,10 @@ def _wish(focus: str) -> str:
     return f"{text}\n\nThe user wants this kept above all: {focus}" if focus.strip() else text
 
 
-async def _ask(asking: Asking, messages: tuple[Message, ...], max_output: int) -> Finished:
-    request = Request(
+async def _ask(
+    asking: ModelCallSettings, messages: tuple[Message, ...], max_output: int
+) -> ReplyFinished:
+    request = ModelRequest(
         system=asking.system,
         messages=messages,
         tools=asking.tools,
@@ -94,25 +96,27 @@ async def _ask(asking: Asking, messages: tuple[Message, ...], max_output: int) -
         try:
             return await _finished(asking.model, request)
         except ModelError as error:
-            delay = backoff(attempt, error, retries=_RETRIES, random=asking.pace.random)
+            delay = retry_delay(attempt, error, retries=_RETRIES, random=asking.pace.random)
             if delay is None:
                 raise
             await asking.pace.sleep(delay)
             attempt += 1
 
 
-async def _finished(model: Model, request: Request) -> Finished:
+async def _finished(model: Model, request: ModelRequest) -> ReplyFinished:
     stream = cast("AsyncGenerator[Delta, None]", model.stream(request))
     async with aclosing(stream):
         async for delta in stream:
-            if isinstance(delta, Finished):
+            if isinstance(delta, ReplyFinished):
                 return delta
-    raise NoSummary("the model's answer has no end")
+    raise SummaryError("the model's answer has no end")
 
 
 def _bare(messages: Sequence[Message]) -> list[Message]:
     found: list[Message] = []
     for message in messages:
         has_results = any(isinstance(part, ToolResultPart) for part in message.parts)
-        found.append(cleared(message, found[-1] if found else None) if has_results else message)
+        found.append(
+            clear_results(message, found[-1] if found else None) if has_results else message
+        )
     return found

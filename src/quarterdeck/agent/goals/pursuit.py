@@ -14,15 +14,14 @@ from quarterdeck.wire.content import text
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import GoalEnd, GoalEnded, GoalSet, TurnEnded
 
-from ..limits import Limits
+from ..limits import TurnLimits
 from ..tools.goal_done import GoalDoneTool
-from .budget import NO_BUDGET, Budget
-from .state import GoalState
+from .state import NO_BUDGET, GoalBudget, GoalState
 
 if TYPE_CHECKING:
-    from ..session import Session, Setup
+    from ..session import Session, SessionSetup
 
-__all__ = ["MOST_IDLE", "NO_BUDGET", "NoGoal", "Pursued", "pursue", "take_up"]
+__all__ = ["MOST_IDLE", "NO_BUDGET", "GoalResult", "NoGoalError", "pursue_goal", "resume_goal"]
 
 MOST_IDLE = 3
 """Turns in a row without any new work after which nothing more is expected."""
@@ -42,12 +41,12 @@ the next step, and check it. The goal is still:
 {goal}{left}"""
 
 
-class NoGoal(QuarterdeckError):
+class NoGoalError(QuarterdeckError):
     """There is no goal to go on with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pursued:
+class GoalResult:
     """How far it came this time."""
 
     goal: str
@@ -57,25 +56,25 @@ class Pursued:
     """The last turn; None where none was needed."""
 
 
-async def take_up(setup: "Setup", state: GoalState) -> None:
+async def resume_goal(setup: "SessionSetup", state: GoalState) -> None:
     """Let a session that is loaded know of the goal in its log."""
     setup.goal = state
     if state.ended is None:
         await _offer(setup)
 
 
-async def _offer(setup: "Setup") -> None:
+async def _offer(setup: "SessionSetup") -> None:
     tool = GoalDoneTool()
     await asyncio.to_thread(lambda: tool.description)  # read from disk, and kept
     setup.toolbox.add(tool)
 
 
-async def pursue(
-    session: "Session", setup: "Setup", goal: str | None, budget: Budget = NO_BUDGET
-) -> Pursued:
+async def pursue_goal(
+    session: "Session", setup: "SessionSetup", goal: str | None, budget: GoalBudget = NO_BUDGET
+) -> GoalResult:
     """Pursue a goal, or (None) go on with the one that was set; see ``Session.pursue``."""
     if goal is None and setup.goal is not None and _is_reached(setup.goal):
-        return Pursued(goal=setup.goal.set_.goal, ended=setup.goal.ended, turn=None)
+        return GoalResult(goal=setup.goal.set_.goal, ended=setup.goal.ended, turn=None)
     state = await _begin(session, setup, goal, budget)
     turn: TurnEnded | None = None
     while True:
@@ -84,19 +83,21 @@ async def pursue(
             state.ended = ended
             setup.toolbox.remove(GoalDoneTool.name)
             await session.journal.durable(session.last_seq)
-            return Pursued(goal=state.set_.goal, ended=ended, turn=turn)
+            return GoalResult(goal=state.set_.goal, ended=ended, turn=turn)
         if turn is not None and turn.stop in ("cancelled", "failed"):
-            return Pursued(goal=state.set_.goal, ended=None, turn=turn)
+            return GoalResult(goal=state.set_.goal, ended=None, turn=turn)
         turn = await _turn(session, setup, state)
         async for record in session.journal.history(state.seq, session.id):
             state.take(record)
 
 
-async def _begin(session: "Session", setup: "Setup", goal: str | None, budget: Budget) -> GoalState:
+async def _begin(
+    session: "Session", setup: "SessionSetup", goal: str | None, budget: GoalBudget
+) -> GoalState:
     before = setup.goal
     if goal is None:
         if before is None:
-            raise NoGoal(f"session {session.id!r} has no goal to go on with; say which one")
+            raise NoGoalError(f"session {session.id!r} has no goal to go on with; say which one")
         if before.ended is None and budget == NO_BUDGET:
             before.seq = session.last_seq if before.seq < 0 else before.seq
             return before
@@ -120,7 +121,7 @@ async def _begin(session: "Session", setup: "Setup", goal: str | None, budget: B
     return setup.goal
 
 
-async def _turn(session: "Session", setup: "Setup", state: GoalState) -> TurnEnded:
+async def _turn(session: "Session", setup: "SessionSetup", state: GoalState) -> TurnEnded:
     own = setup.limits
     setup.limits = _within(own, state.left())
     try:
@@ -168,7 +169,7 @@ def _ended(state: GoalState, how: GoalEnd, reason: str | None = None) -> GoalEnd
     )
 
 
-def _within(own: Limits, left: Budget) -> Limits:
+def _within(own: TurnLimits, left: GoalBudget) -> TurnLimits:
     def least(one: float | None, other: float | None) -> float | None:
         given = [bound for bound in (one, other) if bound is not None]
         return min(given) if given else None

@@ -1,7 +1,4 @@
-"""How far a goal has got, as a fold over the session's records.
-
-A session that goes on after a crash knows the same as the one that was stopped.
-"""
+"""How far a goal has got, as a fold over the session's records, and its budget."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -9,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from quarterdeck.wire.events import (
     ChildEnded,
@@ -29,9 +27,23 @@ from quarterdeck.wire.usage import Cost, TokenUsage
 from ..limits import NO_PROGRESS, fingerprint
 from ..recovery import DIED
 from ..tools.goal_done import GOAL_DONE, GoalDoneArguments
-from .budget import Budget
 
-__all__ = ["GoalState", "goal_in"]
+__all__ = ["NO_BUDGET", "GoalBudget", "GoalState", "goal_in"]
+
+
+class GoalBudget(Struct, frozen=True, kw_only=True):
+    """Bounds of all turns of a goal together; None means no bound."""
+
+    tokens: int | None = None
+    cost: float | None = None
+    """US dollars; needs a model with known prices."""
+    seconds: float | None = None
+    """Time in which turns run."""
+    turns: int | None = None
+
+
+NO_BUDGET = GoalBudget()
+
 
 _LONGEST_CYCLE = 3
 """Turns in one round of a loop that is noticed."""
@@ -71,20 +83,22 @@ class GoalState:
     """What the last turns did."""
 
     @property
-    def budget(self) -> Budget:
+    def budget(self) -> GoalBudget:
         """What it may take."""
         told = self.set_
-        return Budget(tokens=told.tokens, cost=told.cost, seconds=told.seconds, turns=told.turns)
+        return GoalBudget(
+            tokens=told.tokens, cost=told.cost, seconds=told.seconds, turns=told.turns
+        )
 
     @property
     def total_cost(self) -> Cost | None:
         """The money spent, or None when no price is known."""
         return Cost(amount=self.cost, currency="USD") if self.is_priced else None
 
-    def left(self) -> Budget:
+    def left(self) -> GoalBudget:
         """What is left of the budget; never below zero."""
         budget = self.budget
-        return Budget(
+        return GoalBudget(
             tokens=_left(budget.tokens, self.usage.total),
             cost=_left(budget.cost, self.cost),
             seconds=_left(budget.seconds, self.micros / 1_000_000),

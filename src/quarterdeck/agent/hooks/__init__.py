@@ -1,4 +1,5 @@
-"""Hooks: programs and functions of the user's that are run at points of a session.
+"""Hooks: programs and functions of the user that are run at points of a session.
 
-``seam`` is all that a session knows of them; the rest is imported when one is configured.
+``agent.ports`` is all that a session knows of them; the rest is imported when one is
+configured.
 """

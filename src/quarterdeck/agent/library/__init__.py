@@ -1,4 +1,5 @@
-"""What people write for the agent in files: slash commands and skills.
+"""What users write for the agent in files: slash commands and skills.
 
-``shelves`` is all that a session knows; the rest is imported where there is a file to read.
+``session_library`` is all that a session knows; the rest is imported when there is a file to
+read.
 """

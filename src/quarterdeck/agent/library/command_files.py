@@ -7,19 +7,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from quarterdeck.system.errors import SystemFault
+from quarterdeck.system.errors import OperatingSystemError
 from quarterdeck.wire.content import ContentBlock, text
 
-from ..commands.command import Expanded
+from ..commands.command import ExpandedCommand
 from ..frontmatter import FrontMatter
-from .reading import Unreadable
-from .shelves import Shelf
+from .reader import LibraryFileError
+from .session_library import LibraryFolder
 
 if TYPE_CHECKING:
     from ..session import Session
-    from ..tools.workspace import Workspace
+    from ..tools.workspace import ToolWorkspace
 
-__all__ = ["fill", "mentions", "read_command"]
+__all__ = ["fill_prompt", "mentions", "read_command"]
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.:-]{0,63}")
 _PLACE = re.compile(r"\$(ARGUMENTS\b|[1-9](?![0-9]))")
@@ -31,8 +31,8 @@ _LONGEST = 100
 
 
 def read_command(
-    path: Path, document: FrontMatter, shelf: Shelf, workspace: "Workspace"
-) -> tuple[Expanded, list[str]]:
+    path: Path, document: FrontMatter, shelf: LibraryFolder, workspace: "ToolWorkspace"
+) -> tuple[ExpandedCommand, list[str]]:
     """Make the command of a file; its name is the file's, with ``:`` for directories.
 
     Gives also what is ignored of it, in words for people.
@@ -42,10 +42,10 @@ def read_command(
     """
     name = ":".join(path.relative_to(shelf.path).with_suffix("").parts)
     if not _NAME.fullmatch(name):
-        raise Unreadable(f"/{name} is no name that can be typed")
+        raise LibraryFileError(f"/{name} is no name that can be typed")
     if not document.body:
-        raise Unreadable("there is no prompt in it")
-    command = Expanded(
+        raise LibraryFileError("there is no prompt in it")
+    command = ExpandedCommand(
         name=name,
         description=_description(document),
         hint=document.text("argument-hint"),
@@ -70,7 +70,7 @@ def _ignored(path: Path, document: FrontMatter) -> list[str]:
     return problems
 
 
-def fill(template: str, words: str) -> str:
+def fill_prompt(template: str, words: str) -> str:
     """Put what was typed into a prompt: ``$ARGUMENTS`` all of it, ``$1`` to ``$9`` a word.
 
     Where the prompt has no such place, the words follow it. What is put in is not looked at
@@ -102,9 +102,9 @@ def mentions(prompt: str) -> tuple[str, ...]:
 
 
 async def _expand(
-    template: str, workspace: "Workspace", session: "Session", words: str
+    template: str, workspace: "ToolWorkspace", session: "Session", words: str
 ) -> tuple[ContentBlock, ...]:
-    prompt = fill(template, words)
+    prompt = fill_prompt(template, words)
     files: list[ContentBlock] = []
     for path in mentions(prompt)[:_MOST_FILES]:
         included = await _include(path, workspace, workspace.may_read)
@@ -114,7 +114,7 @@ async def _expand(
 
 
 async def _include(
-    path: str, workspace: "Workspace", may_read: Callable[[str], bool]
+    path: str, workspace: "ToolWorkspace", may_read: Callable[[str], bool]
 ) -> str | None:
     """The content of a file of the workspace; None: there is none, so that it is only a word."""
     use = workspace.path(path, "read")
@@ -122,7 +122,7 @@ async def _include(
         return None
     try:
         content = await workspace.system.files.read(use.path, limit=_MOST_BYTES)
-    except (SystemFault, OSError, ValueError):
+    except (OperatingSystemError, OSError, ValueError):
         return None
     if b"\0" in content.data:
         return None

@@ -7,19 +7,27 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from quarterdeck.system.plain_file import read_plain_file
+from quarterdeck.system.file_reader import read_regular_file
 from quarterdeck.wire.content import ContentBlock, text
 
-from ..commands.command import Expanded
+from ..commands.command import ExpandedCommand
 from ..frontmatter import FrontMatter
-from .command_files import fill
-from .reading import Unreadable
-from .shelves import Shelf
+from .command_files import fill_prompt
+from .reader import LibraryFileError
+from .session_library import LibraryFolder
 
 if TYPE_CHECKING:
     from ..session import Session
 
-__all__ = ["Skill", "files_of", "loaded", "read_file", "read_skill", "section", "skill_command"]
+__all__ = [
+    "Skill",
+    "list_skill_files",
+    "read_skill",
+    "read_skill_file",
+    "skill_command",
+    "skill_text",
+    "skills_section",
+]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _LONGEST_DESCRIPTION = 500
@@ -40,7 +48,7 @@ class Skill:
     whose: str
 
 
-def read_skill(path: Path, document: FrontMatter, shelf: Shelf) -> Skill:
+def read_skill(path: Path, document: FrontMatter, shelf: LibraryFolder) -> Skill:
     """Make the skill of a ``SKILL.md``.
 
     Raises:
@@ -48,10 +56,12 @@ def read_skill(path: Path, document: FrontMatter, shelf: Shelf) -> Skill:
     """
     name = document.text("name") or path.parent.name
     if not _NAME.fullmatch(name):
-        raise Unreadable(f"the name {name[:60]!r} has other than letters, digits, '-', '_', '.'")
+        raise LibraryFileError(
+            f"the name {name[:60]!r} has other than letters, digits, '-', '_', '.'"
+        )
     description = " ".join(document.text("description").split())
     if not description:
-        raise Unreadable("it has no 'description', which says when to use it")
+        raise LibraryFileError("it has no 'description', which says when to use it")
     return Skill(
         name=name,
         description=description,
@@ -61,7 +71,7 @@ def read_skill(path: Path, document: FrontMatter, shelf: Shelf) -> Skill:
     )
 
 
-def section(skills: Iterable[Skill]) -> str:
+def skills_section(skills: Iterable[Skill]) -> str:
     """What the system prompt says of skills: names and descriptions, as many as there is room."""
     lines: list[str] = []
     room, left = _MOST_LISTED, 0
@@ -87,7 +97,7 @@ def section(skills: Iterable[Skill]) -> str:
     )
 
 
-def files_of(skill: Skill) -> list[str]:
+def list_skill_files(skill: Skill) -> list[str]:
     """The other files in its folder, relative, the first of them. Blocks."""
     found: list[str] = []
     for path in sorted(skill.folder.rglob("*")):
@@ -98,7 +108,7 @@ def files_of(skill: Skill) -> list[str]:
     return found
 
 
-def loaded(skill: Skill, files: list[str]) -> str:
+def skill_text(skill: Skill, files: list[str]) -> str:
     """The skill as the model reads it."""
     lines = [f"# Skill {skill.name}", f"Its folder is {skill.folder}.", ""]
     if files:
@@ -106,7 +116,7 @@ def loaded(skill: Skill, files: list[str]) -> str:
     return "\n".join([*lines, skill.body])
 
 
-def read_file(skill: Skill, name: str) -> str:
+def read_skill_file(skill: Skill, name: str) -> str:
     """A text file of the skill's folder, cut where it is very long. Blocks.
 
     Raises:
@@ -115,19 +125,19 @@ def read_file(skill: Skill, name: str) -> str:
     folder = skill.folder.resolve()
     path = (folder / name).resolve()
     if not path.is_relative_to(folder):
-        raise Unreadable(f"{name!r} is not in the folder of the skill {skill.name!r}")
+        raise LibraryFileError(f"{name!r} is not in the folder of the skill {skill.name!r}")
     try:
-        data = read_plain_file(path, MOST_BYTES)
+        data = read_regular_file(path, MOST_BYTES)
     except OSError as error:
-        raise Unreadable(f"{name!r} cannot be read: {error.strerror or error}") from error
+        raise LibraryFileError(f"{name!r} cannot be read: {error.strerror or error}") from error
     if b"\0" in data:
-        raise Unreadable(f"{name!r} is no text")
+        raise LibraryFileError(f"{name!r} is no text")
     return data.decode("utf-8", "replace")
 
 
-def skill_command(skill: Skill) -> Expanded:
+def skill_command(skill: Skill) -> ExpandedCommand:
     """The command that has the model use the skill."""
-    return Expanded(
+    return ExpandedCommand(
         name=skill.name,
         description=skill.description[:_LONGEST_DESCRIPTION],
         hint="what to do",
@@ -139,5 +149,5 @@ def skill_command(skill: Skill) -> Expanded:
 async def _expand(skill: Skill, session: "Session", words: str) -> tuple[ContentBlock, ...]:
     import asyncio
 
-    files = await asyncio.to_thread(files_of, skill)
-    return (text(fill(loaded(skill, files), words)),)
+    files = await asyncio.to_thread(list_skill_files, skill)
+    return (text(fill_prompt(skill_text(skill, files), words)),)

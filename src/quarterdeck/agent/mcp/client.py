@@ -1,30 +1,181 @@
-"""A conversation with one server: its tools, calls of them, and what it asks of us meanwhile."""
+"""The client of one MCP server: its tools, the calls under way, and what the server asks of us
+meanwhile.
+"""
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import msgspec
 from msgspec import Raw
 
 from quarterdeck.wire.errors import LinkError, RpcError
-from quarterdeck.wire.rpc.codes import METHOD_NOT_FOUND
+from quarterdeck.wire.events import QuestionAnswered
+from quarterdeck.wire.rpc.errors import METHOD_NOT_FOUND
 from quarterdeck.wire.rpc.peer import Peer
 
-from .calling import Caller, Calls
-from .errors import McpError, ProbeRefused
-from .greeting import Agreement, greet
-from .protocol import CANCELLED, INITIALIZED, CallResult, Page, Progress, modern_meta
-from .transport import Mirror, Transport
+from .handshake import McpAgreement, shake_hands
+from .protocol import (
+    CANCELLED,
+    INITIALIZED,
+    CallResult,
+    McpError,
+    Mirror,
+    ProbeRefusedError,
+    Progress,
+    ToolPage,
+    Transport,
+    modern_meta,
+)
 
 if TYPE_CHECKING:
     from quarterdeck.wire.rpc.handler import Handler, RequestContext
 
-__all__ = ["Client", "connect"]
+__all__ = ["CallOwner", "McpClient", "PendingCalls", "connect"]
+
+_MOST_FORM = 50_000
+"""Bytes of a form."""
+_MOST_WORDS = 4000
+_LONGEST = 3600.0
+"""Seconds that a call may take, whatever progress it tells."""
+
+
+class CallOwner(Protocol):
+    """Who makes a call."""
+
+    async def ask(self, text: str, form: dict[str, Any]) -> QuestionAnswered:
+        """Ask the person."""
+        ...
+
+    def progressed(self, progress: Progress) -> None:
+        """Hear how far the call has come; must be quick."""
+        ...
+
+
+@dataclass(slots=True)
+class _Running:
+    caller: CallOwner
+    bound: asyncio.Timeout
+    seconds: float
+    last: float
+    """The loop's time at which it ends whatever happens."""
+    questions: int = 0
+    asking: "set[asyncio.Future[QuestionAnswered]]" = field(
+        default_factory=set["asyncio.Future[QuestionAnswered]"]
+    )
+    is_over: bool = False
+
+    async def ask(self, text: str, form: dict[str, Any]) -> QuestionAnswered | None:
+        """Ask the person; None: the call ended before there was an answer."""
+        asking = asyncio.ensure_future(self.caller.ask(text, form))
+        self.asking.add(asking)
+        try:
+            await asyncio.wait([asking])
+        finally:
+            self.asking.discard(asking)
+            await _dropped((asking,))
+        return None if asking.cancelled() else asking.result()
+
+    async def end(self) -> None:
+        """Nobody waits for the call any more: take its questions back."""
+        self.is_over = True
+        await _dropped(tuple(self.asking))
+
+    def pause(self) -> None:
+        """Count no more until it is renewed as often."""
+        self.questions += 1
+        self._until(None)
+
+    def go_on(self) -> None:
+        """Take a pause back."""
+        self.questions -= 1
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin to count anew, unless a person is being asked."""
+        if not self.questions:
+            now = asyncio.get_running_loop().time()
+            self._until(min(now + self.seconds, self.last))
+
+    def _until(self, when: float | None) -> None:
+        if not (self.is_over or self.bound.expired()):
+            self.bound.reschedule(when)
+
+
+class PendingCalls:
+    """The calls under way with one server."""
+
+    def __init__(self, server: str) -> None:
+        self._server = server
+        self._running: dict[str, _Running] = {}
+
+    @asynccontextmanager
+    async def timed(self, caller: CallOwner, token: str, seconds: float) -> AsyncGenerator[str]:
+        """Bound a call by seconds without progress. Raises TimeoutError."""
+        async with asyncio.timeout(seconds) as bound:
+            last = asyncio.get_running_loop().time() + max(_LONGEST, seconds)
+            running = self._running[token] = _Running(caller, bound, seconds, last)
+            try:
+                yield token
+            finally:
+                del self._running[token]
+                await running.end()
+
+    def progressed(self, progress: Progress) -> None:
+        """Hand progress to the call that it is of; of none that runs: nothing happens."""
+        running = self._running.get(str(progress.progress_token))
+        if running is not None:
+            running.renew()
+            running.caller.progressed(progress)
+
+    async def elicit(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask the person for the server; declined where no call runs that it can be about."""
+        text, form = params.get("message"), params.get("requestedSchema")
+        running = next(reversed(self._running.values()), None)
+        if running is None or params.get("mode", "form") != "form" or not _is_form(form):
+            return {"action": "decline"}
+        words = f"The MCP server {self._server!r} asks: {str(text)[:_MOST_WORDS]}"
+        with self._paused():
+            answered = await running.ask(words, cast("dict[str, Any]", form))
+        if answered is None:
+            return {"action": "cancel"}
+        if answered.action != "accept":
+            return {"action": answered.action}
+        return {"action": "accept", "content": answered.content or {}}
+
+    @contextmanager
+    def _paused(self) -> Generator[None]:
+        """Stop the time of every call: which of them the question is about is not said."""
+        paused = tuple(self._running.values())
+        for running in paused:
+            running.pause()
+        try:
+            yield
+        finally:
+            for running in paused:
+                running.go_on()
+
+
+async def _dropped(asking: "tuple[asyncio.Future[QuestionAnswered], ...]") -> None:
+    """Cancel questions and wait until they are taken back."""
+    left = [each for each in asking if not each.done()]
+    for each in left:
+        each.cancel()
+    if left:
+        await asyncio.wait(left)
+
+
+def _is_form(form: Any) -> bool:
+    if not isinstance(form, dict):
+        return False
+    properties = cast("dict[str, Any]", form).get("properties")
+    return isinstance(properties, dict) and len(msgspec.json.encode(form)) <= _MOST_FORM
+
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +187,7 @@ _GRAVE = frozenset(("error", "critical", "alert", "emergency"))
 _SHOWN = 300
 
 
-class Client:
+class McpClient:
     """One server while it is connected; made by ``connect``."""
 
     def __init__(
@@ -45,10 +196,10 @@ class Client:
         self.name = name
         self.changed = asyncio.Event()
         """Set when the server says that its tools have changed; cleared by who lists them."""
-        self.agreement = Agreement(version="", is_modern=False, capabilities={}, server="")
+        self.agreement = McpAgreement(version="", is_modern=False, capabilities={}, server="")
         self._roots = roots
         self._complain = complain
-        self._calls = Calls(name)
+        self._calls = PendingCalls(name)
         self._tokens = count(1)
         self._tasks: set[asyncio.Task[None]] = set()
         self._peer: Peer | None = None
@@ -68,10 +219,10 @@ class Client:
         )
         await self._peer.__aenter__()
         try:
-            agreement = await greet(self._peer.request, may_probe=may_probe)
+            agreement = await shake_hands(self._peer.request, may_probe=may_probe)
         except LinkError as error:
             if may_probe:
-                raise ProbeRefused(str(error)) from error
+                raise ProbeRefusedError(str(error)) from error
             raise
         self.agreement = agreement
         transport.agreed(agreement.version, is_modern=agreement.is_modern)
@@ -86,7 +237,7 @@ class Client:
         self._transport.mirror(headers_of)
 
     async def close(self) -> None:
-        """End the link; calls that wait raise ``Closed``."""
+        """End the link; calls that wait raise ``LinkClosedError``."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -114,7 +265,7 @@ class Client:
         return found[:_MOST_TOOLS]
 
     async def call(
-        self, tool: str, arguments: Mapping[str, Any], caller: Caller, timeout: float
+        self, tool: str, arguments: Mapping[str, Any], caller: CallOwner, timeout: float
     ) -> CallResult:
         """Call a tool; cancelling tells the server.
 
@@ -179,9 +330,9 @@ class Client:
 
     # ---- inside
 
-    async def _page(self, cursor: str | None) -> Page:
+    async def _page(self, cursor: str | None) -> ToolPage:
         params = self._params({} if cursor is None else {"cursor": cursor})
-        return _decoded(await self.peer.request("tools/list", params), Page)
+        return _decoded(await self.peer.request("tools/list", params), ToolPage)
 
     def _params(self, params: dict[str, Any], token: str | None = None) -> dict[str, Any]:
         meta = modern_meta() if self.agreement.is_modern else {}
@@ -224,17 +375,17 @@ async def connect(
     roots: tuple[str, ...],
     may_probe: bool,
     complain: Callable[[str], None] | None = None,
-) -> AsyncGenerator[Client]:
+) -> AsyncGenerator[McpClient]:
     """Talk to a server over a transport, which is ended by whoever opened it.
 
     ``complain`` hears of what the server calls an error of its own. ``may_probe``: ask first
     what it speaks; without it the older greeting is used at once.
 
     Raises:
-        ProbeRefused: it left when it was asked.
+        ProbeRefusedError: it left when it was asked.
         McpError, RpcError, LinkError: it cannot be talked to.
     """
-    client = Client(name, roots, complain)
+    client = McpClient(name, roots, complain)
     try:
         await client.open(transport, may_probe=may_probe)
         yield client
@@ -250,4 +401,4 @@ def _decoded(raw: Raw, kind: type[Any]) -> Any:
 
 
 if TYPE_CHECKING:
-    _handler: Handler = Client("", ())
+    _handler: Handler = McpClient("", ())

@@ -1,8 +1,8 @@
-"""A server at an address: each message of ours is a POST, its answers come as JSON or as a stream.
+"""MCP over streamable HTTP: each message of ours is a POST, answers come as JSON or as a stream.
 
-To the one who talks it is a stream of lines like any other. What belongs to HTTP stays here: the
-session's id and its end, the stream for what the server says by itself, a stream that broke and is
-taken up again, a status that stands for an answer.
+To the client it is a stream of lines like any other. What belongs to HTTP stays here: the session
+id and its end, the stream for messages of the server, resuming a broken stream, and the advice for
+a status that is no answer.
 """
 
 import asyncio
@@ -14,25 +14,70 @@ from typing import Any, cast
 import msgspec
 from msgspec import UNSET
 
-from quarterdeck.models.errors import CallError, ModelSetupError, Unreachable
-from quarterdeck.models.http import Answer, Client, Timeouts, read_all
-from quarterdeck.models.sse import EventDecoder
-from quarterdeck.wire.errors import Broken, LinkError
-from quarterdeck.wire.rpc.frames import (
-    MALFORMED,
-    Frame,
-    LineSplitter,
-    decode_frame,
-    encode_error,
+from quarterdeck.models.errors import CallError, ModelSetupError, VendorUnreachableError
+from quarterdeck.models.http_client import (
+    HttpClient,
+    HttpResponse,
+    HttpTimeouts,
+    VendorEventDecoder,
+    read_all,
 )
+from quarterdeck.wire.errors import LinkBrokenError, LinkError, QuarterdeckError
+from quarterdeck.wire.rpc.frames import MALFORMED, Frame, LineSplitter, decode_frame, encode_error
 from quarterdeck.wire.rpc.stream import memory_pair
 
-from .mirrored import header_value
-from .protocol import CANCELLED, INITIALIZED
-from .refusals import Status, old_transport, refusal_of
-from .transport import Mirror
+from .argument_headers import header_value
+from .protocol import CANCELLED, INITIALIZED, Mirror
 
-__all__ = ["HttpTransport"]
+__all__ = ["HttpTransport", "McpStatusError", "old_transport", "refusal_of"]
+
+_SHOWN = 200
+_ADVICE = {
+    401: (
+        "it wants to know who asks. Give it a token, such as headers.Authorization = "
+        '"Bearer ${NAME}"; logging in by OAuth is not supported'
+    ),
+    403: "it does not let us in; check the token in its headers",
+}
+"""For those that no later request mends."""
+
+
+class McpStatusError(QuarterdeckError):
+    """An answer that is no answer to the message."""
+
+    def __init__(self, code: int, text: str, *, is_final: bool) -> None:
+        super().__init__(text)
+        self.code = code
+        self.is_final = is_final
+        """Whether every other message would fare the same."""
+
+
+def old_transport(url: str) -> str:
+    """What to say of a server of the transport that there was at first."""
+    return (
+        f"{url!r} speaks the old transport of HTTP and events, which is not supported; look for "
+        "the server's address for streamable HTTP, which often ends in /mcp"
+    )
+
+
+def refusal_of(answer: HttpResponse, body: bytes) -> McpStatusError:
+    """Put a refusal into words."""
+    code = answer.status
+    if advice := _ADVICE.get(code):
+        return McpStatusError(code, f"HTTP {code}: {advice}", is_final=True)
+    if 300 <= code < 400:
+        there = answer.headers.get("location", "elsewhere")
+        text = f"HTTP {code}: it has moved to {there!r}; put its new address into the settings"
+        return McpStatusError(code, text, is_final=True)
+    return McpStatusError(code, f"HTTP {code}: {_words(body)}", is_final=False)
+
+
+def _words(body: bytes) -> str:
+    text = body.decode("utf-8", "replace")
+    with suppress(msgspec.DecodeError, KeyError, TypeError, RecursionError):
+        text = str(msgspec.json.decode(body)["error"]["message"])
+    return " ".join(text.split())[:_SHOWN] or "no reason was given"
+
 
 _log = logging.getLogger(__name__)
 
@@ -58,9 +103,9 @@ class HttpTransport:
     ) -> None:
         self._url = url
         self._own = dict(headers)
-        self._client = Client(Timeouts(idle=_MOST_SILENCE), environment)
+        self._client = HttpClient(HttpTimeouts(idle=_MOST_SILENCE), environment)
         self._near, self._far = memory_pair()
-        self._failure: Broken | None = None
+        self._failure: LinkBrokenError | None = None
         self._version: str | None = None
         self._is_modern = True
         self._session: str | None = None
@@ -156,16 +201,16 @@ class HttpTransport:
             if exchange.is_open and not self._is_modern:
                 await self._resume(exchange)
             await exchange.settle("its stream ended without an answer")
-        except (Unreachable, ModelSetupError) as error:
+        except (VendorUnreachableError, ModelSetupError) as error:
             await self.fail(str(error))
         except CallError as error:
             if exchange.is_open and not self._is_modern:
                 await self._resume(exchange)
             await exchange.settle(str(error))
-        except Status as status:
+        except McpStatusError as status:
             await self._refused(exchange, status)
 
-    async def _refused(self, exchange: "_Exchange", status: Status) -> None:
+    async def _refused(self, exchange: "_Exchange", status: McpStatusError) -> None:
         if status.code == 404 and self._session is not None:
             self._session = None
             await self.fail("it has forgotten our session")
@@ -229,10 +274,10 @@ class HttpTransport:
     async def fail(self, reason: str) -> None:
         """End the link for a reason."""
         if self._failure is None:
-            self._failure = Broken(reason)
+            self._failure = LinkBrokenError(reason)
         await self._far.close()
 
-    def opened(self, answer: Answer) -> None:
+    def opened(self, answer: HttpResponse) -> None:
         """Take note of the session that a server of the older era opens."""
         if session := answer.headers.get("mcp-session-id"):
             self._session = session
@@ -273,7 +318,7 @@ class HttpTransport:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("talking to %r failed in our own code", self._url, exc_info=error)
-            self._failure = self._failure or Broken(f"an error in the program: {error!r}")
+            self._failure = self._failure or LinkBrokenError(f"an error in the program: {error!r}")
             self._run(self._far.close())
 
     async def _stop(self) -> None:
@@ -303,7 +348,7 @@ class _Exchange:
         assert self._frame is not None
         return self._frame
 
-    async def take(self, answer: Answer) -> None:
+    async def take(self, answer: HttpResponse) -> None:
         """Deliver what an answer holds. Raises Status, CallError."""
         if not 200 <= answer.status < 300:
             body = await read_all(answer)
@@ -327,8 +372,8 @@ class _Exchange:
             self.is_open = False
             await self._transport.deliver(encode_error(self._frame.id, _FAILED, reason))
 
-    async def _take_stream(self, answer: Answer) -> None:
-        decoder = EventDecoder(_LONGEST)
+    async def _take_stream(self, answer: HttpResponse) -> None:
+        decoder = VendorEventDecoder(_LONGEST)
         async with aclosing(answer.pieces()) as pieces:
             async for piece in pieces:
                 for event in decoder.feed(piece):
@@ -374,6 +419,6 @@ class _Exchange:
         return True
 
 
-def _is_stream(answer: Answer) -> bool:
+def _is_stream(answer: HttpResponse) -> bool:
     kind = answer.headers.get("content-type", "")
     return kind.partition(";")[0].strip().lower() == "text/event-stream"

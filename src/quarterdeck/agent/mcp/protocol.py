@@ -1,16 +1,17 @@
-"""What travels between us and a server, in both eras of the protocol.
+"""What travels between us and an MCP server, the transport that carries it, and the errors.
 
 *Modern* (2026-07-28 and later): every request says which version it speaks and what we can do; a
 server that needs something of us says so in its result. *Legacy* (2025-11-25 and earlier): one
-greeting for the connection; a server asks us by requests of its own. Foreign data is read
-leniently: what is missing or of another type costs what it belongs to and nothing more.
+``initialize`` for the connection; a server asks us by requests of its own.
 """
 
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol, TypeAlias
 
 from msgspec import UNSET, Struct, UnsetType, field
 
 from quarterdeck import __version__
+from quarterdeck.wire.errors import QuarterdeckError
 
 __all__ = [
     "CANCELLED",
@@ -21,15 +22,33 @@ __all__ = [
     "MODERN_ERRORS",
     "UNSUPPORTED_VERSION",
     "CallResult",
-    "Discovered",
-    "Initialized",
+    "DiscoverAnswer",
+    "InitializeAnswer",
     "ListedTool",
-    "Page",
+    "McpError",
+    "Mirror",
+    "ProbeRefusedError",
     "Progress",
-    "Supported",
+    "SupportedVersions",
+    "ToolPage",
+    "Transport",
+    "UnusableServerError",
     "initialize_params",
     "modern_meta",
 ]
+
+
+class McpError(QuarterdeckError):
+    """A server cannot be used; the text names it and says why."""
+
+
+class UnusableServerError(McpError):
+    """A server cannot be used, and trying again would not help."""
+
+
+class ProbeRefusedError(McpError):
+    """A server left when it was asked what it speaks; it may know the older greeting alone."""
+
 
 MODERN: Final = "2026-07-28"
 LEGACY: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
@@ -60,7 +79,7 @@ def initialize_params() -> dict[str, Any]:
     return {"protocolVersion": LEGACY[0], "capabilities": CAPABILITIES, "clientInfo": _CLIENT}
 
 
-class Initialized(Struct, rename="camel"):
+class InitializeAnswer(Struct, rename="camel"):
     """The answer to the legacy greeting."""
 
     protocol_version: str
@@ -68,7 +87,7 @@ class Initialized(Struct, rename="camel"):
     server_info: Any = None
 
 
-class Discovered(Struct, rename="camel"):
+class DiscoverAnswer(Struct, rename="camel"):
     """What a modern server says of itself."""
 
     supported_versions: list[str]
@@ -83,13 +102,13 @@ class Discovered(Struct, rename="camel"):
         return self.server_info or self.meta.get(f"{_META}serverInfo")
 
 
-class Supported(Struct):
+class SupportedVersions(Struct):
     """With the error for a version that is not spoken: those that are."""
 
     supported: list[str]
 
 
-class Page(Struct, rename="camel"):
+class ToolPage(Struct, rename="camel"):
     """One page of a list of tools."""
 
     tools: list[Any]
@@ -124,3 +143,35 @@ class Progress(Struct, rename="camel"):
     progress: float = 0.0
     total: float | None = None
     message: str | None = None
+
+
+Mirror: TypeAlias = Callable[[str, Mapping[str, Any]], Mapping[str, str]]
+"""The headers that a tool's server wants for a call: from its name and its arguments."""
+
+
+class Transport(Protocol):
+    """A stream of lines, each a JSON-RPC message, and what else a connection to a server is."""
+
+    async def receive(self) -> bytes:
+        """See ``ByteStream``."""
+        ...
+
+    async def send(self, data: bytes) -> None:
+        """See ``ByteStream``."""
+        ...
+
+    async def close(self) -> None:
+        """Take no more messages; what is behind it is ended by ``end``."""
+        ...
+
+    def agreed(self, version: str, *, is_modern: bool) -> None:
+        """Take note of the version that both sides speak."""
+        ...
+
+    def mirror(self, headers_of: Mirror) -> None:
+        """Take note of which arguments are shown outside of the message as well."""
+        ...
+
+    async def end(self) -> str:
+        """End what is behind it; return what is known of how it ended, for people."""
+        ...

@@ -11,13 +11,13 @@ from msgspec import UNSET
 
 from quarterdeck.wire.content import ImageContent, text
 from quarterdeck.wire.conversation import ImagePart, ResultPart, TextPart
-from quarterdeck.wire.toolcalls import ContentItem, ToolCallContent
+from quarterdeck.wire.tool_calls import ContentItem, ToolCallContent
 
-from ..tools.bash.outputs import Outputs
-from ..tools.read.images import IMAGE_BYTES, image_type
-from ..tools.tool import Outcome
-from ..tools.truncate import keep_ends, size_of
-from ..tools.workspace import Workspace
+from ..tools.bash.shell import OutputFiles
+from ..tools.read import IMAGE_BYTES, image_type
+from ..tools.tool import ToolOutcome
+from ..tools.truncation import keep_ends, size_of
+from ..tools.workspace import ToolWorkspace
 from .protocol import CallResult
 
 __all__ = ["outcome_of"]
@@ -27,7 +27,7 @@ _MOST_RAW = 200_000
 _RESOURCE = "mcp outputs"
 
 
-async def outcome_of(result: CallResult, workspace: Workspace) -> Outcome:
+async def outcome_of(result: CallResult, workspace: ToolWorkspace) -> ToolOutcome:
     """Make an outcome of a result; a text that is too long is cut, and whole in a file."""
     parts = [part for block in result.content if (part := _part(block)) is not None]
     has_text = any(isinstance(part, TextPart) for part in parts)
@@ -37,7 +37,7 @@ async def outcome_of(result: CallResult, workspace: Workspace) -> Outcome:
     told = await _bounded(parts, workspace)
     if not told:
         told = (TextPart(text="(no output)"),)
-    return Outcome(
+    return ToolOutcome(
         result=told,
         content=tuple(_shown(part) for part in told),
         raw_output=_raw(structured),
@@ -104,14 +104,14 @@ def _resource(resource: Any) -> ResultPart:
     return TextPart(text=f"[A resource, {uri}]")
 
 
-async def _bounded(parts: list[ResultPart], workspace: Workspace) -> tuple[ResultPart, ...]:
+async def _bounded(parts: list[ResultPart], workspace: ToolWorkspace) -> tuple[ResultPart, ...]:
     """Cut the texts together to what the model may be told of one call."""
     texts = [part.text for part in parts if isinstance(part, TextPart)]
     most = workspace.options.output_bytes
     if sum(map(size_of, texts)) <= most:
         return tuple(parts)
     whole = "\n".join(texts)
-    outputs = workspace.resources.setdefault(_RESOURCE, Outputs())
+    outputs = workspace.resources.setdefault(_RESOURCE, OutputFiles())
     file = await outputs.new_file()
     await asyncio.to_thread(_write, file, whole)
     cut = f"{keep_ends(whole, most).text}\n[The whole is in {file}, {size_of(whole)} bytes.]"

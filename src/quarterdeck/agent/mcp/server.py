@@ -7,16 +7,15 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from quarterdeck.wire.errors import LinkError, RpcError
-from quarterdeck.wire.events import Notice
+from quarterdeck.wire.events import NoticePosted
 
-from ..servers import ServerDefinition
-from .client import Client, connect
-from .errors import Hopeless, McpError, ProbeRefused
-from .listing import Listing, read_listing
-from .mirrored import mirrored_headers
-from .transport import Transport
+from ..tool_servers import ServerDefinition
+from .argument_headers import make_argument_headers
+from .client import McpClient, connect
+from .protocol import McpError, ProbeRefusedError, Transport, UnusableServerError
+from .tool_list import ToolList, read_tool_list
 
-__all__ = ["Patience", "Server", "ServerState", "opened"]
+__all__ = ["RestartPolicy", "ServerState", "SessionServer", "open_server"]
 
 _log = logging.getLogger(__name__)
 
@@ -27,7 +26,7 @@ _LAST_WORDS = 1.0
 """Seconds that a lost call waits until it is known how the server ended."""
 
 
-class Patience:
+class RestartPolicy:
     """How a server that fails is treated; times in seconds."""
 
     def __init__(
@@ -52,18 +51,18 @@ class Patience:
 
 
 @asynccontextmanager
-async def opened(
+async def open_server(
     definition: ServerDefinition,
     *,
     roots: tuple[str, ...],
     environment: Mapping[str, str],
     may_probe: bool = True,
     complain: Callable[[str], None] | None = None,
-) -> AsyncGenerator[Client]:
+) -> AsyncGenerator[McpClient]:
     """Reach a server and greet it; leaving ends it, with all that it started.
 
     Raises:
-        ProbeRefused: it left when it was asked what it speaks; try again without.
+        ProbeRefusedError: it left when it was asked what it speaks; try again without.
         McpError: it cannot be used; says what is known, its last words among it.
     """
     transport = await _transport(definition, roots, environment)
@@ -107,7 +106,7 @@ def _told(failure: Exception, known: str) -> str:
     return words if not known or known in words else f"{words} ({known})"
 
 
-class Server:
+class SessionServer:
     """A server and its state. ``keep`` does the work; what changes is seen between steps."""
 
     def __init__(
@@ -116,22 +115,22 @@ class Server:
         *,
         roots: tuple[str, ...],
         environment: Mapping[str, str],
-        patience: Patience | None = None,
+        patience: RestartPolicy | None = None,
     ) -> None:
         self.definition = definition
         self.state: ServerState = "starting"
-        self.listing = Listing()
+        self.listing = ToolList()
         self.changes = 0
         """Counts every change of the tools."""
         self.settled = asyncio.Event()
         """It is ready, or has failed for good: nobody need wait for it."""
-        self.notices: list[Notice] = []
+        self.notices: list[NoticePosted] = []
         self.reason = ""
         """Why it is not ready."""
         self._roots = roots
         self._environment = environment
-        self._patience = patience or Patience()
-        self._client: Client | None = None
+        self._patience = patience or RestartPolicy()
+        self._client: McpClient | None = None
         self._ready = asyncio.Event()
         self._mourned = asyncio.Event()
         """Why it is not ready any more is known."""
@@ -154,7 +153,7 @@ class Server:
         """Seconds that a call may take without a sign of progress."""
         return self.definition.timeout
 
-    async def client(self) -> Client:
+    async def client(self) -> McpClient:
         """The connection; waits a moment for one that is being made.
 
         Raises:
@@ -217,12 +216,12 @@ class Server:
             try:
                 await self._live(may_probe)
                 reason = "it ended the connection"
-            except ProbeRefused as error:
+            except ProbeRefusedError as error:
                 reason = str(error)
                 if may_probe:
                     may_probe = False
                     continue
-            except Hopeless as error:
+            except UnusableServerError as error:
                 self._give_up(str(error))
                 return
             except (McpError, TimeoutError) as error:
@@ -241,7 +240,7 @@ class Server:
         try:
             async with (
                 bound,
-                opened(
+                open_server(
                     self.definition,
                     roots=self._roots,
                     environment=self._environment,
@@ -265,7 +264,7 @@ class Server:
             told = f"it did not tell its tools within {limit:g} s"
             raise McpError(f"{told} ({known})" if known else told) from None
 
-    async def _watch(self, client: Client) -> None:
+    async def _watch(self, client: McpClient) -> None:
         """List its tools again whenever it says so, until the connection is over."""
         over = asyncio.ensure_future(client.peer.wait_closed())
         try:
@@ -281,7 +280,7 @@ class Server:
         if ending is not None:
             raise ending
 
-    async def _refresh(self, client: Client) -> None:
+    async def _refresh(self, client: McpClient) -> None:
         self._looked.clear()
         try:
             async with asyncio.timeout(self.definition.start_timeout):
@@ -293,9 +292,9 @@ class Server:
         self._is_tardy = False
         await asyncio.sleep(self._patience.refresh)  # whatever storm of changes it tells
 
-    async def _list(self, client: Client) -> None:
+    async def _list(self, client: McpClient) -> None:
         client.changed.clear()
-        listing = read_listing(self.definition, await client.tools())
+        listing = read_tool_list(self.definition, await client.tools())
         if listing == self.listing:
             return
         before = {tool.tool for tool in self.listing.tools}
@@ -312,7 +311,7 @@ class Server:
 
     # ---- changes of state
 
-    def _joined(self, client: Client) -> None:
+    def _joined(self, client: McpClient) -> None:
         client.mirror(self._headers_of)
         self._client = client
         self.state, self.reason = "ready", ""
@@ -323,7 +322,7 @@ class Server:
     def _headers_of(self, name: str, arguments: Mapping[str, Any]) -> dict[str, str]:
         for tool in self.listing.tools:
             if tool.tool == name and tool.mirrored:
-                return mirrored_headers(tool.mirrored, arguments)
+                return make_argument_headers(tool.mirrored, arguments)
         return {}
 
     def _complained(self, words: str) -> None:
@@ -340,19 +339,19 @@ class Server:
         self.state, self.reason = "failed", reason
         self._tell(f"MCP server {self.name!r} cannot be used: {reason}")
         if self.listing.tools:
-            self.listing = Listing()
+            self.listing = ToolList()
             self.changes += 1
         for event in (self._ready, self.settled, self._looked, self._mourned):
             event.set()
 
     def _tell(self, title: str, severity: Literal["info", "warning"] = "warning") -> None:
         if len(self.notices) < _MOST_NOTICES:
-            self.notices.append(Notice(title=title, severity=severity))
+            self.notices.append(NoticePosted(title=title, severity=severity))
 
 
 if TYPE_CHECKING:
     from typing import cast
 
-    from .tool import Lender
+    from .tool import ToolOwner
 
-    _lender: Lender = cast("Server", None)
+    _lender: ToolOwner = cast("SessionServer", None)

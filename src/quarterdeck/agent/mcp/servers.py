@@ -1,17 +1,32 @@
-"""The servers of one session: each lives by itself; between two steps their tools join or leave."""
+"""The MCP servers of one session: found in settings, in the project's file and in what the
+client gives; run side by side.
+"""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import os
+import re
+from collections.abc import Awaitable, Callable, Mapping
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
-from quarterdeck.wire.events import Event, Notice
+import msgspec
+from msgspec import Struct, field, structs
 
+from quarterdeck.config.schema import McpServerSettings, Settings
+from quarterdeck.models.vendors import VENDORS
+from quarterdeck.system.file_reader import read_regular_file
+from quarterdeck.wire.events import Event, NoticePosted
+
+from ..environment import SessionEnvironment
+from ..tool_servers import MCP_FILE, ServerDefinition
 from ..tools.toolbox import Toolbox
-from .server import Server
+from .protocol import McpError
+from .server import SessionServer
 from .tool import ServerTool
+from .tool_list import server_name
 
-__all__ = ["McpServers"]
+__all__ = ["FoundServers", "McpServers", "find_definitions", "session_servers"]
 
 _CATCH_UP = 2.0
 """Seconds that a step waits for the list of a server that has said that it changed."""
@@ -30,7 +45,11 @@ class McpServers:
     """
 
     def __init__(
-        self, servers: tuple[Server, ...], *, wait: float, wanted: tuple[str, ...] | None = None
+        self,
+        servers: tuple[SessionServer, ...],
+        *,
+        wait: float,
+        wanted: tuple[str, ...] | None = None,
     ) -> None:
         self.servers = tuple(sorted(servers, key=lambda server: server.name))
         self._wait = wait
@@ -95,20 +114,195 @@ class McpServers:
     def _is_wanted(self, name: str) -> bool:
         return self._wanted is None or any(fnmatchcase(name, each) for each in self._wanted)
 
-    def _notices(self) -> list[Notice]:
+    def _notices(self) -> list[NoticePosted]:
         """What is worth telling now, each once."""
-        told: list[Notice] = []
+        told: list[NoticePosted] = []
         for server in self.servers:
             if server.name in self._late and server.state == "ready":
                 self._late.discard(server.name)
                 count = len(server.listing.tools)
-                told.append(Notice(title=f"MCP server {server.name!r} has joined: {count} tools"))
+                told.append(
+                    NoticePosted(title=f"MCP server {server.name!r} has joined: {count} tools")
+                )
             told += server.notices
             server.notices.clear()
         return told
 
 
 if TYPE_CHECKING:
-    from ..servers import ToolServers
+    from ..tool_servers import ToolServers
 
     _servers: ToolServers = McpServers((), wait=0)
+
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_UNTRUSTED = "ignored until you trust this workspace with `quarterdeck config trust`"
+_LARGEST_FILE = 1_000_000
+
+
+class FoundServers(Struct, frozen=True, kw_only=True):
+    """The servers that can be tried, by name, and what is wrong with others."""
+
+    definitions: tuple[ServerDefinition, ...]
+    problems: tuple[str, ...] = ()
+
+
+class _Entry(Struct):
+    """A server in the project's file, in the form that many programs share."""
+
+    type: str | None = None
+    command: str | None = None
+    args: list[str] = field(default_factory=list[str])
+    env: dict[str, str] = field(default_factory=dict[str, str])
+    cwd: str | None = None
+    url: str | None = None
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+    timeout: Any = None
+    disabled: bool = False
+
+
+async def session_servers(
+    ground: SessionEnvironment,
+    environment: Mapping[str, str],
+    roots: tuple[str, ...],
+    *,
+    given: tuple[ServerDefinition, ...] = (),
+    wanted: tuple[str, ...] | None = None,
+) -> tuple[McpServers, tuple[NoticePosted, ...]]:
+    """See ``servers.find_servers``."""
+    found = await asyncio.to_thread(find_definitions, ground, environment)
+    byname = {each.name: each for each in found.definitions}
+    for definition in given:
+        name = server_name(definition.name)
+        byname[name] = structs.replace(definition, name=name)
+    servers = tuple(
+        SessionServer(definition, roots=roots, environment=environment)
+        for definition in byname.values()
+    )
+    notices = tuple(NoticePosted(title=problem, severity="warning") for problem in found.problems)
+    return McpServers(servers, wait=ground.settings.tools.mcp.wait, wanted=wanted), notices
+
+
+def find_definitions(ground: SessionEnvironment, environment: Mapping[str, str]) -> FoundServers:
+    """The servers that the settings and the project's file name; ours win. Reads a file."""
+    problems: list[str] = []
+    byname: dict[str, ServerDefinition] = {}
+    expand = _expander(ground.settings, environment)
+    if ground.has_mcp_file:
+        _read_file(ground, expand, byname, problems)
+    for name, settings in ground.settings.mcp_servers.items():
+        byname.pop(name, None)
+        if not settings.enabled:
+            continue
+        try:
+            byname[name] = _of_settings(name, settings, ground, expand)
+        except McpError as error:
+            problems.append(f"mcp_servers.{name}: {error}")
+    ordered = tuple(byname[name] for name in sorted(byname))
+    return FoundServers(definitions=ordered, problems=tuple(problems))
+
+
+def _of_settings(
+    name: str, given: McpServerSettings, ground: SessionEnvironment, expand: Callable[[str], str]
+) -> ServerDefinition:
+    if (given.command is None) == (given.url is None):
+        raise McpError("say either its command or its url")
+    source = ground.config.source("mcp_servers", name, "url" if given.url else "command")
+    return ServerDefinition(
+        name=name,
+        command=() if given.command is None else (given.command, *given.args),
+        env=_expanded(given.env, expand),
+        cwd=_directory(given.cwd, ground),
+        url=None if given.url is None else expand(given.url),
+        headers=_expanded(given.headers, expand),
+        timeout=given.timeout,
+        start_timeout=given.start_timeout,
+        trusted=given.trusted,
+        tools=given.tools or None,
+        without=given.without,
+        source=source.place or source.layer,
+    )
+
+
+def _read_file(
+    ground: SessionEnvironment,
+    expand: Callable[[str], str],
+    byname: dict[str, ServerDefinition],
+    problems: list[str],
+) -> None:
+    path = Path(ground.project) / MCP_FILE
+    if not ground.trusted:
+        problems.append(f"{path}: {_UNTRUSTED}")
+        return
+    try:
+        data = read_regular_file(path, _LARGEST_FILE)
+        entries = msgspec.json.decode(data, type=dict[str, Any]).get("mcpServers", {})
+    except (OSError, msgspec.DecodeError, RecursionError) as error:
+        problems.append(f"{path} cannot be read: {error}")
+        return
+    if not isinstance(entries, dict):
+        problems.append(f"{path}: 'mcpServers' is no table")
+        return
+    for name, raw in sorted(cast("dict[str, Any]", entries).items()):
+        try:
+            entry = msgspec.convert(raw, _Entry)
+            if not entry.disabled:
+                definition = _of_entry(_free_name(name, byname), entry, ground, expand, str(path))
+                byname[definition.name] = definition
+        except (msgspec.ValidationError, McpError) as error:
+            problems.append(f"{path}: server {name[:64]!r}: {error}")
+
+
+def _of_entry(
+    name: str, entry: _Entry, ground: SessionEnvironment, expand: Callable[[str], str], source: str
+) -> ServerDefinition:
+    if entry.type == "sse":
+        raise McpError("the old transport 'sse' is not supported; use its address for 'http'")
+    if (entry.command is None) == (entry.url is None):
+        raise McpError("say either its command or its url")
+    words = () if entry.command is None else (entry.command, *entry.args)
+    return ServerDefinition(
+        name=name,
+        command=tuple(expand(word) for word in words),
+        env=_expanded(entry.env, expand),
+        cwd=_directory(entry.cwd, ground),
+        url=None if entry.url is None else expand(entry.url),
+        headers=_expanded(entry.headers, expand),
+        source=source,
+    )
+
+
+def _free_name(name: str, taken: Mapping[str, Any]) -> str:
+    plain, number = server_name(name), 1
+    found = plain
+    while found in taken:
+        number += 1
+        found = f"{plain}-{number}"
+    return found
+
+
+def _directory(cwd: str | None, ground: SessionEnvironment) -> str | None:
+    if cwd is None:
+        return None
+    return os.path.normpath(Path(ground.project) / Path(cwd).expanduser())
+
+
+def _expanded(values: Mapping[str, str], expand: Callable[[str], str]) -> dict[str, str]:
+    return {name: expand(value) for name, value in values.items()}
+
+
+def _expander(settings: Settings, environment: Mapping[str, str]) -> Callable[[str], str]:
+    """Puts variables into texts. The key of a model's vendor is for that vendor alone."""
+    keys = {name for vendor in VENDORS.values() for name in (*vendor.key_names, vendor.token_name)}
+    keys |= {vendor.api_key_env for vendor in settings.vendors.values()}
+
+    def variable(match: re.Match[str]) -> str:
+        name, default = match.group(1), match.group(2)
+        if name in keys:
+            raise McpError(f"{name} holds a model's key, which no server is given")
+        value = environment.get(name) or default
+        if value is None:
+            raise McpError(f"the environment has no {name}; set it, or take the server out")
+        return value
+
+    return lambda text: _VARIABLE.sub(variable, text)

@@ -3,21 +3,20 @@
 import os
 from collections.abc import Mapping
 
+from quarterdeck.system.api import CommandSpec, EndingDeadlines, Process
 from quarterdeck.system.environment import child_environment
-from quarterdeck.system.errors import CommandNotFound, SystemFault
+from quarterdeck.system.errors import CommandNotFoundError, OperatingSystemError
 from quarterdeck.system.local import LocalSystem
-from quarterdeck.system.port import Command, Ending, Process
-from quarterdeck.wire.masking import mask
+from quarterdeck.wire.redaction import mask_secrets
 
-from ..servers import ServerDefinition
-from .errors import Hopeless
-from .transport import Mirror
+from ..tool_servers import ServerDefinition
+from .protocol import Mirror, UnusableServerError
 
 __all__ = ["StdioTransport"]
 
 _LAST_WORDS = 2000
 """Characters of standard error that are told."""
-_ENDING = Ending(ask=0.5, terminate=1.0, kill=5.0)
+_ENDING = EndingDeadlines(ask=0.5, terminate=1.0, kill=5.0)
 
 
 class StdioTransport:
@@ -35,19 +34,19 @@ class StdioTransport:
         """Start the program.
 
         Raises:
-            Hopeless: there is no such program, or it cannot be started.
+            UnusableServerError: there is no such program, or it cannot be started.
         """
         directory = definition.cwd or cwd
         system = LocalSystem([directory])
-        command = Command(argv=definition.command, cwd=directory, env=definition.env)
+        command = CommandSpec(argv=definition.command, cwd=directory, env=definition.env)
         try:
             process = await system.processes.spawn(command)
-        except CommandNotFound as error:
-            raise Hopeless(
+        except CommandNotFoundError as error:
+            raise UnusableServerError(
                 f"there is no program {definition.command[0]!r}; install it, or mend the command"
             ) from error
-        except (SystemFault, ValueError) as error:
-            raise Hopeless(f"it could not be started: {error}") from error
+        except (OperatingSystemError, ValueError) as error:
+            raise UnusableServerError(f"it could not be started: {error}") from error
         return cls(system, process, child_environment(definition.env, source=os.environ))
 
     async def receive(self) -> bytes:
@@ -74,5 +73,5 @@ class StdioTransport:
             exit_ = await self._process.end(_ENDING)
         finally:
             await self._system.close()
-        words = mask(self._process.stderr()[-_LAST_WORDS:], self._environment).strip()
+        words = mask_secrets(self._process.stderr()[-_LAST_WORDS:], self._environment).strip()
         return f"{exit_}; it wrote: {words}" if words else str(exit_)

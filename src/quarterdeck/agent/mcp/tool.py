@@ -11,19 +11,18 @@ from quarterdeck.policy.call import McpTool
 from quarterdeck.wire.content import text
 from quarterdeck.wire.errors import LinkError, RpcError
 from quarterdeck.wire.events import QuestionAnswered, ToolCallUpdated
-from quarterdeck.wire.toolcalls import ContentItem
+from quarterdeck.wire.tool_calls import ContentItem
 
-from ..tools.foreign import ForeignTool, Given
-from ..tools.tool import Live, Outcome, Prepared, Tool, ToolError, said
-from ..tools.workspace import Workspace
-from .errors import McpError
-from .listing import LentTool
-from .protocol import Progress
+from ..tools.tool import LiveCall, PreparedCall, Tool, ToolError, ToolOutcome, text_outcome
+from ..tools.toolbox import ForeignArguments, ForeignTool
+from ..tools.workspace import ToolWorkspace
+from .protocol import McpError, Progress
+from .tool_list import ServerToolSpec
 
 if TYPE_CHECKING:
-    from .client import Client
+    from .client import McpClient
 
-__all__ = ["Lender", "ServerTool"]
+__all__ = ["ServerTool", "ToolOwner"]
 
 _log = logging.getLogger(__name__)
 
@@ -32,7 +31,7 @@ _PAUSE = 0.25
 _SHOWN = 100
 
 
-class Lender(Protocol):
+class ToolOwner(Protocol):
     """The server that a tool is of, alive or not."""
 
     @property
@@ -45,7 +44,7 @@ class Lender(Protocol):
         """Seconds that a call may take without a sign of progress."""
         ...
 
-    async def client(self) -> "Client":
+    async def client(self) -> "McpClient":
         """The connection; waits a moment for one that is being made. Raises McpError."""
         ...
 
@@ -57,13 +56,13 @@ class Lender(Protocol):
 class ServerTool(ForeignTool):
     """Calls a tool of a server."""
 
-    def __init__(self, lent: LentTool, lender: Lender) -> None:
+    def __init__(self, lent: ServerToolSpec, lender: ToolOwner) -> None:
         self._only_reads = lent.only_reads and lender.trusted
         super().__init__(lent.spec, "read" if self._only_reads else "other")
         self.lent = lent
         self._lender = lender
 
-    async def prepare(self, arguments: Given, workspace: Workspace) -> Prepared:
+    async def prepare(self, arguments: ForeignArguments, workspace: ToolWorkspace) -> PreparedCall:
         """Say what would be asked of which server; nothing is sent."""
         lent = self.lent
         shown = json.dumps(arguments.values, indent=2, ensure_ascii=False)
@@ -74,7 +73,7 @@ class ServerTool(ForeignTool):
         if lent.hints:
             facts["the_server_says"] = ", ".join(lent.hints)
         tool = McpTool(server=lent.server, tool=lent.rule_name, only_reads=self._only_reads)
-        return Prepared(
+        return PreparedCall(
             title=f"{lent.server}: {lent.title}" + (f" ({words})" if words else ""),
             call=replace(call, mcp=tool),
             run=partial(self._run, arguments.values, workspace),
@@ -82,7 +81,9 @@ class ServerTool(ForeignTool):
             shows=facts,
         )
 
-    async def _run(self, arguments: dict[str, Any], workspace: Workspace, live: Live) -> Outcome:
+    async def _run(
+        self, arguments: dict[str, Any], workspace: ToolWorkspace, live: LiveCall
+    ) -> ToolOutcome:
         lender, server = self._lender, self.lent.server
         caller = _LiveCaller(live)
         telling = asyncio.ensure_future(caller.tell())
@@ -90,13 +91,15 @@ class ServerTool(ForeignTool):
             client = await lender.client()
             result = await client.call(self.lent.tool, arguments, caller, lender.timeout)
         except TimeoutError:
-            return said(
+            return text_outcome(
                 f"The MCP server {server!r} did not answer within {lender.timeout:g} s. Whether "
                 "the call took effect is not known.",
                 is_error=True,
             )
         except RpcError as error:
-            return said(f"The MCP server {server!r} refused: {error.message}", is_error=True)
+            return text_outcome(
+                f"The MCP server {server!r} refused: {error.message}", is_error=True
+            )
         except LinkError as error:
             raise ToolError(await lender.gone(error)) from error
         except McpError as error:
@@ -115,7 +118,7 @@ class ServerTool(ForeignTool):
 class _LiveCaller:
     """Shows people how far a call has come, and asks them for the server."""
 
-    def __init__(self, live: Live) -> None:
+    def __init__(self, live: LiveCall) -> None:
         self._live = live
         self._latest: Progress | None = None
         self._news = asyncio.Event()

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from quarterdeck.wire.toolcalls import Diff
+from quarterdeck.wire.tool_calls import Diff
 
-from .truncate import Kept, keep_head, shorten
+from .truncation import TruncatedText, keep_head, shorten
 
 __all__ = ["Hunk", "diff_content", "first_change", "hunks", "unified"]
 
@@ -202,7 +202,7 @@ def _unified_lines(old: str, new: str) -> Iterator[str]:
             yield sign + shorten(line.rstrip("\r\n"))
 
 
-def _left_out(kept: Kept) -> str:
+def _left_out(kept: TruncatedText) -> str:
     return f"\n[… {kept.dropped_lines} more lines of the diff]" if not kept.is_whole else ""
 
 

@@ -1,11 +1,14 @@
 """What a tool is: the contract between the turn loop and everything an agent can do.
 
 A call walks through prepare → permit → execute → finish. ``Tool.prepare`` looks at the arguments
-and the world and says what would happen (what a person sees, what policy judges) without
-changing anything; ``Prepared.run`` then does exactly that.
+and the world and says what would happen, without changing anything; ``PreparedCall.run`` then does
+exactly that.
 """
 
 from collections.abc import Awaitable, Callable
+from functools import cache
+from importlib import import_module
+from pathlib import Path
 from typing import Any, Protocol
 
 from msgspec import Struct, field
@@ -16,12 +19,35 @@ from quarterdeck.wire.conversation import ResultPart, TextPart
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import Event, QuestionAnswered
 from quarterdeck.wire.ids import ToolCallId
-from quarterdeck.wire.toolcalls import ToolCallContent, ToolCallLocation, ToolKind
+from quarterdeck.wire.tool_calls import ToolCallContent, ToolCallLocation, ToolKind
 
-from ..limits import Spending
-from .workspace import Workspace
+from ..limits import TurnSpending
+from .workspace import ToolWorkspace
 
-__all__ = ["Arguments", "Live", "Outcome", "Prepared", "Tool", "ToolError", "said"]
+__all__ = [
+    "Arguments",
+    "LiveCall",
+    "PreparedCall",
+    "Tool",
+    "ToolError",
+    "ToolOutcome",
+    "read_description",
+    "text_outcome",
+]
+
+
+@cache
+def read_description(package: str, name: str | None = None) -> str:
+    """Return the text of a tool in ``package``: the file ``<name>.md`` in its directory.
+
+    Without a name it is that of the package. Read at first use and kept; touches the disk then,
+    so ask outside of the event loop first.
+    """
+    # Not importlib.resources: that imports zipfile and tempfile, which a start can do without.
+    file = import_module(package).__file__
+    assert file is not None
+    path = Path(file).with_name(f"{name or package.rsplit('.', 1)[-1]}.md")
+    return path.read_text(encoding="utf-8").strip()
 
 
 class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -32,7 +58,7 @@ class ToolError(QuarterdeckError):
     """A tool cannot do what it was asked; the text goes to the model and says what to do."""
 
 
-class Outcome(Struct, frozen=True, kw_only=True):
+class ToolOutcome(Struct, frozen=True, kw_only=True):
     """What a call came to."""
 
     result: tuple[ResultPart, ...]
@@ -44,12 +70,12 @@ class Outcome(Struct, frozen=True, kw_only=True):
     is_error: bool = False
 
 
-def said(text: str, *, is_error: bool = False) -> Outcome:
+def text_outcome(text: str, *, is_error: bool = False) -> ToolOutcome:
     """Make an outcome of plain text."""
-    return Outcome(result=(TextPart(text=text),), is_error=is_error)
+    return ToolOutcome(result=(TextPart(text=text),), is_error=is_error)
 
 
-class Live(Protocol):
+class LiveCall(Protocol):
     """What a running call can do towards the session."""
 
     @property
@@ -63,7 +89,7 @@ class Live(Protocol):
         ...
 
     @property
-    def spending(self) -> Spending:
+    def spending(self) -> TurnSpending:
         """What the turn has spent so far."""
         ...
 
@@ -80,13 +106,13 @@ class Live(Protocol):
         ...
 
 
-class Prepared(Struct, frozen=True, kw_only=True):
+class PreparedCall(Struct, frozen=True, kw_only=True):
     """A call that could run now."""
 
     title: str
     call: Call
     """What policy judges."""
-    run: Callable[[Live], Awaitable[Outcome]]
+    run: Callable[[LiveCall], Awaitable[ToolOutcome]]
     """Does what was shown. May raise ``ToolError``; cancellation must end it within a second,
     leaving no process behind."""
     content: tuple[ToolCallContent, ...] = ()
@@ -120,7 +146,7 @@ class Tool(Protocol):
         """What a call's arguments are decoded into; its JSON schema is shown to the model."""
         ...
 
-    async def prepare(self, arguments: Any, workspace: Workspace) -> Prepared:
+    async def prepare(self, arguments: Any, workspace: ToolWorkspace) -> PreparedCall:
         """Look, and say what would happen; changes nothing.
 
         Raises:

@@ -1,18 +1,98 @@
-"""The tools of a session, as the model sees them and as the loop finds them."""
+"""The tools of a session, as the model sees them and as the loop finds them.
+
+``shipped.json`` holds name, description and parameters of each built-in tool
+(``tools/generate_tool_specs.py`` writes it), so that a tool is imported when it is first called.
+"""
 
 from collections.abc import Iterable
-from functools import cached_property
-from typing import Any, cast
+from functools import cache, cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
 from quarterdeck.models.model import ToolSpec
+from quarterdeck.wire.tool_calls import ToolKind
 
-from .foreign import ForeignTool
-from .shipped import LaterTool
-from .tool import Arguments, Tool, ToolError
+from .tool import Arguments, PreparedCall, Tool, ToolError
+from .workspace import ToolWorkspace
 
-__all__ = ["Toolbox", "schema_of"]
+__all__ = [
+    "SPAWN_TOOLS",
+    "ForeignArguments",
+    "ForeignTool",
+    "LazyTool",
+    "Toolbox",
+    "schema_of",
+    "shipped_tools",
+]
+
+
+class ForeignArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Arguments as the model wrote them; only whose schema it is can tell whether they fit."""
+
+    values: dict[str, Any]
+
+
+class ForeignTool:
+    """Base of a tool that brings its schema along; otherwise a ``Tool`` like any other."""
+
+    def __init__(self, spec: ToolSpec, kind: ToolKind = "other") -> None:
+        self.arguments: type[Arguments] = ForeignArguments
+        self.spec = spec
+        self.kind: ToolKind = kind
+
+    @property
+    def name(self) -> str:
+        """The name the model uses."""
+        return self.spec.name
+
+    @property
+    def description(self) -> str:
+        """The text that the model reads."""
+        return self.spec.description
+
+    def read(self, arguments: str) -> ForeignArguments:
+        """Read a call's arguments, any JSON object.
+
+        Raises:
+            msgspec.DecodeError: they are none.
+        """
+        return ForeignArguments(values=msgspec.json.decode(arguments, type=dict[str, Any]))
+
+    async def prepare(self, arguments: Any, workspace: ToolWorkspace) -> PreparedCall:
+        """Look, and say what would happen; see ``Tool.prepare``."""
+        raise NotImplementedError
+
+
+if TYPE_CHECKING:
+    _tool: Tool = ForeignTool(ToolSpec(name="", description="", parameters={}))
+
+
+class LazyTool(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool that is not imported yet, and all that the model is told of it."""
+
+    name: str
+    target: str
+    """``module:class``; the module is relative to this package."""
+    spec: ToolSpec
+
+    def make(self) -> Tool:
+        """Import the tool and make it."""
+        module, _, name = self.target.partition(":")
+        made: Tool = getattr(import_module(f".{module}", __package__), name)()
+        return made
+
+
+@cache
+def shipped_tools() -> tuple[LazyTool, ...]:
+    """All of them, in the order in which the model is shown them. Reads a file."""
+    data = Path(__file__).with_name("shipped.json").read_bytes()
+    return msgspec.json.decode(data, type=tuple[LazyTool, ...])
+
+
+SPAWN_TOOLS = frozenset(("spawn_agent", "children"))
 
 
 class Toolbox:
@@ -21,7 +101,7 @@ class Toolbox:
     Tools that come with us are imported when they are first found.
     """
 
-    def __init__(self, tools: Iterable[Tool | LaterTool]) -> None:
+    def __init__(self, tools: Iterable[Tool | LazyTool]) -> None:
         self._tools = {tool.name: tool for tool in tools}
         self._guests: tuple[str, ...] = ()
         self._known: dict[str, ToolSpec] = {}
@@ -74,7 +154,7 @@ class Toolbox:
     def find(self, name: str) -> Tool | None:
         """The tool of that name, or None."""
         found = self._tools.get(name)
-        if isinstance(found, LaterTool):
+        if isinstance(found, LazyTool):
             self._known[name] = found.spec
             found = self._tools[name] = found.make()
         return found
@@ -92,8 +172,8 @@ class Toolbox:
         some._known = self._known
         return some
 
-    def _spec(self, tool: Tool | LaterTool) -> ToolSpec:
-        if isinstance(tool, LaterTool | ForeignTool):
+    def _spec(self, tool: Tool | LazyTool) -> ToolSpec:
+        if isinstance(tool, LazyTool | ForeignTool):
             return tool.spec
         if tool.name not in self._known:
             self._known[tool.name] = _spec(tool)

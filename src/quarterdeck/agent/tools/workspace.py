@@ -10,14 +10,14 @@ from msgspec import Struct, field
 from quarterdeck.config.schema import ToolSettings
 from quarterdeck.policy.call import Access, Call, PathUse, path_use
 from quarterdeck.policy.modes import Containment
-from quarterdeck.system.errors import SystemFault
-from quarterdeck.system.port import Identity, System, Terminals
-from quarterdeck.wire.toolcalls import ToolKind
+from quarterdeck.system.api import FileIdentity, System, Terminals
+from quarterdeck.system.errors import OperatingSystemError
+from quarterdeck.wire.tool_calls import ToolKind
 
 if TYPE_CHECKING:
     from ..children.children import Children
 
-__all__ = ["SeenFiles", "ToolOptions", "Workspace"]
+__all__ = ["SeenFiles", "ToolOptions", "ToolWorkspace"]
 
 _DEFAULTS = ToolSettings()
 
@@ -45,7 +45,7 @@ class SeenFiles:
     """
 
     def __init__(self) -> None:
-        self._seen: dict[str, Identity] = {}
+        self._seen: dict[str, FileIdentity] = {}
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def unseen(self) -> "SeenFiles":
@@ -54,11 +54,11 @@ class SeenFiles:
         other._locks = self._locks
         return other
 
-    def note(self, real_path: str, identity: Identity) -> None:
+    def note(self, real_path: str, identity: FileIdentity) -> None:
         """Remember what was read or written."""
         self._seen[real_path] = identity
 
-    def get(self, real_path: str) -> Identity | None:
+    def get(self, real_path: str) -> FileIdentity | None:
         """What was seen last, or None."""
         return self._seen.get(real_path)
 
@@ -67,7 +67,7 @@ class SeenFiles:
         return self._locks[real_path]
 
 
-class Workspace(Struct, kw_only=True, eq=False):
+class ToolWorkspace(Struct, kw_only=True, eq=False):
     """Where a session's tools work."""
 
     system: System
@@ -96,12 +96,14 @@ class Workspace(Struct, kw_only=True, eq=False):
         """Where a command runs that was permitted so.
 
         Raises:
-            SystemFault: It has to be contained, and there is nothing to do it with.
+            OperatingSystemError: It has to be contained, and there is nothing to do it with.
         """
         if self.contain is not None:
             return self.contain(containment)
         if containment != "none":
-            raise SystemFault("The command has to run in a sandbox, and there is none here.")
+            raise OperatingSystemError(
+                "The command has to run in a sandbox, and there is none here."
+            )
         return self.system.terminals
 
     def call(

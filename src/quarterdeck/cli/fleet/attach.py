@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .codes import rest_code
-from .connecting import as_json_option, with_fleet
+from ..command_io import as_json_option, with_fleet
+from ..text_table import escape_controls
+from .exit_codes import rest_code
 from .logs import write_flushed
-from .text import literal
 
 if TYPE_CHECKING:
     from quarterdeck.fleet.client import HostClient
@@ -51,26 +51,29 @@ async def follow_agent(
     as_json: bool = False,
 ) -> int:
     """Follow an agent in this terminal until the person leaves; the exit code that tells how."""
-    from .attached import Attached, run_attached
-    from .keyboard import Keyboard
-    from .transcript import RecordLines, Transcript
-    from .waiting import last_records
+    from .agent_console import AgentConsole, LineInput, run_agent_console
+    from .agent_wait import read_last_records
+    from .transcript import RecordPrinter, TranscriptPrinter
 
     info = await fleet.agent(agent)
     is_terminal = sys.stdin.isatty()
-    kind = RecordLines if as_json else Transcript
+    kind = RecordPrinter if as_json else TranscriptPrinter
     transcript = kind(write_flushed, only_requests=answer_only)
     ring = _ring if is_terminal and await asyncio.to_thread(_wants_bell) else None
-    attached = Attached(fleet, info, transcript, answer_only=answer_only, ring=ring)
+    attached = AgentConsole(fleet, info, transcript, answer_only=answer_only, ring=ring)
     if is_terminal:
-        transcript.line(f"= {literal(info.name)} ({info.agent}, {info.state}); /help tells more")
+        transcript.line(
+            f"= {escape_controls(info.name)} ({info.agent}, {info.state}); /help tells more"
+        )
     # Read before the list of what is open: what is asked in between comes as a record.
     last = info.last_seq
     if not answer_only:
-        for record in await last_records(fleet, info, limit):
+        for record in await read_last_records(fleet, info, limit):
             transcript.record(record)
     await attached.show_open()
-    await run_attached(fleet, attached, last, info.session, Keyboard(), is_terminal=is_terminal)
+    await run_agent_console(
+        fleet, attached, last, info.session, LineInput(), is_terminal=is_terminal
+    )
     transcript.end_line()
     return 0 if is_terminal else rest_code([await fleet.agent(info.session)])
 
@@ -80,7 +83,7 @@ def _ring() -> None:
 
 
 def _wants_bell() -> bool:
-    from quarterdeck.config.load import load
+    from quarterdeck.config.loader import load_config
     from quarterdeck.config.places import Places
 
-    return load(Places.find()).settings.notifications.bell
+    return load_config(Places.find()).settings.notifications.bell

@@ -11,13 +11,13 @@ import click
 
 from quarterdeck.config.places import Places
 
+from ..command_io import as_json_option, echo_json, echo_lines, with_fleet
 from ..output import echo
-from .codes import NO_HOST
-from .connecting import as_json_option, echo_json, echo_lines, with_fleet
-from .text import literal, since
+from ..text_table import escape_controls, format_age
+from .exit_codes import NO_HOST
 
 if TYPE_CHECKING:
-    from quarterdeck.fleet.port import FleetStatus
+    from quarterdeck.fleet.api import FleetStatus
 
 __all__ = ["host"]
 
@@ -41,15 +41,15 @@ def host() -> None:
 @click.option("--detached", is_flag=True, hidden=True)
 def run(idle: float | None, detached: bool) -> None:
     """Be the host, in the foreground, until SIGTERM or Ctrl-C; for systemd and the like."""
-    from quarterdeck.fleet.host.lock import HostRunning
-    from quarterdeck.fleet.host.place import log_file
-    from quarterdeck.fleet.host.recording import recording
+    from quarterdeck.fleet.host.lock import HostRunningError
+    from quarterdeck.fleet.host.log_file import log_to_file
+    from quarterdeck.fleet.host.paths import log_file
 
     places, environment = Places.find(), dict(os.environ)
-    with recording(log_file(places), environment):
+    with log_to_file(log_file(places), environment):
         try:
             why = asyncio.run(_be_host(places, environment, idle, detached))
-        except HostRunning:
+        except HostRunningError:
             if detached:  # two were started at once: the other one was first
                 return
             raise
@@ -62,15 +62,15 @@ async def _be_host(
 ) -> str:
     from functools import partial
 
-    from quarterdeck.config.load import load
-    from quarterdeck.fleet.host.place import log_file
+    from quarterdeck.config.loader import load_config
+    from quarterdeck.fleet.host.paths import log_file
     from quarterdeck.fleet.host.process import open_local, run_host
 
     def ready() -> None:
         if not detached:
             echo(f"The host is ready; it tells what it does in {log_file(places)}", err=True)
 
-    settings = (await asyncio.to_thread(load, places, environ=environment)).settings
+    settings = (await asyncio.to_thread(load_config, places, environ=environment)).settings
     minutes = settings.host.idle_minutes if idle is None else idle
     return await run_host(
         places,
@@ -98,11 +98,11 @@ def start(as_json: bool) -> None:
 @click.pass_context
 def status(context: click.Context, as_json: bool) -> None:
     """Tell whether a host runs, and how it fares."""
-    from quarterdeck.fleet.errors import NoHost
+    from quarterdeck.fleet.errors import NoHostError
 
     try:
         found = with_fleet(lambda fleet: fleet.status(), start=False)
-    except NoHost as error:
+    except NoHostError as error:
         if as_json:
             echo_json({"running": False})
         else:
@@ -123,12 +123,12 @@ def status(context: click.Context, as_json: bool) -> None:
 @click.pass_context
 def stop(context: click.Context, timeout: float, force: bool, as_json: bool) -> None:
     """End the host; its agents are closed and can be resumed, its terminals end."""
-    from quarterdeck.fleet.errors import NoHost
-    from quarterdeck.fleet.host.stopping import stop_host
+    from quarterdeck.fleet.errors import NoHostError
+    from quarterdeck.fleet.host.shutdown import stop_host
 
     try:
         pid = asyncio.run(stop_host(Places.find(), timeout=timeout, force=force))
-    except NoHost as error:
+    except NoHostError as error:
         if as_json:
             echo_json({"stopped": False})
         else:
@@ -146,30 +146,30 @@ def stop(context: click.Context, timeout: float, force: bool, as_json: bool) -> 
 @as_json_option
 def logs(lines: int, follow: bool, as_json: bool) -> None:
     """Show what the host tells about itself."""
-    from quarterdeck.fleet.host.place import log_file
+    from quarterdeck.fleet.host.paths import log_file
 
     path = log_file(Places.find())
     shown = _last_lines(path, lines)
     if as_json:
         echo_json({"file": str(path), "lines": shown})
         return
-    echo_lines(literal(line) for line in shown)
+    echo_lines(escape_controls(line) for line in shown)
     if follow:
         for line in _new_lines(path):
-            echo(literal(line))
+            echo(escape_controls(line))
 
 
 def _told(status: "FleetStatus") -> Iterator[str]:
-    age = since(status.started, time.time_ns() // 1_000)
+    age = format_age(status.started, time.time_ns() // 1_000)
     agents = ", ".join(f"{number} {state}" for state, number in status.agents.items())
-    yield f"process   {status.pid}, quarterdeck {literal(status.version)}, for {age}"
-    yield f"log       {literal(status.log)}, {status.last_seq} events"
+    yield f"process   {status.pid}, quarterdeck {escape_controls(status.version)}, for {age}"
+    yield f"log       {escape_controls(status.log)}, {status.last_seq} events"
     yield f"agents    {agents or 'none'}"
     yield f"needs you {status.needs_person or 'nobody'}"
     yield f"terminals {status.terminals or 'none'}"
     yield f"clients   {status.clients}"
     if status.problem:
-        yield f"problem   {literal(status.problem)}"
+        yield f"problem   {escape_controls(status.problem)}"
 
 
 def _as_dict(status: "FleetStatus") -> dict[str, object]:

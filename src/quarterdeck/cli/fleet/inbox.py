@@ -1,19 +1,240 @@
-"""``inbox`` and ``answer``: what agents need a person for."""
+"""``inbox`` and ``answer``: permission requests and questions, shown in full and answered in a
+word.
+"""
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from difflib import unified_diff
+from typing import TYPE_CHECKING, Any, cast
 
 import click
+import msgspec
 
+from quarterdeck.wire.errors import QuarterdeckError
+
+from ..command_io import as_json_option, echo_json, with_fleet
 from ..output import echo
-from .codes import ANSWERED
-from .connecting import as_json_option, echo_json, with_fleet
-from .text import literal, since
+from ..text_table import escape_controls, escape_to_line, format_age
+from .exit_codes import ANSWERED
 
 if TYPE_CHECKING:
+    from quarterdeck.fleet.api import InboxItem
     from quarterdeck.fleet.client import HostClient
+    from quarterdeck.wire.events import PermissionAsked, QuestionAsked
+    from quarterdeck.wire.permissions import PermissionOption
+    from quarterdeck.wire.tool_calls import ToolCallContent
 
-__all__ = ["answer", "inbox"]
+__all__ = [
+    "UnclearAnswerError",
+    "answer",
+    "answer_item",
+    "choose_option",
+    "describe_item",
+    "find_item",
+    "inbox",
+    "list_form_fields",
+    "parse_field_value",
+]
+
+_WORDS = {
+    "allow": ("allow_once",),
+    "yes": ("allow_once",),
+    "y": ("allow_once",),
+    "always": ("allow_always",),
+    "deny": ("reject_once", "reject_always"),
+    "no": ("reject_once", "reject_always"),
+    "n": ("reject_once", "reject_always"),
+}
+_SHOWN = 60
+"""Lines of what an agent shows with a request."""
+_DECLINE = frozenset({"deny", "no", "n", "decline"})
+
+
+class UnclearAnswerError(QuarterdeckError):
+    """What was said answers nothing that was asked; the message says what would."""
+
+
+def describe_item(item: "InboxItem") -> Iterator[str]:
+    """A request as lines: what is asked, with every argument, and what can be answered."""
+    if item.permission is not None:
+        yield from _permission(item.permission)
+    elif item.question is not None:
+        yield from _question(item.question)
+
+
+def choose_option(options: "Sequence[PermissionOption]", word: str) -> str:
+    """The id of the option that a word means: allow, deny, always, a number, an id, a kind.
+
+    Raises:
+        UnclearAnswerError: it means none of them.
+    """
+    if word.isdecimal() and 1 <= int(word) <= len(options):
+        return options[int(word) - 1].option_id
+    for option in options:
+        if word == option.option_id:
+            return option.option_id
+    from quarterdeck.wire.permissions import option_of_kind
+
+    for kind in (word, *_WORDS.get(word.lower(), ())):
+        if (found := option_of_kind(options, kind)) is not None:
+            return found
+    offered = ", ".join(f"{number} {escape_to_line(o.name)}" for number, o in enumerate(options, 1))
+    raise UnclearAnswerError(f"{word!r} is no answer here; there are: {offered}")
+
+
+def list_form_fields(question: "QuestionAsked") -> dict[str, dict[str, Any]]:
+    """The properties that a question's form asks for, by name; empty if it has no form."""
+    found: Any = (question.form or {}).get("properties")
+    if not isinstance(found, dict):
+        return {}
+    fields = cast("dict[str, Any]", found)
+    return {name: kind for name, kind in fields.items() if isinstance(kind, dict)}
+
+
+def parse_field_value(field: dict[str, Any], word: str) -> Any:
+    """What a person typed, as the form wants it.
+
+    Raises:
+        UnclearAnswerError: it does not fit.
+    """
+    choices = field.get("enum")
+    if isinstance(choices, list):
+        return _one_of(cast("list[Any]", choices), word)
+    kind = field.get("type")
+    try:
+        match kind:
+            case "boolean":
+                return {"yes": True, "y": True, "true": True, "no": False, "n": False}[word.lower()]
+            case "integer":
+                return int(word)
+            case "number":
+                return float(word)
+            case _:
+                return word
+    except (KeyError, ValueError):
+        raise UnclearAnswerError(f"{word!r} is no {kind}") from None
+
+
+async def find_item(fleet: "HostClient", wanted: str) -> "InboxItem":
+    """The open request of that id, or the only one of the agent of that name or id.
+
+    Raises:
+        UnclearAnswerError: the agent has none, or several.
+        NoSuchAgentError, NoSuchRequestError: there is no such thing.
+    """
+    from quarterdeck.fleet.errors import NoSuchRequestError
+
+    items = await fleet.inbox()
+    for item in items:
+        if item.request == wanted:
+            return item
+    if wanted.startswith("req_"):
+        raise NoSuchRequestError(wanted)
+    info = await fleet.agent(wanted)
+    mine = [item for item in items if item.session == info.session]
+    if len(mine) == 1:
+        return mine[0]
+    if not mine:
+        raise UnclearAnswerError(f"{wanted!r} asks for nothing at the moment")
+    ids = ", ".join(item.request for item in mine)
+    raise UnclearAnswerError(f"{wanted!r} asks for {len(mine)} things; say which: {ids}")
+
+
+async def answer_item(
+    fleet: "HostClient", item: "InboxItem", word: str, feedback: str | None = None
+) -> bool:
+    """Answer a request in a word; False if somebody else has.
+
+    A question takes ``deny``, ``cancel``, the value of its only field, or a JSON object.
+    """
+    if item.permission is not None:
+        choice = choose_option(item.permission.options, word)
+        return await fleet.answer(item.request, choice, by="cli", feedback=feedback)
+    assert item.question is not None
+    if word == "cancel":
+        return await fleet.reply(item.request, "cancel", by="cli")
+    if word.lower() in _DECLINE and not _is_yes_or_no(item.question):
+        return await fleet.reply(item.request, "decline", by="cli")
+    content = _content(item.question, word)
+    return await fleet.reply(item.request, "accept", by="cli", content=content)
+
+
+def _content(question: "QuestionAsked", word: str) -> dict[str, Any] | None:
+    fields = list_form_fields(question)
+    if not fields:
+        return None
+    if len(fields) == 1 and not word.startswith("{"):
+        ((name, field),) = fields.items()
+        return {name: parse_field_value(field, word)}
+    try:
+        return msgspec.json.decode(word.encode(), type=dict[str, Any])
+    except msgspec.DecodeError:
+        names = ", ".join(fields)
+        raise UnclearAnswerError(f"answer with a JSON object that has {names}") from None
+
+
+def _is_yes_or_no(question: "QuestionAsked") -> bool:
+    fields = list_form_fields(question)
+    return len(fields) == 1 and next(iter(fields.values())).get("type") == "boolean"
+
+
+def _one_of(choices: list[Any], word: str) -> Any:
+    for choice in choices:
+        if word == str(choice):
+            return choice
+    if word.isdecimal() and 1 <= int(word) <= len(choices):
+        return choices[int(word) - 1]
+    raise UnclearAnswerError(f"{word!r} is none of: {', '.join(map(str, choices))}")
+
+
+def _permission(asked: "PermissionAsked") -> Iterator[str]:
+    yield f"{escape_to_line(asked.name or asked.kind)}: {escape_controls(asked.title)}"
+    if asked.raw_input is not None:
+        yield from _json(asked.raw_input)
+    for location in asked.locations:
+        yield f"  at {escape_to_line(location.path)}"
+    for item in asked.content:
+        yield from _content_lines(item)
+    if asked.reason:
+        yield f"  ({escape_to_line(asked.reason)})"
+    for number, option in enumerate(asked.options, 1):
+        yield f"  [{number}] {escape_to_line(option.name)} ({escape_to_line(option.kind)})"
+
+
+def _content_lines(item: "ToolCallContent") -> Iterator[str]:
+    """What an agent shows with its request: some put the command or the change only there."""
+    from quarterdeck.wire.content import TextContent
+    from quarterdeck.wire.tool_calls import ContentItem, Diff
+
+    match item:
+        case ContentItem(content=TextContent(text=text)):
+            lines = text.splitlines()
+        case Diff(path=path, old_text=old, new_text=new):
+            yield f"  changes {escape_to_line(path)}:"
+            lines = list(unified_diff((old or "").splitlines(), new.splitlines(), n=2, lineterm=""))
+            lines = lines[2:]
+        case _:
+            return
+    for line in lines[:_SHOWN]:
+        yield f"  | {escape_controls(line)}"
+    if len(lines) > _SHOWN:
+        yield f"  | … {len(lines) - _SHOWN} more lines; `quarterdeck inbox --json` has all"
+
+
+def _question(asked: "QuestionAsked") -> Iterator[str]:
+    yield escape_controls(asked.text)
+    if asked.url:
+        yield f"  visit {escape_to_line(asked.url)}"
+    for name, field in list_form_fields(asked).items():
+        choices = field.get("enum")
+        told = ", ".join(map(str, cast("list[Any]", choices))) if choices else field.get("type")
+        yield f"  {escape_to_line(name)}: {escape_to_line(str(told))}"
+
+
+def _json(value: Any) -> Iterator[str]:
+    data = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    for line in data.splitlines():
+        yield f"  {escape_controls(line)}"
 
 
 @click.command()
@@ -26,14 +247,13 @@ def inbox(as_json: bool) -> None:
         return
     if not items:
         echo("Nobody needs you.")
-    from .requests import describe
 
     now = time.time_ns() // 1_000
     for number, item in enumerate(items):
         if number:
             echo()
-        echo(f"{literal(item.name)}  {item.request}  {since(item.since, now)} ago")
-        for line in describe(item):
+        echo(f"{escape_controls(item.name)}  {item.request}  {format_age(item.since, now)} ago")
+        for line in describe_item(item):
             echo(f"  {line}")
     if items:
         echo("\nquarterdeck answer NAME allow|deny|OPTION")
@@ -61,14 +281,12 @@ def answer(request_or_agent: str, choice: str, feedback: str | None, as_json: bo
 async def _answer(
     fleet: "HostClient", wanted: str, choice: str, feedback: str | None
 ) -> tuple[bool, str]:
-    from quarterdeck.fleet.errors import NoSuchRequest
+    from quarterdeck.fleet.errors import NoSuchRequestError
     from quarterdeck.wire.ids import RequestId
-
-    from .requests import answer_item, find_item
 
     try:
         item = await find_item(fleet, wanted)
-    except NoSuchRequest:
+    except NoSuchRequestError:
         # Not open: the fleet knows whether it ever was.
         return await fleet.answer(RequestId(wanted), choice, by="cli"), wanted
     return await answer_item(fleet, item, choice, feedback), item.request

@@ -7,12 +7,12 @@ import click
 
 from quarterdeck.policy.modes import MODES
 
-from .connecting import as_json_option, directory, given_text, with_fleet
-from .text import literal
+from ..command_io import as_json_option, read_given_text, resolve_directory, with_fleet
+from ..text_table import escape_controls
 
 if TYPE_CHECKING:
+    from quarterdeck.fleet.api import SpawnOptions
     from quarterdeck.fleet.client import HostClient
-    from quarterdeck.fleet.port import Spawn
 
 __all__ = ["lead"]
 
@@ -35,35 +35,37 @@ def lead(prompt: str | None, detach: bool, as_json: bool, **options: object) -> 
     It starts agents of any make, waits for them and answers their questions. It goes on when this
     command ends. ``-`` reads the prompt from standard input.
     """
-    wish = _wish(given_text(prompt), options)
+    wish = _wish(read_given_text(prompt), options)
     if detach or as_json:
-        from .beginning import begin
+        from .spawn import start_agent
 
         raise SystemExit(
             with_fleet(
-                lambda fleet: begin(fleet, fleet.spawn(wish), wish.prompt is not None, as_json)
+                lambda fleet: start_agent(
+                    fleet, fleet.spawn(wish), wish.prompt is not None, as_json
+                )
             )
         )
     raise SystemExit(with_fleet(lambda fleet: _lead(fleet, wish)))
 
 
-async def _lead(fleet: "HostClient", wish: "Spawn") -> int:
+async def _lead(fleet: "HostClient", wish: "SpawnOptions") -> int:
     from .attach import follow_agent
 
     info = await fleet.spawn(wish)
     if not sys.stdin.isatty():
-        click.echo(f"= {literal(info.name)}", err=True)
+        click.echo(f"= {escape_controls(info.name)}", err=True)
     return await follow_agent(fleet, info.session)
 
 
-def _wish(prompt: str | None, o: dict[str, object]) -> "Spawn":
+def _wish(prompt: str | None, o: dict[str, object]) -> "SpawnOptions":
     import msgspec
 
-    from quarterdeck.fleet.port import Spawn
+    from quarterdeck.fleet.api import SpawnOptions
 
     given = {name: value for name, value in o.items() if value is not None}
     cwd = o["cwd"]
-    given |= {"cwd": directory(str(cwd) if cwd else None), "lead": True}
+    given |= {"cwd": resolve_directory(str(cwd) if cwd else None), "lead": True}
     if prompt is not None:
         given["prompt"] = prompt
-    return msgspec.convert(given, Spawn)
+    return msgspec.convert(given, SpawnOptions)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .connecting import as_json_option, plain_json, with_fleet
+from ..command_io import as_json_option, plain_json, with_fleet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,16 +41,16 @@ def write_flushed(text: str) -> None:
 async def _logs(fleet: "HostClient", agent: str, follow: bool, limit: int, as_json: bool) -> None:
     from quarterdeck.wire.record import encode_record
 
-    from .transcript import Transcript
-    from .waiting import last_records
+    from .agent_wait import read_last_records
+    from .transcript import TranscriptPrinter
 
-    transcript = Transcript(write_flushed)
+    transcript = TranscriptPrinter(write_flushed)
     show: Callable[[Any], None] = transcript.record
     if as_json:
         show = lambda record: write_flushed(plain_json(encode_record(record)) + "\n")  # noqa: E731
     info = await fleet.agent(agent)
     last = info.last_seq
-    for record in await last_records(fleet, info, limit):
+    for record in await read_last_records(fleet, info, limit):
         show(record)
     if follow:
         async for record in fleet.follow(last, agent=info.session, patience=_PATIENCE):

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..output import echo
-from .codes import ENDED_BADLY
-from .connecting import (
+from ..command_io import (
     as_json_option,
-    directory,
     echo_json,
     echo_lines,
+    resolve_directory,
     terminal_width,
     with_fleet,
 )
-from .text import literal, since, table
+from ..output import echo
+from ..text_table import escape_controls, format_age, table
+from .exit_codes import ENDED_BADLY
 
 if TYPE_CHECKING:
+    from quarterdeck.fleet.api import TerminalInfo
     from quarterdeck.fleet.client import HostClient
-    from quarterdeck.fleet.terminal_port import TerminalInfo
 
 __all__ = ["terminal"]
 
@@ -62,12 +62,14 @@ def open_(
         _need_terminal()
         _need_no_json(as_json)
     columns, rows = _size()
-    here = directory(cwd)
+    here = resolve_directory(cwd)
 
     async def work(fleet: "HostClient") -> int:
-        from quarterdeck.fleet.terminal_port import TerminalWish
+        from quarterdeck.fleet.api import FleetTerminalOptions
 
-        wish = TerminalWish(cwd=here, command=command, name=name, columns=columns, rows=rows)
+        wish = FleetTerminalOptions(
+            cwd=here, command=command, name=name, columns=columns, rows=rows
+        )
         info = await fleet.open_terminal(wish)
         if goes_there:
             return await _attach(fleet, info, closes=True)
@@ -105,7 +107,7 @@ def attach(terminal: str) -> None:
     _need_terminal()
 
     async def work(fleet: "HostClient") -> int:
-        from quarterdeck.fleet.terminal_port import TERMINAL_VARIABLE
+        from quarterdeck.fleet.api import TERMINAL_VARIABLE
 
         info = _find(await fleet.terminals(), terminal)
         if os.environ.get(TERMINAL_VARIABLE) == info.id:
@@ -135,30 +137,30 @@ def close(terminals: tuple[str, ...], as_json: bool) -> None:
 
 
 async def _attach(fleet: "HostClient", info: "TerminalInfo", *, closes: bool = False) -> int:
-    from quarterdeck.fleet.errors import NoSuchTerminal
+    from quarterdeck.fleet.errors import NoSuchFleetTerminalError
 
-    from .terminal_attached import Attached
+    from .terminal_console import TerminalConsole
 
-    attached = Attached(fleet, info)
+    attached = TerminalConsole(fleet, info)
     code = await attached.run()
     if attached.left is None:
-        told = f"Left {literal(info.name)}, which runs on; quarterdeck terminal attach {info.id}"
+        told = f"Left {escape_controls(info.name)}, which runs on; quarterdeck terminal attach {info.id}"
         echo(told, err=True)
         return code
     if closes:
-        with suppress(NoSuchTerminal):  # somebody else may be faster
+        with suppress(NoSuchFleetTerminalError):  # somebody else may be faster
             await fleet.close_terminal(info.id)
-    echo(f"{literal(info.name)} has left: {attached.left}", err=True)
+    echo(f"{escape_controls(info.name)} has left: {attached.left}", err=True)
     return 0 if attached.left == _WELL else ENDED_BADLY
 
 
 def _find(infos: "list[TerminalInfo]", given: str) -> "TerminalInfo":
     """The terminal of an id, or else of a name that only one has."""
-    from quarterdeck.fleet.errors import NoSuchTerminal
+    from quarterdeck.fleet.errors import NoSuchFleetTerminalError
 
     found = [one for one in infos if one.id == given] or [one for one in infos if one.name == given]
     if not found:
-        raise NoSuchTerminal(given)
+        raise NoSuchFleetTerminalError(given)
     if len(found) > 1:
         ids = ", ".join(one.id for one in found)
         raise click.UsageError(f"{len(found)} terminals are called {given!r}: {ids}; name one")
@@ -167,7 +169,7 @@ def _find(infos: "list[TerminalInfo]", given: str) -> "TerminalInfo":
 
 def _row(info: "TerminalInfo", now: int) -> tuple[str, ...]:
     state = "running" if info.ended is None else info.ended
-    age, size = since(info.opened, now), f"{info.columns}x{info.rows}"
+    age, size = format_age(info.opened, now), f"{info.columns}x{info.rows}"
     return (info.id, info.name, state, age, size, info.title or " ".join(info.command))
 
 

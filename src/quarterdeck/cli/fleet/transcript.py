@@ -8,7 +8,7 @@ from quarterdeck.wire.content import ContentBlock, ResourceLink, TextContent
 from quarterdeck.wire.events import (
     CompactionChanged,
     MessageChunk,
-    Notice,
+    NoticePosted,
     PermissionAnswered,
     PermissionAsked,
     PermissionViolated,
@@ -28,12 +28,12 @@ from quarterdeck.wire.events import (
 from quarterdeck.wire.permissions import Decider, Selected
 from quarterdeck.wire.record import Record, encode_record
 
-from .text import escape, literal, one_line
+from ..text_table import escape_controls, escape_json, escape_to_line
 
-__all__ = ["RecordLines", "Transcript"]
+__all__ = ["RecordPrinter", "TranscriptPrinter"]
 
 
-class Transcript:
+class TranscriptPrinter:
     """Writes records as text: what the agent says as it comes, all else in a line each."""
 
     def __init__(self, write: Callable[[str], Any], *, only_requests: bool = False) -> None:
@@ -70,18 +70,18 @@ class Transcript:
             self._is_within = False
 
     def _say(self, content: ContentBlock) -> None:
-        shown = literal(_told(content), keep="\n\t")
+        shown = escape_controls(_told(content), keep="\n\t")
         if shown:
             self._write(shown)
             self._is_within = not shown.endswith("\n")
 
 
-class RecordLines(Transcript):
+class RecordPrinter(TranscriptPrinter):
     """Writes records as lines of JSON, and what is said beside them to standard error."""
 
     def record(self, record: Record) -> None:
         """Write one record."""
-        self._write(escape(encode_record(record).decode()) + "\n")
+        self._write(escape_json(encode_record(record).decode()) + "\n")
 
     def line(self, text: str) -> None:
         """Say something that is no record."""
@@ -103,11 +103,13 @@ def _line(event: Any) -> str:
     match event:
         case Prompted(content=content, origin=origin):
             who = "" if origin == "person" else f"({origin}) "
-            return "> " + who + literal("\n".join(map(_told, content))).replace("\n", "\n> ")
+            return (
+                "> " + who + escape_controls("\n".join(map(_told, content))).replace("\n", "\n> ")
+            )
         case PromptDropped(reason=reason):
             return f"- a prompt was dropped{_because(reason)}"
         case ToolCallStarted(title=title, name=name):
-            return f"- {one_line(name or 'tool')}: {one_line(title)}"
+            return f"- {escape_to_line(name or 'tool')}: {escape_to_line(title)}"
         case ToolCallEnded(status="failed" | "cancelled" as status, reason=reason):
             return f"- {status}{_because(reason)}"
         case TurnEnded(stop=stop, reason=reason) if stop != "end_turn":
@@ -119,7 +121,7 @@ def _line(event: Any) -> str:
 def _about_session(event: Any) -> str:
     match event:
         case SessionOpened(agent=agent, cwd=cwd):
-            return f"= {one_line(agent)} works in {one_line(cwd)}"
+            return f"= {escape_to_line(agent)} works in {escape_to_line(cwd)}"
         case SessionResumed():
             return "= resumed"
         case SessionEnded(how=how, reason=reason):
@@ -127,9 +129,9 @@ def _about_session(event: Any) -> str:
         case CompactionChanged(status="completed"):
             return "= compacted"
         case PermissionViolated(title=title, reason=reason):
-            return f"! done without leave: {one_line(title)}{_because(reason)}"
-        case Notice(title=title, severity=severity):
-            return f"! {severity}: {one_line(title)}"
+            return f"! done without leave: {escape_to_line(title)}{_because(reason)}"
+        case NoticePosted(title=title, severity=severity):
+            return f"! {severity}: {escape_to_line(title)}"
         case RateLimited(reason=reason):
             return f"! held back by the vendor{_because(reason)}"
         case RetryScheduled(delay=delay, reason=reason):
@@ -141,12 +143,12 @@ def _about_session(event: Any) -> str:
 def _requests(event: Any) -> str:
     match event:
         case PermissionAsked(title=title, name=name):
-            return f"? {one_line(name or 'tool')} wants leave: {one_line(title)}"
+            return f"? {escape_to_line(name or 'tool')} wants leave: {escape_to_line(title)}"
         case PermissionAnswered(outcome=outcome, kind=kind, by=by):
             what = kind or "answered" if isinstance(outcome, Selected) else "cancelled"
-            return f"= {one_line(what)}, by {_who(by)}"
+            return f"= {escape_to_line(what)}, by {_who(by)}"
         case QuestionAsked(text=text, to=None):
-            return f"? {literal(text)}"
+            return f"? {escape_controls(text)}"
         case QuestionAnswered(action=action, by=by):
             return f"= {action}, by {_who(by)}"
         case _:
@@ -154,8 +156,8 @@ def _requests(event: Any) -> str:
 
 
 def _who(by: Decider) -> str:
-    return by.kind + (f" {one_line(by.name)}" if by.name else "")
+    return by.kind + (f" {escape_to_line(by.name)}" if by.name else "")
 
 
 def _because(reason: str | None) -> str:
-    return f": {one_line(reason)}" if reason else ""
+    return f": {escape_to_line(reason)}" if reason else ""

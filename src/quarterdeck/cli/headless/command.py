@@ -73,9 +73,9 @@ def run(prompt: str | None, format_: Any, quiet: bool, **options: Any) -> None:
     """
     import asyncio  # late, so that --help does not wait for it
 
-    from .codes import CANCELLED
+    from .exit_codes import CANCELLED
+    from .job import run_job
     from .outputs import make_output
-    from .running import run_job
 
     said = _prompt(prompt) if options["goal"] is None else _goal_text(prompt, options)
     try:
@@ -113,18 +113,18 @@ def _goal(text: str, options: dict[str, Any]) -> Any:
         return None
     if options["output_schema"]:
         raise click.UsageError("--output-schema does not go with --goal")
-    from quarterdeck.agent.goals.budget import Budget
+    from quarterdeck.agent.goals.state import GoalBudget
 
-    from .running import Goal
+    from .job import HeadlessGoal
 
     minutes = options["max_minutes"]
-    budget = Budget(
+    budget = GoalBudget(
         tokens=options["max_tokens"],
         cost=options["max_cost"],
         seconds=None if minutes is None else minutes * 60,
         turns=options["max_turns"],
     )
-    return Goal(text=text or None, budget=budget)
+    return HeadlessGoal(text=text or None, budget=budget)
 
 
 def _piped(*, must: bool) -> str:
@@ -134,17 +134,17 @@ def _piped(*, must: bool) -> str:
 
 
 def _job(prompt: str, options: dict[str, Any]) -> Any:
-    from quarterdeck.agent.native import Wishes
+    from quarterdeck.agent.native import SessionOptions
 
-    from .answers import AnswerSchema
-    from .running import Job
+    from .answer_schema import AnswerSchema
+    from .job import HeadlessJob
 
     resume = _LATEST if options["continue_"] else options["resume"]
     if options["fork"] and resume is None:
         raise click.UsageError("--fork needs --resume or --continue")
     schema = options["output_schema"]
     foreign = _foreign(options, resume)
-    return Job(
+    return HeadlessJob(
         prompt=prompt,
         cwd=str(Path(options["cwd"] or ".").resolve()),
         resume=resume,
@@ -152,7 +152,7 @@ def _job(prompt: str, options: dict[str, Any]) -> Any:
         schema=AnswerSchema(schema) if schema else None,
         foreign=foreign,
         goal=_goal(prompt, options),
-        wishes=Wishes(
+        wishes=SessionOptions(
             model=options["model"],
             mode=options["mode"],
             effort=options["effort"],
@@ -175,9 +175,9 @@ def _foreign(options: dict[str, Any], resume: str | None) -> Any:
         if options[name] not in (None, ()):
             flag = "--tool" if name == "tools" else f"--{name.replace('_', '-')}"
             raise click.UsageError(f"{flag} holds for our own agent only; leave it out with -a")
-    from .foreign import Foreign
+    from .foreign_session import ForeignAgentOptions
 
-    return Foreign(
+    return ForeignAgentOptions(
         agent=options["agent"],
         cwd=str(Path(options["cwd"] or ".").resolve()),
         transport=options["transport"],
@@ -195,11 +195,13 @@ def _rules(options: dict[str, Any]) -> tuple[Any, ...]:
     if not options["allow"] and not options["deny"]:
         return ()
     from quarterdeck.policy.grammar import parse_rule
-    from quarterdeck.policy.rules import Source
+    from quarterdeck.policy.rules import RuleSource
 
     return tuple(
         parse_rule(
-            f"{effect} {text}", scope="session", source=Source(origin="flag", where=f"--{effect}")
+            f"{effect} {text}",
+            scope="session",
+            source=RuleSource(origin="flag", where=f"--{effect}"),
         )
         for effect in ("allow", "deny")
         for text in options[effect]

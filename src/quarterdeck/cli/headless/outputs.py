@@ -10,7 +10,7 @@ from quarterdeck.wire.events import (
     CompactionChanged,
     MessageChunk,
     ModelCallFinished,
-    Notice,
+    NoticePosted,
     PermissionAnswered,
     PermissionAsked,
     PermissionViolated,
@@ -21,22 +21,22 @@ from quarterdeck.wire.events import (
 from quarterdeck.wire.record import Record, encode_record
 
 from ..output import shown, write_notice, write_output
-from .session import Result
+from .session import HeadlessResult
 
 if TYPE_CHECKING:
-    from quarterdeck.agent.goals.pursuit import Pursued
+    from quarterdeck.agent.goals.pursuit import GoalResult
 
 __all__ = [
-    "Format",
+    "HeadlessOutput",
     "JsonOutput",
-    "Output",
+    "OutputFormat",
     "StreamOutput",
     "TextOutput",
     "UnattendedRefusal",
     "make_output",
 ]
 
-Format: TypeAlias = Literal["text", "json", "stream-json"]
+OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
 
 _LONGEST = 2000
 """Characters of a notice that are shown."""
@@ -52,7 +52,7 @@ class UnattendedRefusal(Struct, frozen=True, kw_only=True):
     """The rules that would have allowed it; none where no rule can."""
 
 
-class Output(Protocol):
+class HeadlessOutput(Protocol):
     """Takes every record of the turn, then its end."""
 
     answer: str
@@ -68,7 +68,7 @@ class Output(Protocol):
         """
         ...
 
-    def end(self, result: Result) -> None:
+    def end(self, result: HeadlessResult) -> None:
         """Write what is left to write. Raises as ``record``."""
         ...
 
@@ -109,7 +109,7 @@ class _Listener:
         if not self._quiet:
             self._tell(record)
 
-    def end(self, result: Result) -> None:
+    def end(self, result: HeadlessResult) -> None:
         self._tell_end(result)
 
     def _tell(self, record: Record) -> None:
@@ -121,7 +121,7 @@ class _Listener:
         if asked is not None and answered.by == NOBODY:
             self._refused.append(_refused_call(asked))
 
-    def _tell_end(self, result: Result) -> None:
+    def _tell_end(self, result: HeadlessResult) -> None:
         ended = result.ended
         if result.goal is not None:
             _say(_goal_words(result.goal))
@@ -137,7 +137,7 @@ class _Listener:
 class TextOutput(_Listener):
     """The answer alone on stdout."""
 
-    def end(self, result: Result) -> None:
+    def end(self, result: HeadlessResult) -> None:
         """Write the answer; on a terminal nothing in it acts on the terminal."""
         if self.answer:
             write_output(shown(self.answer.rstrip("\n")) + "\n")
@@ -154,7 +154,7 @@ class TextOutput(_Listener):
 class JsonOutput(_Listener):
     """One object on stdout when the turn has ended."""
 
-    def end(self, result: Result) -> None:
+    def end(self, result: HeadlessResult) -> None:
         """Write the object."""
         told = summary(result, self.answer)
         if self._refused:
@@ -175,7 +175,7 @@ class StreamOutput(_Listener):
         """Nothing: it is in the records."""
 
 
-def make_output(format_: Format, *, quiet: bool) -> Output:
+def make_output(format_: OutputFormat, *, quiet: bool) -> HeadlessOutput:
     """The output of that form."""
     match format_:
         case "text":
@@ -186,7 +186,7 @@ def make_output(format_: Format, *, quiet: bool) -> Output:
             return StreamOutput(quiet=quiet)
 
 
-def summary(result: Result, answer: str) -> dict[str, Any]:
+def summary(result: HeadlessResult, answer: str) -> dict[str, Any]:
     """What ``--format json`` tells."""
     ended = result.ended
     return {
@@ -203,7 +203,7 @@ def summary(result: Result, answer: str) -> dict[str, Any]:
     }
 
 
-def _goal(pursued: "Pursued") -> dict[str, Any]:
+def _goal(pursued: "GoalResult") -> dict[str, Any]:
     ended = pursued.ended
     if ended is None:
         return {"goal": pursued.goal, "how": None}
@@ -219,7 +219,7 @@ def _goal(pursued: "Pursued") -> dict[str, Any]:
     }
 
 
-def _goal_words(pursued: "Pursued") -> str:
+def _goal_words(pursued: "GoalResult") -> str:
     ended = pursued.ended
     if ended is None:
         return "the goal is not reached; go on with --goal --resume"
@@ -230,7 +230,7 @@ def _goal_words(pursued: "Pursued") -> str:
 
 def _refused_call(asked: PermissionAsked) -> UnattendedRefusal:
     from quarterdeck.policy.grammar import print_pattern
-    from quarterdeck.policy.options import choice_of
+    from quarterdeck.policy.permission_options import choice_of
 
     standing = [
         choice_of(asked.options, option.option_id)
@@ -259,7 +259,7 @@ def _tell(record: Record) -> None:
             _say("held back by the vendor" + (f": {reason}" if reason else ""))
         case PermissionViolated(title=title, reason=reason):
             _say(f"done without permission: {title} ({reason})")
-        case Notice(title=title, description=description, severity=severity):
+        case NoticePosted(title=title, description=description, severity=severity):
             more = f": {description}" if description and severity != "info" else ""
             _say(title + more)
         case _:

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from quarterdeck.agent.goals.pursuit import Pursued
+    from quarterdeck.agent.goals.pursuit import GoalResult
     from quarterdeck.journal import Journal
     from quarterdeck.policy.gate import Gate
     from quarterdeck.wire.content import ContentBlock
     from quarterdeck.wire.events import TurnEnded
     from quarterdeck.wire.ids import SessionId
 
-__all__ = ["HeadlessSession", "Result"]
+__all__ = ["HeadlessResult", "HeadlessSession"]
 
 
 class HeadlessSession(Protocol):
@@ -47,7 +47,7 @@ class HeadlessSession(Protocol):
         ...
 
 
-class Result(Struct, frozen=True, kw_only=True):
+class HeadlessResult(Struct, frozen=True, kw_only=True):
     """How a headless run went."""
 
     session: str
@@ -57,5 +57,5 @@ class Result(Struct, frozen=True, kw_only=True):
     """Calls that were refused because nobody was there to ask."""
     violations: int = 0
     """Calls that an agent made though nobody had permitted them."""
-    goal: "Pursued | None" = None
+    goal: "GoalResult | None" = None
     """How far the goal came, where one was pursued."""

@@ -2,7 +2,7 @@
 
 import click
 
-from ..lazy import Later, LazyGroup
+from ..lazy_group import LazyCommand, LazyGroup
 
 __all__ = ["permissions"]
 
@@ -12,10 +12,12 @@ _HERE = "quarterdeck.cli.permissions"
 @click.group(
     cls=LazyGroup,
     later={
-        "list": Later(f"{_HERE}.listing:list_", "List rules and standing answers."),
-        "add": Later(f"{_HERE}.granting:add", "Answer a kind of call once and for all."),
-        "revoke": Later(f"{_HERE}.granting:revoke", "Take standing answers back."),
-        "explain": Later(f"{_HERE}.explaining:explain", "Tell what would be decided, and why."),
+        "list": LazyCommand(f"{_HERE}.listing:list_", "List rules and standing answers."),
+        "add": LazyCommand(f"{_HERE}.granting:add", "Answer a kind of call once and for all."),
+        "revoke": LazyCommand(f"{_HERE}.granting:revoke", "Take standing answers back."),
+        "explain": LazyCommand(
+            f"{_HERE}.explaining:explain", "Tell what would be decided, and why."
+        ),
     },
 )
 def permissions() -> None:

@@ -16,7 +16,7 @@ from quarterdeck.wire.content import TextContent
 from quarterdeck.wire.events import Event, RateLimited, RetryScheduled, TerminalExited
 from quarterdeck.wire.events import TerminalOutput as Output
 from quarterdeck.wire.ids import TerminalId, ToolCallId
-from quarterdeck.wire.toolcalls import ContentItem, ToolCallContent
+from quarterdeck.wire.tool_calls import ContentItem, ToolCallContent
 from quarterdeck.wire.usage import TokenUsage
 
 __all__ = [

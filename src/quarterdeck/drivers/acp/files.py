@@ -2,17 +2,22 @@
 
 from pathlib import PurePath
 
-from quarterdeck.system.errors import NoSuchPath, OutsideRoots, PathFault, SpecialFile
-from quarterdeck.system.port import Files
+from quarterdeck.system.api import Files
+from quarterdeck.system.errors import (
+    NoSuchPathError,
+    OutsideRootsError,
+    PathError,
+    SpecialFileError,
+)
 from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.acp.errors import RESOURCE_NOT_FOUND
 from quarterdeck.wire.errors import RpcError
-from quarterdeck.wire.rpc.codes import INTERNAL_ERROR, INVALID_PARAMS
-from quarterdeck.wire.toolcalls import Diff
+from quarterdeck.wire.rpc.errors import INTERNAL_ERROR, INVALID_PARAMS
+from quarterdeck.wire.tool_calls import Diff
 
-from ..link import Host, ServedDeed
+from ..link import LinkHost, ServedCall
 
-__all__ = ["ServedFiles", "refusal"]
+__all__ = ["ServedFiles", "path_error_text"]
 
 _LARGEST = 16 * 1024 * 1024
 """Bytes of a file that one answer may hold; escaped as JSON they still fit into a message."""
@@ -24,7 +29,7 @@ class ServedFiles:
     ``is_missing_empty``: a file that is not there is read as an empty one.
     """
 
-    def __init__(self, files: Files, host: Host, *, is_missing_empty: bool = False) -> None:
+    def __init__(self, files: Files, host: LinkHost, *, is_missing_empty: bool = False) -> None:
         self._files = files
         self._host = host
         self._is_missing_empty = is_missing_empty
@@ -37,7 +42,7 @@ class ServedFiles:
             NotPermittedError: it may not be read.
         """
         await self._expect_inside(request.path)
-        deed = ServedDeed(
+        deed = ServedCall(
             name="read",
             kind="read",
             title=f"Read {PurePath(request.path).name}",
@@ -53,7 +58,7 @@ class ServedFiles:
             NotPermittedError: it may not be written.
         """
         await self._expect_inside(request.path)
-        deed = ServedDeed(
+        deed = ServedCall(
             name="write",
             kind="edit",
             title=f"Write {PurePath(request.path).name}",
@@ -66,20 +71,20 @@ class ServedFiles:
         """Nobody is asked about what is refused in any case."""
         try:
             await self._files.stat(path)
-        except OutsideRoots as error:
-            raise refusal(error) from error
-        except PathFault:
+        except OutsideRootsError as error:
+            raise path_error_text(error) from error
+        except PathError:
             return
 
     async def _read(self, request: acp.ReadTextFileRequest) -> acp.ReadTextFileResponse:
         try:
             data = await self._data(request)
-        except NoSuchPath as error:
+        except NoSuchPathError as error:
             if self._is_missing_empty:
                 return acp.ReadTextFileResponse(content="")
-            raise refusal(error) from error
-        except PathFault as error:
-            raise refusal(error) from error
+            raise path_error_text(error) from error
+        except PathError as error:
+            raise path_error_text(error) from error
         try:
             return acp.ReadTextFileResponse(content=data.decode())
         except UnicodeDecodeError as error:
@@ -88,8 +93,8 @@ class ServedFiles:
     async def _write(self, request: acp.WriteTextFileRequest) -> acp.Empty:
         try:
             await self._files.write(request.path, request.content.encode())
-        except PathFault as error:
-            raise refusal(error) from error
+        except PathError as error:
+            raise path_error_text(error) from error
         except UnicodeEncodeError as error:
             raise RpcError(INVALID_PARAMS, f"the content is no text: {error}") from error
         return acp.Empty()
@@ -109,12 +114,12 @@ class ServedFiles:
         return lines.data
 
 
-def refusal(error: PathFault) -> RpcError:
+def path_error_text(error: PathError) -> RpcError:
     """What an agent is told about a path that cannot be used."""
     match error:
-        case NoSuchPath():
+        case NoSuchPathError():
             return RpcError(RESOURCE_NOT_FOUND, str(error), {"uri": error.path})
-        case OutsideRoots() | SpecialFile():
+        case OutsideRootsError() | SpecialFileError():
             return RpcError(INVALID_PARAMS, str(error))
         case _:
             return RpcError(INTERNAL_ERROR, str(error))

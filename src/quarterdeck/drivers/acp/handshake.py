@@ -1,27 +1,122 @@
-"""The beginning of a conversation: versions, abilities, login, and the session to work in."""
+"""The start of an ACP connection: version, capabilities, login, and the session."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 from quarterdeck import __version__
 from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.acp.codec import PROTOCOL_VERSION
 from quarterdeck.wire.acp.connection import AcpConnection
-from quarterdeck.wire.acp.errors import AUTH_REQUIRED, MalformedAnswer
+from quarterdeck.wire.acp.errors import AUTH_REQUIRED, MalformedAnswerError
 from quarterdeck.wire.acp.methods import Method
 from quarterdeck.wire.content import text
 from quarterdeck.wire.errors import RpcError
 
-from ..child import Launch
-from ..driver import Capabilities, McpServer, Opening
-from ..errors import Unsupported, WrongProtocol
-from ..words import render, render_mode
+from ..agent_process import Launch
+from ..command_line import render_mode, render_option
+from ..driver import AgentMcpServer, Capabilities, DriverSessionOptions
+from ..errors import LoginMethod, LoginNeededError, UnsupportedError, WrongProtocolError
 from .extensions import TERMINAL_OUTPUT
-from .login import TERMINAL_LOGIN, Greeting, login_needed
 from .quirks import NEVER_ASKS
-from .settings import OpenedSession
+from .settings import AcpSessionResponse
 
-__all__ = ["Way", "capabilities_of", "choose_way", "command_words", "greet", "open_session"]
+__all__ = [
+    "TERMINAL_LOGIN",
+    "AcpInitializeResponse",
+    "AcpOpenMethod",
+    "OfferedLogin",
+    "capabilities_of",
+    "choose_open_method",
+    "command_words",
+    "initialize_agent",
+    "login_methods",
+    "login_needed",
+    "open_session",
+]
+
+TERMINAL_LOGIN: dict[str, Any] = {"terminal-auth": True}
+"""What a client's capabilities say to be told of commands for a terminal in ``_meta``."""
+
+
+class OfferedLogin(acp.AuthMethod, frozen=True, kw_only=True):
+    """A way to log in, with what drafts of the protocol add to it."""
+
+    vars: Any = None
+    """Of the type ``env_var``: the variables, as names or as objects with a ``name``."""
+    link: Any = None
+
+
+class AcpInitializeResponse(acp.InitializeResponse, frozen=True, kw_only=True):
+    """The answer to ``initialize``."""
+
+    auth_methods: tuple[OfferedLogin, ...] = ()
+
+
+def login_methods(launch: Launch, offered: Sequence[OfferedLogin]) -> tuple[LoginMethod, ...]:
+    """The ways to log in: by the agent when told to, by a command in a terminal, by variables."""
+    return tuple(_login_method(launch, method) for method in offered)
+
+
+def login_needed(
+    launch: Launch, error: RpcError, offered: Sequence[OfferedLogin]
+) -> LoginNeededError:
+    """The failure of an agent that wants to be logged in first."""
+    reason = f"{launch.agent} wants to be logged in: {error.told}."
+    return LoginNeededError(reason, login_methods(launch, offered))
+
+
+def _login_method(launch: Launch, method: OfferedLogin) -> LoginMethod:
+    command = _command(launch, method)
+    variables = _variables(method)
+    return LoginMethod(
+        id=method.id,
+        name=method.name,
+        description=method.description,
+        kind="terminal" if command else "variables" if variables else "agent",
+        command=command,
+        variables=variables,
+        link=method.link if isinstance(method.link, str) else None,
+    )
+
+
+def _command(launch: Launch, method: OfferedLogin) -> tuple[str, ...] | None:
+    """The agent's own program with the words of this login, its variables set before it."""
+    told = _object((method.meta or {}).get("terminal-auth"))
+    if method.type == "terminal":
+        program, words = launch.command, method.args
+        variables = {**launch.environment, **method.env}
+    elif isinstance(told.get("command"), str):
+        program, words = (told["command"],), _texts(told.get("args"))
+        own = {k: v for k, v in _object(told.get("env")).items() if isinstance(v, str)}
+        variables = {**launch.environment, **own}
+    else:
+        return None
+    settings = ("env", *(f"{name}={value}" for name, value in variables.items()))
+    return (*(settings if variables else ()), *program, *words)
+
+
+def _variables(method: OfferedLogin) -> tuple[str, ...]:
+    told: Any = method.vars
+    if method.type != "env_var" or not isinstance(told, list):
+        return ()
+    found: list[str] = []
+    for one in cast("list[Any]", told):
+        fields = _object(one)
+        name = one if isinstance(one, str) else fields.get("name")
+        if isinstance(name, str) and fields.get("optional") is not True:
+            found.append(name)
+    return tuple(found)
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    items = cast("list[Any]", value) if isinstance(value, list) else []
+    return tuple(item for item in items if isinstance(item, str))
+
 
 P = TypeVar("P")
 
@@ -41,13 +136,16 @@ _CLIENT = acp.ClientCapabilities(
 """What we can do for an agent: all of it works, and nothing else is said."""
 
 
-_GREETING: Method[acp.InitializeRequest, Greeting] = Method(
-    name=acp.INITIALIZE.name, params=acp.InitializeRequest, result=Greeting, side="agent"
+_GREETING: Method[acp.InitializeRequest, AcpInitializeResponse] = Method(
+    name=acp.INITIALIZE.name,
+    params=acp.InitializeRequest,
+    result=AcpInitializeResponse,
+    side="agent",
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class AcpOpenMethod:
     """How the session is opened."""
 
     method: str
@@ -55,31 +153,31 @@ class Way:
     """The agent will tell the past, and nobody wants it."""
 
 
-def command_words(launch: Launch, opening: Opening) -> tuple[str, ...]:
+def command_words(launch: Launch, opening: DriverSessionOptions) -> tuple[str, ...]:
     """The words for what this agent takes on its command line rather than by the protocol.
 
     Raises:
-        Unsupported: an option that cannot be one of its words.
+        UnsupportedError: an option that cannot be one of its words.
     """
     words = list(launch.modes.get(opening.mode, ()))
     if NEVER_ASKS in launch.quirks and opening.agent_mode not in launch.agent_modes:
         words = list(render_mode(launch, "acp", opening.mode))
     if "model" in launch.words:
-        words += render(launch, "acp", "model", opening.model)
+        words += render_option(launch, "acp", "model", opening.model)
     if "system_prompt" in launch.words:
-        words += render(launch, "acp", "system_prompt", opening.system_prompt)
+        words += render_option(launch, "acp", "system_prompt", opening.system_prompt)
     if opening.agent_mode is not None:
         words += launch.agent_modes.get(opening.agent_mode, ())
     return tuple(words)
 
 
-async def greet(
+async def initialize_agent(
     connection: AcpConnection, launch: Launch, able: acp.ClientCapabilities = _CLIENT
-) -> Greeting:
+) -> AcpInitializeResponse:
     """Say who we are and what we can do, and hear the same.
 
     Raises:
-        WrongProtocol: it speaks another version, or something else.
+        WrongProtocolError: it speaks another version, or something else.
         RpcError, LinkError: as ``AcpConnection.call``.
     """
     request = acp.InitializeRequest(
@@ -91,10 +189,10 @@ async def greet(
     )
     try:
         answer = await connection.call(_GREETING, request)
-    except MalformedAnswer as error:
-        raise WrongProtocol(f"{launch.agent} does not speak ACP: {error}") from error
+    except MalformedAnswerError as error:
+        raise WrongProtocolError(f"{launch.agent} does not speak ACP: {error}") from error
     if answer.protocol_version != PROTOCOL_VERSION:
-        raise WrongProtocol(
+        raise WrongProtocolError(
             f"{launch.agent} speaks version {answer.protocol_version} of ACP, we speak "
             f"{PROTOCOL_VERSION}. Use a version of it that speaks {PROTOCOL_VERSION} as well."
         )
@@ -118,47 +216,49 @@ def capabilities_of(launch: Launch, agent: acp.AgentCapabilities) -> Capabilitie
     )
 
 
-def choose_way(launch: Launch, opening: Opening, agent: acp.AgentCapabilities) -> Way:
+def choose_open_method(
+    launch: Launch, opening: DriverSessionOptions, agent: acp.AgentCapabilities
+) -> AcpOpenMethod:
     """How to open the session that is wanted; once every option is known to be possible.
 
     Raises:
-        Unsupported: an option that this agent cannot honour.
+        UnsupportedError: an option that this agent cannot honour.
     """
     session = agent.session_capabilities
     if opening.roots and session.additional_directories is None:
-        raise Unsupported(launch.agent, "acp", "work in further roots than its directory")
+        raise UnsupportedError(launch.agent, "acp", "work in further roots than its directory")
     by_words = "system_prompt" in launch.words
     if opening.system_prompt is not None and session.system_prompt is None and not by_words:
-        raise Unsupported(launch.agent, "acp", "take a system_prompt")
+        raise UnsupportedError(launch.agent, "acp", "take a system_prompt")
     if opening.resume is None:
         if opening.fork:
-            raise Unsupported(launch.agent, "acp", "fork without a session to resume")
-        return Way(acp.SESSION_NEW.name)
+            raise UnsupportedError(launch.agent, "acp", "fork without a session to resume")
+        return AcpOpenMethod(acp.SESSION_NEW.name)
     if opening.fork:
         if session.fork is None:
-            raise Unsupported(launch.agent, "acp", "fork a session")
-        return Way(acp.SESSION_FORK.name)
+            raise UnsupportedError(launch.agent, "acp", "fork a session")
+        return AcpOpenMethod(acp.SESSION_FORK.name)
     if opening.replay and agent.load_session:
-        return Way(acp.SESSION_LOAD.name)
+        return AcpOpenMethod(acp.SESSION_LOAD.name)
     if session.resume is not None:
-        return Way(acp.SESSION_RESUME.name)
+        return AcpOpenMethod(acp.SESSION_RESUME.name)
     if agent.load_session:
-        return Way(acp.SESSION_LOAD.name, is_silent=True)
-    raise Unsupported(launch.agent, "acp", "resume a session")
+        return AcpOpenMethod(acp.SESSION_LOAD.name, is_silent=True)
+    raise UnsupportedError(launch.agent, "acp", "resume a session")
 
 
 async def open_session(
     connection: AcpConnection,
     launch: Launch,
-    opening: Opening,
-    hello: Greeting,
-    way: Way,
-) -> OpenedSession:
+    opening: DriverSessionOptions,
+    hello: AcpInitializeResponse,
+    way: AcpOpenMethod,
+) -> AcpSessionResponse:
     """Open the session.
 
     Raises:
-        LoginNeeded: the agent wants to be logged in first.
-        WrongProtocol: its answer is none.
+        LoginNeededError: the agent wants to be logged in first.
+        WrongProtocolError: its answer is none.
         RpcError, LinkError: as ``AcpConnection.call``.
     """
     servers = tuple(_server(launch, each, hello.agent_capabilities) for each in opening.mcp_servers)
@@ -168,20 +268,20 @@ async def open_session(
         if error.code == AUTH_REQUIRED:
             raise login_needed(launch, error, hello.auth_methods) from error
         raise
-    except MalformedAnswer as error:
-        raise WrongProtocol(f"{launch.agent} does not speak ACP: {error}") from error
+    except MalformedAnswerError as error:
+        raise WrongProtocolError(f"{launch.agent} does not speak ACP: {error}") from error
     if opened.session_id is None and way.method in (acp.SESSION_NEW.name, acp.SESSION_FORK.name):
-        raise WrongProtocol(f"{launch.agent} opened a session and did not say which")
+        raise WrongProtocolError(f"{launch.agent} opened a session and did not say which")
     return opened
 
 
 async def _open(
     connection: AcpConnection,
     launch: Launch,
-    opening: Opening,
+    opening: DriverSessionOptions,
     servers: tuple[acp.McpServer, ...],
-    way: Way,
-) -> OpenedSession:
+    way: AcpOpenMethod,
+) -> AcpSessionResponse:
     cwd, roots, prompt = opening.cwd, opening.roots, _system_prompt(launch, opening)
     id_ = opening.resume or ""
     request: (
@@ -219,20 +319,20 @@ async def _open(
             request = acp.NewSessionRequest(
                 cwd=cwd, additional_directories=roots, mcp_servers=servers, system_prompt=prompt
             )
-    return await connection.call(_method(way.method, type(request)), request)
+    return await connection.call(_open_method(way.method, type(request)), request)
 
 
-def _method(name: str, params: type[P]) -> Method[P, OpenedSession]:
-    return Method(name=name, params=params, result=OpenedSession, side="agent")
+def _open_method(name: str, params: type[P]) -> Method[P, AcpSessionResponse]:
+    return Method(name=name, params=params, result=AcpSessionResponse, side="agent")
 
 
-def _system_prompt(launch: Launch, opening: Opening) -> acp.SystemPrompt | None:
+def _system_prompt(launch: Launch, opening: DriverSessionOptions) -> acp.SystemPrompt | None:
     if opening.system_prompt is None or "system_prompt" in launch.words:
         return None
     return acp.SystemPrompt(mode="append", content=(text(opening.system_prompt),))
 
 
-def _server(launch: Launch, server: McpServer, agent: acp.AgentCapabilities) -> acp.McpServer:
+def _server(launch: Launch, server: AgentMcpServer, agent: acp.AgentCapabilities) -> acp.McpServer:
     able = agent.mcp_capabilities
     if server.command and not (server.url and able.http):
         program, *words = server.command
@@ -244,7 +344,7 @@ def _server(launch: Launch, server: McpServer, agent: acp.AgentCapabilities) -> 
         )
     if not (able.http or able.sse):
         what = f"use the MCP server {server.name!r}, which is reached by a URL"
-        raise Unsupported(launch.agent, "acp", what)
+        raise UnsupportedError(launch.agent, "acp", what)
     return acp.McpServer(
         name=server.name,
         type="http" if able.http else "sse",

@@ -1,4 +1,4 @@
-"""An agent that speaks ACP over its standard input and output."""
+"""The link to an agent that speaks ACP over its standard input and output."""
 
 import asyncio
 from collections.abc import Mapping
@@ -6,42 +6,71 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from quarterdeck.system.errors import PathFault
-from quarterdeck.system.guard import shared_guard
+from quarterdeck.system.errors import PathError
 from quarterdeck.system.local import LocalSystem
+from quarterdeck.system.process_guard import shared_guard
 from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.acp.connection import AcpConnection
-from quarterdeck.wire.acp.errors import MalformedAnswer
+from quarterdeck.wire.acp.errors import MalformedAnswerError
 from quarterdeck.wire.content import ContentBlock
 from quarterdeck.wire.errors import LinkError, RpcError
-from quarterdeck.wire.events import Notice
-from quarterdeck.wire.rpc.handler import Limits
+from quarterdeck.wire.events import NoticePosted
+from quarterdeck.wire.rpc.handler import RpcLimits
 from quarterdeck.wire.rpc.stream import ByteStream
 from quarterdeck.wire.usage import Cost
 
-from ..child import Child, Launch
-from ..driver import Capabilities, Opening
+from ..agent_process import AgentProcess, AgentProcessStream, Launch
+from ..driver import Capabilities, DriverSessionOptions
 from ..enforcement import Enforcement, enforcement_of
-from ..errors import OpenFailed
-from ..link import Departure, Host, Outcome, Started
-from .choosing import Chooser
-from .containment import ContainedTerminals
-from .departing import Outlet
-from .desk import Desk
+from ..errors import OpenFailedError, UnsupportedError
+from ..link import AgentExit, LinkHost, StartedAgent, TurnOutcome
 from .files import ServedFiles
-from .handshake import capabilities_of, choose_way, command_words, greet, open_session
-from .listing import list_sessions
-from .outcomes import answered, cost_between, failed, rate_limit
-from .prompts import blocks_for
+from .handshake import (
+    capabilities_of,
+    choose_open_method,
+    command_words,
+    initialize_agent,
+    open_session,
+)
 from .quirks import ECHOES_PROMPTS, EMPTY_FOR_MISSING, NEVER_ASKS
-from .routing import ClientRouter
-from .settings import Settings
-from .terminals import ServedTerminals
-from .updates import Translator
+from .requests import AcpClientRouter, AcpRequestHandler
+from .settings import AcpSettings
+from .settings_writer import AcpSettingsWriter
+from .terminals import ContainedTerminals, ServedTerminals
+from .turn import blocks_for, cost_between, outcome_of_answer, outcome_of_error, rate_limit
+from .updates import AcpTranslator, to_plain_data
 
-__all__ = ["AcpLink"]
+__all__ = ["AcpLink", "list_sessions"]
 
-_LIMITS = Limits(grace_seconds=0.5)
+_PAGES = 50
+"""An agent whose list has more is asked no further."""
+
+
+async def list_sessions(
+    connection: AcpConnection, launch: Launch, cwd: str
+) -> tuple[Mapping[str, Any], ...]:
+    """The sessions of a directory, in the agent's own words.
+
+    Raises:
+        UnsupportedError: it refuses.
+        LinkError: it is gone.
+    """
+    found: list[Mapping[str, Any]] = []
+    cursor: str | None = None
+    for _ in range(_PAGES):
+        request = acp.ListSessionsRequest(cwd=cwd, cursor=cursor)
+        try:
+            page = await connection.call(acp.SESSION_LIST, request)
+        except (RpcError, MalformedAnswerError) as error:
+            raise UnsupportedError(launch.agent, "acp", "list its sessions", str(error)) from error
+        found += [to_plain_data(session) for session in page.sessions]
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    return tuple(found)
+
+
+_LIMITS = RpcLimits(grace_seconds=0.5)
 _ANSWERING = 1.0
 """Seconds that cancelled questions may take to be answered before the agent is told to stop."""
 _TELLING = 1.0
@@ -66,25 +95,25 @@ class AcpLink:
         self._login = login
         self._stream = stream
         self._capabilities = Capabilities(asks=True, streams=True)
-        self._settings = Settings(launch.agent)
-        self._child: Child | None = None
-        self._outlet: Outlet | None = None
+        self._settings = AcpSettings(launch.agent)
+        self._child: AgentProcess | None = None
+        self._outlet: AgentProcessStream | None = None
         self._system: LocalSystem | None = None
         self._contained: ContainedTerminals | None = None
         self._terminals: ServedTerminals | None = None
         self._watching: asyncio.Task[None] | None = None
         self._over: asyncio.Future[LinkError] | None = None
-        self._ending: asyncio.Task[Departure | None] | None = None
+        self._ending: asyncio.Task[AgentExit | None] | None = None
         self._told_malformed = 0
         self._has_spent = True
         """Whether the session may have cost something that we were not told of."""
 
-    _host: Host
+    _host: LinkHost
     _connection: AcpConnection
-    _translator: Translator
-    _desk: Desk
-    _router: ClientRouter
-    _chooser: Chooser
+    _translator: AcpTranslator
+    _desk: AcpRequestHandler
+    _router: AcpClientRouter
+    _chooser: AcpSettingsWriter
     _prompts: acp.PromptCapabilities
     _session: str
 
@@ -93,17 +122,17 @@ class AcpLink:
         """What the agent can do."""
         return self._capabilities
 
-    def enforcement(self, opening: Opening) -> Enforcement:
+    def enforcement(self, opening: DriverSessionOptions) -> Enforcement:
         """What a session asks about, and what it does unasked."""
         return enforcement_of(self._launch, opening, asks=NEVER_ASKS not in self._launch.quirks)
 
     # Beginning
 
-    async def start(self, host: Host) -> Started:
+    async def start(self, host: LinkHost) -> StartedAgent:
         """Start the agent and open, resume or fork its session.
 
         Raises:
-            OpenFailed, Unsupported: and ``end`` is all that is left to do.
+            OpenFailedError, UnsupportedError: and ``end`` is all that is left to do.
         """
         self._host = host
         opening = host.opening
@@ -115,21 +144,21 @@ class AcpLink:
         self._watching = asyncio.create_task(self._watch())
         return await self._open(opening)
 
-    async def _run(self, opening: Opening, system: LocalSystem) -> ByteStream:
+    async def _run(self, opening: DriverSessionOptions, system: LocalSystem) -> ByteStream:
         words = command_words(self._launch, opening)
         try:
-            self._child = await Child.start(self._launch, opening, system, words)
-        except PathFault as error:
-            raise OpenFailed(f"{self._launch.agent} could not be started: {error}") from error
-        self._outlet = Outlet(self._launch.agent, self._child)
+            self._child = await AgentProcess.start(self._launch, opening, system, words)
+        except PathError as error:
+            raise OpenFailedError(f"{self._launch.agent} could not be started: {error}") from error
+        self._outlet = AgentProcessStream(self._launch.agent, self._child)
         return self._outlet
 
-    def _connect(self, host: Host, system: LocalSystem, stream: ByteStream) -> None:
+    def _connect(self, host: LinkHost, system: LocalSystem, stream: ByteStream) -> None:
         quirks = self._launch.quirks
         contained = self._contained = ContainedTerminals(system)
         terminals = ServedTerminals(contained, host, host.emit)
         self._terminals = terminals
-        self._translator = Translator(
+        self._translator = AcpTranslator(
             self._launch.agent,
             self._settings,
             host.emit,
@@ -137,8 +166,8 @@ class AcpLink:
             drops_echoes=ECHOES_PROMPTS in quirks,
         )
         files = ServedFiles(system.files, host, is_missing_empty=EMPTY_FOR_MISSING in quirks)
-        self._desk = Desk(host, self._translator, files, terminals)
-        self._router = ClientRouter(self._translator)
+        self._desk = AcpRequestHandler(host, self._translator, files, terminals)
+        self._router = AcpClientRouter(self._translator)
         self._desk.serve(self._router)
         self._connection = AcpConnection(
             stream,
@@ -148,12 +177,12 @@ class AcpLink:
             name=self._launch.agent,
         )
 
-    async def _open(self, opening: Opening) -> Started:
+    async def _open(self, opening: DriverSessionOptions) -> StartedAgent:
         connection, launch = self._connection, self._launch
-        hello = await greet(connection, launch)
+        hello = await initialize_agent(connection, launch)
         agent = hello.agent_capabilities
         self._capabilities = capabilities_of(launch, agent)
-        way = choose_way(launch, opening, agent)
+        way = choose_open_method(launch, opening, agent)
         if (login := self._login or opening.login) is not None:
             await connection.call(acp.AUTHENTICATE, acp.AuthenticateRequest(method_id=login))
         if opening.resume is not None and not opening.fork:
@@ -169,7 +198,7 @@ class AcpLink:
         self._prompts = agent.prompt_capabilities
         self._session = session or ""
         self._has_spent = opening.resume is not None
-        self._chooser = Chooser(
+        self._chooser = AcpSettingsWriter(
             launch.agent, self._session, connection, self._settings, self._host.emit
         )
         await self._chooser.begin(launch, opening, agent.session_capabilities)
@@ -179,7 +208,7 @@ class AcpLink:
             sets_model=self._settings.has_models,
         )
         info = hello.agent_info
-        return Started(
+        return StartedAgent(
             agent_session=session,
             agent_version=info.version if info is not None else None,
             model=self._settings.model,
@@ -188,12 +217,12 @@ class AcpLink:
 
     # Turns
 
-    async def prompt(self, content: tuple[ContentBlock, ...]) -> Outcome:
+    async def prompt(self, content: tuple[ContentBlock, ...]) -> TurnOutcome:
         """Send a prompt and return when the turn is over.
 
         Raises:
             LinkError: the agent is gone.
-            Unsupported: it does not take this kind of content.
+            UnsupportedError: it does not take this kind of content.
         """
         blocks = blocks_for(self._launch.agent, content, self._prompts)
         request = acp.PromptRequest(session_id=self._session, prompt=blocks)
@@ -204,16 +233,16 @@ class AcpLink:
         except RpcError as error:
             if (limit := rate_limit(error)) is not None:
                 await self._host.emit(limit)
-            return failed(error, self._spent(before))
-        except MalformedAnswer as error:
-            return Outcome(stop="failed", reason=str(error))
+            return outcome_of_error(error, self._spent(before))
+        except MalformedAnswerError as error:
+            return TurnOutcome(stop="failed", reason=str(error))
         except LinkError:
             raise await self._verdict() from None
         finally:
             translator.end_turn()
             await self._desk.drop_questions()
         await self._tell_malformed()
-        return answered(answer, failure=translator.failure, cost=self._spent(before))
+        return outcome_of_answer(answer, failure=translator.failure, cost=self._spent(before))
 
     def _spent(self, before: Cost | None) -> Cost | None:
         cost = cost_between(before, self._translator.cost, is_first=not self._has_spent)
@@ -234,7 +263,7 @@ class AcpLink:
         count, self._told_malformed = seen - self._told_malformed, seen
         if count:
             title = f"{count} lines on its output were no messages and were ignored."
-            await self._host.emit(Notice(title=title, severity="warning"))
+            await self._host.emit(NoticePosted(title=title, severity="warning"))
 
     # Settings
 
@@ -256,14 +285,14 @@ class AcpLink:
 
     # The end
 
-    async def end(self) -> Departure | None:
+    async def end(self) -> AgentExit | None:
         """End the agent and everything it started, here or through us; may be called again."""
         if self._ending is None:
             self._ending = asyncio.create_task(self._end())
         return await asyncio.shield(self._ending)
 
-    async def _end(self) -> Departure | None:
-        departure: Departure | None = None
+    async def _end(self) -> AgentExit | None:
+        departure: AgentExit | None = None
         try:
             if self._watching is not None:
                 await self._connection.close()
@@ -297,6 +326,6 @@ class AcpLink:
 
 
 if TYPE_CHECKING:
-    from ..link import Link
+    from ..link import AgentLink
 
-    _link: Link = AcpLink(Launch(agent="", command=()))
+    _link: AgentLink = AcpLink(Launch(agent="", command=()))

@@ -11,14 +11,14 @@ from quarterdeck.wire.events import Event, ModeChanged, OptionsChanged, SessionC
 from quarterdeck.wire.settings import ConfigChoice, ConfigOption, Mode
 from quarterdeck.wire.values import AcpValue
 
-from ..errors import Unsupported
+from ..errors import UnsupportedError
 
-__all__ = ["OpenedSession", "Setting", "Settings"]
+__all__ = ["AcpSessionResponse", "AcpSetting", "AcpSettings"]
 
 Category: TypeAlias = Literal["mode", "model"]
 
 
-class OpenedSession(acp.LoadSessionResponse, frozen=True, kw_only=True):
+class AcpSessionResponse(acp.LoadSessionResponse, frozen=True, kw_only=True):
     """The answer to each of the ways to open a session."""
 
     session_id: str | None = None
@@ -36,7 +36,7 @@ class _Models(AcpValue, frozen=True, kw_only=True):
     available_models: tuple[_Model, ...] = ()
 
 
-class Setting(msgspec.Struct, frozen=True):
+class AcpSetting(msgspec.Struct, frozen=True):
     """How a mode or a model is set: through an option, or by the method of its own."""
 
     value: str
@@ -44,7 +44,7 @@ class Setting(msgspec.Struct, frozen=True):
     """The option's id; None: by ``session/set_mode`` or ``session/set_model``."""
 
 
-class Settings:
+class AcpSettings:
     """What the agent can be set to, and what it is set to."""
 
     def __init__(self, agent: str) -> None:
@@ -65,7 +65,7 @@ class Settings:
         """Whether there is a model to set."""
         return bool(self._models.available_models) or self._option("model") is not None
 
-    def opened(self, answer: OpenedSession) -> Iterator[Event]:
+    def opened(self, answer: AcpSessionResponse) -> Iterator[Event]:
         """Take what an opened session offers."""
         try:
             self._models = msgspec.convert(answer.models or {}, _Models)
@@ -91,40 +91,40 @@ class Settings:
         if self.model is not None and self.model != model:
             yield SessionChanged(model=self.model)
 
-    def find(self, category: Category, value: str) -> Setting:
+    def find(self, category: Category, value: str) -> AcpSetting:
         """How to set the mode or the model.
 
         Raises:
-            Unsupported: there is none of that name; says which there are.
+            UnsupportedError: there is none of that name; says which there are.
         """
         option = self._option(category)
         offered = [choice.value for choice in _choices(option)] if option is not None else []
         if option is not None and value in offered:
-            return Setting(value, option.id)
+            return AcpSetting(value, option.id)
         own = self._own(category)
         if value in own:
-            return Setting(value)
+            return AcpSetting(value)
         known = ", ".join(str(each) for each in dict.fromkeys((*offered, *own)))
         instead = f"It offers {known}." if known else f"It offers no {category} to choose."
-        raise Unsupported(self._agent, "acp", f"use the {category} {value!r}", instead)
+        raise UnsupportedError(self._agent, "acp", f"use the {category} {value!r}", instead)
 
     def check(self, option_id: str, value: str | bool) -> ConfigOption:
         """The option, once it is known that it can have this value.
 
         Raises:
-            Unsupported: there is no such option, or it cannot.
+            UnsupportedError: there is no such option, or it cannot.
         """
         option = next((each for each in self.options if each.id == option_id), None)
         if option is None:
             known = ", ".join(each.id for each in self.options) or "none"
             what = f"set the option {option_id!r}"
-            raise Unsupported(self._agent, "acp", what, f"Its options are: {known}.")
+            raise UnsupportedError(self._agent, "acp", what, f"Its options are: {known}.")
         offered = [choice.value for choice in _choices(option)]
         fits = isinstance(value, bool) if option.type == "boolean" else value in offered
         if not fits and option.type in ("boolean", "select"):
             known = "true, false" if option.type == "boolean" else ", ".join(map(str, offered))
             what = f"set the option {option_id!r} to {value!r}"
-            raise Unsupported(self._agent, "acp", what, f"It takes: {known}.")
+            raise UnsupportedError(self._agent, "acp", what, f"It takes: {known}.")
         return option
 
     def with_value(self, option_id: str, value: str | bool) -> tuple[ConfigOption, ...]:

@@ -1,36 +1,98 @@
-"""The agent's terminals through us: commands inside the session's roots, ended with the session.
-
-What a terminal prints becomes events from the moment a tool call shows it, from its first byte on.
-"""
+"""Terminals that an ACP agent opens through us, with the sandbox of their commands."""
 
 import asyncio
 import re
 import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from quarterdeck.policy.modes import Containment
+from quarterdeck.config.places import Places
+from quarterdeck.policy.modes import Containment, SandboxState
 from quarterdeck.policy.shell.variables import is_harmless_assignment
+from quarterdeck.system.api import CommandSpec, ProcessExit, Terminal
 from quarterdeck.system.errors import (
-    CommandNotFound,
-    NoSuchTerminal,
-    PathFault,
-    SpawnFault,
-    SystemFault,
+    CommandNotFoundError,
+    NoSuchTerminalError,
+    OperatingSystemError,
+    PathError,
+    SpawnError,
 )
-from quarterdeck.system.port import Command, Exit, Terminal
+from quarterdeck.system.local import LocalSystem
+from quarterdeck.system.paths import Roots
+from quarterdeck.system.process_guard import shared_guard
 from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.acp.errors import RESOURCE_NOT_FOUND
 from quarterdeck.wire.errors import RpcError
 from quarterdeck.wire.events import Event, TerminalExited, TerminalOutput
 from quarterdeck.wire.ids import TerminalId
-from quarterdeck.wire.rpc.codes import INVALID_PARAMS, INVALID_REQUEST
+from quarterdeck.wire.rpc.errors import INVALID_PARAMS, INVALID_REQUEST
 
-from ..link import Host, ServedDeed
-from .containment import ContainedTerminals
-from .files import refusal
+from ..link import LinkHost, ServedCall
+from .files import path_error_text
 
-__all__ = ["ServedTerminals"]
+if TYPE_CHECKING:
+    from quarterdeck.system.sandbox import SandboxedTerminals
+
+__all__ = ["ContainedTerminals", "ServedTerminals"]
+
+
+class ContainedTerminals:
+    """Starts commands in what they were permitted for. ``close`` it."""
+
+    def __init__(self, system: LocalSystem) -> None:
+        self._system = system
+        self._held: dict[Containment, SandboxedTerminals] = {}
+
+    async def sandbox(self) -> SandboxState:
+        """What this machine can hold a command with."""
+        from quarterdeck.system.sandbox import detect_sandbox, detect_sealed_sandbox
+
+        return SandboxState(
+            in_force=(await detect_sandbox()).is_there, seals=(await detect_sealed_sandbox()).seals
+        )
+
+    async def create(
+        self, command: CommandSpec, containment: Containment, *, tail: int
+    ) -> Terminal:
+        """Start a command.
+
+        Raises:
+            NoSandboxError: it has to be held, and there is nothing to hold it with.
+            SpawnError, PathError: it cannot be started there.
+        """
+        if containment == "none":
+            return await self._system.terminals.create(command, tail=tail)
+        if containment not in self._held:
+            self._held[containment] = await self._make(containment)
+        return await self._held[containment].create(command, tail=tail)
+
+    async def _make(self, containment: Containment) -> "SandboxedTerminals":
+        from quarterdeck.system.sandbox import (
+            NoSandboxError,
+            SandboxedTerminals,
+            detect_sandbox,
+            detect_sealed_sandbox,
+        )
+
+        places = Places.find()  # our log and sockets are not for agents
+        is_sealed = containment == "sealed"
+        found = await (detect_sealed_sandbox() if is_sealed else detect_sandbox())
+        if not found.is_there:
+            raise NoSandboxError(found.reason)
+        return SandboxedTerminals(
+            Roots(self._system.roots),
+            found,
+            hidden=(places.state, places.runtime),
+            sealed=is_sealed,
+            guard=shared_guard(),
+        )
+
+    async def close(self) -> None:
+        """End every command that was held, and remove its temporary files."""
+        for terminals in self._held.values():
+            await terminals.close()
+
 
 _KEPT = 1_048_576
 """Bytes of output that are kept where the agent gives no limit."""
@@ -56,7 +118,7 @@ class ServedTerminals:
     def __init__(
         self,
         terminals: ContainedTerminals,
-        host: Host,
+        host: LinkHost,
         emit: Callable[[Event], Awaitable[None]],
     ) -> None:
         self._terminals = terminals
@@ -77,7 +139,7 @@ class ServedTerminals:
             raise RpcError(INVALID_REQUEST, f"{_MOST} terminals are open; release one first")
         line = _line(request)
         where = {"cwd": request.cwd} if request.cwd else {}
-        deed = ServedDeed(
+        deed = ServedCall(
             name="terminal",
             kind="execute",
             title=line,
@@ -90,13 +152,13 @@ class ServedTerminals:
     async def _begin(self, request: acp.CreateTerminalRequest, how: Containment) -> Terminal:
         try:
             terminal = await self._start(request, how)
-        except CommandNotFound as error:
+        except CommandNotFoundError as error:
             raise RpcError(RESOURCE_NOT_FOUND, str(error)) from error
-        except SpawnFault as error:
+        except SpawnError as error:
             raise RpcError(INVALID_PARAMS, str(error)) from error
-        except PathFault as error:
-            raise refusal(error) from error
-        except SystemFault as error:  # nothing here can hold it
+        except PathError as error:
+            raise path_error_text(error) from error
+        except OperatingSystemError as error:  # nothing here can hold it
             raise RpcError(INVALID_REQUEST, f"not allowed here: {error}") from error
         self._open[terminal.id] = _Open(terminal, terminal.follow())
         self._host.shows(terminal.id)
@@ -162,20 +224,20 @@ class ServedTerminals:
             # A whole command line in the place of the program's name: a shell reads it, as
             # policy has read it.
             argv = ("/bin/sh", "-c", request.command)
-        command = Command(argv=argv, cwd=request.cwd, env=environment)
+        command = CommandSpec(argv=argv, cwd=request.cwd, env=environment)
         return await self._terminals.create(command, how, tail=tail)
 
     async def _follow(self, one: _Open) -> None:
         id_ = TerminalId(one.terminal.id)
         async for data in one.printed:
             await self._emit(TerminalOutput(terminal=id_, data=data))
-        left: Exit = await one.terminal.wait()
+        left: ProcessExit = await one.terminal.wait()
         await self._emit(TerminalExited(terminal=id_, exit_code=left.code, signal=left.signal))
 
     def _found(self, terminal_id: str) -> _Open:
         one = self._open.get(terminal_id)
         if one is None:
-            raise RpcError(RESOURCE_NOT_FOUND, str(NoSuchTerminal(terminal_id)))
+            raise RpcError(RESOURCE_NOT_FOUND, str(NoSuchTerminalError(terminal_id)))
         return one
 
 

@@ -1,12 +1,9 @@
-"""From what an agent says to the events of the vocabulary, in its order.
-
-``Translator.take`` is called for each ``session/update``, thousands of times in a turn: it looks
-the kind up in a table and hands the event on without a copy; the values are the same on both sides.
-"""
+"""Session updates of an ACP agent as our events, in their order."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Protocol, TypeAlias, cast
 
+import msgspec
 from msgspec import UNSET
 
 from quarterdeck.wire.acp import schema as acp
@@ -19,7 +16,7 @@ from quarterdeck.wire.events import (
     Event,
     MessageChunk,
     ModeChanged,
-    Notice,
+    NoticePosted,
     PlanChanged,
     RateLimited,
     RetryScheduled,
@@ -28,19 +25,84 @@ from quarterdeck.wire.events import (
     ThoughtChunk,
     ToolCallStarted,
     ToolCallUpdated,
-    Unknown,
+    UnknownEvent,
     UsageReported,
 )
 from quarterdeck.wire.ids import CompactionId, MessageId, ToolCallId
-from quarterdeck.wire.toolcalls import TerminalItem, ToolCallContent
+from quarterdeck.wire.tool_calls import TerminalItem, ToolCallContent, ToolKind
 from quarterdeck.wire.usage import ContextUsage, Cost
 
-from .calls import details, merged, updated
-from .extensions import codex_error, codex_failed, parent_call, terminal_events, tool_name
-from .plain import plain
-from .settings import Settings
+from .extensions import (
+    codex_error,
+    codex_failed,
+    parent_call,
+    streamed_input,
+    terminal_events,
+    tool_name,
+)
+from .settings import AcpSettings
 
-__all__ = ["Emit", "Translator"]
+__all__ = [
+    "AcpTranslator",
+    "EmitEvent",
+    "call_details",
+    "call_update_event",
+    "merge_call_details",
+    "to_plain_data",
+]
+
+
+def to_plain_data(value: Any) -> Any:
+    """The value as it would be read again from JSON: objects, lists, texts and numbers only."""
+    return msgspec.json.decode(msgspec.json.encode(value))
+
+
+def call_details(call: acp.ToolCall, name: str | None) -> acp.ToolCallDetails:
+    """An announced call in the form of its updates."""
+    return acp.ToolCallDetails(
+        tool_call_id=call.tool_call_id,
+        kind=call.kind,
+        status=call.status,
+        title=call.title,
+        name=name,
+        content=call.content or None,
+        locations=call.locations or None,
+        raw_input=call.raw_input,
+    )
+
+
+def merge_call_details(
+    earlier: acp.ToolCallDetails, now: acp.ToolCallDetails
+) -> acp.ToolCallDetails:
+    """All that is known of a call: what is said now goes before what was said earlier."""
+    return acp.ToolCallDetails(
+        tool_call_id=now.tool_call_id,
+        kind=_kind(now) or earlier.kind or now.kind,
+        status=now.status or earlier.status,
+        title=now.title or earlier.title,
+        name=now.name or tool_name(now.meta) or earlier.name,
+        content=now.content or earlier.content,
+        locations=now.locations or earlier.locations,
+        raw_input=now.raw_input or earlier.raw_input or streamed_input(earlier.content or ()),
+    )
+
+
+def _kind(told: acp.ToolCallDetails) -> ToolKind | None:
+    """What it is said to be; ``other`` says nothing, and does not go before what was said."""
+    return told.kind if told.kind != "other" else None
+
+
+def call_update_event(update: acp.ToolCallUpdate) -> ToolCallUpdated:
+    """The event for an update; what it leaves out is unchanged."""
+    told: dict[str, Any] = {
+        field: value
+        for field in ("title", "kind", "status", "content", "locations", "raw_input", "raw_output")
+        if (value := getattr(update, field)) is not None
+    }
+    if name := update.name:
+        told["name"] = name
+    return ToolCallUpdated(call=ToolCallId(update.tool_call_id), **told)
+
 
 Step: TypeAlias = Awaitable[None] | None
 """What is left to do before the next message may be read."""
@@ -55,7 +117,7 @@ _STATUSES: dict[str, CompactionStatus] = {
 _FINAL = ("completed", "failed")
 
 
-class Emit(Protocol):
+class EmitEvent(Protocol):
     """Takes an event in its place."""
 
     def __call__(self, event: Event, *, parent: ToolCallId | None = None) -> Awaitable[None]:
@@ -63,11 +125,11 @@ class Emit(Protocol):
         ...
 
 
-class Translator:
+class AcpTranslator:
     """Translates the updates of one session.
 
     Args:
-        agent: what ``Unknown`` events name as their origin.
+        agent: what ``UnknownEvent`` events name as their origin.
         settings: kept up to date with what the agent says of itself.
         emit: takes the events.
         show_terminal: told of each terminal that a tool call shows, after the call was emitted.
@@ -77,8 +139,8 @@ class Translator:
     def __init__(
         self,
         agent: str,
-        settings: Settings,
-        emit: Emit,
+        settings: AcpSettings,
+        emit: EmitEvent,
         show_terminal: Callable[[str], None],
         *,
         drops_echoes: bool = False,
@@ -140,11 +202,13 @@ class Translator:
     def known(self, now: acp.ToolCallDetails) -> acp.ToolCallDetails:
         """A call as far as it is known: what is said now, and before it what was said earlier."""
         earlier = self._calls.get(now.tool_call_id)
-        return merged(earlier or acp.ToolCallDetails(tool_call_id=now.tool_call_id), now)
+        return merge_call_details(
+            earlier or acp.ToolCallDetails(tool_call_id=now.tool_call_id), now
+        )
 
     def strange(self, raw: Any, reason: str) -> Awaitable[None]:
         """Keep something that belongs to no session or no kind that we know."""
-        return self._emit(Unknown(origin=self._agent, raw=raw, reason=reason))
+        return self._emit(UnknownEvent(origin=self._agent, raw=raw, reason=reason))
 
     # Messages
 
@@ -169,7 +233,7 @@ class Translator:
 
     async def _call(self, call: acp.ToolCall) -> None:
         name = call.name or tool_name(call.meta)
-        self._remember(details(call, name))
+        self._remember(call_details(call, name))
         parent = parent_call(call.meta)
         has_more = call.raw_output is not None and call.status in _FINAL
         await self._emit(
@@ -196,7 +260,7 @@ class Translator:
 
     async def _call_update(self, update: acp.ToolCallUpdate) -> None:
         parent = parent_call(update.meta)
-        told = updated(update)
+        told = call_update_event(update)
         on_terminals = tuple(terminal_events(update.meta or {}))
         if on_terminals and update.content:
             shown = ToolCallUpdated(call=told.call, content=update.content)
@@ -250,7 +314,7 @@ class Translator:
             self.failure = self._last_error or "the agent's model failed"
         if not told:
             raw = {"sessionUpdate": "session_info_update", "_meta": meta}
-            await self._emit(Unknown(origin=self._agent, raw=raw))
+            await self._emit(UnknownEvent(origin=self._agent, raw=raw))
 
     def _usage(self, update: acp.UsageUpdate) -> Step:
         self.cost = update.cost or self.cost
@@ -260,14 +324,14 @@ class Translator:
     def _notice(self, notice: acp.Notice) -> Step:
         severity = _SEVERITIES.get(notice.severity, "info")
         return self._emit(
-            Notice(title=notice.title, severity=severity, description=notice.description)
+            NoticePosted(title=notice.title, severity=severity, description=notice.description)
         )
 
     def _compaction(self, update: acp.CompactionUpdate) -> Step:
         status = _STATUSES.get(update.status)
         if status is None:
             reason = f"a compaction's state {update.status!r} is not known"
-            return self.strange(plain(update), reason)
+            return self.strange(to_plain_data(update), reason)
         return self._emit(
             CompactionChanged(
                 compaction=CompactionId(update.compaction_id),
@@ -283,7 +347,7 @@ class Translator:
 
     def _unknown(self, update: acp.UnknownUpdate) -> Step:
         reason = f"an update of the kind {update.kind!r} that we do not know or cannot read"
-        return self.strange(plain(update.raw), reason)
+        return self.strange(to_plain_data(update.raw), reason)
 
 
 def _joined(blocks: tuple[ContentBlock, ...]) -> str:

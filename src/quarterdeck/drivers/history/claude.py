@@ -13,30 +13,38 @@ from quarterdeck.wire.content import ContentBlock, ImageContent, text
 from quarterdeck.wire.events import (
     CompactionChanged,
     Event,
-    Notice,
+    NoticePosted,
     SessionChanged,
     ToolCallEnded,
     ToolCallStarted,
 )
 from quarterdeck.wire.ids import CompactionId
 
-from ..pipe.claude_events import Translator
-from ..pipe.claude_result import tokens_of
-from ..pipe.told import as_map, as_text
-from .claude_listing import INTERRUPTED, TITLES, blocks_of, is_slug_of, past_of, said, titled
-from .files import (
-    Budget,
-    Found,
-    found_files,
-    found_folders,
-    json_lines,
-    microseconds,
-    one_title,
-    open_plain,
+from ..foreign_json import as_map, as_text
+from ..pipe.claude.events import ClaudeTranslator
+from ..pipe.claude.result import tokens_of
+from .claude_metadata import (
+    INTERRUPTED,
+    TITLES,
+    blocks_of,
+    is_slug_of,
+    prompt_text,
+    read_metadata,
+    with_title,
 )
-from .past import PastEvent, PastSession, Tally
-from .scanning import may_have
-from .turns import Turns
+from .files import (
+    FoundFile,
+    ReadBudget,
+    json_lines,
+    list_files,
+    list_folders,
+    make_title,
+    may_contain,
+    open_plain,
+    parse_time,
+)
+from .reader import HistoryEvent, HistorySession, ReadTally
+from .turn_builder import TurnBuilder
 
 __all__ = ["ClaudeHistory"]
 
@@ -72,19 +80,21 @@ class ClaudeHistory:
     def __init__(self, home: Path) -> None:
         self._projects = home / "projects"
 
-    def list(self, directory: Path | None, limit: int | None, budget: Budget) -> list[PastSession]:
+    def list(
+        self, directory: Path | None, limit: int | None, budget: ReadBudget
+    ) -> list[HistorySession]:
         """See ``HistoryReader``."""
         found = sorted(self._files(directory), key=lambda one: one.changed, reverse=True)
-        sessions: list[PastSession] = []
+        sessions: list[HistorySession] = []
         for file in found:
-            past = past_of(file, directory, budget)
+            past = read_metadata(file, directory, budget)
             if past is not None:
                 sessions.append(past)
             if limit is not None and len(sessions) >= limit:
                 break
-        return [titled(past, budget) for past in sessions]
+        return [with_title(past, budget) for past in sessions]
 
-    def read(self, past: PastSession, tally: Tally) -> Iterator[PastEvent]:
+    def read(self, past: HistorySession, tally: ReadTally) -> Iterator[HistoryEvent]:
         """See ``HistoryReader``."""
         path = Path(past.path)
         reading = _Reading(past.id, tally, path.with_suffix("") / "subagents")
@@ -93,18 +103,18 @@ class ClaudeHistory:
                 yield from reading.entry(entry)
         yield from reading.finish()
 
-    def has_words(self, past: PastSession, words: tuple[str, ...], budget: Budget) -> bool:
+    def has_words(self, past: HistorySession, words: tuple[str, ...], budget: ReadBudget) -> bool:
         """See ``HistoryReader``."""
-        return may_have((Path(past.path),), words, budget)
+        return may_contain((Path(past.path),), words, budget)
 
-    def _files(self, directory: Path | None) -> Iterator[Found]:
+    def _files(self, directory: Path | None) -> Iterator[FoundFile]:
         for project in self._directories(directory):
-            yield from found_files(
+            yield from list_files(
                 project, lambda name: name.endswith(".jsonl") and not name.startswith("agent-")
             )
 
     def _directories(self, directory: Path | None) -> Iterator[Path]:
-        for one in found_folders(self._projects):
+        for one in list_folders(self._projects):
             if directory is None or is_slug_of(one.name, str(directory)):
                 yield one
 
@@ -112,11 +122,11 @@ class ClaudeHistory:
 class _Reading:
     """One reading of one session."""
 
-    def __init__(self, id_: str, tally: Tally, beside: Path) -> None:
-        self._turns = Turns("claude", id_)
+    def __init__(self, id_: str, tally: ReadTally, beside: Path) -> None:
+        self._turns = TurnBuilder("claude", id_)
         self._tally = tally
         self._beside = beside
-        self._translator = Translator("claude")
+        self._translator = ClaudeTranslator("claude")
         self._spent: dict[str, Mapping[str, Any]] = {}
         """The usage of each message of this turn; one message is several entries."""
         self._tasks: dict[str, str] = {}
@@ -128,12 +138,12 @@ class _Reading:
         self._tip = ""
         """The last entry of the conversation itself."""
 
-    def entry(self, entry: Mapping[str, Any]) -> Iterator[PastEvent]:
-        kind, time = as_text(entry.get("type")), microseconds(entry.get("timestamp")) or None
+    def entry(self, entry: Mapping[str, Any]) -> Iterator[HistoryEvent]:
+        kind, time = as_text(entry.get("type")), parse_time(entry.get("timestamp")) or None
         before, is_side = self._tip, bool(entry.get("isSidechain"))
         self._tip = (not is_side and as_text(entry.get("uuid"))) or before
         if self._boundary and kind not in _QUIET:
-            summary = said(entry) if entry.get("isCompactSummary") else None
+            summary = prompt_text(entry) if entry.get("isCompactSummary") else None
             yield from self._compacted(summary, time)
         match kind:
             case "user" if not entry.get("isCompactSummary"):
@@ -143,7 +153,7 @@ class _Reading:
             case "system":
                 yield from self._system(entry, time)
             case "custom-title" | "ai-title":
-                if title := one_title(as_text(entry.get(TITLES[kind]))):
+                if title := make_title(as_text(entry.get(TITLES[kind]))):
                     yield from self._turns.outside(SessionChanged(title=title), time)
             case "user" | "summary":
                 pass
@@ -152,12 +162,12 @@ class _Reading:
             case _:
                 pass
 
-    def finish(self) -> Iterator[PastEvent]:
+    def finish(self) -> Iterator[HistoryEvent]:
         if self._boundary:
             yield from self._compacted(None, None)
         yield from self._end()
 
-    def _end(self) -> Iterator[PastEvent]:
+    def _end(self) -> Iterator[HistoryEvent]:
         for usage in self._spent.values():
             self._turns.spend(tokens_of(usage))
         self._spent.clear()
@@ -165,21 +175,23 @@ class _Reading:
 
     # What people say, and what tools answer
 
-    def _user(self, entry: Mapping[str, Any], time: int | None, before: str) -> Iterator[PastEvent]:
+    def _user(
+        self, entry: Mapping[str, Any], time: int | None, before: str
+    ) -> Iterator[HistoryEvent]:
         blocks = blocks_of(as_map(entry.get("message")).get("content"))
         parent = self._parent(entry)
         if any(block.get("type") == "tool_result" for block in blocks):
             results = [one for one in blocks if one.get("type") == "tool_result"]
             yield from self._results(entry, results, time, parent)
             return
-        words = said(entry)
+        words = prompt_text(entry)
         if as_text(as_map(blocks[0] if blocks else {}).get("text")).startswith(INTERRUPTED):
             self._turns.stop("cancelled")
         content = list(_content(blocks, words))
         if content and parent is None and not entry.get("isMeta"):
             yield from self._end()
             if before and as_text(entry.get("parentUuid")) not in ("", before):
-                went = Notice(title="The person went back to an earlier message")
+                went = NoticePosted(title="The person went back to an earlier message")
                 yield from self._turns.outside(went, time)
             yield from self._turns.prompt(content, time, as_text(entry.get("uuid")))
 
@@ -189,7 +201,7 @@ class _Reading:
         results: Iterable[Mapping[str, Any]],
         time: int | None,
         parent: str | None,
-    ) -> Iterator[PastEvent]:
+    ) -> Iterator[HistoryEvent]:
         told = entry.get("toolUseResult")
         for block in results:
             call = as_text(block.get("tool_use_id"))
@@ -203,12 +215,14 @@ class _Reading:
 
     # What the model says
 
-    def _assistant(self, entry: Mapping[str, Any], time: int | None) -> Iterator[PastEvent]:
+    def _assistant(self, entry: Mapping[str, Any], time: int | None) -> Iterator[HistoryEvent]:
         message, parent = as_map(entry.get("message")), self._parent(entry)
         if entry.get("isApiErrorMessage"):
             told = "\n".join(as_text(one.get("text")) for one in blocks_of(message.get("content")))
             self._turns.stop("failed", told or None)
-            yield from self._turns.tell(Notice(title=told or "failed", severity="error"), time)
+            yield from self._turns.tell(
+                NoticePosted(title=told or "failed", severity="error"), time
+            )
             return
         usage = as_map(message.get("usage"))
         if usage:
@@ -217,7 +231,7 @@ class _Reading:
 
     def _translate(
         self, line: Mapping[str, Any], time: int | None, parent: str | None
-    ) -> Iterator[PastEvent]:
+    ) -> Iterator[HistoryEvent]:
         for told in self._translator.read(line):
             if told.event is None:
                 continue
@@ -238,13 +252,13 @@ class _Reading:
             return None
         call = self._chains.get(as_text(entry.get("parentUuid")))
         if call is None:
-            words = said(entry)
+            words = prompt_text(entry)
             asked = [one for one, prompt in self._tasks.items() if prompt == words]
             call = (asked or [*self._tasks, ""])[-1] if asked else next(iter(self._tasks), "")
         self._chains[as_text(entry.get("uuid"))] = call
         return call or "sub-agent"
 
-    def _sub_agent(self, call: str, name: str) -> Iterator[PastEvent]:
+    def _sub_agent(self, call: str, name: str) -> Iterator[HistoryEvent]:
         """What a sub-agent did that has a file of its own."""
         if not re.fullmatch(r"[A-Za-z0-9_-]{1,100}", name):
             return
@@ -253,7 +267,7 @@ class _Reading:
             return
         with open_plain(path) as file:
             for entry in json_lines(file, self._tally):
-                kind, time = entry.get("type"), microseconds(entry.get("timestamp")) or None
+                kind, time = entry.get("type"), parse_time(entry.get("timestamp")) or None
                 blocks = blocks_of(as_map(entry.get("message")).get("content"))
                 is_result = any(one.get("type") == "tool_result" for one in blocks)
                 if kind == "assistant" or (kind == "user" and is_result):
@@ -265,17 +279,17 @@ class _Reading:
 
     # What the program says
 
-    def _system(self, entry: Mapping[str, Any], time: int | None) -> Iterator[PastEvent]:
+    def _system(self, entry: Mapping[str, Any], time: int | None) -> Iterator[HistoryEvent]:
         match as_text(entry.get("subtype")):
             case "compact_boundary":
                 self._boundary = True
             case "api_error":
                 told = as_text(entry.get("content")) or "the model's vendor failed"
-                yield from self._turns.tell(Notice(title=told, severity="warning"), time)
+                yield from self._turns.tell(NoticePosted(title=told, severity="warning"), time)
             case _:
                 pass  # reminders, timings, output of commands
 
-    def _compacted(self, summary: str | None, time: int | None) -> Iterator[PastEvent]:
+    def _compacted(self, summary: str | None, time: int | None) -> Iterator[HistoryEvent]:
         self._boundary = False
         self._compactions += 1
         name = CompactionId(f"cmp_{self._compactions}")

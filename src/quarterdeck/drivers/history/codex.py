@@ -12,26 +12,32 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from quarterdeck.wire.events import Notice
+from quarterdeck.wire.events import NoticePosted
 
-from ..pipe.told import as_list, as_map, as_number, as_text
-from . import codex_index
-from .codex_index import Indexed
-from .codex_items import ItemReading, said_by_person
-from .codex_rollouts import Rollout, current, lineage, open_rollout, rollouts
-from .errors import HistoryUnreadable
+from ..foreign_json import as_list, as_map, as_number, as_text
+from . import codex_files
+from .codex_files import (
+    IndexedSession,
+    Rollout,
+    current_rollouts,
+    find_rollouts,
+    open_rollout,
+    rollout_lineage,
+)
+from .codex_items import CodexItemReader, said_by_person
+from .errors import HistoryUnreadableError
 from .files import (
-    Budget,
-    decode,
+    ReadBudget,
+    decode_json,
     head_lines,
     is_same_place,
     json_lines,
-    one_title,
+    make_title,
+    may_contain,
     open_plain,
     read_json,
 )
-from .past import PastEvent, PastSession, Tally
-from .scanning import may_have
+from .reader import HistoryEvent, HistorySession, ReadTally
 from .zstandard import can_unpack
 
 __all__ = ["CodexHistory"]
@@ -58,19 +64,21 @@ class CodexHistory:
     def __init__(self, home: Path) -> None:
         self._home = home
 
-    def list(self, directory: Path | None, limit: int | None, budget: Budget) -> list[PastSession]:
+    def list(
+        self, directory: Path | None, limit: int | None, budget: ReadBudget
+    ) -> list[HistorySession]:
         """See ``HistoryReader``."""
-        found = list(rollouts(self._home))
+        found = list(find_rollouts(self._home))
         firsts = {one.session: one for one in found if one.is_first}
         listing = _Listing(self._home, directory, budget)
-        sessions: list[PastSession] = []
-        for rollout in current(found):
+        sessions: list[HistorySession] = []
+        for rollout in current_rollouts(found):
             if limit is not None and len(sessions) >= limit:
                 break
             past = listing.past(rollout)
             if past is not None:
                 sessions.append(past)
-        named = codex_index.names(self._home, budget)
+        named = codex_files.read_names(self._home, budget)
         return [
             replace(past, title=named[past.id])
             if past.id in named
@@ -78,13 +86,15 @@ class CodexHistory:
             for past in sessions
         ]
 
-    def read(self, past: PastSession, tally: Tally) -> Iterator[PastEvent]:
+    def read(self, past: HistorySession, tally: ReadTally) -> Iterator[HistoryEvent]:
         """See ``HistoryReader``."""
-        reading, path = ItemReading(past.id, tally), Path(past.path)
-        pieces, missing = lineage(self._home, path)
+        reading, path = CodexItemReader(past.id, tally), Path(past.path)
+        pieces, missing = rollout_lineage(self._home, path)
         if missing is not None:
             told = f"What came before is in {missing!r}, which is gone or cannot be read"
-            yield PastEvent(event=Notice(title=told, severity="warning"), time=past.started)
+            yield HistoryEvent(
+                event=NoticePosted(title=told, severity="warning"), time=past.started
+            )
         for piece in pieces:
             for entry in _entries(piece.path, tally):
                 if piece.end is not None and as_number(entry.get("ordinal")) >= piece.end:
@@ -92,7 +102,7 @@ class CodexHistory:
                 yield from reading.entry(entry)
         yield from reading.finish()
 
-    def has_words(self, past: PastSession, words: tuple[str, ...], budget: Budget) -> bool:
+    def has_words(self, past: HistorySession, words: tuple[str, ...], budget: ReadBudget) -> bool:
         """See ``HistoryReader``."""
         path = Path(past.path)
         if path.suffix == ".zst":
@@ -100,24 +110,24 @@ class CodexHistory:
         rollout = Rollout.named(path)
         head = b"".join(head_lines(path, budget, most=_META))
         if _FORK not in head and (rollout is None or rollout.is_first):
-            return may_have((path,), words, budget)
-        pieces, _ = lineage(self._home, path)
+            return may_contain((path,), words, budget)
+        pieces, _ = rollout_lineage(self._home, path)
         if any(piece.path.suffix == ".zst" for piece in pieces):
             return True
-        return may_have([piece.path for piece in pieces], words, budget)
+        return may_contain([piece.path for piece in pieces], words, budget)
 
 
 class _Listing:
     """One look at the heads of files."""
 
-    def __init__(self, home: Path, directory: Path | None, budget: Budget) -> None:
+    def __init__(self, home: Path, directory: Path | None, budget: ReadBudget) -> None:
         self._home = home
         self._directory = directory
         self._budget = budget
-        self._read: Mapping[str, Indexed] | None = None
+        self._read: Mapping[str, IndexedSession] | None = None
         self._unpacked = 0
 
-    def past(self, rollout: Rollout) -> PastSession | None:
+    def past(self, rollout: Rollout) -> HistorySession | None:
         """The facts of a session but the title; None: of another directory, or no person's."""
         path = rollout.file.path
         indexed = self._index.get(rollout.session) if rollout.is_packed else None
@@ -135,7 +145,7 @@ class _Listing:
                 cwd, _ = _look(self._head(path, first=8_192), None)
         if self._directory is not None and not is_same_place(cwd, self._directory):
             return None
-        return PastSession(
+        return HistorySession(
             agent="codex",
             id=rollout.session,
             path=str(path),
@@ -147,7 +157,7 @@ class _Listing:
             archived=path.parent.name == "archived_sessions",
         )
 
-    def titled(self, past: PastSession, first: Rollout | None) -> PastSession:
+    def titled(self, past: HistorySession, first: Rollout | None) -> HistorySession:
         """The same with a title: the beginning of what was said in its first file."""
         indexed = self._index.get(past.id)
         if indexed is not None and indexed.title is not None:
@@ -158,13 +168,13 @@ class _Listing:
             said = next((one for item in items if (one := said_by_person(as_map(item)))), None)
         else:
             _, said = _look(self._head(path, first=40_960, most=_HEAD), past.cwd)
-        return replace(past, title=one_title(said)) if said else past
+        return replace(past, title=make_title(said)) if said else past
 
     @property
-    def _index(self) -> Mapping[str, Indexed]:
+    def _index(self) -> Mapping[str, IndexedSession]:
         """What Codex's own index tells."""
         if self._read is None:
-            self._read = codex_index.sessions(self._home)
+            self._read = codex_files.read_index(self._home)
         return self._read
 
     def _head(self, path: Path, *, most: int = 65_536, first: int = 2_048) -> Iterator[bytes]:
@@ -177,14 +187,14 @@ class _Listing:
         try:
             with open_rollout(path) as file:
                 yield from file.read(self._budget.take(most)).split(b"\n")
-        except (HistoryUnreadable, OSError):
+        except (HistoryUnreadableError, OSError):
             return
 
 
 def _look(lines: Iterable[bytes], cwd: str | None) -> tuple[str | None, str | None]:
     """Where it worked and what a person said first, as far as the head tells."""
     for line in lines:
-        item = as_map(decode(line))
+        item = as_map(decode_json(line))
         item = as_map(item.get("payload")) or item
         if cwd is None and (told := _TOLD_CWD.search(_texts(item))):
             cwd = (told[1] or told[2]).strip()
@@ -199,10 +209,10 @@ def _texts(item: Mapping[str, Any]) -> str:
 
 def _quoted(pattern: re.Pattern[bytes], head: bytes) -> str | None:
     found = pattern.search(head)
-    return as_text(decode(found[1])) or None if found else None
+    return as_text(decode_json(found[1])) or None if found else None
 
 
-def _entries(path: Path, tally: Tally) -> Iterator[Mapping[str, Any]]:
+def _entries(path: Path, tally: ReadTally) -> Iterator[Mapping[str, Any]]:
     if path.suffix == ".json":
         with open_plain(path):
             pass  # to say why it cannot be opened

@@ -8,22 +8,31 @@ from quarterdeck.wire.content import ContentBlock, ImageContent, text
 from quarterdeck.wire.events import (
     CompactionChanged,
     Event,
-    Notice,
+    NoticePosted,
     SessionChanged,
     ToolCallEnded,
     ToolCallStarted,
     UsageReported,
 )
 from quarterdeck.wire.ids import CompactionId, ToolCallId
-from quarterdeck.wire.toolcalls import ToolCallLocation
+from quarterdeck.wire.tool_calls import ToolCallLocation
 from quarterdeck.wire.usage import ContextUsage, TokenUsage
 
-from ..pipe.told import as_list, as_map, as_number, as_text, message, shown, thought, tool_kind
-from .files import decode, microseconds
-from .past import PastEvent, Tally
-from .turns import Turns
+from ..foreign_json import (
+    as_list,
+    as_map,
+    as_number,
+    as_text,
+    message,
+    output_content,
+    thought,
+    tool_kind,
+)
+from .files import decode_json, parse_time
+from .reader import HistoryEvent, ReadTally
+from .turn_builder import TurnBuilder
 
-__all__ = ["ItemReading", "said_by_person"]
+__all__ = ["CodexItemReader", "said_by_person"]
 
 _CONTEXT = re.compile(
     r"\s*(?:<(?:environment_context|user_instructions|permissions instructions|turn_aborted"
@@ -74,11 +83,11 @@ def said_by_person(item: Mapping[str, Any]) -> str:
     return "\n".join(one for one in texts if one and not _CONTEXT.match(one))
 
 
-class ItemReading:
+class CodexItemReader:
     """One reading of one rollout."""
 
-    def __init__(self, id_: str, tally: Tally) -> None:
-        self._turns = Turns("codex", id_)
+    def __init__(self, id_: str, tally: ReadTally) -> None:
+        self._turns = TurnBuilder("codex", id_)
         self._tally = tally
         self._total = TokenUsage()
         self._model = ""
@@ -89,9 +98,9 @@ class ItemReading:
         self._unasked: tuple[str, int | None] | None = None
         self._compactions = 0
 
-    def entry(self, entry: Mapping[str, Any]) -> Iterator[PastEvent]:
+    def entry(self, entry: Mapping[str, Any]) -> Iterator[HistoryEvent]:
         """What a line tells."""
-        kind, time = as_text(entry.get("type")), microseconds(entry.get("timestamp")) or None
+        kind, time = as_text(entry.get("type")), parse_time(entry.get("timestamp")) or None
         payload = as_map(entry.get("payload"))
         match kind:
             case "response_item":
@@ -107,12 +116,12 @@ class ItemReading:
             case _:
                 yield from self._item(entry, time)
 
-    def finish(self) -> Iterator[PastEvent]:
+    def finish(self) -> Iterator[HistoryEvent]:
         """What is left at the end of the file."""
         yield from self._answered()
         yield from self._turns.end()
 
-    def _answered(self) -> Iterator[PastEvent]:
+    def _answered(self) -> Iterator[HistoryEvent]:
         """Tell what the model said, if it was held back."""
         if self._unasked is not None:
             said, time = self._unasked
@@ -121,7 +130,7 @@ class ItemReading:
 
     # Items
 
-    def _item(self, item: Mapping[str, Any], time: int | None) -> Iterator[PastEvent]:
+    def _item(self, item: Mapping[str, Any], time: int | None) -> Iterator[HistoryEvent]:
         kind = as_text(item.get("type"))
         if kind not in ("message", *_QUIET):
             yield from self._answered()
@@ -141,7 +150,7 @@ class ItemReading:
             case _:
                 self._tally.note_unknown(kind)
 
-    def _message(self, item: Mapping[str, Any], time: int | None) -> Iterator[PastEvent]:
+    def _message(self, item: Mapping[str, Any], time: int | None) -> Iterator[HistoryEvent]:
         match item.get("role"):
             case "user":
                 content = list(_content(item))
@@ -158,13 +167,13 @@ class ItemReading:
             case _:
                 pass  # instructions of the program
 
-    def _reasoning(self, item: Mapping[str, Any], time: int | None) -> Iterator[PastEvent]:
+    def _reasoning(self, item: Mapping[str, Any], time: int | None) -> Iterator[HistoryEvent]:
         parts = as_list(item.get("summary")) or as_list(item.get("content"))
         said = "\n\n".join(filter(None, (as_text(as_map(one).get("text")) for one in parts)))
         if said:
             yield from self._turns.tell(thought(said, self._turns.message()), time)
 
-    def _search(self, item: Mapping[str, Any], time: int | None) -> Iterator[PastEvent]:
+    def _search(self, item: Mapping[str, Any], time: int | None) -> Iterator[HistoryEvent]:
         action = as_map(item.get("action"))
         about = as_text(action.get("query")) or as_text(action.get("url"))
         call = ToolCallId(as_text(item.get("id")) or self._turns.message())
@@ -177,7 +186,7 @@ class ItemReading:
 
     # What the program says
 
-    def _event(self, event: Mapping[str, Any], time: int | None) -> Iterator[PastEvent]:
+    def _event(self, event: Mapping[str, Any], time: int | None) -> Iterator[HistoryEvent]:
         match as_text(event.get("type")):
             case "token_count":
                 yield from self._count(as_map(event.get("info")), time)
@@ -188,7 +197,7 @@ class ItemReading:
                 yield from self._turns.end()
                 self._is_asked = True
             case "thread_rolled_back":
-                went = Notice(title="The person went back to an earlier message")
+                went = NoticePosted(title="The person went back to an earlier message")
                 yield from self._turns.outside(went, time)
             case "turn_aborted":
                 reason = as_text(event.get("reason")) or None
@@ -199,13 +208,13 @@ class ItemReading:
                 severity = "error" if kind == "error" else "warning"
                 if kind == "error":
                     self._turns.stop("failed", told)
-                yield from self._turns.tell(Notice(title=told, severity=severity), time)
+                yield from self._turns.tell(NoticePosted(title=told, severity=severity), time)
             case kind if kind not in _TOLD_TWICE:
                 self._tally.note_unknown(kind)
             case _:
                 pass
 
-    def _count(self, info: Mapping[str, Any], time: int | None) -> Iterator[PastEvent]:
+    def _count(self, info: Mapping[str, Any], time: int | None) -> Iterator[HistoryEvent]:
         total = _tokens(as_map(info.get("total_token_usage")))
         if not info or total == self._total:
             return
@@ -217,13 +226,13 @@ class ItemReading:
         event: Event = UsageReported(session_tokens=total, context=context)
         yield from self._turns.tell(event, time)
 
-    def _context(self, context: Mapping[str, Any], time: int | None) -> Iterator[PastEvent]:
+    def _context(self, context: Mapping[str, Any], time: int | None) -> Iterator[HistoryEvent]:
         model = as_text(context.get("model"))
         if model and model != self._model:
             self._model = model
             yield from self._turns.outside(SessionChanged(model=model), time)
 
-    def _compacted(self, summary: str, time: int | None) -> Iterator[PastEvent]:
+    def _compacted(self, summary: str, time: int | None) -> Iterator[HistoryEvent]:
         if self._unasked is not None and self._unasked[0] in summary:
             self._unasked = None
         yield from self._answered()
@@ -248,7 +257,7 @@ def _content(item: Mapping[str, Any]) -> Iterator[ContentBlock]:
 def _started(item: Mapping[str, Any]) -> ToolCallStarted:
     name = as_text(item.get("name")) or "shell"
     told = item.get("arguments", item.get("input", item.get("action")))
-    given = decode(told.encode("utf-8", "replace")) if isinstance(told, str) else told
+    given = decode_json(told.encode("utf-8", "replace")) if isinstance(told, str) else told
     given = as_map(given) or {"input": told}
     command = given.get("cmd", given.get("command"))
     words = " ".join(map(str, as_list(command))) or as_text(command)
@@ -267,7 +276,7 @@ def _started(item: Mapping[str, Any]) -> ToolCallStarted:
 
 def _ended(item: Mapping[str, Any]) -> ToolCallEnded:
     told: object = item.get("output")
-    whole = as_map(decode(told.encode("utf-8", "replace")) if isinstance(told, str) else told)
+    whole = as_map(decode_json(told.encode("utf-8", "replace")) if isinstance(told, str) else told)
     output = as_text(whole.get("output")) or as_text(whole.get("content")) or as_text(told)
     if blocks := as_list(told):
         output = "\n".join(as_text(as_map(one).get("text")) for one in blocks)
@@ -282,7 +291,7 @@ def _ended(item: Mapping[str, Any]) -> ToolCallEnded:
         call=ToolCallId(as_text(item.get("call_id")) or as_text(item.get("id")) or "unnamed"),
         status="failed" if failed else "completed",
         reason=output[:1_000] or None if failed else None,
-        content=shown(output),
+        content=output_content(output),
         raw_output={"exit_code": code} if isinstance(code, int) and code else None,
     )
 

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Generator
 from pathlib import Path
 
-from .errors import HistoryLocked, HistoryUnreadable
+from .errors import HistoryLockedError, HistoryUnreadableError
 from .files import open_plain
 
 __all__ = ["open_database"]
@@ -27,8 +27,8 @@ def open_database(path: Path, *, most_copied: int = _MOST_COPIED) -> Generator[s
     Leaves no file beside a database that nobody has open.
 
     Raises:
-        HistoryLocked: it is locked and larger than ``most_copied`` bytes.
-        HistoryUnreadable: it is none, damaged, or not to be opened; also while it is in use.
+        HistoryLockedError: it is locked and larger than ``most_copied`` bytes.
+        HistoryUnreadableError: it is none, damaged, or not to be opened; also while it is in use.
     """
     _check(path)
     with contextlib.ExitStack() as stack:
@@ -36,18 +36,18 @@ def open_database(path: Path, *, most_copied: int = _MOST_COPIED) -> Generator[s
             connection = stack.enter_context(_connected(path, _parameters(path)))
         except sqlite3.OperationalError as error:
             if _size(path) > most_copied:
-                raise HistoryLocked(path) from error
+                raise HistoryLockedError(path) from error
             connection = stack.enter_context(_copied(path))
         except sqlite3.Error as error:
-            raise HistoryUnreadable(path, str(error)) from error
+            raise HistoryUnreadableError(path, str(error)) from error
         try:
             yield connection
         except sqlite3.OperationalError as error:
             if "locked" in str(error) or "busy" in str(error):
-                raise HistoryLocked(path) from error
-            raise HistoryUnreadable(path, str(error)) from error
+                raise HistoryLockedError(path) from error
+            raise HistoryUnreadableError(path, str(error)) from error
         except sqlite3.Error as error:
-            raise HistoryUnreadable(path, str(error)) from error
+            raise HistoryUnreadableError(path, str(error)) from error
 
 
 def _check(path: Path) -> None:
@@ -57,7 +57,7 @@ def _check(path: Path) -> None:
     for end in ("-wal", "-shm", "-journal"):
         beside = Path(f"{path}{end}")
         if beside.exists() and not beside.is_file():
-            raise HistoryUnreadable(beside, "it is no regular file")
+            raise HistoryUnreadableError(beside, "it is no regular file")
 
 
 def _parameters(path: Path) -> str:
@@ -73,7 +73,7 @@ def _has_log(path: Path) -> bool:
     try:
         with open_plain(path) as file:
             head = file.read(20)
-    except (HistoryUnreadable, OSError):
+    except (HistoryUnreadableError, OSError):
         return False
     # The versions of the format for writing and reading; 2 is the write-ahead log.
     return head[18:20] == b"\2\2"
@@ -105,12 +105,12 @@ def _copied(path: Path) -> Generator[sqlite3.Connection]:
                 with contextlib.suppress(FileNotFoundError):
                     shutil.copyfile(f"{path}{end}", f"{copy}{end}")
         except OSError as error:
-            raise HistoryUnreadable(path, error.strerror or str(error)) from error
+            raise HistoryUnreadableError(path, error.strerror or str(error)) from error
         with contextlib.ExitStack() as stack:
             try:
                 connection = stack.enter_context(_connected(copy, "mode=rw"))
             except sqlite3.Error as error:
-                raise HistoryUnreadable(path, str(error)) from error
+                raise HistoryUnreadableError(path, str(error)) from error
             yield connection
 
 

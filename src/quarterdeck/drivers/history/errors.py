@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING
 from ..errors import DriverError
 
 if TYPE_CHECKING:
-    from .past import PastSession
+    from .reader import HistorySession
 
 __all__ = [
-    "AmbiguousPast",
+    "AmbiguousHistorySessionError",
     "HistoryError",
-    "HistoryLocked",
-    "HistoryPartly",
-    "HistoryUnreadable",
-    "NoSuchPast",
+    "HistoryIncompleteError",
+    "HistoryLockedError",
+    "HistoryUnreadableError",
+    "NoHistorySessionError",
 ]
 
 
@@ -34,7 +34,7 @@ class HistoryError(DriverError):
     """Base of what goes wrong with sessions on disk."""
 
 
-class NoSuchPast(HistoryError):
+class NoHistorySessionError(HistoryError):
     """No session of this id is on disk."""
 
     def __init__(
@@ -48,7 +48,7 @@ class NoSuchPast(HistoryError):
         self.id = id_
 
 
-class AmbiguousPast(HistoryError):
+class AmbiguousHistorySessionError(HistoryError):
     """Several sessions begin so."""
 
     def __init__(self, id_: str, found: Sequence[str]) -> None:
@@ -56,23 +56,23 @@ class AmbiguousPast(HistoryError):
         super().__init__(f"{id_!r} may be any of {told}; write more of it, or name the --agent")
 
 
-class HistoryLocked(HistoryError):
+class HistoryLockedError(HistoryError):
     """A database is in use and too large to be copied."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(f"{str(path)!r} is locked by its agent; end the agent or try again later")
 
 
-class HistoryUnreadable(HistoryError):
+class HistoryUnreadableError(HistoryError):
     """A file is there and cannot be read; the message says why."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"cannot read {str(path)!r}: {reason}")
 
 
-class HistoryPartly(HistoryError):
+class HistoryIncompleteError(HistoryError):
     """Some of an agent's sessions cannot be listed; it has the others."""
 
-    def __init__(self, why: HistoryError, sessions: "Sequence[PastSession]") -> None:
+    def __init__(self, why: HistoryError, sessions: "Sequence[HistorySession]") -> None:
         super().__init__(str(why))
         self.sessions = tuple(sessions)

@@ -1,10 +1,10 @@
-"""Looking into files that others write, with a bound on everything that is read."""
+"""Bounded reads of files that other programs write: directories, lines, JSON, word search."""
 
 import contextlib
 import os
 import re
 import stat
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,26 +13,27 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from .errors import HistoryUnreadable
+from .errors import HistoryUnreadableError
 
 if TYPE_CHECKING:
-    from .past import Tally
+    from .reader import ReadTally
 
 __all__ = [
     "LONGEST_LINE",
-    "Budget",
-    "Found",
-    "decode",
-    "folders_of",
-    "found_files",
-    "found_folders",
+    "FoundFile",
+    "ReadBudget",
+    "decode_json",
     "head_lines",
     "is_same_place",
     "json_lines",
-    "microseconds",
-    "one_title",
+    "list_files",
+    "list_folders",
+    "make_title",
+    "may_contain",
     "open_plain",
+    "parse_time",
     "read_json",
+    "session_folders",
     "tail_lines",
 ]
 
@@ -45,7 +46,7 @@ _LATEST = 253_402_300_800_000
 _decoder = msgspec.json.Decoder()
 
 
-class Budget:
+class ReadBudget:
     """Bytes that may be read; shared by threads."""
 
     def __init__(self, most: int = 19_500_000) -> None:
@@ -72,7 +73,7 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundFile:
     """A file of a session."""
 
     path: Path
@@ -81,7 +82,7 @@ class Found:
     """Microseconds since the epoch."""
 
 
-def found_files(directory: Path, is_wanted: Callable[[str], bool]) -> Iterator[Found]:
+def list_files(directory: Path, is_wanted: Callable[[str], bool]) -> Iterator[FoundFile]:
     """Regular files of a directory, also behind links; nothing where there is no directory.
 
     A link that leads nowhere, a pipe or a device is left out.
@@ -100,10 +101,10 @@ def found_files(directory: Path, is_wanted: Callable[[str], bool]) -> Iterator[F
                 continue
             if stat.S_ISREG(status.st_mode):
                 path = Path(entry.path)
-                yield Found(path, status.st_size, status.st_mtime_ns // 1_000)
+                yield FoundFile(path, status.st_size, status.st_mtime_ns // 1_000)
 
 
-def found_folders(directory: Path) -> Iterator[Path]:
+def list_folders(directory: Path) -> Iterator[Path]:
     """Directories in a directory, also behind links; nothing where there is none."""
     try:
         entries = os.scandir(directory)
@@ -119,13 +120,13 @@ def found_folders(directory: Path) -> Iterator[Path]:
                 yield Path(entry.path)
 
 
-def folders_of(home: Path, directory: Path | None) -> list[Path]:
+def session_folders(home: Path, directory: Path | None) -> list[Path]:
     """Directories that are named after the one in which their sessions worked, as far as is known.
 
     Where none has the name, all: who wrote them may name them otherwise. A name can stand for
     several, so what a session itself says still decides.
     """
-    folders = list(found_folders(home))
+    folders = list(list_folders(home))
     if directory is None:
         return folders
     wanted = _slug(str(directory))
@@ -141,21 +142,21 @@ def open_plain(path: Path) -> Generator[IO[bytes]]:
     """Open a regular file; never waits for somebody at the other end of a pipe.
 
     Raises:
-        HistoryUnreadable: it cannot be opened, or is no regular file.
+        HistoryUnreadableError: it cannot be opened, or is no regular file.
     """
     try:
         number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        raise HistoryUnreadable(path, error.strerror or str(error)) from error
+        raise HistoryUnreadableError(path, error.strerror or str(error)) from error
     if not stat.S_ISREG(os.fstat(number).st_mode):
         os.close(number)
-        raise HistoryUnreadable(path, "it is no regular file")
+        raise HistoryUnreadableError(path, "it is no regular file")
     with os.fdopen(number, "rb", buffering=0) as file:
         yield cast("IO[bytes]", file)
 
 
 def head_lines(
-    path: Path, budget: Budget, *, most: int = 65_536, first: int = 2_048
+    path: Path, budget: ReadBudget, *, most: int = 65_536, first: int = 2_048
 ) -> Iterator[bytes]:
     """The first lines, read only as far as they are drawn; the last may be cut short.
 
@@ -172,13 +173,13 @@ def head_lines(
                 yield from lines
                 if len(data) < given:
                     break
-    except (HistoryUnreadable, OSError):
+    except (HistoryUnreadableError, OSError):
         return
     if kept:
         yield kept
 
 
-def tail_lines(path: Path, size: int, budget: Budget, *, most: int = 4_096) -> list[bytes]:
+def tail_lines(path: Path, size: int, budget: ReadBudget, *, most: int = 4_096) -> list[bytes]:
     """The last whole lines, the last of all first; empty where they cannot be read."""
     start = max(0, size - most)
     given = budget.take(size - start)
@@ -189,26 +190,26 @@ def tail_lines(path: Path, size: int, budget: Budget, *, most: int = 4_096) -> l
         with open_plain(path) as file:
             file.seek(start)
             data = file.read(given)
-    except (HistoryUnreadable, OSError):
+    except (HistoryUnreadableError, OSError):
         return []
     lines = data.split(b"\n")
     return [line for line in reversed(lines if start == 0 else lines[1:]) if line]
 
 
-def json_lines(file: IO[bytes], tally: "Tally", *, limit: int = LONGEST_LINE) -> Iterator[Any]:
+def json_lines(file: IO[bytes], tally: "ReadTally", *, limit: int = LONGEST_LINE) -> Iterator[Any]:
     """Each line's object; what is none is counted. Takes about one line of memory."""
     for line in _lines(file, tally, limit):
         if not line.strip():
             continue
         tally.lines += 1
-        value = decode(line)
+        value = decode_json(line)
         if isinstance(value, dict):
             yield cast("dict[str, Any]", value)
         else:
             tally.corrupt += 1
 
 
-def _lines(file: IO[bytes], tally: "Tally", limit: int) -> Iterator[bytes]:
+def _lines(file: IO[bytes], tally: "ReadTally", limit: int) -> Iterator[bytes]:
     kept: list[bytes] = []
     size, is_over = 0, False
     while data := file.read(_CHUNK):
@@ -228,12 +229,12 @@ def _lines(file: IO[bytes], tally: "Tally", limit: int) -> Iterator[bytes]:
         tally.too_long += 1
     elif (last := b"".join(kept)).strip():
         # Whoever writes it may be in the middle of the line.
-        tally.is_cut = decode(last) is None
+        tally.is_cut = decode_json(last) is None
         if not tally.is_cut:
             yield last
 
 
-def decode(data: bytes) -> Any:
+def decode_json(data: bytes) -> Any:
     """The JSON value of some bytes; None where they are none."""
     try:
         return _decoder.decode(data)
@@ -251,15 +252,15 @@ def decode(data: bytes) -> Any:
         return None
 
 
-def read_json(path: Path, budget: Budget | None = None, *, most: int = LONGEST_LINE) -> Any:
+def read_json(path: Path, budget: ReadBudget | None = None, *, most: int = LONGEST_LINE) -> Any:
     """The value of a whole file; None where it cannot be had, or not within the bounds."""
     try:
         with open_plain(path) as file:
             size = os.fstat(file.fileno()).st_size
             if size > most or (budget is not None and budget.take(size) < size):
                 return None
-            return decode(file.read(most + 1) or b"")
-    except (HistoryUnreadable, OSError):
+            return decode_json(file.read(most + 1) or b"")
+    except (HistoryUnreadableError, OSError):
         return None
 
 
@@ -282,7 +283,7 @@ def is_same_place(told: str | None, directory: Path) -> bool:
         return False
 
 
-def microseconds(told: object) -> int:
+def parse_time(told: object) -> int:
     """Microseconds since the epoch, of a text as in ISO 8601 or of milliseconds; 0: neither."""
     if isinstance(told, int | float) and not isinstance(told, bool):
         return int(told * 1_000) if 0 < told < _LATEST else 0
@@ -300,9 +301,45 @@ def microseconds(told: object) -> int:
         return 0
 
 
-def one_title(said: str | None) -> str | None:
+def make_title(said: str | None) -> str | None:
     """The beginning of a text in one line, as a title; None where there is nothing."""
     words = " ".join((said or "")[:1_000].split())
     if not words:
         return None
     return words if len(words) <= _TITLE else words[: _TITLE - 1] + "…"
+
+
+_SEARCH_CHUNK = 1024 * 1024
+
+
+def may_contain(paths: Iterable[Path], words: tuple[str, ...], budget: ReadBudget) -> bool:
+    """Whether every word may be in one of the files; casefolded words, JSON's escapes beside them.
+
+    False where the budget is used up or a file cannot be read. Words with letters beyond ASCII
+    may be escaped in many ways and count as found.
+    """
+    left = {word.encode() for word in words if word.isascii() and not set('"\\\n\t') & set(word)}
+    try:
+        for path in paths:
+            left = _left(path, left, budget)
+            if not left:
+                break
+    except (HistoryUnreadableError, OSError):
+        return False
+    return not left
+
+
+def _left(path: Path, left: set[bytes], budget: ReadBudget) -> set[bytes]:
+    """Those of the words that are not in a file."""
+    longest = max((len(word) for word in left), default=0)
+    kept = b""
+    with open_plain(path) as file:
+        while left and (given := budget.take(_SEARCH_CHUNK)):
+            data = file.read(given)
+            budget.give_back(given - len(data))
+            if not data:
+                break
+            seen = kept + data.lower()
+            left = {word for word in left if word not in seen}
+            kept = seen[-longest:]
+    return left

@@ -6,21 +6,30 @@ from typing import Any
 from quarterdeck.wire.content import ContentBlock, ImageContent, text
 from quarterdeck.wire.events import (
     CompactionChanged,
-    Notice,
+    NoticePosted,
     SessionChanged,
     ToolCallEnded,
     ToolCallStarted,
 )
 from quarterdeck.wire.ids import CompactionId, ToolCallId
-from quarterdeck.wire.toolcalls import Diff, ToolCallContent, ToolCallEnd, ToolCallLocation
+from quarterdeck.wire.tool_calls import Diff, ToolCallContent, ToolCallEnd, ToolCallLocation
 from quarterdeck.wire.usage import TokenUsage
 
-from ..pipe.told import as_list, as_map, as_number, as_text, message, shown, thought, tool_kind
-from .files import microseconds
-from .past import PastEvent, Tally
-from .turns import Turns
+from ..foreign_json import (
+    as_list,
+    as_map,
+    as_number,
+    as_text,
+    message,
+    output_content,
+    thought,
+    tool_kind,
+)
+from .files import parse_time
+from .reader import HistoryEvent, ReadTally
+from .turn_builder import TurnBuilder
 
-__all__ = ["MessageReading", "said_by_person"]
+__all__ = ["GeminiMessageReader", "said_by_person"]
 
 _CONTEXT = ("<session_context>", "This is the Gemini CLI. We are setting up the context")
 _SNAPSHOT = "<state_snapshot>"
@@ -45,11 +54,11 @@ def _parts(one: Mapping[str, Any]) -> "list[Mapping[str, Any]]":
     return [{"text": part} if isinstance(part, str) else as_map(part) for part in as_list(content)]
 
 
-class MessageReading:
+class GeminiMessageReader:
     """One reading of one session."""
 
-    def __init__(self, id_: str, tally: Tally) -> None:
-        self._turns = Turns("gemini", id_)
+    def __init__(self, id_: str, tally: ReadTally) -> None:
+        self._turns = TurnBuilder("gemini", id_)
         self._tally = tally
         self._known: set[str] = set()
         self._growing: Mapping[str, Any] | None = None
@@ -57,7 +66,7 @@ class MessageReading:
         self._model = ""
         self._compactions = 0
 
-    def entry(self, entry: Mapping[str, Any]) -> Iterator[PastEvent]:
+    def entry(self, entry: Mapping[str, Any]) -> Iterator[HistoryEvent]:
         """What a line of the newer form tells."""
         if "$set" in entry:
             for one in map(as_map, as_list(as_map(entry["$set"]).get("messages"))):
@@ -66,14 +75,14 @@ class MessageReading:
                     yield from self._next(one)
         elif "$rewindTo" in entry:
             yield from self._flush()
-            went = Notice(title="The person went back to an earlier message")
+            went = NoticePosted(title="The person went back to an earlier message")
             yield from self._turns.outside(went, None)
         elif isinstance(entry.get("id"), str) and "type" in entry:
             yield from self._next(entry)
         elif "sessionId" not in entry:
             self._tally.note_unknown(next(iter(entry), ""))
 
-    def _next(self, one: Mapping[str, Any]) -> Iterator[PastEvent]:
+    def _next(self, one: Mapping[str, Any]) -> Iterator[HistoryEvent]:
         id_ = as_text(one.get("id"))
         if self._growing is not None and as_text(self._growing.get("id")) == id_:
             self._growing = one
@@ -83,19 +92,19 @@ class MessageReading:
             self._known.add(id_)
             self._growing = one
 
-    def _flush(self) -> Iterator[PastEvent]:
+    def _flush(self) -> Iterator[HistoryEvent]:
         growing, self._growing = self._growing, None
         if growing is not None:
             yield from self.message(growing)
 
-    def finish(self) -> Iterator[PastEvent]:
+    def finish(self) -> Iterator[HistoryEvent]:
         """What is left at the end of the file."""
         yield from self._flush()
         yield from self._turns.end()
 
-    def message(self, one: Mapping[str, Any]) -> Iterator[PastEvent]:
+    def message(self, one: Mapping[str, Any]) -> Iterator[HistoryEvent]:
         """What a whole message tells."""
-        time = microseconds(one.get("timestamp")) or None
+        time = parse_time(one.get("timestamp")) or None
         match as_text(one.get("type")):
             case "user":
                 yield from self._user(one, time)
@@ -105,11 +114,13 @@ class MessageReading:
                 said = "\n".join(as_text(part.get("text")) for part in _parts(one))
                 if severity == "error":
                     self._turns.stop("failed", said or None)
-                yield from self._turns.tell(Notice(title=said or severity, severity=severity), time)
+                yield from self._turns.tell(
+                    NoticePosted(title=said or severity, severity=severity), time
+                )
             case kind:
                 self._tally.note_unknown(kind)
 
-    def _user(self, one: Mapping[str, Any], time: int | None) -> Iterator[PastEvent]:
+    def _user(self, one: Mapping[str, Any], time: int | None) -> Iterator[HistoryEvent]:
         parts = _parts(one)
         for answer in (as_map(part.get("functionResponse")) for part in parts):
             if answer:
@@ -120,7 +131,7 @@ class MessageReading:
         elif (content := list(_content(parts))) and not first.startswith(_CONTEXT):
             yield from self._turns.prompt(content, time, as_text(one.get("id")))
 
-    def _answer(self, one: Mapping[str, Any], time: int | None) -> Iterator[PastEvent]:
+    def _answer(self, one: Mapping[str, Any], time: int | None) -> Iterator[HistoryEvent]:
         model = as_text(one.get("model"))
         if model and model != self._model:
             self._model = model
@@ -136,11 +147,11 @@ class MessageReading:
                 yield from self._turns.tell(_called(called), time)
         for call in map(as_map, as_list(one.get("toolCalls"))):
             for event in _call(call):
-                yield from self._turns.tell(event, microseconds(call.get("timestamp")) or time)
+                yield from self._turns.tell(event, parse_time(call.get("timestamp")) or time)
         if tokens := as_map(one.get("tokens")):
             self._turns.spend(_usage(tokens))
 
-    def _compacted(self, summary: str, time: int | None) -> Iterator[PastEvent]:
+    def _compacted(self, summary: str, time: int | None) -> Iterator[HistoryEvent]:
         self._compactions += 1
         name = CompactionId(f"cmp_{self._compactions}")
         begun = CompactionChanged(compaction=name, status="in_progress")
@@ -186,7 +197,9 @@ def _call(call: Mapping[str, Any]) -> Iterator[ToolCallStarted | ToolCallEnded]:
     output = "\n".join(_output(one) for one in results)
     status = _ENDS.get(as_text(call.get("status")), "failed")
     display = as_map(call.get("resultDisplay"))
-    content: tuple[ToolCallContent, ...] = shown(as_text(call.get("resultDisplay")) or output)
+    content: tuple[ToolCallContent, ...] = output_content(
+        as_text(call.get("resultDisplay")) or output
+    )
     path, new = as_text(display.get("filePath")), display.get("newContent")
     if path and isinstance(new, str):
         old = as_text(display.get("originalContent")) or None
@@ -206,7 +219,7 @@ def _answered(answer: Mapping[str, Any]) -> ToolCallEnded:
         call=ToolCallId(as_text(answer.get("id")) or "unnamed"),
         status="failed" if failed else "completed",
         reason=output[:1_000] or None if failed else None,
-        content=shown(output),
+        content=output_content(output),
     )
 
 

@@ -9,16 +9,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from quarterdeck.wire.events import Notice, SessionChanged
+from quarterdeck.wire.events import NoticePosted, SessionChanged
 from quarterdeck.wire.usage import TokenUsage
 
-from ..pipe.told import as_list, as_map, as_number, as_text, message, thought
+from ..foreign_json import as_list, as_map, as_number, as_text, message, thought
 from .databases import open_database
-from .errors import HistoryUnreadable
-from .files import Budget, decode, is_same_place, one_title
-from .past import PastEvent, PastSession, Tally
-from .tool_events import call_ended, call_started, content_of, text_of_parts
-from .turns import Turns
+from .errors import HistoryUnreadableError
+from .files import ReadBudget, decode_json, is_same_place, make_title
+from .reader import HistoryEvent, HistorySession, ReadTally
+from .turn_builder import TurnBuilder, call_ended, call_started, content_of, text_of_parts
 
 __all__ = ["GooseHistory"]
 
@@ -39,7 +38,9 @@ class GooseHistory:
     def __init__(self, home: Path) -> None:
         self._path = home / "sessions" / "sessions.db"
 
-    def list(self, directory: Path | None, limit: int | None, budget: Budget) -> list[PastSession]:
+    def list(
+        self, directory: Path | None, limit: int | None, budget: ReadBudget
+    ) -> list[HistorySession]:
         """See ``HistoryReader``."""
         if not self._path.exists():
             return []
@@ -51,7 +52,7 @@ class GooseHistory:
         found = [self._past(row) for row in rows]
         return sorted(found, key=lambda past: past.updated, reverse=True)[:limit]
 
-    def read(self, past: PastSession, tally: Tally) -> Iterator[PastEvent]:
+    def read(self, past: HistorySession, tally: ReadTally) -> Iterator[HistoryEvent]:
         """See ``HistoryReader``."""
         with open_database(self._path) as database:
             reading = _Reading(past.id, tally)
@@ -63,17 +64,17 @@ class GooseHistory:
             )
             for role, content, time, about, name in rows:
                 tally.lines += 1
-                parts = as_list(decode(_bytes(content)))
+                parts = as_list(decode_json(_bytes(content)))
                 if not parts:
                     tally.corrupt += 1
                     continue
-                if as_map(decode(_bytes(about))).get("userVisible") is False:
+                if as_map(decode_json(_bytes(about))).get("userVisible") is False:
                     continue  # what only the model is told
                 moment = as_number(time) * 1_000_000 or None
                 yield from reading.message(as_text(role), parts, moment, as_text(name))
             yield from reading.finish()
 
-    def has_words(self, past: PastSession, words: tuple[str, ...], budget: Budget) -> bool:
+    def has_words(self, past: HistorySession, words: tuple[str, ...], budget: ReadBudget) -> bool:
         """See ``HistoryReader``."""
         plain = [word for word in words if word.isascii() and not set('"\\\n\t') & set(word)]
         try:
@@ -86,20 +87,20 @@ class GooseHistory:
                     ).fetchone()
                     for word in plain
                 )
-        except HistoryUnreadable:
+        except HistoryUnreadableError:
             return False
 
-    def _past(self, row: tuple[Any, ...]) -> PastSession:
+    def _past(self, row: tuple[Any, ...]) -> HistorySession:
         id_, name, description, cwd, created, updated, archived, first, count = row
         title = as_text(name) or as_text(description)
         if not title:
-            title = text_of_parts(decode(_bytes(first)))
-        return PastSession(
+            title = text_of_parts(decode_json(_bytes(first)))
+        return HistorySession(
             agent="goose",
             id=as_text(id_),
             path=str(self._path),
             cwd=as_text(cwd) or None,
-            title=one_title(title),
+            title=make_title(title),
             started=_moment(created),
             updated=_moment(updated),
             messages=as_number(count),
@@ -146,13 +147,13 @@ def _moment(told: Any) -> int:
 class _Reading:
     """One reading of one session."""
 
-    def __init__(self, id_: str, tally: Tally) -> None:
+    def __init__(self, id_: str, tally: ReadTally) -> None:
         self._id = id_
-        self._turns = Turns("goose", id_)
+        self._turns = TurnBuilder("goose", id_)
         self._tally = tally
         self._usage = TokenUsage()
 
-    def begin(self, database: sqlite3.Connection) -> Iterator[PastEvent]:
+    def begin(self, database: sqlite3.Connection) -> Iterator[HistoryEvent]:
         row = database.execute(
             "SELECT accumulated_input_tokens, accumulated_output_tokens, model_config_json"
             " FROM sessions WHERE id = ?",
@@ -161,25 +162,25 @@ class _Reading:
         if row is None:
             return
         self._usage = TokenUsage(input=as_number(row[0]), output=as_number(row[1]))
-        if model := as_text(as_map(decode(_bytes(row[2]))).get("model_name")):
+        if model := as_text(as_map(decode_json(_bytes(row[2]))).get("model_name")):
             yield from self._turns.outside(SessionChanged(model=model), None)
 
     def message(
         self, role: str, parts: list[Any], time: int | None, name: str
-    ) -> Iterator[PastEvent]:
+    ) -> Iterator[HistoryEvent]:
         said = [as_map(part) for part in parts]
         if role == "user" and any(one.get("type") in ("text", "image") for one in said):
             yield from self._turns.prompt(content_of(parts), time, name)
         for part in said:
             yield from self._part(role, part, time)
 
-    def finish(self) -> Iterator[PastEvent]:
+    def finish(self) -> Iterator[HistoryEvent]:
         # goose counts a session as a whole; its last turn has what all of them took.
         if self._usage.total:
             self._turns.spend(self._usage)
         yield from self._turns.end()
 
-    def _part(self, role: str, part: Mapping[str, Any], time: int | None) -> Iterator[PastEvent]:
+    def _part(self, role: str, part: Mapping[str, Any], time: int | None) -> Iterator[HistoryEvent]:
         id_ = as_text(part.get("id"))
         match as_text(part.get("type")):
             case "text":
@@ -198,7 +199,7 @@ class _Reading:
                 yield from self._turns.tell(_ended(id_, as_map(part.get("toolResult"))), time)
             case "summarizationRequested" | "conversationCompacted":
                 title = as_text(part.get("msg")) or "The conversation was shortened"
-                yield from self._turns.outside(Notice(title=title), time)
+                yield from self._turns.outside(NoticePosted(title=title), time)
             case kind if kind not in _QUIET:
                 self._tally.note_unknown(kind)
             case _:

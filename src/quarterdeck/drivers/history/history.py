@@ -12,19 +12,24 @@ from quarterdeck.wire.events import Event, MessageChunk, Prompted, ToolCallStart
 
 from .claude import ClaudeHistory
 from .codex import CodexHistory
-from .errors import AmbiguousPast, HistoryError, HistoryPartly, NoSuchPast
-from .files import Budget
+from .errors import (
+    AmbiguousHistorySessionError,
+    HistoryError,
+    HistoryIncompleteError,
+    NoHistorySessionError,
+)
+from .files import ReadBudget
 from .gemini import GeminiHistory
 from .goose import GooseHistory
-from .homes import Homes
+from .homes import AgentHomes
 from .kimi import KimiHistory
 from .opencode import OpencodeHistory
-from .past import HistoryReader, PastEvent, PastSession, Tally
 from .pi import PiHistory
 from .qwen import QwenHistory
+from .reader import HistoryEvent, HistoryReader, HistorySession, ReadTally
 from .vibe import VibeHistory
 
-__all__ = ["AGENTS", "History", "Listed", "PastHit"]
+__all__ = ["AGENTS", "AgentHistory", "HistoryHit", "HistoryListing"]
 
 AGENTS = ("claude", "codex", "gemini", "opencode", "goose", "kimi", "pi", "qwen", "vibe")
 """Whose sessions can be read."""
@@ -39,10 +44,10 @@ _AROUND = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class HistoryListing:
     """Sessions, and what could not be looked at."""
 
-    sessions: tuple[PastSession, ...]
+    sessions: tuple[HistorySession, ...]
     failures: Mapping[str, str]
     """Agents whose history cannot be read, with the reason."""
     read: int
@@ -50,17 +55,17 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PastHit:
+class HistoryHit:
     """A session in which all words occur, and where the first does."""
 
-    past: PastSession
+    past: HistorySession
     snippet: str
 
 
-class History:
+class AgentHistory:
     """Lists, finds, reads and searches what agents keep on disk. Writes nothing."""
 
-    def __init__(self, homes: Homes) -> None:
+    def __init__(self, homes: AgentHomes) -> None:
         readers: tuple[HistoryReader, ...] = (
             ClaudeHistory(homes.claude),
             CodexHistory(homes.codex),
@@ -75,9 +80,9 @@ class History:
         self._readers = {reader.agent: reader for reader in readers}
 
     @classmethod
-    def of(cls, environment: Mapping[str, str]) -> "History":
-        """The history of the user whose environment this is; see ``Homes``."""
-        return cls(Homes.find(environment))
+    def of(cls, environment: Mapping[str, str]) -> "AgentHistory":
+        """The history of the user whose environment this is; see ``AgentHomes``."""
+        return cls(AgentHomes.find(environment))
 
     async def list(
         self,
@@ -85,44 +90,44 @@ class History:
         *,
         agent: str | None = None,
         limit: int | None = 50,
-        budget: Budget | None = None,
-    ) -> Listed:
+        budget: ReadBudget | None = None,
+    ) -> HistoryListing:
         """Sessions that worked in a directory, or all with None; those used last come first.
 
         An agent whose history cannot be read costs only its own sessions.
 
         Raises:
-            NoSuchPast: we cannot read what an agent of this name keeps.
+            NoHistorySessionError: we cannot read what an agent of this name keeps.
         """
-        budget = budget or Budget()
+        budget = budget or ReadBudget()
         wanted = self._wanted(agent)
         resolved = await asyncio.to_thread(directory.resolve) if directory is not None else None
         failures: dict[str, str] = {}
-        found: list[PastSession] = []
+        found: list[HistorySession] = []
         # The last has what the others leave, and most people have most of the first.
         for place, reader in enumerate(reversed(wanted)):
-            share = Budget((budget.most - budget.spent) // (len(wanted) - place))
+            share = ReadBudget((budget.most - budget.spent) // (len(wanted) - place))
             try:
                 found += await asyncio.to_thread(reader.list, resolved, limit, share)
             except HistoryError as error:
                 failures[reader.agent] = str(error)
-                found += error.sessions if isinstance(error, HistoryPartly) else ()
+                found += error.sessions if isinstance(error, HistoryIncompleteError) else ()
             budget.take(share.spent)
         found.sort(key=lambda past: past.updated, reverse=True)
         sessions = tuple(found if limit is None else found[:limit])
-        return Listed(sessions=sessions, failures=failures, read=budget.spent)
+        return HistoryListing(sessions=sessions, failures=failures, read=budget.spent)
 
     async def find(
         self, id_: str, *, agent: str | None = None, near: Path | None = None
-    ) -> PastSession:
+    ) -> HistorySession:
         """The session of an id, or of the beginning of one, in any directory.
 
         Where several begin so, one that worked in ``near`` is meant.
 
         Raises:
-            NoSuchPast, AmbiguousPast: there is none, or several.
+            NoHistorySessionError, AmbiguousHistorySessionError: there is none, or several.
         """
-        found: list[PastSession] = []
+        found: list[HistorySession] = []
         failures: Mapping[str, str] = {}
         for place in (near, None) if near is not None else (None,):
             listed = await self.list(place, agent=agent, limit=None)
@@ -130,10 +135,10 @@ class History:
             if len(found) == 1:
                 return found[0]
         if not found:
-            raise NoSuchPast(id_, agent, failures)
-        raise AmbiguousPast(id_, [f"{past.agent} {past.id}" for past in found])
+            raise NoHistorySessionError(id_, agent, failures)
+        raise AmbiguousHistorySessionError(id_, [f"{past.agent} {past.id}" for past in found])
 
-    async def read(self, past: PastSession, tally: Tally) -> AsyncGenerator[PastEvent]:
+    async def read(self, past: HistorySession, tally: ReadTally) -> AsyncGenerator[HistoryEvent]:
         """What happened in a session, in order, a few at a time.
 
         Raises:
@@ -150,17 +155,17 @@ class History:
     async def search(
         self,
         words: str,
-        sessions: Iterable[PastSession],
+        sessions: Iterable[HistorySession],
         *,
         limit: int = 20,
-        budget: Budget | None = None,
-    ) -> AsyncIterator[PastHit]:
+        budget: ReadBudget | None = None,
+    ) -> AsyncIterator[HistoryHit]:
         """Sessions of these in which all words occur, in their order; stops when limits are met.
 
         A word of several is written "in quotes". Case does not count.
         """
         wanted = _words(words)
-        budget = budget or Budget(_SEARCHED)
+        budget = budget or ReadBudget(_SEARCHED)
         waiting = list(sessions)
         found = 0
         for start in range(0, len(waiting), _AT_ONCE):
@@ -173,13 +178,15 @@ class History:
                 if found >= limit:
                     return
 
-    def _look(self, past: PastSession, words: tuple[str, ...], budget: Budget) -> PastHit | None:
+    def _look(
+        self, past: HistorySession, words: tuple[str, ...], budget: ReadBudget
+    ) -> HistoryHit | None:
         reader = self._readers[past.agent]
         try:
             if not reader.has_words(past, words, budget):
                 return None
             left, snippet, most = set(words), "", 0
-            for one in reader.read(past, Tally()):
+            for one in reader.read(past, ReadTally()):
                 said = _said(one.event)
                 lower = said.casefold()
                 here = [word for word in words if word in lower]
@@ -187,7 +194,7 @@ class History:
                     snippet, most = _snippet(said, lower, here), len(here)
                 left.difference_update(here)
                 if not left:
-                    return PastHit(past=past, snippet=snippet)
+                    return HistoryHit(past=past, snippet=snippet)
         except HistoryError:
             return None
         return None
@@ -201,23 +208,23 @@ class History:
         return [self._readers[agent]]
 
 
-async def collect(reading: AsyncGenerator[PastEvent]) -> list[PastEvent]:
+async def collect_events(reading: AsyncGenerator[HistoryEvent]) -> list[HistoryEvent]:
     """All that a reading tells."""
     async with aclosing(reading):
         return [event async for event in reading]
 
 
-def _beginning(id_: str, sessions: Iterable[PastSession]) -> list[PastSession]:
+def _beginning(id_: str, sessions: Iterable[HistorySession]) -> list[HistorySession]:
     """The session of an id, else those whose ids begin so."""
     some = [past for past in sessions if id_ and past.id.startswith(id_)]
     return [past for past in some if past.id == id_] or some
 
 
-def _taken(events: Iterator[PastEvent]) -> list[PastEvent]:
+def _taken(events: Iterator[HistoryEvent]) -> list[HistoryEvent]:
     return list(islice(events, _BATCH))
 
 
-def _closed(events: Iterator[PastEvent]) -> None:
+def _closed(events: Iterator[HistoryEvent]) -> None:
     close = getattr(events, "close", None)
     if close is not None:
         close()

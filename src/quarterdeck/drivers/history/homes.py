@@ -6,7 +6,7 @@ from pathlib import Path
 
 from quarterdeck.wire.errors import QuarterdeckError
 
-__all__ = ["VARIABLES", "Homes"]
+__all__ = ["VARIABLES", "AgentHomes"]
 
 VARIABLES = (
     *("HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "XDG_DATA_HOME"),
@@ -16,7 +16,7 @@ VARIABLES = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Homes:
+class AgentHomes:
     """The directories of the agents. Absolute; none needs to exist."""
 
     claude: Path
@@ -30,7 +30,7 @@ class Homes:
     vibe: Path
 
     @classmethod
-    def find(cls, environment: Mapping[str, str]) -> "Homes":
+    def find(cls, environment: Mapping[str, str]) -> "AgentHomes":
         """Tell them from an environment; touches no file.
 
         Raises:

@@ -12,24 +12,22 @@ from quarterdeck.wire.events import CompactionChanged, SessionChanged, TurnEnd
 from quarterdeck.wire.ids import CompactionId
 from quarterdeck.wire.usage import TokenUsage
 
-from ..pipe.told import as_map, as_number, as_text, message, thought
+from ..foreign_json import as_map, as_number, as_text, message, thought
 from .files import (
-    Budget,
-    Found,
-    decode,
-    found_files,
-    found_folders,
+    FoundFile,
+    ReadBudget,
+    decode_json,
     head_lines,
     is_same_place,
-    microseconds,
-    one_title,
+    list_files,
+    list_folders,
+    make_title,
+    may_contain,
+    parse_time,
     read_json,
 )
-from .past import PastEvent, PastSession, Tally
-from .scanning import may_have
-from .session_files import newest_sessions, read_entries
-from .tool_events import call_ended, call_started, content_of, text_of_parts
-from .turns import Turns
+from .reader import HistoryEvent, HistorySession, ReadTally, newest_sessions, read_entries
+from .turn_builder import TurnBuilder, call_ended, call_started, content_of, text_of_parts
 
 __all__ = ["KimiHistory"]
 
@@ -54,51 +52,53 @@ class KimiHistory:
     def __init__(self, home: Path) -> None:
         self._home = home
 
-    def list(self, directory: Path | None, limit: int | None, budget: Budget) -> list[PastSession]:
+    def list(
+        self, directory: Path | None, limit: int | None, budget: ReadBudget
+    ) -> list[HistorySession]:
         """See ``HistoryReader``."""
         found = [
             file
-            for workspace in found_folders(self._home / "sessions")
-            for folder in found_folders(workspace)
-            for file in found_files(folder, lambda name: name == _STATE)
+            for workspace in list_folders(self._home / "sessions")
+            for folder in list_folders(workspace)
+            for file in list_files(folder, lambda name: name == _STATE)
         ]
         newest = newest_sessions(found, limit, lambda file: _past(file, directory, budget))
         return sorted(newest, key=lambda past: past.updated, reverse=True)
 
-    def read(self, past: PastSession, tally: Tally) -> Iterator[PastEvent]:
+    def read(self, past: HistorySession, tally: ReadTally) -> Iterator[HistoryEvent]:
         """See ``HistoryReader``."""
         yield from read_entries(past, tally, _Reading(past.id, tally))
 
-    def has_words(self, past: PastSession, words: tuple[str, ...], budget: Budget) -> bool:
+    def has_words(self, past: HistorySession, words: tuple[str, ...], budget: ReadBudget) -> bool:
         """See ``HistoryReader``."""
-        return may_have((Path(past.path),), words, budget)
+        return may_contain((Path(past.path),), words, budget)
 
 
-def _past(file: Found, directory: Path | None, budget: Budget) -> PastSession | None:
+def _past(file: FoundFile, directory: Path | None, budget: ReadBudget) -> HistorySession | None:
     state = as_map(read_json(file.path, budget, most=_LARGEST_STATE))
     id_, cwd = as_text(state.get("id")), as_text(state.get("cwd"))
     if not id_ or (directory is not None and not is_same_place(cwd, directory)):
         return None
     wire = file.path.parent / "agents" / "main" / "wire.jsonl"
-    (size,) = [one.size for one in found_files(wire.parent, lambda name: name == wire.name)] or [0]
+    (size,) = [one.size for one in list_files(wire.parent, lambda name: name == wire.name)] or [0]
     title = as_text(state.get("title")) or (_first_prompt(wire, budget) if size else "")
-    return PastSession(
+    return HistorySession(
         agent="kimi",
         id=id_,
         path=str(wire),
         cwd=cwd or None,
-        title=one_title(title),
-        started=microseconds(state.get("createdAt")) or file.changed,
-        updated=microseconds(state.get("updatedAt")) or file.changed,
+        title=make_title(title),
+        started=parse_time(state.get("createdAt")) or file.changed,
+        updated=parse_time(state.get("updatedAt")) or file.changed,
         size=size,
         archived=state.get("archived") is True,
     )
 
 
-def _first_prompt(wire: Path, budget: Budget) -> str:
+def _first_prompt(wire: Path, budget: ReadBudget) -> str:
     for line in head_lines(wire, budget, most=_TITLE_BYTES, first=65_536):
         if line.startswith(b'{"type":"turn.prompt"'):
-            entry = as_map(decode(line))
+            entry = as_map(decode_json(line))
             if as_map(entry.get("origin")).get("kind") == "user":
                 return text_of_parts(entry.get("input"))
     return ""
@@ -107,14 +107,14 @@ def _first_prompt(wire: Path, budget: Budget) -> str:
 class _Reading:
     """One reading of one session."""
 
-    def __init__(self, id_: str, tally: Tally) -> None:
-        self._turns = Turns("kimi", id_)
+    def __init__(self, id_: str, tally: ReadTally) -> None:
+        self._turns = TurnBuilder("kimi", id_)
         self._tally = tally
         self._model = ""
         self._compactions = 0
 
-    def entry(self, entry: Mapping[str, Any]) -> Iterator[PastEvent]:
-        time = microseconds(entry.get("time")) or None
+    def entry(self, entry: Mapping[str, Any]) -> Iterator[HistoryEvent]:
+        time = parse_time(entry.get("time")) or None
         match as_text(entry.get("type")):
             case "turn.prompt":
                 content = content_of(entry.get("input"))
@@ -135,10 +135,10 @@ class _Reading:
             case _:
                 pass
 
-    def finish(self) -> Iterator[PastEvent]:
+    def finish(self) -> Iterator[HistoryEvent]:
         yield from self._turns.end()
 
-    def _step(self, event: Mapping[str, Any], time: int | None) -> Iterator[PastEvent]:
+    def _step(self, event: Mapping[str, Any], time: int | None) -> Iterator[HistoryEvent]:
         match as_text(event.get("type")):
             case "content.part":
                 part = as_map(event.get("part"))
@@ -163,7 +163,7 @@ class _Reading:
             case kind:
                 self._tally.note_unknown(f"loop {kind}")
 
-    def _compacted(self, summary: str, time: int | None) -> Iterator[PastEvent]:
+    def _compacted(self, summary: str, time: int | None) -> Iterator[HistoryEvent]:
         self._compactions += 1
         name = CompactionId(f"cmp_{self._compactions}")
         for event in (

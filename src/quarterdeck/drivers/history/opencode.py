@@ -13,17 +13,22 @@ from typing import Any
 from msgspec.structs import replace
 
 from quarterdeck.wire.content import ContentBlock, ImageContent, ResourceLink, text
-from quarterdeck.wire.events import CompactionChanged, Notice, SessionChanged
+from quarterdeck.wire.events import CompactionChanged, NoticePosted, SessionChanged
 from quarterdeck.wire.ids import CompactionId
 
+from ..foreign_json import as_list, as_map, as_text, message, thought
 from ..pipe.opencode import call_events, tokens_of
-from ..pipe.told import as_list, as_map, as_text, message, thought
-from .errors import HistoryError, HistoryPartly
-from .files import Budget, is_same_place, microseconds, one_title
-from .opencode_files import Files
-from .opencode_stores import Database, Entry, Store, databases
-from .past import PastEvent, PastSession, Tally
-from .turns import Turns
+from .errors import HistoryError, HistoryIncompleteError
+from .files import ReadBudget, is_same_place, make_title, parse_time
+from .opencode_storage import (
+    OpencodeDatabase,
+    OpencodeEntry,
+    OpencodeFiles,
+    OpencodeStore,
+    find_databases,
+)
+from .reader import HistoryEvent, HistorySession, ReadTally
+from .turn_builder import TurnBuilder
 
 __all__ = ["OpencodeHistory"]
 
@@ -44,48 +49,50 @@ class OpencodeHistory:
     def __init__(self, home: Path) -> None:
         self._home = home
 
-    def list(self, directory: Path | None, limit: int | None, budget: Budget) -> list[PastSession]:
+    def list(
+        self, directory: Path | None, limit: int | None, budget: ReadBudget
+    ) -> list[HistorySession]:
         """See ``HistoryReader``."""
-        found: dict[str, PastSession] = {}
+        found: dict[str, HistorySession] = {}
         failure: HistoryError | None = None
-        for path in databases(self._home):
+        for path in find_databases(self._home):
             try:
-                with Database.open(path) as database:
+                with OpencodeDatabase.open(path) as database:
                     for past in _here(database, directory, limit, budget):
                         found.setdefault(past.id, past)
             except HistoryError as error:
                 failure = error
-        for past in _here(Files(self._home), directory, limit, budget):
+        for past in _here(OpencodeFiles(self._home), directory, limit, budget):
             found.setdefault(past.id, past)
         newest = sorted(found.values(), key=lambda past: past.updated, reverse=True)
         if failure is not None:
-            raise HistoryPartly(failure, newest[:limit])
+            raise HistoryIncompleteError(failure, newest[:limit])
         return newest[:limit]
 
-    def read(self, past: PastSession, tally: Tally) -> Iterator[PastEvent]:
+    def read(self, past: HistorySession, tally: ReadTally) -> Iterator[HistoryEvent]:
         """See ``HistoryReader``."""
         with self._store(past) as store:
             reading = _Reading(past.id, tally, store)
             yield from reading.session(past.id)
             yield from reading.finish()
 
-    def has_words(self, past: PastSession, words: tuple[str, ...], budget: Budget) -> bool:
+    def has_words(self, past: HistorySession, words: tuple[str, ...], budget: ReadBudget) -> bool:
         """See ``HistoryReader``."""
         with self._store(past) as store:
-            return not isinstance(store, Database) or store.has_words(past.id, words)
+            return not isinstance(store, OpencodeDatabase) or store.has_words(past.id, words)
 
     @contextmanager
-    def _store(self, past: PastSession) -> Generator[Store]:
+    def _store(self, past: HistorySession) -> Generator[OpencodeStore]:
         if past.path.endswith(".db"):
-            with Database.open(Path(past.path)) as database:
+            with OpencodeDatabase.open(Path(past.path)) as database:
                 yield database
         else:
-            yield Files(self._home)
+            yield OpencodeFiles(self._home)
 
 
 def _here(
-    store: Store, directory: Path | None, limit: int | None, budget: Budget
-) -> Iterator[PastSession]:
+    store: OpencodeStore, directory: Path | None, limit: int | None, budget: ReadBudget
+) -> Iterator[HistorySession]:
     count = 0
     for past in store.sessions(budget):
         if limit is not None and count >= limit:
@@ -95,14 +102,14 @@ def _here(
         count += 1
         is_made_up = past.title is None or _MADE_UP.match(past.title)
         said = store.first_words(past.id, budget) if is_made_up else past.title
-        yield replace(past, title=one_title(said) or past.title)
+        yield replace(past, title=make_title(said) or past.title)
 
 
 class _Reading:
     """One reading of one session."""
 
-    def __init__(self, id_: str, tally: Tally, store: Store) -> None:
-        self._turns = Turns("opencode", id_)
+    def __init__(self, id_: str, tally: ReadTally, store: OpencodeStore) -> None:
+        self._turns = TurnBuilder("opencode", id_)
         self._tally = tally
         self._store = store
         self._model = ""
@@ -110,11 +117,11 @@ class _Reading:
 
     def session(
         self, session: str, parent: str | None = None, depth: int = 0
-    ) -> Iterator[PastEvent]:
+    ) -> Iterator[HistoryEvent]:
         """What a session tells, in order; with a parent: a sub-agent's."""
         for one in self._store.messages(session, self._tally):
-            time = microseconds(as_map(one.data.get("time")).get("created")) or None
-            parts = [Entry("", as_map(part)) for part in as_list(one.data.get("parts"))]
+            time = parse_time(as_map(one.data.get("time")).get("created")) or None
+            parts = [OpencodeEntry("", as_map(part)) for part in as_list(one.data.get("parts"))]
             parts = parts or list(self._store.parts(session, one.id, self._tally))
             if one.data.get("role") == "user":
                 content = list(_content(parts))
@@ -123,18 +130,18 @@ class _Reading:
             else:
                 yield from self._answer(session, one.data, parts, time, parent, depth)
 
-    def finish(self) -> Iterator[PastEvent]:
+    def finish(self) -> Iterator[HistoryEvent]:
         yield from self._turns.end()
 
     def _answer(
         self,
         session: str,
         data: Mapping[str, Any],
-        parts: "list[Entry]",
+        parts: "list[OpencodeEntry]",
         time: int | None,
         parent: str | None,
         depth: int,
-    ) -> Iterator[PastEvent]:
+    ) -> Iterator[HistoryEvent]:
         model = as_text(data.get("modelID"))
         if parent is None and model and model != self._model:
             self._model = model
@@ -154,8 +161,8 @@ class _Reading:
 
     def _part(
         self, part: Mapping[str, Any], time: int | None, parent: str | None, depth: int
-    ) -> Iterator[PastEvent]:
-        began = microseconds(as_map(part.get("time")).get("start")) or time
+    ) -> Iterator[HistoryEvent]:
+        began = parse_time(as_map(part.get("time")).get("start")) or time
         match as_text(part.get("type")):
             case "text":
                 if said := as_text(part.get("text")):
@@ -174,20 +181,20 @@ class _Reading:
 
     def _call(
         self, part: Mapping[str, Any], time: int | None, parent: str | None, depth: int
-    ) -> Iterator[PastEvent]:
+    ) -> Iterator[HistoryEvent]:
         state = as_map(part.get("state"))
         times = as_map(state.get("time"))
         started, ended = call_events(part)
-        began = microseconds(times.get("start")) or time
+        began = parse_time(times.get("start")) or time
         yield from self._turns.tell(started, began, parent)
         child = as_text(as_map(state.get("metadata")).get("sessionId"))
         if part.get("tool") == "task" and child and depth < _DEEPEST:
             call = as_text(part.get("callID")) or as_text(part.get("id"))
             yield from self.session(child, call, depth + 1)
         if state.get("status") in ("completed", "error"):
-            yield from self._turns.tell(ended, microseconds(times.get("end")) or began, parent)
+            yield from self._turns.tell(ended, parse_time(times.get("end")) or began, parent)
 
-    def _compacted(self, parts: "list[Entry]", time: int | None) -> Iterator[PastEvent]:
+    def _compacted(self, parts: "list[OpencodeEntry]", time: int | None) -> Iterator[HistoryEvent]:
         said = (as_text(one.data.get("text")) for one in parts if one.data.get("type") == "text")
         self._compactions += 1
         name = CompactionId(f"cmp_{self._compactions}")
@@ -197,7 +204,7 @@ class _Reading:
         for event in (begun, done):
             yield from self._turns.outside(event, time)
 
-    def _failed(self, error: Mapping[str, Any], time: int | None) -> Iterator[PastEvent]:
+    def _failed(self, error: Mapping[str, Any], time: int | None) -> Iterator[HistoryEvent]:
         if not error:
             return
         name = as_text(error.get("name"))
@@ -206,10 +213,10 @@ class _Reading:
             self._turns.stop("cancelled")
             return
         self._turns.stop("failed", told)
-        yield from self._turns.tell(Notice(title=told, severity="error"), time)
+        yield from self._turns.tell(NoticePosted(title=told, severity="error"), time)
 
 
-def _content(parts: "list[Entry]") -> Iterator[ContentBlock]:
+def _content(parts: "list[OpencodeEntry]") -> Iterator[ContentBlock]:
     """What a person said: not what the program put beside it."""
     for part in (one.data for one in parts):
         if part.get("synthetic") or part.get("ignored"):

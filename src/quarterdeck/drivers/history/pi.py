@@ -8,27 +8,25 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from quarterdeck.wire.events import CompactionChanged, Notice, SessionChanged, TurnEnd
+from quarterdeck.wire.events import CompactionChanged, NoticePosted, SessionChanged, TurnEnd
 from quarterdeck.wire.ids import CompactionId
 from quarterdeck.wire.usage import TokenUsage
 
-from ..pipe.told import as_list, as_map, as_number, as_text, message, thought
+from ..foreign_json import as_list, as_map, as_number, as_text, message, thought
 from .files import (
-    Budget,
-    Found,
-    decode,
-    folders_of,
-    found_files,
+    FoundFile,
+    ReadBudget,
+    decode_json,
     head_lines,
     is_same_place,
-    microseconds,
-    one_title,
+    list_files,
+    make_title,
+    may_contain,
+    parse_time,
+    session_folders,
 )
-from .past import PastEvent, PastSession, Tally
-from .scanning import may_have
-from .session_files import newest_sessions, read_entries
-from .tool_events import call_ended, call_started, content_of, text_of_parts
-from .turns import Turns
+from .reader import HistoryEvent, HistorySession, ReadTally, newest_sessions, read_entries
+from .turn_builder import TurnBuilder, call_ended, call_started, content_of, text_of_parts
 
 __all__ = ["PiHistory"]
 
@@ -49,32 +47,34 @@ class PiHistory:
     def __init__(self, home: Path) -> None:
         self._home = home
 
-    def list(self, directory: Path | None, limit: int | None, budget: Budget) -> list[PastSession]:
+    def list(
+        self, directory: Path | None, limit: int | None, budget: ReadBudget
+    ) -> list[HistorySession]:
         """See ``HistoryReader``."""
         found = [
             file
-            for folder in folders_of(self._home / "sessions", directory)
-            for file in found_files(folder, lambda name: name.endswith(".jsonl"))
+            for folder in session_folders(self._home / "sessions", directory)
+            for file in list_files(folder, lambda name: name.endswith(".jsonl"))
         ]
         return newest_sessions(found, limit, lambda file: _past(file, directory, budget))
 
-    def read(self, past: PastSession, tally: Tally) -> Iterator[PastEvent]:
+    def read(self, past: HistorySession, tally: ReadTally) -> Iterator[HistoryEvent]:
         """See ``HistoryReader``."""
         yield from read_entries(past, tally, _Reading(past.id, tally))
 
-    def has_words(self, past: PastSession, words: tuple[str, ...], budget: Budget) -> bool:
+    def has_words(self, past: HistorySession, words: tuple[str, ...], budget: ReadBudget) -> bool:
         """See ``HistoryReader``."""
-        return may_have((Path(past.path),), words, budget)
+        return may_contain((Path(past.path),), words, budget)
 
 
-def _past(file: Found, directory: Path | None, budget: Budget) -> PastSession | None:
+def _past(file: FoundFile, directory: Path | None, budget: ReadBudget) -> HistorySession | None:
     id_ = cwd = title = ""
     started = 0
     for line in head_lines(file.path, budget):
-        entry = as_map(decode(line))
+        entry = as_map(decode_json(line))
         if entry.get("type") == "session":
             id_, cwd = as_text(entry.get("id")), as_text(entry.get("cwd"))
-            started = microseconds(entry.get("timestamp"))
+            started = parse_time(entry.get("timestamp"))
             if directory is not None and not is_same_place(cwd, directory):
                 return None
         said = as_map(entry.get("message"))
@@ -84,12 +84,12 @@ def _past(file: Found, directory: Path | None, budget: Budget) -> PastSession | 
             break
     if not id_:
         return None
-    return PastSession(
+    return HistorySession(
         agent="pi",
         id=id_,
         path=str(file.path),
         cwd=cwd or None,
-        title=one_title(title),
+        title=make_title(title),
         started=started or file.changed,
         updated=file.changed,
         size=file.size,
@@ -99,17 +99,17 @@ def _past(file: Found, directory: Path | None, budget: Budget) -> PastSession | 
 class _Reading:
     """One reading of one session."""
 
-    def __init__(self, id_: str, tally: Tally) -> None:
-        self._turns = Turns("pi", id_)
+    def __init__(self, id_: str, tally: ReadTally) -> None:
+        self._turns = TurnBuilder("pi", id_)
         self._tally = tally
         self._last = ""
         self._compactions = 0
 
-    def entry(self, entry: Mapping[str, Any]) -> Iterator[PastEvent]:
-        time = microseconds(entry.get("timestamp")) or None
+    def entry(self, entry: Mapping[str, Any]) -> Iterator[HistoryEvent]:
+        time = parse_time(entry.get("timestamp")) or None
         before = as_text(entry.get("parentId"))
         if before and self._last and before != self._last:
-            went = Notice(title="The person went back to an earlier message")
+            went = NoticePosted(title="The person went back to an earlier message")
             yield from self._turns.outside(went, time)
         self._last = as_text(entry.get("id")) or self._last
         match as_text(entry.get("type")):
@@ -119,7 +119,7 @@ class _Reading:
                 model = as_text(entry.get("modelId"))
                 yield from self._turns.outside(SessionChanged(model=model or None), time)
             case "session_info":
-                title = one_title(as_text(entry.get("name")))
+                title = make_title(as_text(entry.get("name")))
                 yield from self._turns.outside(SessionChanged(title=title), time)
             case "compaction" | "branch_summary":
                 yield from self._compacted(as_text(entry.get("summary")), time)
@@ -128,12 +128,12 @@ class _Reading:
             case _:
                 pass
 
-    def finish(self) -> Iterator[PastEvent]:
+    def finish(self) -> Iterator[HistoryEvent]:
         yield from self._turns.end()
 
     def _message(
         self, said: Mapping[str, Any], entry: Mapping[str, Any], time: int | None
-    ) -> Iterator[PastEvent]:
+    ) -> Iterator[HistoryEvent]:
         match as_text(said.get("role")):
             case "user":
                 content = content_of(said.get("content"))
@@ -154,7 +154,7 @@ class _Reading:
             case kind:
                 self._tally.note_unknown(f"message {kind}")
 
-    def _answer(self, said: Mapping[str, Any], time: int | None) -> Iterator[PastEvent]:
+    def _answer(self, said: Mapping[str, Any], time: int | None) -> Iterator[HistoryEvent]:
         for part in map(as_map, as_list(said.get("content"))):
             match as_text(part.get("type")):
                 case "text" if words := as_text(part.get("text")):
@@ -177,7 +177,7 @@ class _Reading:
         else:
             self._turns.stop("end_turn")
 
-    def _typed(self, said: Mapping[str, Any], id_: str, time: int | None) -> Iterator[PastEvent]:
+    def _typed(self, said: Mapping[str, Any], id_: str, time: int | None) -> Iterator[HistoryEvent]:
         """A command that the person ran with ``!``."""
         begun = call_started(f"typed-{id_}", "bash", {"command": as_text(said.get("command"))})
         yield from self._turns.tell(begun, time)
@@ -186,7 +186,7 @@ class _Reading:
         ended = call_ended(f"typed-{id_}", "failed" if failed else "completed", output)
         yield from self._turns.tell(ended, time)
 
-    def _compacted(self, summary: str, time: int | None) -> Iterator[PastEvent]:
+    def _compacted(self, summary: str, time: int | None) -> Iterator[HistoryEvent]:
         self._compactions += 1
         name = CompactionId(f"cmp_{self._compactions}")
         for event in (

@@ -9,29 +9,27 @@ from pathlib import Path
 from typing import Any
 
 from quarterdeck.wire.content import ContentBlock, ImageContent, text
-from quarterdeck.wire.events import CompactionChanged, Notice, SessionChanged
+from quarterdeck.wire.events import CompactionChanged, NoticePosted, SessionChanged
 from quarterdeck.wire.ids import CompactionId
-from quarterdeck.wire.toolcalls import ToolCallEnd
+from quarterdeck.wire.tool_calls import ToolCallEnd
 from quarterdeck.wire.usage import TokenUsage
 
-from ..pipe.told import as_list, as_map, as_number, as_text, message, thought
+from ..foreign_json import as_list, as_map, as_number, as_text, message, thought
 from .files import (
-    Budget,
-    Found,
-    decode,
-    folders_of,
-    found_files,
+    FoundFile,
+    ReadBudget,
+    decode_json,
     head_lines,
     is_same_place,
-    microseconds,
-    one_title,
+    list_files,
+    make_title,
+    may_contain,
+    parse_time,
+    session_folders,
     tail_lines,
 )
-from .past import PastEvent, PastSession, Tally
-from .scanning import may_have
-from .session_files import newest_sessions, read_entries
-from .tool_events import call_ended, call_started
-from .turns import Turns
+from .reader import HistoryEvent, HistorySession, ReadTally, newest_sessions, read_entries
+from .turn_builder import TurnBuilder, call_ended, call_started
 
 __all__ = ["QwenHistory"]
 
@@ -47,33 +45,35 @@ class QwenHistory:
     def __init__(self, home: Path) -> None:
         self._home = home
 
-    def list(self, directory: Path | None, limit: int | None, budget: Budget) -> list[PastSession]:
+    def list(
+        self, directory: Path | None, limit: int | None, budget: ReadBudget
+    ) -> list[HistorySession]:
         """See ``HistoryReader``."""
         found = [
             file
-            for folder in folders_of(self._home / "projects", directory)
-            for file in found_files(folder / "chats", lambda name: name.endswith(".jsonl"))
+            for folder in session_folders(self._home / "projects", directory)
+            for file in list_files(folder / "chats", lambda name: name.endswith(".jsonl"))
         ]
         return newest_sessions(found, limit, lambda file: _past(file, directory, budget))
 
-    def read(self, past: PastSession, tally: Tally) -> Iterator[PastEvent]:
+    def read(self, past: HistorySession, tally: ReadTally) -> Iterator[HistoryEvent]:
         """See ``HistoryReader``."""
         yield from read_entries(past, tally, _Reading(past.id, tally))
 
-    def has_words(self, past: PastSession, words: tuple[str, ...], budget: Budget) -> bool:
+    def has_words(self, past: HistorySession, words: tuple[str, ...], budget: ReadBudget) -> bool:
         """See ``HistoryReader``."""
-        return may_have((Path(past.path),), words, budget)
+        return may_contain((Path(past.path),), words, budget)
 
 
-def _past(file: Found, directory: Path | None, budget: Budget) -> PastSession | None:
+def _past(file: FoundFile, directory: Path | None, budget: ReadBudget) -> HistorySession | None:
     id_ = cwd = title = version = ""
     started = 0
     for line in head_lines(file.path, budget):
-        entry = as_map(decode(line))
+        entry = as_map(decode_json(line))
         if not id_:
             id_, cwd = as_text(entry.get("sessionId")), as_text(entry.get("cwd"))
             version = as_text(entry.get("version"))
-            started = microseconds(entry.get("timestamp"))
+            started = parse_time(entry.get("timestamp"))
             if not id_ or (directory is not None and not is_same_place(cwd, directory)):
                 return None
         if title := _said(entry):
@@ -81,15 +81,15 @@ def _past(file: Found, directory: Path | None, budget: Budget) -> PastSession | 
     if not id_:
         return None
     for line in tail_lines(file.path, file.size, budget):
-        if named := _named(as_map(decode(line))):
+        if named := _named(as_map(decode_json(line))):
             title = named
             break
-    return PastSession(
+    return HistorySession(
         agent="qwen",
         id=id_,
         path=str(file.path),
         cwd=cwd or None,
-        title=one_title(title),
+        title=make_title(title),
         started=started or file.changed,
         updated=file.changed,
         size=file.size,
@@ -119,18 +119,18 @@ def _named(entry: Mapping[str, Any]) -> str:
 class _Reading:
     """One reading of one session."""
 
-    def __init__(self, id_: str, tally: Tally) -> None:
-        self._turns = Turns("qwen", id_)
+    def __init__(self, id_: str, tally: ReadTally) -> None:
+        self._turns = TurnBuilder("qwen", id_)
         self._tally = tally
         self._last = ""
         self._model = ""
         self._compactions = 0
 
-    def entry(self, entry: Mapping[str, Any]) -> Iterator[PastEvent]:
-        time = microseconds(entry.get("timestamp")) or None
+    def entry(self, entry: Mapping[str, Any]) -> Iterator[HistoryEvent]:
+        time = parse_time(entry.get("timestamp")) or None
         before = as_text(entry.get("parentUuid"))
         if before and self._last and before != self._last:
-            went = Notice(title="The person went back to an earlier message")
+            went = NoticePosted(title="The person went back to an earlier message")
             yield from self._turns.outside(went, time)
         self._last = as_text(entry.get("uuid")) or self._last
         match as_text(entry.get("type")):
@@ -146,10 +146,10 @@ class _Reading:
             case kind:
                 self._tally.note_unknown(kind)
 
-    def finish(self) -> Iterator[PastEvent]:
+    def finish(self) -> Iterator[HistoryEvent]:
         yield from self._turns.end()
 
-    def _answer(self, entry: Mapping[str, Any], time: int | None) -> Iterator[PastEvent]:
+    def _answer(self, entry: Mapping[str, Any], time: int | None) -> Iterator[HistoryEvent]:
         model = as_text(entry.get("model"))
         if model and model != self._model:
             self._model = model
@@ -166,7 +166,7 @@ class _Reading:
         if usage := as_map(entry.get("usageMetadata")):
             self._turns.spend(_usage(usage))
 
-    def _result(self, entry: Mapping[str, Any], time: int | None) -> Iterator[PastEvent]:
+    def _result(self, entry: Mapping[str, Any], time: int | None) -> Iterator[HistoryEvent]:
         result = as_map(entry.get("toolCallResult"))
         shown = as_map(result.get("resultDisplay"))
         diff = {
@@ -187,8 +187,8 @@ class _Reading:
             )
             yield from self._turns.tell(ended, time)
 
-    def _system(self, entry: Mapping[str, Any], time: int | None) -> Iterator[PastEvent]:
-        if title := one_title(_named(entry)):
+    def _system(self, entry: Mapping[str, Any], time: int | None) -> Iterator[HistoryEvent]:
+        if title := make_title(_named(entry)):
             yield from self._turns.outside(SessionChanged(title=title), time)
         if entry.get("subtype") != "chat_compression":
             return  # snapshots and telemetry

@@ -10,27 +10,25 @@ from pathlib import Path
 from typing import Any
 
 from quarterdeck.wire.events import SessionChanged, TurnEnd
-from quarterdeck.wire.toolcalls import ToolCallEnd
+from quarterdeck.wire.tool_calls import ToolCallEnd
 from quarterdeck.wire.usage import TokenUsage
 
-from ..pipe.told import as_list, as_map, as_number, as_text, message, thought
+from ..foreign_json import as_list, as_map, as_number, as_text, message, thought
 from .files import (
-    Budget,
-    Found,
-    found_files,
-    found_folders,
+    FoundFile,
+    ReadBudget,
     is_same_place,
     json_lines,
-    microseconds,
-    one_title,
+    list_files,
+    list_folders,
+    make_title,
+    may_contain,
     open_plain,
+    parse_time,
     read_json,
 )
-from .past import PastEvent, PastSession, Tally
-from .scanning import may_have
-from .session_files import newest_sessions
-from .tool_events import call_ended, call_started, content_of, text_of_parts
-from .turns import Turns
+from .reader import HistoryEvent, HistorySession, ReadTally, newest_sessions
+from .turn_builder import TurnBuilder, call_ended, call_started, content_of, text_of_parts
 
 __all__ = ["VibeHistory"]
 
@@ -52,17 +50,19 @@ class VibeHistory:
     def __init__(self, home: Path) -> None:
         self._home = home
 
-    def list(self, directory: Path | None, limit: int | None, budget: Budget) -> list[PastSession]:
+    def list(
+        self, directory: Path | None, limit: int | None, budget: ReadBudget
+    ) -> list[HistorySession]:
         """See ``HistoryReader``."""
         found = [
             file
-            for folder in found_folders(self._home / "logs" / "session" / "unified")
-            for file in found_files(folder, lambda name: name == _META)
+            for folder in list_folders(self._home / "logs" / "session" / "unified")
+            for file in list_files(folder, lambda name: name == _META)
         ]
         newest = newest_sessions(found, limit, lambda file: _past(file, directory, budget))
         return sorted(newest, key=lambda past: past.updated, reverse=True)
 
-    def read(self, past: PastSession, tally: Tally) -> Iterator[PastEvent]:
+    def read(self, past: HistorySession, tally: ReadTally) -> Iterator[HistoryEvent]:
         """See ``HistoryReader``."""
         with open_plain(Path(past.path)):
             pass  # to say why it cannot be opened
@@ -74,14 +74,14 @@ class VibeHistory:
             yield from reading.entry(entry)
         yield from reading.finish(_spent(folder, manifest))
 
-    def has_words(self, past: PastSession, words: tuple[str, ...], budget: Budget) -> bool:
+    def has_words(self, past: HistorySession, words: tuple[str, ...], budget: ReadBudget) -> bool:
         """See ``HistoryReader``."""
         folder = Path(past.path).parent
         manifest = _manifest(folder)
-        return may_have((*_chunks(folder, manifest), *_segment(folder, manifest)), words, budget)
+        return may_contain((*_chunks(folder, manifest), *_segment(folder, manifest)), words, budget)
 
 
-def _past(file: Found, directory: Path | None, budget: Budget) -> PastSession | None:
+def _past(file: FoundFile, directory: Path | None, budget: ReadBudget) -> HistorySession | None:
     meta = as_map(read_json(file.path, budget, most=_LARGEST))
     id_ = as_text(meta.get("session_id"))
     cwd = as_text(as_map(meta.get("environment")).get("working_directory"))
@@ -90,19 +90,19 @@ def _past(file: Found, directory: Path | None, budget: Budget) -> PastSession | 
         return None
     folder = file.path.parent
     title = as_text(meta.get("title")) or _preview(folder, budget)
-    return PastSession(
+    return HistorySession(
         agent="vibe",
         id=id_,
         path=str(file.path),
         cwd=cwd or None,
-        title=one_title(title),
-        started=microseconds(meta.get("start_time")) or file.changed,
-        updated=microseconds(meta.get("end_time")) or file.changed,
+        title=make_title(title),
+        started=parse_time(meta.get("start_time")) or file.changed,
+        updated=parse_time(meta.get("end_time")) or file.changed,
         archived=bool(meta.get("archived_at")),
     )
 
 
-def _manifest(folder: Path, budget: Budget | None = None) -> Mapping[str, Any]:
+def _manifest(folder: Path, budget: ReadBudget | None = None) -> Mapping[str, Any]:
     current = as_map(read_json(folder / "CURRENT", budget, most=_LARGEST))
     generation = as_text(current.get("generation"))
     if not _GENERATION.fullmatch(generation):
@@ -111,7 +111,9 @@ def _manifest(folder: Path, budget: Budget | None = None) -> Mapping[str, Any]:
     return {**as_map(read_json(path, budget, most=_LARGEST)), "generation": generation}
 
 
-def _state(folder: Path, manifest: Mapping[str, Any], budget: Budget | None) -> Mapping[str, Any]:
+def _state(
+    folder: Path, manifest: Mapping[str, Any], budget: ReadBudget | None
+) -> Mapping[str, Any]:
     generation = as_text(manifest.get("generation"))
     if not generation:
         return {}
@@ -120,7 +122,7 @@ def _state(folder: Path, manifest: Mapping[str, Any], budget: Budget | None) -> 
     return as_map(as_map(whole.get("snapshot")).get("session"))
 
 
-def _preview(folder: Path, budget: Budget) -> str:
+def _preview(folder: Path, budget: ReadBudget) -> str:
     return as_text(_state(folder, _manifest(folder, budget), budget).get("preview"))
 
 
@@ -149,7 +151,7 @@ def _segment(folder: Path, manifest: Mapping[str, Any]) -> list[Path]:
 
 
 def _entries(
-    folder: Path, manifest: Mapping[str, Any], tally: Tally
+    folder: Path, manifest: Mapping[str, Any], tally: ReadTally
 ) -> dict[str, Mapping[str, Any]]:
     """The entries of a session under their ids, in order; a later form of one counts."""
     entries: dict[str, Mapping[str, Any]] = {}
@@ -171,16 +173,16 @@ def _entries(
 class _Reading:
     """One reading of one session."""
 
-    def __init__(self, id_: str, tally: Tally) -> None:
-        self._turns = Turns("vibe", id_)
+    def __init__(self, id_: str, tally: ReadTally) -> None:
+        self._turns = TurnBuilder("vibe", id_)
         self._tally = tally
 
-    def begin(self, meta: Mapping[str, Any]) -> Iterator[PastEvent]:
+    def begin(self, meta: Mapping[str, Any]) -> Iterator[HistoryEvent]:
         if model := as_text(as_map(meta.get("config")).get("model_name")):
             yield from self._turns.outside(SessionChanged(model=model), None)
 
-    def entry(self, entry: Mapping[str, Any]) -> Iterator[PastEvent]:
-        time = microseconds(entry.get("createdAt")) or None
+    def entry(self, entry: Mapping[str, Any]) -> Iterator[HistoryEvent]:
+        time = parse_time(entry.get("createdAt")) or None
         match as_text(entry.get("type")), as_text(entry.get("role")):
             case "message", "user":
                 content = content_of(entry.get("content"))
@@ -196,13 +198,13 @@ class _Reading:
             case kind, _:
                 self._tally.note_unknown(kind)
 
-    def finish(self, usage: TokenUsage) -> Iterator[PastEvent]:
+    def finish(self, usage: TokenUsage) -> Iterator[HistoryEvent]:
         # Vibe counts a session as a whole; its last turn has what all of them took.
         if usage.total:
             self._turns.spend(usage)
         yield from self._turns.end()
 
-    def _effect(self, entry: Mapping[str, Any], time: int | None) -> Iterator[PastEvent]:
+    def _effect(self, entry: Mapping[str, Any], time: int | None) -> Iterator[HistoryEvent]:
         detail, state = as_map(entry.get("detail")), as_map(entry.get("state"))
         id_ = as_text(entry.get("id"))
         name = as_text(detail.get("toolName")) or as_text(entry.get("title"))
@@ -220,4 +222,4 @@ class _Reading:
         diff = {"path": as_map(output.get("structured_content")).get("path")}
         diff["new"] = given.get("content") if "write" in name else None
         ended = call_ended(id_, how, said, diff if how == "completed" else None)
-        yield from self._turns.tell(ended, microseconds(entry.get("updatedAt")) or time)
+        yield from self._turns.tell(ended, parse_time(entry.get("updatedAt")) or time)

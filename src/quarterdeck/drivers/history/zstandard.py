@@ -10,7 +10,7 @@ from typing import IO, Any, cast
 
 from quarterdeck.system.environment import find_own_program
 
-from .errors import HistoryUnreadable
+from .errors import HistoryUnreadableError
 from .files import open_plain
 
 __all__ = ["can_unpack", "open_zstd"]
@@ -29,13 +29,13 @@ def open_zstd(path: Path) -> Generator[IO[bytes]]:
     """Open a compressed file for reading; ends after 4 GiB, whatever it unpacks to.
 
     Raises:
-        HistoryUnreadable: it cannot be opened, is damaged as far as it is read, or neither this
+        HistoryUnreadableError: it cannot be opened, is damaged as far as it is read, or neither this
             Python nor a program can read it.
     """
     module, program = _module(), _program()
     if module is None and program is None:
         told = "it is compressed: install the program zstd, or take Python 3.14"
-        raise HistoryUnreadable(path, told)
+        raise HistoryUnreadableError(path, told)
     with open_plain(path) as packed:
         if module is not None:
             yield cast("IO[bytes]", _ByModule(path, module, packed))
@@ -68,7 +68,7 @@ class _ByModule:
         try:
             data = self._file.read(min(wanted, self._left))
         except (OSError, EOFError, self._error) as error:
-            raise HistoryUnreadable(self._path, str(error)) from error
+            raise HistoryUnreadableError(self._path, str(error)) from error
         self._left -= len(data)
         return data
 
@@ -101,5 +101,5 @@ class _ByProgram:
         data = self._process.stdout.read(min(wanted, self._left))
         self._left -= len(data)
         if not data and self._left and self._process.wait():
-            raise HistoryUnreadable(self._path, "it is compressed, and damaged")
+            raise HistoryUnreadableError(self._path, "it is compressed, and damaged")
         return data

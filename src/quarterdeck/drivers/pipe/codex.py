@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from quarterdeck.wire.events import (
     Event,
-    Notice,
+    NoticePosted,
     PlanChanged,
     RetryScheduled,
     SessionChanged,
@@ -15,22 +15,31 @@ from quarterdeck.wire.events import (
     ToolCallStarted,
     ToolCallUpdated,
     TurnEnd,
-    Unknown,
+    UnknownEvent,
     UsageReported,
 )
 from quarterdeck.wire.ids import ToolCallId, new_message_id
 from quarterdeck.wire.settings import PlanEntry
-from quarterdeck.wire.toolcalls import ToolCallEnd, ToolCallLocation, ToolKind
+from quarterdeck.wire.tool_calls import ToolCallEnd, ToolCallLocation, ToolKind
 from quarterdeck.wire.usage import TokenUsage
 
-from ..child import Launch
-from ..driver import McpServer, Opening
-from ..errors import Unsupported
-from ..link import Departure, Outcome
-from .dialect import Asked, Dialect, Extra, failure
-from .told import as_list, as_map, as_number, as_text, message, rate_limit, shown, thought
+from ..agent_process import Launch
+from ..driver import AgentMcpServer, DriverSessionOptions
+from ..errors import UnsupportedError
+from ..foreign_json import (
+    as_list,
+    as_map,
+    as_number,
+    as_text,
+    message,
+    output_content,
+    rate_limit,
+    thought,
+)
+from ..link import AgentExit, TurnOutcome
+from .dialect import ExtraArguments, PipeDialect, TurnContext, failure_text
 
-__all__ = ["CODEX", "CodexReader"]
+__all__ = ["CODEX", "CodexExecReader"]
 
 _RETRY = re.compile(r"Reconnecting\.\.\. (\d+)/\d+\s*(?:\((.*)\))?", re.DOTALL)
 _SERVER_NAME = re.compile(r"[A-Za-z0-9_-]+")
@@ -42,10 +51,10 @@ _STOPS: tuple[tuple[str, TurnEnd], ...] = (
 """Words in the text of a failure that say how the model stopped."""
 
 
-class CodexReader:
+class CodexExecReader:
     """Reads one turn of ``codex exec --json``."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: TurnContext) -> None:
         self._before = asked.total
         self._usage: TokenUsage | None = None
         self._is_complete = False
@@ -77,13 +86,13 @@ class CodexReader:
             case _:
                 yield _unknown(value)
 
-    def outcome(self, left: Departure) -> Outcome:
+    def outcome(self, left: AgentExit) -> TurnOutcome:
         """How the turn went: a turn that was not completed has failed."""
         if self._is_complete and self._failed is None:
-            return Outcome(stop="end_turn", usage=self._usage)
-        reason = failure(left, self._failed or self._error)
+            return TurnOutcome(stop="end_turn", usage=self._usage)
+        reason = failure_text(left, self._failed or self._error)
         stops: list[TurnEnd] = [stop for word, stop in _STOPS if word in reason]
-        return Outcome(stop=stops[0] if stops else "failed", reason=reason, usage=self._usage)
+        return TurnOutcome(stop=stops[0] if stops else "failed", reason=reason, usage=self._usage)
 
     # The turn
 
@@ -120,7 +129,7 @@ class CodexReader:
     def _flush(self) -> Iterator[Event]:
         """Tell of an error after which the turn went on."""
         if self._error:
-            yield Notice(title=self._error, severity="error")
+            yield NoticePosted(title=self._error, severity="error")
             self._error = ""
 
     def _limit(self, told: str) -> Iterator[Event]:
@@ -143,7 +152,7 @@ class CodexReader:
             case "todo_list":
                 yield PlanChanged(entries=tuple(_plan(item)))
             case "error":
-                yield Notice(title=as_text(item.get("message")), severity="warning")
+                yield NoticePosted(title=as_text(item.get("message")), severity="warning")
             case str() as kind if kind in _CALLS:
                 yield from self._call(ToolCallId(id_), kind, item, stage)
             case _:
@@ -174,8 +183,8 @@ class CodexReader:
             yield say(now[len(before) :], name)
 
 
-def _unknown(value: Mapping[str, Any]) -> Unknown:
-    return Unknown(origin="codex", raw=dict(value))
+def _unknown(value: Mapping[str, Any]) -> UnknownEvent:
+    return UnknownEvent(origin="codex", raw=dict(value))
 
 
 def _plan(item: Mapping[str, Any]) -> Iterator[PlanEntry]:
@@ -233,7 +242,7 @@ def _started(call: ToolCallId, kind: str, item: Mapping[str, Any]) -> ToolCallSt
 
 
 def _updated(call: ToolCallId, item: Mapping[str, Any]) -> ToolCallUpdated:
-    return ToolCallUpdated(call=call, status="in_progress", content=shown(_output(item)))
+    return ToolCallUpdated(call=call, status="in_progress", content=output_content(_output(item)))
 
 
 def _ended(call: ToolCallId, item: Mapping[str, Any]) -> ToolCallEnded:
@@ -244,7 +253,7 @@ def _ended(call: ToolCallId, item: Mapping[str, Any]) -> ToolCallEnded:
         call=call,
         status=_ENDS.get(status, "completed"),
         reason=told or (status if status == "declined" else None),
-        content=shown(_output(item)),
+        content=output_content(_output(item)),
         locations=_locations(item),
         raw_output=raw or None,
     )
@@ -268,7 +277,7 @@ def _locations(item: Mapping[str, Any]) -> tuple[ToolCallLocation, ...]:
 # What words of the agent's file cannot say
 
 
-def _extra(launch: Launch, opening: Opening) -> Extra:
+def _extra(launch: Launch, opening: DriverSessionOptions) -> ExtraArguments:
     """Settings of codex's configuration, for this run only."""
     words: list[str] = []
     honoured: set[str] = set()
@@ -278,7 +287,7 @@ def _extra(launch: Launch, opening: Opening) -> Extra:
         honoured.add("system_prompt")
     for server in opening.mcp_servers:
         if not _SERVER_NAME.fullmatch(server.name):
-            raise Unsupported(
+            raise UnsupportedError(
                 launch.agent,
                 "pipe",
                 f"take a tool server called {server.name!r}",
@@ -287,10 +296,10 @@ def _extra(launch: Launch, opening: Opening) -> Extra:
         words += ["-c", f"mcp_servers.{server.name}={_server(server, environment)}"]
     if opening.mcp_servers:
         honoured.add("mcp_servers")
-    return Extra(words=tuple(words), environment=environment, honoured=frozenset(honoured))
+    return ExtraArguments(words=tuple(words), environment=environment, honoured=frozenset(honoured))
 
 
-def _server(server: McpServer, environment: dict[str, str]) -> str:
+def _server(server: AgentMcpServer, environment: dict[str, str]) -> str:
     """An MCP server as an inline table of TOML.
 
     Everybody can read a command line, so what may be secret goes into ``environment``.
@@ -327,4 +336,4 @@ def _toml(value: str) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-CODEX = Dialect(name="codex", reader=CodexReader, extra=_extra, obeys_sigint=True)
+CODEX = PipeDialect(name="codex", reader=CodexExecReader, extra=_extra, obeys_sigint=True)

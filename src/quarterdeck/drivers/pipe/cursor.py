@@ -8,25 +8,25 @@ from quarterdeck.wire.events import (
     SessionChanged,
     ToolCallEnded,
     ToolCallStarted,
-    Unknown,
+    UnknownEvent,
 )
 from quarterdeck.wire.ids import ToolCallId, new_message_id
-from quarterdeck.wire.toolcalls import ToolCallLocation
+from quarterdeck.wire.tool_calls import ToolCallLocation
 from quarterdeck.wire.usage import TokenUsage
 
-from ..link import Departure, Outcome
-from .dialect import Asked, Dialect, failure
-from .told import (
+from ..foreign_json import (
     as_list,
     as_map,
     as_number,
     as_text,
     message,
+    output_content,
     rate_limit,
-    shown,
     thought,
     tool_kind,
 )
+from ..link import AgentExit, TurnOutcome
+from .dialect import PipeDialect, TurnContext, failure_text
 
 __all__ = ["CURSOR", "CursorReader"]
 
@@ -38,7 +38,7 @@ class CursorReader:
     told in pieces is not told again.
     """
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: TurnContext) -> None:
         self._message = ""
         self._pieces = ""
         self._result: Mapping[str, Any] | None = None
@@ -67,16 +67,16 @@ class CursorReader:
                 if limited is not None and value.get("is_error") is True:
                     yield limited
             case _:
-                yield Unknown(origin="cursor", raw=dict(value))
+                yield UnknownEvent(origin="cursor", raw=dict(value))
 
-    def outcome(self, left: Departure) -> Outcome:
+    def outcome(self, left: AgentExit) -> TurnOutcome:
         """How the turn went: a result is due, and a failed run prints none."""
         result = self._result or {}
         usage = _usage(as_map(result.get("usage")))
         if self._result is not None and result.get("is_error") is not True:
-            return Outcome(stop="end_turn", usage=usage)
+            return TurnOutcome(stop="end_turn", usage=usage)
         told = as_text(result.get("result"))
-        return Outcome(stop="failed", reason=failure(left, told), usage=usage)
+        return TurnOutcome(stop="failed", reason=failure_text(left, told), usage=usage)
 
     def _said(self, value: Mapping[str, Any]) -> Iterator[Event]:
         blocks = map(as_map, as_list(as_map(value.get("message")).get("content")))
@@ -119,11 +119,11 @@ def _call(value: Mapping[str, Any]) -> Iterator[Event]:
             call=call,
             status="completed" if "success" in result else "failed",
             reason=None if "success" in result else next(iter(result), None),
-            content=shown(output),
+            content=output_content(output),
             raw_output=body.get("result"),
         )
     else:
-        yield Unknown(origin="cursor", raw=dict(value))
+        yield UnknownEvent(origin="cursor", raw=dict(value))
 
 
 def _usage(told: Mapping[str, Any]) -> TokenUsage | None:
@@ -141,4 +141,4 @@ def _usage(told: Mapping[str, Any]) -> TokenUsage | None:
     )
 
 
-CURSOR = Dialect(name="cursor", reader=CursorReader, streams=True)
+CURSOR = PipeDialect(name="cursor", reader=CursorReader, streams=True)

@@ -1,7 +1,7 @@
 """What a command-line agent that runs once for each turn says, and how it is asked.
 
-The words of its command line are data (``Launch``); a ``Dialect`` is the rest: how its lines are
-read, and what cannot be said by words alone. A ``Reader`` is pure: values in, events out.
+The words of its command line are data (``Launch``); a ``PipeDialect`` is the rest: how its lines are
+read, and what cannot be said by words alone. A ``TurnReader`` is pure: values in, events out.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -11,16 +11,23 @@ from typing import Any, Protocol
 from quarterdeck.wire.events import Event
 from quarterdeck.wire.usage import TokenUsage
 
-from ..child import Launch
-from ..driver import Opening
-from ..link import Departure, Outcome
+from ..agent_process import Launch
+from ..driver import DriverSessionOptions
+from ..link import AgentExit, TurnOutcome
 
-__all__ = ["Asked", "Dialect", "Extra", "Reader", "failure", "left_text"]
+__all__ = [
+    "ExtraArguments",
+    "PipeDialect",
+    "TurnContext",
+    "TurnReader",
+    "failure_text",
+    "left_text",
+]
 
 _STDERR_LINES = 12
 
 
-class Reader(Protocol):
+class TurnReader(Protocol):
     """Reads the lines of one turn. Nothing that a program prints makes it raise.
 
     It tells what it learns about the session as events too: ``SessionChanged`` with the agent's
@@ -28,16 +35,16 @@ class Reader(Protocol):
     """
 
     def read(self, value: Mapping[str, Any]) -> Iterable[Event]:
-        """The events of one line; one of ``Unknown`` for a line that it does not know."""
+        """The events of one line; one of ``UnknownEvent`` for a line that it does not know."""
         ...
 
-    def outcome(self, left: Departure) -> Outcome:
+    def outcome(self, left: AgentExit) -> TurnOutcome:
         """How the turn went, once the process is gone and every line was read."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class TurnContext:
     """What a reader may know about its turn."""
 
     session: str | None = None
@@ -47,7 +54,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Extra:
+class ExtraArguments:
     """What an option needs besides the words of the agent's file."""
 
     words: tuple[str, ...] = ()
@@ -56,18 +63,18 @@ class Extra:
     """The fields of the opening that are served by this; the file needs no words for them."""
 
 
-def _no_extra(launch: Launch, opening: Opening) -> Extra:
-    return Extra()
+def _no_extra(launch: Launch, opening: DriverSessionOptions) -> ExtraArguments:
+    return ExtraArguments()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dialect:
+class PipeDialect:
     """One agent's language over a pipe, one process for each turn."""
 
     name: str
-    reader: Callable[[Asked], Reader]
-    extra: Callable[[Launch, Opening], Extra] = _no_extra
-    """May raise ``Unsupported``."""
+    reader: Callable[[TurnContext], TurnReader]
+    extra: Callable[[Launch, DriverSessionOptions], ExtraArguments] = _no_extra
+    """May raise ``UnsupportedError``."""
     streams: bool = False
     """Text comes in pieces."""
     obeys_sigint: bool = False
@@ -76,7 +83,7 @@ class Dialect:
     """Reads the events in standard error from a position on, each with the position after it."""
 
 
-def failure(left: Departure, told: str = "") -> str:
+def failure_text(left: AgentExit, told: str = "") -> str:
     """Why a turn failed: the agent's own words, else how it left and what it said last."""
     if told:
         return told
@@ -84,7 +91,7 @@ def failure(left: Departure, told: str = "") -> str:
     return f"it left with {left_text(left)}" + (f": {last}" if last else "")
 
 
-def left_text(left: Departure) -> str:
+def left_text(left: AgentExit) -> str:
     """How a process left, in a few words."""
     if left.signal is not None:
         return f"signal {left.signal}"

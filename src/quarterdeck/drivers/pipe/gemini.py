@@ -6,21 +6,29 @@ from typing import Any
 
 from quarterdeck.wire.events import (
     Event,
-    Notice,
+    NoticePosted,
     RateLimited,
     RetryScheduled,
     SessionChanged,
     ToolCallEnded,
     ToolCallStarted,
-    Unknown,
+    UnknownEvent,
 )
 from quarterdeck.wire.ids import ToolCallId, new_message_id
-from quarterdeck.wire.toolcalls import ToolCallLocation
+from quarterdeck.wire.tool_calls import ToolCallLocation
 from quarterdeck.wire.usage import TokenUsage
 
-from ..link import Departure, Outcome
-from .dialect import Asked, Dialect, failure
-from .told import as_map, as_number, as_text, message, rate_limit, shown, tool_kind
+from ..foreign_json import (
+    as_map,
+    as_number,
+    as_text,
+    message,
+    output_content,
+    rate_limit,
+    tool_kind,
+)
+from ..link import AgentExit, TurnOutcome
+from .dialect import PipeDialect, TurnContext, failure_text
 
 __all__ = ["GEMINI", "GeminiReader"]
 
@@ -33,7 +41,7 @@ _TITLES = ("command", "file_path", "absolute_path", "path", "pattern", "query", 
 class GeminiReader:
     """Reads one turn of ``gemini -o stream-json``."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: TurnContext) -> None:
         self._message = ""
         self._error = ""
         self._result: Mapping[str, Any] | None = None
@@ -62,14 +70,14 @@ class GeminiReader:
             case _:
                 yield _unknown(value)
 
-    def outcome(self, left: Departure) -> Outcome:
+    def outcome(self, left: AgentExit) -> TurnOutcome:
         """How the turn went: gemini says so in its result, which is due."""
         usage = _usage(as_map((self._result or {}).get("stats")))
         if self._result is not None and self._result.get("status") == "success":
-            return Outcome(stop="end_turn", usage=usage)
-        reason = failure(left, self._told())
+            return TurnOutcome(stop="end_turn", usage=usage)
+        reason = failure_text(left, self._told())
         stop = "max_turn_requests" if left.exit_code == _TOO_MANY_TURNS else "failed"
-        return Outcome(stop=stop, reason=reason, usage=usage)
+        return TurnOutcome(stop=stop, reason=reason, usage=usage)
 
     def _told(self) -> str:
         """The text of the failure: in the result, or before it."""
@@ -91,9 +99,9 @@ class GeminiReader:
         told = as_text(value.get("message"))
         if value.get("severity") == "error":
             self._error = told
-            yield Notice(title=told, severity="error")
+            yield NoticePosted(title=told, severity="error")
         else:
-            yield Notice(title=told, severity="warning")
+            yield NoticePosted(title=told, severity="warning")
 
 
 def _started(value: Mapping[str, Any]) -> ToolCallStarted:
@@ -117,7 +125,7 @@ def _ended(value: Mapping[str, Any]) -> ToolCallEnded:
         call=ToolCallId(as_text(value.get("tool_id"))),
         status="completed" if value.get("status") == "success" else "failed",
         reason=as_text(error.get("message")) or None,
-        content=shown(output),
+        content=output_content(output),
         raw_output=value.get("output"),
     )
 
@@ -150,8 +158,8 @@ def _retries(stderr: str, position: int) -> Iterator[tuple[int, Event]]:
         yield attempt, RetryScheduled(attempt=attempt + 1, delay=0.0, reason=found[0])
 
 
-def _unknown(value: Mapping[str, Any]) -> Unknown:
-    return Unknown(origin="gemini", raw=dict(value))
+def _unknown(value: Mapping[str, Any]) -> UnknownEvent:
+    return UnknownEvent(origin="gemini", raw=dict(value))
 
 
-GEMINI = Dialect(name="gemini", reader=GeminiReader, streams=True, stderr_events=_retries)
+GEMINI = PipeDialect(name="gemini", reader=GeminiReader, streams=True, stderr_events=_retries)

@@ -8,7 +8,7 @@ from msgspec import UNSET
 
 from quarterdeck.wire.events import (
     Event,
-    Notice,
+    NoticePosted,
     PlanChanged,
     RateLimited,
     RetryScheduled,
@@ -16,17 +16,26 @@ from quarterdeck.wire.events import (
     ToolCallEnded,
     ToolCallStarted,
     ToolCallUpdated,
-    Unknown,
+    UnknownEvent,
 )
 from quarterdeck.wire.ids import ToolCallId
 from quarterdeck.wire.settings import PlanEntry, PlanStatus
 from quarterdeck.wire.usage import Cost, TokenUsage
 
-from ..child import Launch
-from ..link import Departure, Outcome
-from .dialect import Dialect, failure
-from .mapping import Path, Rule, Table, compile_table, find, matches, parse_path
-from .told import as_list, as_number, as_text, message, rate_limit, shown, thought, tool_kind
+from ..agent_process import Launch
+from ..foreign_json import (
+    as_list,
+    as_number,
+    as_text,
+    message,
+    output_content,
+    rate_limit,
+    thought,
+    tool_kind,
+)
+from ..link import AgentExit, TurnOutcome
+from .dialect import PipeDialect, failure_text
+from .event_table import EventRule, EventTable, Path, compile_table, find, matches, parse_path
 
 __all__ = ["GenericReader", "generic"]
 
@@ -39,16 +48,16 @@ _PLAN: dict[str, PlanStatus] = {
 }
 
 
-def generic(launch: Launch) -> Dialect:
+def generic(launch: Launch) -> PipeDialect:
     """The dialect that the table ``events`` of an agent's file describes.
 
     Raises:
-        BadAgentFile: the table cannot be used.
+        BadAgentFileError: the table cannot be used.
     """
     agent = launch.agent
     table = compile_table(agent, launch.events)
     rules = tuple(map(_compiled, table.rules))
-    return Dialect(
+    return PipeDialect(
         name=agent,
         reader=lambda asked: GenericReader(agent, table, rules),
         streams=table.streams,
@@ -58,7 +67,7 @@ def generic(launch: Launch) -> Dialect:
 
 @dataclass(frozen=True, slots=True)
 class _Compiled:
-    rule: Rule
+    rule: EventRule
     when: _Conditions
     each: Path
     where: _Conditions
@@ -87,7 +96,7 @@ class _Compiled:
 class GenericReader:
     """Reads one turn by the rules of a table."""
 
-    def __init__(self, agent: str, table: Table, rules: tuple[_Compiled, ...]) -> None:
+    def __init__(self, agent: str, table: EventTable, rules: tuple[_Compiled, ...]) -> None:
         self._agent = agent
         self._table = table
         self._rules = rules
@@ -104,16 +113,16 @@ class GenericReader:
                 is_known = True
                 yield from self._apply(rule, subject)
         if not is_known:
-            yield Unknown(origin=self._agent, raw=dict(value))
+            yield UnknownEvent(origin=self._agent, raw=dict(value))
 
-    def outcome(self, left: Departure) -> Outcome:
+    def outcome(self, left: AgentExit) -> TurnOutcome:
         """How the turn went: a told error, a bad exit or a missing result is a failure."""
         cost = Cost(amount=self._cost, currency="USD") if self._cost else None
         is_missing = self._table.result_is_due and not self._has_result
         if self._error is None and left.exit_code == 0 and not is_missing:
-            return Outcome(stop="end_turn", usage=self._usage, cost=cost)
-        reason = failure(left, self._error or "")
-        return Outcome(stop="failed", reason=reason, usage=self._usage, cost=cost)
+            return TurnOutcome(stop="end_turn", usage=self._usage, cost=cost)
+        reason = failure_text(left, self._error or "")
+        return TurnOutcome(stop="failed", reason=reason, usage=self._usage, cost=cost)
 
     def _apply(self, rule: _Compiled, value: Any) -> Iterable[Event]:
         means = rule.rule.means
@@ -184,7 +193,7 @@ def _tool(rule: _Compiled, value: Any) -> Iterator[Event]:
 
 def _tool_update(rule: _Compiled, value: Any) -> Iterator[Event]:
     call = ToolCallId(rule.said(value, "id") or rule.said(value, "name") or "tool")
-    output = shown(rule.said(value, "output"))
+    output = output_content(rule.said(value, "output"))
     yield ToolCallUpdated(call=call, status="in_progress", content=output)
 
 
@@ -194,7 +203,7 @@ def _tool_end(rule: _Compiled, value: Any) -> Iterator[Event]:
         call=ToolCallId(rule.said(value, "id") or rule.said(value, "name") or "tool"),
         status="failed" if failed else "completed",
         reason=(rule.said(value, "text") or None) if failed else None,
-        content=shown(rule.said(value, "output")),
+        content=output_content(rule.said(value, "output")),
         raw_output=rule.at(value, "output"),
     )
 
@@ -232,7 +241,7 @@ def _rate_limit(rule: _Compiled, value: Any) -> Iterator[Event]:
 
 def _notice(rule: _Compiled, value: Any) -> Iterator[Event]:
     if told := rule.said(value, "text"):
-        yield Notice(title=told)
+        yield NoticePosted(title=told)
 
 
 _EVENTS: dict[str, Callable[[_Compiled, Any], Iterator[Event]]] = {
@@ -250,12 +259,12 @@ _EVENTS: dict[str, Callable[[_Compiled, Any], Iterator[Event]]] = {
 
 _PATHS = tuple(
     field
-    for field in Rule.__struct_fields__
+    for field in EventRule.__struct_fields__
     if field not in ("means", "when", "each", "where", "adds", "includes_cache")
 )
 
 
-def _compiled(rule: Rule) -> _Compiled:
+def _compiled(rule: EventRule) -> _Compiled:
     return _Compiled(
         rule=rule,
         when=_conditions(rule.when),

@@ -12,29 +12,38 @@ from quarterdeck.wire.events import (
     ToolCallEnded,
     ToolCallStarted,
     TurnEnd,
-    Unknown,
+    UnknownEvent,
 )
 from quarterdeck.wire.ids import ToolCallId
-from quarterdeck.wire.toolcalls import ToolCallLocation
+from quarterdeck.wire.tool_calls import ToolCallLocation
 from quarterdeck.wire.usage import Cost, TokenUsage
 
-from ..child import Launch
-from ..driver import McpServer, Opening
-from ..link import Departure, Outcome
-from ..words import render_mode
-from .dialect import Asked, Dialect, Extra, failure
-from .told import as_map, as_number, as_text, message, rate_limit, shown, thought, tool_kind
+from ..agent_process import Launch
+from ..command_line import render_mode
+from ..driver import AgentMcpServer, DriverSessionOptions
+from ..foreign_json import (
+    as_map,
+    as_number,
+    as_text,
+    message,
+    output_content,
+    rate_limit,
+    thought,
+    tool_kind,
+)
+from ..link import AgentExit, TurnOutcome
+from .dialect import ExtraArguments, PipeDialect, TurnContext, failure_text
 
-__all__ = ["OPENCODE", "OpencodeReader", "call_events", "server_of", "tokens_of"]
+__all__ = ["OPENCODE", "OpencodeRunReader", "call_events", "server_of", "tokens_of"]
 
 _STOPS: dict[str, TurnEnd] = {"length": "max_tokens", "content-filter": "refusal"}
 _TOO_MANY = 429
 
 
-class OpencodeReader:
+class OpencodeRunReader:
     """Reads one turn of ``opencode run --format json``."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: TurnContext) -> None:
         self._usage = TokenUsage()
         self._cost = 0.0
         self._reason: str | None = None
@@ -63,16 +72,16 @@ class OpencodeReader:
             case "error":
                 yield from self._fail(as_map(value.get("error")))
             case _:
-                yield Unknown(origin="opencode", raw=dict(value))
+                yield UnknownEvent(origin="opencode", raw=dict(value))
 
-    def outcome(self, left: Departure) -> Outcome:
+    def outcome(self, left: AgentExit) -> TurnOutcome:
         """How the turn went: well if it finished a step and left with 0."""
         usage = self._usage if self._reason is not None else None
         cost = Cost(amount=self._cost, currency="USD") if self._cost else None
         if self._error or left.exit_code != 0 or self._reason is None:
-            reason = failure(left, self._error)
-            return Outcome(stop="failed", reason=reason, usage=usage, cost=cost)
-        return Outcome(stop=_STOPS.get(self._reason, "end_turn"), usage=usage, cost=cost)
+            reason = failure_text(left, self._error)
+            return TurnOutcome(stop="failed", reason=reason, usage=usage, cost=cost)
+        return TurnOutcome(stop=_STOPS.get(self._reason, "end_turn"), usage=usage, cost=cost)
 
     def _begin(self, step: str) -> Iterator[Event]:
         """A step begins; the same one again means that the model's stream broke off."""
@@ -122,7 +131,7 @@ def call_events(part: Mapping[str, Any]) -> Iterator[Event]:
         call=call,
         status="failed" if failed else "completed",
         reason=output if failed else None,
-        content=shown(output),
+        content=output_content(output),
         raw_output=state.get("output"),
     )
 
@@ -167,7 +176,7 @@ _PERMISSIONS: dict[str, dict[str, str]] = {
 """By our mode. ``run`` answers what is asked with no, so that ``ask`` refuses with a reason."""
 
 
-def _extra(launch: Launch, opening: Opening) -> Extra:
+def _extra(launch: Launch, opening: DriverSessionOptions) -> ExtraArguments:
     """Permissions and MCP servers, which opencode takes from its environment.
 
     Without them opencode allows everything. A mode that is in the agent's file and not here, and
@@ -183,10 +192,10 @@ def _extra(launch: Launch, opening: Opening) -> Extra:
         servers = {server.name: server_of(server) for server in opening.mcp_servers}
         environment["OPENCODE_CONFIG_CONTENT"] = json.dumps({"mcp": servers})
     honoured = frozenset(("mcp_servers",) if opening.mcp_servers else ())
-    return Extra(environment=environment, honoured=honoured)
+    return ExtraArguments(environment=environment, honoured=honoured)
 
 
-def server_of(server: McpServer) -> dict[str, Any]:
+def server_of(server: AgentMcpServer) -> dict[str, Any]:
     """A tool server as opencode describes it."""
     if server.url:
         return {"type": "remote", "url": server.url, "headers": dict(server.headers)}
@@ -197,4 +206,4 @@ def server_of(server: McpServer) -> dict[str, Any]:
     }
 
 
-OPENCODE = Dialect(name="opencode", reader=OpencodeReader, extra=_extra)
+OPENCODE = PipeDialect(name="opencode", reader=OpencodeRunReader, extra=_extra)

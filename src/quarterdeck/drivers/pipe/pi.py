@@ -13,25 +13,25 @@ from quarterdeck.wire.events import (
     ToolCallStarted,
     ToolCallUpdated,
     TurnEnd,
-    Unknown,
+    UnknownEvent,
 )
 from quarterdeck.wire.ids import CompactionId, ToolCallId, new_compaction_id, new_message_id
-from quarterdeck.wire.toolcalls import ToolCallLocation
+from quarterdeck.wire.tool_calls import ToolCallLocation
 from quarterdeck.wire.usage import Cost, TokenUsage
 
-from ..link import Departure, Outcome
-from .dialect import Asked, Dialect, failure
-from .told import (
+from ..foreign_json import (
     as_list,
     as_map,
     as_number,
     as_text,
     message,
+    output_content,
     rate_limit,
-    shown,
     thought,
     tool_kind,
 )
+from ..link import AgentExit, TurnOutcome
+from .dialect import PipeDialect, TurnContext, failure_text
 
 __all__ = ["PI", "PiReader"]
 
@@ -48,7 +48,7 @@ _STOPS: dict[str, TurnEnd] = {"length": "max_tokens", "aborted": "cancelled"}
 class PiReader:
     """Reads one turn of ``pi --mode json``."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: TurnContext) -> None:
         self._message = ""
         self._usage = TokenUsage()
         self._cost = 0.0
@@ -80,17 +80,17 @@ class PiReader:
             case str() as kind if kind in _QUIET:
                 pass
             case _:
-                yield Unknown(origin="pi", raw=dict(value))
+                yield UnknownEvent(origin="pi", raw=dict(value))
 
-    def outcome(self, left: Departure) -> Outcome:
+    def outcome(self, left: AgentExit) -> TurnOutcome:
         """How the turn went; pi leaves with 0 also after a failure."""
         usage = self._usage if self._usage.total else None
         cost = Cost(amount=self._cost, currency="USD") if self._cost else None
         went_well = left.exit_code == 0 and bool(self._stop)
         if self._stop == "error" or not went_well:
-            reason = failure(left, self._error)
-            return Outcome(stop="failed", reason=reason, usage=usage, cost=cost)
-        return Outcome(stop=_STOPS.get(self._stop, "end_turn"), usage=usage, cost=cost)
+            reason = failure_text(left, self._error)
+            return TurnOutcome(stop="failed", reason=reason, usage=usage, cost=cost)
+        return TurnOutcome(stop=_STOPS.get(self._stop, "end_turn"), usage=usage, cost=cost)
 
     def _grow(self, change: Mapping[str, Any]) -> Iterator[Event]:
         delta = as_text(change.get("delta"))
@@ -149,12 +149,12 @@ def _call(kind: str, value: Mapping[str, Any]) -> Event:
             call=call,
             status="failed" if failed else "completed",
             reason=output if failed else None,
-            content=shown(output),
+            content=output_content(output),
             raw_output=value.get("result"),
         )
     if kind == "tool_execution_update":
         output = _output(value.get("partialResult"))
-        return ToolCallUpdated(call=call, status="in_progress", content=shown(output))
+        return ToolCallUpdated(call=call, status="in_progress", content=output_content(output))
     name, given = as_text(value.get("toolName")), as_map(value.get("args"))
     path = as_text(given.get("path"))
     return ToolCallStarted(
@@ -184,4 +184,4 @@ def _usage(told: Mapping[str, Any]) -> TokenUsage:
     )
 
 
-PI = Dialect(name="pi", reader=PiReader, streams=True)
+PI = PipeDialect(name="pi", reader=PiReader, streams=True)

@@ -1,9 +1,4 @@
-"""An agent driven through its screen, as a person would: what it shows is read, keys are pressed.
-
-The least exact way to reach an agent, for those that have no other. Text comes as the screen shows
-it; there is no usage. Nothing is typed into a dialog unless it is known and the agent's file says
-so: ``quirks`` ``accept-trust``, ``accept-update``, ``decline-update``.
-"""
+"""The link to an agent in a terminal: what it displays is read, and keys are sent."""
 
 import asyncio
 from collections.abc import Mapping
@@ -11,32 +6,63 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from quarterdeck.system.api import CommandSpec, EndingDeadlines
 from quarterdeck.system.environment import child_environment
-from quarterdeck.system.errors import CommandNotFound, SpawnFault
-from quarterdeck.system.guard import shared_guard
+from quarterdeck.system.errors import CommandNotFoundError, SpawnError
 from quarterdeck.system.paths import Roots
-from quarterdeck.system.port import Command, Ending
+from quarterdeck.system.process_guard import shared_guard
+from quarterdeck.terminal.headless_terminal import HeadlessTerminal
 from quarterdeck.wire.content import ContentBlock
-from quarterdeck.wire.errors import Closed
-from quarterdeck.wire.masking import mask
+from quarterdeck.wire.errors import LinkClosedError
+from quarterdeck.wire.redaction import mask_secrets
 
-from ..child import Launch
-from ..driver import Capabilities, Opening
+from ..agent_process import Launch
+from ..command_line import render_agent_mode, render_option
+from ..driver import Capabilities, DriverSessionOptions
 from ..enforcement import Enforcement, enforcement_of
-from ..errors import AgentMissing, LoginNeeded, OpenFailed, Unsupported
-from ..link import Departure, Host, Outcome, Started
-from ..pipe.turns import plain_text
-from .answers import Lines
-from .conversing import Conversation
-from .knowledge import Knowledge, knowledge_of, screens_of
-from .options import TRANSPORT, words_of
-from .reading import Reader, Reading
-from .terminal import Terminal
-from .watching import Watch
+from ..errors import AgentMissingError, LoginNeededError, OpenFailedError, UnsupportedError
+from ..link import AgentExit, LinkHost, StartedAgent, TurnOutcome
+from ..pipe.oneshot_link import plain_text
+from .conversation import PtyConversation
+from .patterns import TerminalPatterns, load_patterns, parse_patterns
+from .reader import TerminalReader, TerminalReading, TerminalWatcher
+from .turn_text import TurnTextFinder
 
-__all__ = ["PtyLink"]
+__all__ = ["TRANSPORT", "PtyLink", "command_words"]
 
-_ENDING = Ending(ask=1.5, terminate=1.5, kill=5.0)
+TRANSPORT = "pty"
+
+
+def command_words(
+    launch: Launch, opening: DriverSessionOptions, session: str | None
+) -> tuple[str, ...]:
+    """The words; ``session`` is an id for a new session where the agent takes one.
+
+    ``title`` is ours to keep, ``replay`` may be declined, ``mode`` is our gate's.
+
+    Raises:
+        UnsupportedError: the agent has no words for an option.
+    """
+    if opening.mcp_servers:
+        raise UnsupportedError(launch.agent, TRANSPORT, "take the option 'mcp_servers'")
+    words: list[str] = []
+    if opening.agent_mode is not None:
+        words += render_agent_mode(launch, TRANSPORT, opening.agent_mode)
+    else:
+        words += launch.words.get("ask", ())
+    words += render_option(launch, TRANSPORT, "model", opening.model)
+    words += render_option(launch, TRANSPORT, "roots", opening.roots)
+    words += render_option(launch, TRANSPORT, "system_prompt", opening.system_prompt)
+    if opening.resume is not None:
+        words += render_option(
+            launch, TRANSPORT, "fork" if opening.fork else "resume", opening.resume
+        )
+    elif session is not None:
+        words += render_option(launch, TRANSPORT, "session", session)
+    return (*words, *opening.arguments)
+
+
+_ENDING = EndingDeadlines(ask=1.5, terminate=1.5, kill=5.0)
 _DRAWN = 0.3
 """Seconds that a screen must not have changed before it counts as drawn."""
 _POLICY = {
@@ -52,11 +78,11 @@ class PtyLink:
 
     def __init__(self, launch: Launch) -> None:
         self._launch = launch
-        self._knowledge: Knowledge
-        self._host: Host
-        self._terminal: Terminal | None = None
-        self._watch: Watch
-        self._conversation: Conversation
+        self._knowledge: TerminalPatterns
+        self._host: LinkHost
+        self._terminal: HeadlessTerminal | None = None
+        self._watch: TerminalWatcher
+        self._conversation: PtyConversation
         self._leaving: asyncio.Task[None] | None = None
         self._session: str | None = None
         self._is_ended = False
@@ -76,23 +102,23 @@ class PtyLink:
         return TRANSPORT
 
     @property
-    def terminal(self) -> Terminal:
+    def terminal(self) -> HeadlessTerminal:
         """Where it runs; for whoever wants to look at it."""
         assert self._terminal is not None
         return self._terminal
 
-    def enforcement(self, opening: Opening) -> Enforcement:
+    def enforcement(self, opening: DriverSessionOptions) -> Enforcement:
         """What a session asks about, and what it does unasked."""
         return enforcement_of(self._launch, opening, asks=True)
 
-    async def start(self, host: Host) -> Started:
+    async def start(self, host: LinkHost) -> StartedAgent:
         """Start the agent and wait until it is ready for a prompt.
 
         Raises:
-            AgentMissing: there is no such program.
-            LoginNeeded: its screen asks for a login.
-            OpenFailed: it shows a dialog that nobody has said how to answer, or left.
-            Unsupported: an option has no words in the agent's file.
+            AgentMissingError: there is no such program.
+            LoginNeededError: its screen asks for a login.
+            OpenFailedError: it shows a dialog that nobody has said how to answer, or left.
+            UnsupportedError: an option has no words in the agent's file.
         """
         self._host = host
         opening = host.opening
@@ -102,25 +128,27 @@ class PtyLink:
         self._session = opening.resume if not opening.fork else None
         if self._session is None and "session" in self._launch.words and not opening.fork:
             self._session = str(uuid4())
-        words = words_of(self._launch, opening, self._session)
+        words = command_words(self._launch, opening, self._session)
         self._terminal = await self._open(opening, words)
         host.runs_in(self._terminal)
-        self._watch = Watch(self._terminal, Reader(self._knowledge))
-        lines = Lines(self._knowledge.answer, self._knowledge.columns)
-        self._conversation = Conversation(host, self._knowledge, self._watch, lines, self._pass)
+        self._watch = TerminalWatcher(self._terminal, TerminalReader(self._knowledge))
+        lines = TurnTextFinder(self._knowledge.answer, self._knowledge.columns)
+        self._conversation = PtyConversation(host, self._knowledge, self._watch, lines, self._pass)
         await self._until_ready()
         self._leaving = asyncio.create_task(self._watch_leaving(self._terminal))
-        return Started(agent_session=self._session, model=opening.model, mode=opening.agent_mode)
+        return StartedAgent(
+            agent_session=self._session, model=opening.model, mode=opening.agent_mode
+        )
 
-    async def prompt(self, content: tuple[ContentBlock, ...]) -> Outcome:
+    async def prompt(self, content: tuple[ContentBlock, ...]) -> TurnOutcome:
         """Paste a prompt, send it, and tell what the screen shows until the agent is ready again.
 
         Raises:
             LinkError: the agent is gone.
-            OpenFailed, LoginNeeded: it shows a dialog into which nothing is typed unasked.
+            OpenFailedError, LoginNeededError: it shows a dialog into which nothing is typed unasked.
         """
         if self._is_ended:
-            raise Closed("the session is closed")
+            raise LinkClosedError("the session is closed")
         self._answered.clear()
         return await self._conversation.turn(plain_text(content))
 
@@ -130,21 +158,21 @@ class PtyLink:
 
     async def set_mode(self, mode: str) -> None:
         """Not while a session runs: the words for it are fixed at its start."""
-        raise Unsupported(self._launch.agent, TRANSPORT, "change its mode while it runs")
+        raise UnsupportedError(self._launch.agent, TRANSPORT, "change its mode while it runs")
 
     async def set_model(self, model: str) -> None:
         """Not while a session runs."""
-        raise Unsupported(self._launch.agent, TRANSPORT, "change its model while it runs")
+        raise UnsupportedError(self._launch.agent, TRANSPORT, "change its model while it runs")
 
     async def set_option(self, option: str, value: str | bool) -> None:
         """There is none."""
-        raise Unsupported(self._launch.agent, TRANSPORT, f"set {option!r} while it runs")
+        raise UnsupportedError(self._launch.agent, TRANSPORT, f"set {option!r} while it runs")
 
     async def list_sessions(self) -> tuple[Mapping[str, Any], ...]:
         """It cannot say."""
-        raise Unsupported(self._launch.agent, TRANSPORT, "list its sessions")
+        raise UnsupportedError(self._launch.agent, TRANSPORT, "list its sessions")
 
-    async def end(self) -> Departure | None:
+    async def end(self) -> AgentExit | None:
         """Hang up, and end everything that it started."""
         self._is_ended = True
         if self._terminal is None:
@@ -152,22 +180,26 @@ class PtyLink:
         left = await self._terminal.close(_ENDING)
         if self._leaving is not None:
             await asyncio.wait([self._leaving])
-        return Departure(exit_code=left.code, signal=left.signal, stderr=self._last_rows())
+        return AgentExit(exit_code=left.code, signal=left.signal, stderr=self._last_rows())
 
-    async def _open(self, opening: Opening, words: tuple[str, ...]) -> Terminal:
+    async def _open(
+        self, opening: DriverSessionOptions, words: tuple[str, ...]
+    ) -> HeadlessTerminal:
         launch = self._launch
         own = {**launch.environment, **opening.environment}
         argv = (*launch.command, *words)
-        command = Command(argv=argv, cwd=opening.cwd, env=own, inherit=launch.inherit)
+        command = CommandSpec(argv=argv, cwd=opening.cwd, env=own, inherit=launch.inherit)
         size = (self._knowledge.columns, self._knowledge.rows)
         roots = Roots([opening.cwd, *opening.roots])
         try:
-            return await Terminal.start(command, size=size, roots=roots, guard=shared_guard())
-        except CommandNotFound as error:
+            return await HeadlessTerminal.start(
+                command, size=size, roots=roots, guard=shared_guard()
+            )
+        except CommandNotFoundError as error:
             searched = child_environment(own, launch.inherit).get("PATH", "")
-            raise AgentMissing(launch.agent, argv[0], searched, launch.install) from error
-        except SpawnFault as error:
-            raise OpenFailed(f"{launch.agent} could not be started: {error}") from error
+            raise AgentMissingError(launch.agent, argv[0], searched, launch.install) from error
+        except SpawnError as error:
+            raise OpenFailedError(f"{launch.agent} could not be started: {error}") from error
 
     async def _until_ready(self) -> None:
         """Wait for the prompt; dialogs on the way are answered as the agent's file says."""
@@ -184,14 +216,16 @@ class PtyLink:
             await self._pass(reading)
             await self._watch.until(lambda one, old=reading: one.shown != old.shown, within=10)
 
-    async def _pass(self, reading: Reading) -> None:
+    async def _pass(self, reading: TerminalReading) -> None:
         """Answer a dialog that is no request for leave, if policy says how."""
         agent = self._launch.agent
         if reading.shown in self._answered:
-            raise OpenFailed(f"{agent} does not take the answer to its dialog")
+            raise OpenFailedError(f"{agent} does not take the answer to its dialog")
         self._answered.add(reading.shown)
         if reading.state == "login":
-            raise LoginNeeded(f"{agent} wants to be logged in first. Run it in a terminal once.")
+            raise LoginNeededError(
+                f"{agent} wants to be logged in first. Run it in a terminal once."
+            )
         for (state, quirk), answer in _POLICY.items():
             if state == reading.state and quirk in self._launch.quirks and reading.rule:
                 keys = reading.rule.accept if answer == "accept" else reading.rule.decline
@@ -200,12 +234,12 @@ class PtyLink:
         names = [quirk for (state, quirk) in _POLICY if state == reading.state]
         how = f", or give it quirks = {names!r} in a file of your own" if names else ""
         shown = " ".join(reading.shown.split())[:300]
-        raise OpenFailed(
+        raise OpenFailedError(
             f"{agent} shows a dialog ({reading.state}) into which nothing is typed unasked: "
             f"{shown!r}. Run it in this directory once and answer it{how}."
         )
 
-    async def _watch_leaving(self, terminal: Terminal) -> None:
+    async def _watch_leaving(self, terminal: HeadlessTerminal) -> None:
         """Tell the session when the program has left by itself."""
         await terminal.wait()
         if not self._is_ended:
@@ -214,18 +248,18 @@ class PtyLink:
     def _last_rows(self) -> str:
         rows = [row.text for row in self.terminal.screen.rows() if row.text]
         own = {**self._launch.environment, **self._host.opening.environment}
-        return mask("\n".join(rows[-10:]), child_environment(own, self._launch.inherit))
+        return mask_secrets("\n".join(rows[-10:]), child_environment(own, self._launch.inherit))
 
 
-def _known(launch: Launch) -> Knowledge:
+def _known(launch: Launch) -> TerminalPatterns:
     if launch.events:
-        return knowledge_of(f"{launch.agent}.toml: transports.pty.events", launch.events)
-    return screens_of(launch.dialect or launch.agent)
+        return parse_patterns(f"{launch.agent}.toml: transports.pty.events", launch.events)
+    return load_patterns(launch.dialect or launch.agent)
 
 
 if TYPE_CHECKING:
     from typing import cast
 
-    from ..link import Link
+    from ..link import AgentLink
 
-    _link: Link = cast("PtyLink", None)
+    _link: AgentLink = cast("PtyLink", None)

@@ -15,12 +15,12 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from quarterdeck.config.errors import UnusablePlace
+from quarterdeck.config.errors import UnusablePlaceError
 from quarterdeck.config.places import make_private
 
 from ..errors import HostError
 
-__all__ = ["Holder", "HostLock", "HostRunning", "holder"]
+__all__ = ["HostLock", "HostRunningError", "LockHolder", "holder"]
 
 _MOST_BYTES = 4096
 _HELD = (errno.EWOULDBLOCK, errno.EACCES)
@@ -28,7 +28,7 @@ _TRIES = 10
 _PAUSE = 0.03
 
 
-class HostRunning(HostError):
+class HostRunningError(HostError):
     """Another process is the host of this home."""
 
     def __init__(self, pid: int | None) -> None:
@@ -37,7 +37,7 @@ class HostRunning(HostError):
         self.pid = pid
 
 
-class Holder(Struct, frozen=True, kw_only=True):
+class LockHolder(Struct, frozen=True, kw_only=True):
     """What a host says about itself in its lock file."""
 
     pid: int
@@ -59,8 +59,8 @@ class HostLock:
         """Become the host.
 
         Raises:
-            HostRunning: another process is.
-            UnusablePlace: the file cannot be made, or the file system has no locks.
+            HostRunningError: another process is.
+            UnusablePlaceError: the file cannot be made, or the file system has no locks.
         """
         make_private(path.parent)
         try:
@@ -73,13 +73,13 @@ class HostLock:
             told = _read(handle)
             os.close(handle)
             if error.errno in _HELD:
-                raise HostRunning(told.pid if told else None) from None
+                raise HostRunningError(told.pid if told else None) from None
             raise _unusable(path, error) from error
         lock = cls(handle)
         lock._write(b"")
         return lock
 
-    def sign(self, holder: Holder) -> None:
+    def sign(self, holder: LockHolder) -> None:
         """Say who we are and where we listen."""
         self._write(msgspec.json.encode(holder))
 
@@ -106,11 +106,11 @@ class HostLock:
             return
 
 
-def holder(path: Path) -> tuple[bool, Holder | None]:
+def holder(path: Path) -> tuple[bool, LockHolder | None]:
     """Whether a process holds the lock, and what it said so far. Blocks shortly.
 
     Raises:
-        UnusablePlace: the file cannot be read.
+        UnusablePlaceError: the file cannot be read.
     """
     try:
         handle = os.open(path, os.O_RDONLY)
@@ -144,15 +144,15 @@ def _lock(handle: int) -> None:
         time.sleep(_PAUSE)
 
 
-def _read(handle: int) -> Holder | None:
+def _read(handle: int) -> LockHolder | None:
     try:
-        return msgspec.json.decode(os.pread(handle, _MOST_BYTES, 0), type=Holder)
+        return msgspec.json.decode(os.pread(handle, _MOST_BYTES, 0), type=LockHolder)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
 
 
-def _unusable(path: Path, error: OSError) -> UnusablePlace:
-    return UnusablePlace(
+def _unusable(path: Path, error: OSError) -> UnusablePlaceError:
+    return UnusablePlaceError(
         f"cannot use the lock {str(path)!r}: {error.strerror or error}; "
         "make it writable or set QUARTERDECK_HOME to a directory on a local disk"
     )

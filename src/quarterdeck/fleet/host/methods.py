@@ -1,15 +1,10 @@
-"""What can be asked of a host: the name, the parameters and the result of each method.
-
-The parameters of ``fleet/x`` are the arguments of ``Fleet.x`` under their own names. Unknown ones
-are an error: a wish that the host does not understand must not be dropped in silence. A change
-that an older program would misunderstand raises ``PROTOCOL``.
-"""
+"""The host's methods: the name, the parameters and the result of each; terminals last."""
 
 from typing import Any, Generic, TypeVar
 
 from msgspec import Raw, Struct
 
-from quarterdeck.journal.hits import Hit
+from quarterdeck.journal.search_hit import SearchHit
 from quarterdeck.policy.grants import Grant
 from quarterdeck.wire.content import ContentBlock
 from quarterdeck.wire.events import Origin
@@ -17,7 +12,17 @@ from quarterdeck.wire.ids import MessageId, RequestId, SessionId
 from quarterdeck.wire.permissions import QuestionAction
 from quarterdeck.wire.values import Value
 
-from ..port import AgentInfo, Fleet, FleetStatus, Imported, InboxItem, Spawn, WaitFor
+from ..api import (
+    AgentInfo,
+    Fleet,
+    FleetStatus,
+    FleetTerminalOptions,
+    ImportedSession,
+    InboxItem,
+    SpawnOptions,
+    TerminalInfo,
+    WaitFor,
+)
 
 __all__ = [
     "AGENT",
@@ -27,6 +32,7 @@ __all__ = [
     "ATTACH_SCREEN",
     "CALL_SCREEN",
     "CLOSE",
+    "CLOSE_TERMINAL",
     "DELETE",
     "DETACH_SCREEN",
     "EDIT",
@@ -40,11 +46,14 @@ __all__ = [
     "INTERRUPT",
     "KILL",
     "METHODS",
+    "OPEN_TERMINAL",
+    "PASTE_TERMINAL",
     "PROTOCOL",
     "READ",
     "RECORDS",
     "RENAME",
     "REPLY",
+    "RESIZE_TERMINAL",
     "RESUME",
     "REVOKE",
     "SCREEN_ACTIVE",
@@ -56,23 +65,33 @@ __all__ = [
     "STATUS",
     "STOP",
     "TAKEN",
+    "TERMINALS",
+    "TERMINAL_METHODS",
     "UNFOLLOW",
     "WAIT",
+    "WATCH_TERMINAL",
+    "WRITE_TERMINAL",
     "AttachScreen",
+    "BatchTaken",
     "DetachScreen",
-    "Ended",
     "Follow",
-    "Followed",
+    "FollowResult",
     "Hello",
-    "Method",
-    "Nothing",
-    "Page",
+    "HostMethod",
+    "NoParams",
+    "OpenTerminalParams",
+    "PasteTerminalParams",
     "Records",
+    "RecordsPage",
+    "ResizeTerminalParams",
     "ScreenActive",
     "ScreenCall",
-    "Taken",
+    "SubscriptionEnded",
+    "TerminalParams",
     "Unfollow",
+    "WatchTerminalResult",
     "Welcome",
+    "WriteTerminalParams",
 ]
 
 PROTOCOL = 1
@@ -81,7 +100,7 @@ PROTOCOL = 1
 R = TypeVar("R")
 
 
-class Method(Struct, Generic[R], frozen=True, kw_only=True):
+class HostMethod(Struct, Generic[R], frozen=True, kw_only=True):
     """A request that the host answers."""
 
     name: str
@@ -97,7 +116,7 @@ class Method(Struct, Generic[R], frozen=True, kw_only=True):
         return await method(**{name: getattr(params, name) for name in params.__struct_fields__})
 
 
-class Nothing(Value, frozen=True, kw_only=True):
+class NoParams(Value, frozen=True, kw_only=True):
     """No parameters."""
 
 
@@ -121,7 +140,7 @@ class Welcome(Struct, frozen=True, kw_only=True):
 class SpawnParams(Value, frozen=True, kw_only=True):
     """See ``Fleet.spawn``."""
 
-    wish: Spawn
+    wish: SpawnOptions
 
 
 class AgentsParams(Value, frozen=True, kw_only=True):
@@ -242,7 +261,7 @@ class ReadParams(Value, frozen=True, kw_only=True):
     limit: int = 200
 
 
-class Page(Struct, frozen=True, kw_only=True):
+class RecordsPage(Struct, frozen=True, kw_only=True):
     """Some of the records that were asked for, as long as they fit into one message."""
 
     records: tuple[Raw, ...]
@@ -281,7 +300,7 @@ class DetachScreen(Value, frozen=True, kw_only=True):
 
 
 class ScreenActive(Value, frozen=True, kw_only=True):
-    """See ``AttachedScreen.active``."""
+    """See ``WorkbenchRegistration.active``."""
 
     screen: int
     cwd: str | None = None
@@ -311,7 +330,7 @@ class Follow(Value, frozen=True, kw_only=True):
     agent: str | None = None
 
 
-class Followed(Struct, frozen=True, kw_only=True):
+class FollowResult(Struct, frozen=True, kw_only=True):
     """The records will come under this id, those after ``after``."""
 
     subscription: int
@@ -334,13 +353,13 @@ class Records(Struct, frozen=True, kw_only=True):
     """Records, or what is seen of a terminal."""
 
 
-class Taken(Value, frozen=True, kw_only=True):
+class BatchTaken(Value, frozen=True, kw_only=True):
     """To the host: the oldest batch of a subscription was used; another may come."""
 
     subscription: int
 
 
-class Ended(Struct, frozen=True, kw_only=True):
+class SubscriptionEnded(Struct, frozen=True, kw_only=True):
     """To the client: a subscription is over; ``data`` is that of an error answer."""
 
     subscription: int
@@ -349,44 +368,56 @@ class Ended(Struct, frozen=True, kw_only=True):
     data: Any = None
 
 
-HELLO = Method[Welcome](name="host/hello", params=Hello, result=Welcome)
-STOP = Method[None](name="host/stop", params=Nothing, result=None)
-FOLLOW = Method[Followed](name="fleet/follow", params=Follow, result=Followed)
-UNFOLLOW = Method[None](name="fleet/unfollow", params=Unfollow, result=None)
-ATTACH_SCREEN = Method[None](name="fleet/attach_screen", params=AttachScreen, result=None)
-DETACH_SCREEN = Method[None](name="fleet/detach_screen", params=DetachScreen, result=None)
-SCREEN_ACTIVE = Method[None](name="fleet/screen_active", params=ScreenActive, result=None)
-READ = Method[Page](name="fleet/read", params=ReadParams, result=Page)
-SPAWN = Method[AgentInfo](name="fleet/spawn", params=SpawnParams, result=AgentInfo, changes=True)
-AGENTS = Method[list[AgentInfo]](name="fleet/agents", params=AgentsParams, result=list[AgentInfo])
-AGENT = Method[AgentInfo](name="fleet/agent", params=AgentParams, result=AgentInfo)
-SEND = Method[MessageId](name="fleet/send", params=SendParams, result=MessageId, changes=True)
-EDIT = Method[bool](name="fleet/edit", params=EditParams, result=bool, changes=True)
-INTERRUPT = Method[None](name="fleet/interrupt", params=InterruptParams, result=None, changes=True)
-KILL = Method[None](name="fleet/kill", params=KillParams, result=None, changes=True)
-CLOSE = Method[None](name="fleet/close", params=AgentParams, result=None, changes=True)
-ARCHIVE = Method[None](name="fleet/archive", params=ArchiveParams, result=None, changes=True)
-DELETE = Method[None](name="fleet/delete", params=AgentParams, result=None, changes=True)
-RESUME = Method[AgentInfo](name="fleet/resume", params=AgentParams, result=AgentInfo, changes=True)
-FORK = Method[AgentInfo](name="fleet/fork", params=ForkParams, result=AgentInfo, changes=True)
-IMPORT_SESSION = Method[Imported](
-    name="fleet/import_session", params=ImportParams, result=Imported, changes=True
+HELLO = HostMethod[Welcome](name="host/hello", params=Hello, result=Welcome)
+STOP = HostMethod[None](name="host/stop", params=NoParams, result=None)
+FOLLOW = HostMethod[FollowResult](name="fleet/follow", params=Follow, result=FollowResult)
+UNFOLLOW = HostMethod[None](name="fleet/unfollow", params=Unfollow, result=None)
+ATTACH_SCREEN = HostMethod[None](name="fleet/attach_screen", params=AttachScreen, result=None)
+DETACH_SCREEN = HostMethod[None](name="fleet/detach_screen", params=DetachScreen, result=None)
+SCREEN_ACTIVE = HostMethod[None](name="fleet/screen_active", params=ScreenActive, result=None)
+READ = HostMethod[RecordsPage](name="fleet/read", params=ReadParams, result=RecordsPage)
+SPAWN = HostMethod[AgentInfo](
+    name="fleet/spawn", params=SpawnParams, result=AgentInfo, changes=True
 )
-RENAME = Method[AgentInfo](name="fleet/rename", params=RenameParams, result=AgentInfo, changes=True)
-SET_OPTION = Method[None](
+AGENTS = HostMethod[list[AgentInfo]](
+    name="fleet/agents", params=AgentsParams, result=list[AgentInfo]
+)
+AGENT = HostMethod[AgentInfo](name="fleet/agent", params=AgentParams, result=AgentInfo)
+SEND = HostMethod[MessageId](name="fleet/send", params=SendParams, result=MessageId, changes=True)
+EDIT = HostMethod[bool](name="fleet/edit", params=EditParams, result=bool, changes=True)
+INTERRUPT = HostMethod[None](
+    name="fleet/interrupt", params=InterruptParams, result=None, changes=True
+)
+KILL = HostMethod[None](name="fleet/kill", params=KillParams, result=None, changes=True)
+CLOSE = HostMethod[None](name="fleet/close", params=AgentParams, result=None, changes=True)
+ARCHIVE = HostMethod[None](name="fleet/archive", params=ArchiveParams, result=None, changes=True)
+DELETE = HostMethod[None](name="fleet/delete", params=AgentParams, result=None, changes=True)
+RESUME = HostMethod[AgentInfo](
+    name="fleet/resume", params=AgentParams, result=AgentInfo, changes=True
+)
+FORK = HostMethod[AgentInfo](name="fleet/fork", params=ForkParams, result=AgentInfo, changes=True)
+IMPORT_SESSION = HostMethod[ImportedSession](
+    name="fleet/import_session", params=ImportParams, result=ImportedSession, changes=True
+)
+RENAME = HostMethod[AgentInfo](
+    name="fleet/rename", params=RenameParams, result=AgentInfo, changes=True
+)
+SET_OPTION = HostMethod[None](
     name="fleet/set_option", params=SetOptionParams, result=None, changes=True
 )
-INBOX = Method[list[InboxItem]](name="fleet/inbox", params=Nothing, result=list[InboxItem])
-ANSWER = Method[bool](name="fleet/answer", params=AnswerParams, result=bool, changes=True)
-REPLY = Method[bool](name="fleet/reply", params=ReplyParams, result=bool, changes=True)
-GRANTS = Method[list[Grant]](name="fleet/grants", params=Nothing, result=list[Grant])
-REVOKE = Method[bool](name="fleet/revoke", params=RevokeParams, result=bool, changes=True)
-WAIT = Method[list[AgentInfo]](name="fleet/wait", params=WaitParams, result=list[AgentInfo])
-SEARCH = Method[list[Hit]](name="fleet/search", params=SearchParams, result=list[Hit])
-CALL_SCREEN = Method[Any](name="fleet/call_screen", params=CallScreenParams, result=Any)
-STATUS = Method[FleetStatus](name="fleet/status", params=Nothing, result=FleetStatus)
+INBOX = HostMethod[list[InboxItem]](name="fleet/inbox", params=NoParams, result=list[InboxItem])
+ANSWER = HostMethod[bool](name="fleet/answer", params=AnswerParams, result=bool, changes=True)
+REPLY = HostMethod[bool](name="fleet/reply", params=ReplyParams, result=bool, changes=True)
+GRANTS = HostMethod[list[Grant]](name="fleet/grants", params=NoParams, result=list[Grant])
+REVOKE = HostMethod[bool](name="fleet/revoke", params=RevokeParams, result=bool, changes=True)
+WAIT = HostMethod[list[AgentInfo]](name="fleet/wait", params=WaitParams, result=list[AgentInfo])
+SEARCH = HostMethod[list[SearchHit]](
+    name="fleet/search", params=SearchParams, result=list[SearchHit]
+)
+CALL_SCREEN = HostMethod[Any](name="fleet/call_screen", params=CallScreenParams, result=Any)
+STATUS = HostMethod[FleetStatus](name="fleet/status", params=NoParams, result=FleetStatus)
 
-METHODS: dict[str, Method[Any]] = {
+METHODS: dict[str, HostMethod[Any]] = {
     method.name: method
     for method in (
         *(SPAWN, AGENTS, AGENT, SEND, EDIT, INTERRUPT, KILL, CLOSE, ARCHIVE, RESUME, FORK, RENAME),
@@ -400,3 +431,77 @@ RECORDS = "fleet/records"
 ENDED = "fleet/ended"
 TAKEN = "fleet/taken"
 SCREEN_CALL = "screen/call"
+
+
+class OpenTerminalParams(Value, frozen=True, kw_only=True):
+    """See ``Terminals.open_terminal``."""
+
+    wish: FleetTerminalOptions
+
+
+class TerminalParams(Value, frozen=True, kw_only=True):
+    """A terminal by its id, or an agent whose screen it is."""
+
+    terminal: str
+
+
+class WatchTerminalResult(Struct, frozen=True, kw_only=True):
+    """What is seen will come as ``fleet/records`` under this id; ``fleet/unfollow`` ends it."""
+
+    subscription: int
+
+
+class WriteTerminalParams(Value, frozen=True, kw_only=True):
+    """See ``Terminals.write_terminal``."""
+
+    terminal: str
+    data: bytes
+    """In JSON as base64."""
+
+
+class PasteTerminalParams(Value, frozen=True, kw_only=True):
+    """See ``Terminals.paste_terminal``."""
+
+    terminal: str
+    text: str
+
+
+class ResizeTerminalParams(Value, frozen=True, kw_only=True):
+    """See ``Terminals.resize_terminal``."""
+
+    terminal: str
+    columns: int
+    rows: int
+
+
+WATCH_TERMINAL = HostMethod[WatchTerminalResult](
+    name="fleet/watch_terminal", params=TerminalParams, result=WatchTerminalResult
+)
+OPEN_TERMINAL = HostMethod[TerminalInfo](
+    name="fleet/open_terminal", params=OpenTerminalParams, result=TerminalInfo, changes=True
+)
+TERMINALS = HostMethod[list[TerminalInfo]](
+    name="fleet/terminals", params=NoParams, result=list[TerminalInfo]
+)
+# What is typed into a program that does not read waits, and must not hold up the host's end.
+WRITE_TERMINAL = HostMethod[None](
+    name="fleet/write_terminal", params=WriteTerminalParams, result=None
+)
+PASTE_TERMINAL = HostMethod[None](
+    name="fleet/paste_terminal", params=PasteTerminalParams, result=None
+)
+RESIZE_TERMINAL = HostMethod[None](
+    name="fleet/resize_terminal", params=ResizeTerminalParams, result=None
+)
+CLOSE_TERMINAL = HostMethod[None](
+    name="fleet/close_terminal", params=TerminalParams, result=None, changes=True
+)
+
+TERMINAL_METHODS: dict[str, HostMethod[Any]] = {
+    method.name: method
+    for method in (
+        *(OPEN_TERMINAL, TERMINALS, WRITE_TERMINAL, PASTE_TERMINAL, RESIZE_TERMINAL),
+        CLOSE_TERMINAL,
+    )
+}
+"""Those that are a call of the fleet and nothing else."""

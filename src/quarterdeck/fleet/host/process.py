@@ -14,9 +14,9 @@ from quarterdeck import __version__
 from quarterdeck.config.places import Places
 from quarterdeck.config.schema import NotificationSettings
 
-from ..port import Fleet
-from .lock import Holder, HostLock
-from .place import lock_file, socket_path
+from ..api import Fleet
+from .lock import HostLock, LockHolder
+from .paths import lock_file, socket_path
 from .server import FleetServer
 
 __all__ = ["IDLE_SECONDS", "OpenFleet", "open_local", "run_host"]
@@ -62,7 +62,7 @@ async def run_host(
         ready: called when clients can connect.
 
     Raises:
-        HostRunning: another process is the host.
+        HostRunningError: another process is the host.
         QuarterdeckError: the log cannot be opened, or the socket not be made.
     """
     path = socket_path(places)
@@ -105,9 +105,9 @@ class _Stopping:
         return self._why
 
 
-def _holder(path: str) -> Holder:
+def _holder(path: str) -> LockHolder:
     started = time.time_ns() // 1_000
-    return Holder(pid=os.getpid(), socket=path, version=__version__, started=started)
+    return LockHolder(pid=os.getpid(), socket=path, version=__version__, started=started)
 
 
 @contextmanager
@@ -142,7 +142,7 @@ def _report(task: asyncio.Task[None]) -> None:
 async def _notify(fleet: Fleet, settings: NotificationSettings | None) -> None:
     if settings is None or not (settings.desktop or settings.command):
         return
-    from ..notifying import Notifier, tellers
+    from ..notifier import Notifier, tellers
 
     await Notifier(fleet, settings, tellers(settings)).run()
 

@@ -7,14 +7,13 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from quarterdeck.wire.errors import Broken
-from quarterdeck.wire.rpc import ByteStream, Limits, Peer, serve_unix
+from quarterdeck.wire.errors import LinkBrokenError
+from quarterdeck.wire.rpc import ByteStream, Peer, RpcLimits, serve_unix
 
-from ..port import Fleet
-from .connection import Connection, Desk
-from .credentials import Credentials, peer_credentials
-from .place import make_socket_directory
-from .work import Work
+from ..api import Fleet
+from .client_handler import ClientHandler, PendingChanges, SharedHostState
+from .paths import make_socket_directory
+from .peer_credentials import PeerCredentials, read_peer_credentials
 
 __all__ = ["GREETING_SECONDS", "LIMITS", "FleetServer"]
 
@@ -25,7 +24,7 @@ GREETING_SECONDS = 10.0
 MOST_CLIENTS = 256
 FINISH_SECONDS = 10.0
 
-LIMITS = Limits(max_in_flight=128, max_frame_bytes=64 * 1024 * 1024)
+LIMITS = RpcLimits(max_in_flight=128, max_frame_bytes=64 * 1024 * 1024)
 """The same at both ends."""
 
 
@@ -42,7 +41,7 @@ class FleetServer:
         fleet: Fleet,
         *,
         stop: Callable[[], None],
-        credentials: Callable[[ByteStream], Credentials] = peer_credentials,
+        credentials: Callable[[ByteStream], PeerCredentials] = read_peer_credentials,
         greeting_seconds: float = GREETING_SECONDS,
     ) -> None:
         """Args:
@@ -51,7 +50,7 @@ class FleetServer:
         credentials: tells who is behind a stream.
         greeting_seconds: how long a client may take to say hello.
         """
-        self._desk = Desk(fleet=fleet, work=Work(), stop=stop)
+        self._desk = SharedHostState(fleet=fleet, work=PendingChanges(), stop=stop)
         self._credentials = credentials
         self._greeting_seconds = greeting_seconds
 
@@ -65,9 +64,9 @@ class FleetServer:
         """Listen at ``path``; at the end changes under way are finished and clients sent away.
 
         Raises:
-            UnusablePlace: the socket's directory is not ours alone.
+            UnusablePlaceError: the socket's directory is not ours alone.
             Busy: another process listens there.
-            Broken: the operating system refuses the path.
+            LinkBrokenError: the operating system refuses the path.
         """
         await asyncio.to_thread(make_socket_directory, path)
         async with serve_unix(path, self.attend):
@@ -81,7 +80,7 @@ class FleetServer:
         who = self._check(stream)
         if who is None:
             return
-        connection = Connection(self._desk, who)
+        connection = ClientHandler(self._desk, who)
         self._desk.clients += 1
         try:
             async with Peer(stream, connection, limits=LIMITS, name="client") as peer:
@@ -92,7 +91,7 @@ class FleetServer:
         finally:
             self._desk.clients -= 1
 
-    async def _attend(self, peer: Peer, connection: Connection) -> None:
+    async def _attend(self, peer: Peer, connection: ClientHandler) -> None:
         leaving = asyncio.create_task(peer.wait_closed())
         greeting = asyncio.create_task(connection.greeted.wait())
         try:
@@ -111,10 +110,10 @@ class FleetServer:
             greeting.cancel()
             await asyncio.gather(leaving, greeting, return_exceptions=True)
 
-    def _check(self, stream: ByteStream) -> Credentials | None:
+    def _check(self, stream: ByteStream) -> PeerCredentials | None:
         try:
             who = self._credentials(stream)
-        except Broken as error:
+        except LinkBrokenError as error:
             log.warning("a client is sent away: %s", error)
             return None
         if who.uid != os.getuid():

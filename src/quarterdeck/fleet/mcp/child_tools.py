@@ -9,11 +9,11 @@ from quarterdeck.agent.tools.tool import Arguments
 from quarterdeck.wire.events import QuestionAnswered, QuestionAsked
 from quarterdeck.wire.ids import RequestId, SessionId, new_request_id
 
-from ..errors import NotNow, NotYours
-from ..names import key_of
-from .mail import deliver
-from .seat import Seat
-from .tool import Answered, FleetTool, failed
+from ..errors import AgentNotReadyError, NotAChildError
+from ..names import normalize_name
+from .agent_messages import deliver_message
+from .tool import FleetTool, FleetToolResult, failed_result
+from .tool_context import FleetToolContext
 
 __all__ = ["CHILD_TOOLS", "PEER_TOOLS"]
 
@@ -54,19 +54,19 @@ class PeerArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=
     message: Words
 
 
-def _orchestrator(seat: Seat) -> SessionId:
+def _orchestrator(seat: FleetToolContext) -> SessionId:
     parent = seat.entry.wish.parent_session
     if parent is None or not seat.bridge.current.get(parent).is_started:
-        raise NotNow("the agent that started you has ended. " + _GO_ON.rstrip("."))
+        raise AgentNotReadyError("the agent that started you has ended. " + _GO_ON.rstrip("."))
     return parent
 
 
-async def _notify(seat: Seat, a: NotifyArguments) -> Answered:
-    await deliver(seat, _orchestrator(seat), "note", a.message)
-    return Answered(text="Told. It may take a while until it is read; go on.")
+async def _notify(seat: FleetToolContext, a: NotifyArguments) -> FleetToolResult:
+    await deliver_message(seat, _orchestrator(seat), "note", a.message)
+    return FleetToolResult(text="Told. It may take a while until it is read; go on.")
 
 
-async def _ask(seat: Seat, a: AskArguments) -> Answered:
+async def _ask(seat: FleetToolContext, a: AskArguments) -> FleetToolResult:
     parent, request = _orchestrator(seat), new_request_id()
     _remember(seat, request)
     seat.bridge.coming.add(request)
@@ -74,15 +74,17 @@ async def _ask(seat: Seat, a: AskArguments) -> Answered:
         answered = await _ask_parent(seat, a, parent, request)
     finally:
         seat.bridge.coming.discard(request)
-    return Answered(text=_told(answered, "The orchestrator"))
+    return FleetToolResult(text=_told(answered, "The orchestrator"))
 
 
 async def _ask_parent(
-    seat: Seat, a: AskArguments, parent: SessionId, request: RequestId
+    seat: FleetToolContext, a: AskArguments, parent: SessionId, request: RequestId
 ) -> QuestionAnswered:
     hint = f'It waits. Answer with the tool answer and request "{request}".'
     # First the prompt: whoever sees the question open finds its prompt in the queue, and takes it.
-    message = await deliver(seat, parent, "question", a.question, request=request, hint=hint)
+    message = await deliver_message(
+        seat, parent, "question", a.question, request=request, hint=hint
+    )
     question = QuestionAsked(request=request, text=a.question, form=_ANSWER_FORM, to=parent)
     is_answered = False
     try:
@@ -96,11 +98,11 @@ async def _ask_parent(
     return answered
 
 
-async def _ask_user(seat: Seat, a: AskArguments) -> Answered:
+async def _ask_user(seat: FleetToolContext, a: AskArguments) -> FleetToolResult:
     question = QuestionAsked(request=new_request_id(), text=a.question, form=_ANSWER_FORM)
     timeout = seat.seconds(a.timeout, _USUAL_PERSON)
     answered = await seat.bridge.asking.ask(seat.session, question, timeout=timeout)
-    return Answered(text=_told(answered, "The person"))
+    return FleetToolResult(text=_told(answered, "The person"))
 
 
 def _told(answered: QuestionAnswered, who: str) -> str:
@@ -116,31 +118,31 @@ def _told(answered: QuestionAnswered, who: str) -> str:
             return f"There is no answer: the question was cancelled. {_GO_ON}"
 
 
-def _remember(seat: Seat, request: RequestId) -> None:
+def _remember(seat: FleetToolContext, request: RequestId) -> None:
     late = seat.bridge.late
     while len(late) >= _MOST_LATE:
         del late[next(iter(late))]
     late[request] = seat.session
 
 
-async def _send_to_peer(seat: Seat, a: PeerArguments) -> Answered:
+async def _send_to_peer(seat: FleetToolContext, a: PeerArguments) -> FleetToolResult:
     parent = seat.entry.wish.parent_session
     if parent is None:
-        raise NotYours(a.peer)
+        raise NotAChildError(a.peer)
     peers = [one for one in await seat.fleet.agents(parent=parent) if one.session != seat.session]
-    found = next((one for one in peers if key_of(one.name) == key_of(a.peer)), None)
+    found = next((one for one in peers if normalize_name(one.name) == normalize_name(a.peer)), None)
     if found is None:
         known = ", ".join(one.name for one in peers) or "none"
-        return failed(f"You have no peer called {a.peer!r}; yours are: {known}.")
-    await deliver(seat, found.session, "message", a.message)
-    return Answered(text=f"{found.name} gets this when its turn is over.")
+        return failed_result(f"You have no peer called {a.peer!r}; yours are: {known}.")
+    await deliver_message(seat, found.session, "message", a.message)
+    return FleetToolResult(text=f"{found.name} gets this when its turn is over.")
 
 
-CHILD_TOOLS: tuple[FleetTool[Seat], ...] = (
+CHILD_TOOLS: tuple[FleetTool[FleetToolContext], ...] = (
     FleetTool(name="notify_orchestrator", arguments=NotifyArguments, run=_notify),
     FleetTool(name="ask_orchestrator", arguments=AskArguments, run=_ask),
     FleetTool(name="ask_user", arguments=AskArguments, run=_ask_user),
 )
-PEER_TOOLS: tuple[FleetTool[Seat], ...] = (
+PEER_TOOLS: tuple[FleetTool[FleetToolContext], ...] = (
     FleetTool(name="send_to_peer", arguments=PeerArguments, run=_send_to_peer),
 )

@@ -1,23 +1,92 @@
-"""MCP over streamable HTTP, on loopback alone: one server in the host for the tools of all agents.
-
-Who calls is told by the token, so that one address serves everybody. Whatever is not a program
-that was given a token is kept out: other addresses are not listened at, pages of a browser have
-another origin, a name that leads here by trickery is another host.
+"""MCP over streamable HTTP, on loopback only: one server in the host for the tools of all
+agents.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 
-from .protocol import VERSIONS, Endpoint, Message
-from .request import Refusal, Request, read_request
+from .protocol import VERSIONS, McpEndpoint, Message
 
-__all__ = ["PATH", "McpHttp", "serve_http"]
+__all__ = [
+    "MOST_BODY",
+    "PATH",
+    "HttpRefusalError",
+    "McpHttpRequest",
+    "McpHttpServer",
+    "read_http_request",
+    "serve_http",
+]
+
+_MOST_HEAD = 32 * 1024
+MOST_BODY = 4 * 1024 * 1024
+"""Bytes of a message, at the most."""
+
+
+class HttpRefusalError(Exception):
+    """A request that is answered with a status and a sentence."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpHttpRequest:
+    """A request without its body."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    """Their names in small letters; where one came twice the last."""
+
+    @property
+    def length(self) -> int:
+        """Bytes of the body. Raises HttpRefusalError."""
+        if "transfer-encoding" in self.headers:
+            raise HttpRefusalError(411, "say how long the message is: Content-Length")
+        text = self.headers.get("content-length", "0")
+        if not (text.isascii() and text.isdigit()) or len(text) > 12:
+            raise HttpRefusalError(400, "Content-Length is no number")
+        if int(text) > MOST_BODY:
+            raise HttpRefusalError(413, f"a message has {MOST_BODY} bytes at the most")
+        return int(text)
+
+
+async def read_http_request(reader: asyncio.StreamReader) -> McpHttpRequest:
+    """Read the head of a request. ``reader`` must hold back heads that are too long.
+
+    Raises:
+        HttpRefusalError: it is none that we take.
+        IncompleteReadError: the client went away.
+    """
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+    except asyncio.LimitOverrunError:
+        raise HttpRefusalError(431, f"the headers have {_MOST_HEAD} bytes at the most") from None
+    if len(head) > _MOST_HEAD:
+        raise HttpRefusalError(431, f"the headers have {_MOST_HEAD} bytes at the most")
+    first, *lines = head[:-4].decode("latin-1").split("\r\n")
+    words = first.split(" ")
+    if len(words) != 3 or words[2] not in ("HTTP/1.1", "HTTP/1.0"):
+        raise HttpRefusalError(400, "this is no request of HTTP/1.1")
+    headers: dict[str, str] = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon or not name or name != name.strip() or "\n" in line or "\r" in line:
+            raise HttpRefusalError(400, "a header cannot be read")
+        lower = name.lower()
+        if lower in headers and lower in ("content-length", "host", "authorization", "origin"):
+            raise HttpRefusalError(400, f"there is more than one {lower}")
+        headers[lower] = value.strip()
+    return McpHttpRequest(method=words[0], path=words[1].partition("?")[0], headers=headers)
+
 
 _log = logging.getLogger(__name__)
 
@@ -48,11 +117,13 @@ _REASONS = {
 }
 
 
-class McpHttp:
+class McpHttpServer:
     """The server while it listens. ``url`` is where."""
 
     def __init__(
-        self, endpoint_of: Callable[[str], Endpoint | None], quiet_seconds: float = _QUIET_SECONDS
+        self,
+        endpoint_of: Callable[[str], McpEndpoint | None],
+        quiet_seconds: float = _QUIET_SECONDS,
     ) -> None:
         self.port = 0
         self._endpoint_of = endpoint_of
@@ -72,7 +143,7 @@ class McpHttp:
         self._connections.add(task)
         try:
             if full:
-                await _refuse(writer, Refusal(503, "too many connections are open"))
+                await _refuse(writer, HttpRefusalError(503, "too many connections are open"))
             else:
                 await self._serve(reader, writer)
         except (ConnectionError, asyncio.IncompleteReadError):
@@ -96,7 +167,7 @@ class McpHttp:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(_READ_SECONDS):
-                request = await read_request(reader)
+                request = await read_http_request(reader)
                 endpoint = self._admit(request)
                 if request.method == "DELETE":
                     await _write(writer, 200, b"")
@@ -104,36 +175,36 @@ class McpHttp:
                 body = await reader.readexactly(request.length)
             message = _message(body)
         except TimeoutError:
-            await _refuse(writer, Refusal(408, "the request did not come in time"))
+            await _refuse(writer, HttpRefusalError(408, "the request did not come in time"))
             return
-        except Refusal as refusal:
+        except HttpRefusalError as refusal:
             await _refuse(writer, refusal)
             await _hear_out(reader, writer)
             return
         await _unless_left(reader, self._answer(endpoint, message, request, writer))
 
-    def _admit(self, request: Request) -> Endpoint:
-        """Whose request this is. Raises Refusal."""
+    def _admit(self, request: McpHttpRequest) -> McpEndpoint:
+        """Whose request this is. Raises HttpRefusalError."""
         headers = request.headers
         if not self._is_here(headers.get("host", "")):
-            raise Refusal(403, "this is another host")
+            raise HttpRefusalError(403, "this is another host")
         if (origin := headers.get("origin")) is not None:
             parts = urlsplit(origin)
             if parts.scheme != "http" or not self._is_here(parts.netloc):
-                raise Refusal(403, "pages of other origins have no business here")
+                raise HttpRefusalError(403, "pages of other origins have no business here")
         if request.path != PATH:
-            raise Refusal(404, f"only {PATH} is here")
+            raise HttpRefusalError(404, f"only {PATH} is here")
         scheme, _, token = headers.get("authorization", "").partition(" ")
         endpoint = self._endpoint_of(token.strip()) if scheme.lower() == "bearer" else None
         if endpoint is None:
-            raise Refusal(401, "this needs the token of an agent that runs")
+            raise HttpRefusalError(401, "this needs the token of an agent that runs")
         if request.method not in ("POST", "DELETE"):
-            raise Refusal(405, "messages are sent by POST")
+            raise HttpRefusalError(405, "messages are sent by POST")
         if headers.get("mcp-protocol-version", VERSIONS[0]) not in VERSIONS:
-            raise Refusal(400, f"the versions that are spoken are {', '.join(VERSIONS)}")
+            raise HttpRefusalError(400, f"the versions that are spoken are {', '.join(VERSIONS)}")
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if request.method == "POST" and kind != "application/json":
-            raise Refusal(415, "messages are application/json")
+            raise HttpRefusalError(415, "messages are application/json")
         return endpoint
 
     def _is_here(self, host: str) -> bool:
@@ -141,7 +212,11 @@ class McpHttp:
         return name in _LOCAL_NAMES and port == str(self.port)
 
     async def _answer(
-        self, endpoint: Endpoint, message: Any, request: Request, writer: asyncio.StreamWriter
+        self,
+        endpoint: McpEndpoint,
+        message: Any,
+        request: McpHttpRequest,
+        writer: asyncio.StreamWriter,
     ) -> None:
         answering = asyncio.ensure_future(endpoint.handle(message))
         try:
@@ -182,8 +257,8 @@ class McpHttp:
 
 @asynccontextmanager
 async def serve_http(
-    endpoint_of: Callable[[str], Endpoint | None], *, quiet_seconds: float = _QUIET_SECONDS
-) -> AsyncGenerator[McpHttp]:
+    endpoint_of: Callable[[str], McpEndpoint | None], *, quiet_seconds: float = _QUIET_SECONDS
+) -> AsyncGenerator[McpHttpServer]:
     """Listen on loopback, at a port that the system chooses.
 
     ``endpoint_of``: whose tools a token opens; None: nobody's.
@@ -191,7 +266,7 @@ async def serve_http(
     Raises:
         OSError: there is no loopback to listen at.
     """
-    server = McpHttp(endpoint_of, quiet_seconds)
+    server = McpHttpServer(endpoint_of, quiet_seconds)
     listener = await asyncio.start_server(server.accept, _ADDRESS, 0, limit=64 * 1024)
     server.port = listener.sockets[0].getsockname()[1]
     try:
@@ -234,7 +309,7 @@ def _message(body: bytes) -> Any:
     try:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise Refusal(400, f"the message is no JSON: {error}") from None
+        raise HttpRefusalError(400, f"the message is no JSON: {error}") from None
 
 
 def _progress_token(message: Any) -> str | int | None:
@@ -254,7 +329,7 @@ def _event(message: Message | list[Message]) -> bytes:
     return b"event: message\ndata: " + msgspec.json.encode(message) + b"\n\n"
 
 
-async def _refuse(writer: asyncio.StreamWriter, refusal: Refusal) -> None:
+async def _refuse(writer: asyncio.StreamWriter, refusal: HttpRefusalError) -> None:
     told = {"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": str(refusal)}}
     await _write(writer, refusal.status, msgspec.json.encode(told))
 

@@ -1,27 +1,135 @@
-"""The tools of an agent that leads: start others, look after them, answer them."""
+"""The tools of an agent that leads: start others, watch them, wait for them, answer them."""
 
 import asyncio
 from contextlib import suppress
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta
 
 from quarterdeck.agent.tools.tool import Arguments
 from quarterdeck.policy.modes import MODES
 from quarterdeck.wire.content import text
-from quarterdeck.wire.ids import RequestId
+from quarterdeck.wire.ids import RequestId, SessionId
 
-from ..errors import NotYours
-from ..port import AgentInfo, Spawn
-from ..scope import check_room, narrowed
-from .mail import deliver
-from .seat import Seat
-from .telling import facts, line
-from .tool import Answered, FleetTool, failed
-from .transcript import read_page
-from .waiting import WaitForArguments, wait_for
+from ..api import AgentInfo, SpawnOptions
+from ..errors import NotAChildError
+from ..permissions.delegation import check_agent_limits, narrow_options
+from ..projections import OpenRequest
+from .agent_messages import collect_messages, deliver_message
+from .agent_text import describe_agent, list_agent_facts
+from .tool import FleetTool, FleetToolResult, failed_result
+from .tool_context import FleetToolContext, is_done, is_notice
+from .transcript import last_words, read_page
 
-__all__ = ["LEAD_TOOLS"]
+__all__ = ["LEAD_TOOLS", "WaitForArguments", "wait_for"]
+
+Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=3600)]
+_USUAL = 600.0
+_LAST_WORDS = 4_000
+
+
+class WaitForArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The arguments of ``wait_for``."""
+
+    agents: Annotated[
+        tuple[str, ...], Meta(max_length=64, description="Names or ids; default: all of yours.")
+    ] = ()
+    until: Annotated[
+        Literal["any", "all"], Meta(description="Return when one of them is done, or all are.")
+    ] = "all"
+    timeout: Annotated[
+        Seconds | None, Meta(description="Seconds; default: as long as possible.")
+    ] = None
+
+
+async def wait_for(seat: FleetToolContext, a: WaitForArguments) -> FleetToolResult:
+    """Wait; returns early when a child asks this agent, or newly needs a person.
+
+    A child that waits for this agent's answer always ends the waiting, so that two agents never
+    wait for each other.
+    """
+    ids = await _chosen(seat, a.agents)
+    if not ids:
+        return failed_result("You have no agents to wait for; start some with spawn_agent.")
+    current, enough = seat.bridge.current, any if a.until == "any" else all
+
+    def is_over() -> bool:
+        entries = [current.get(id_) for id_ in ids]
+        return (
+            enough(is_done(one) for one in entries)
+            or bool(_questions(seat, ids))
+            or bool(_news(seat, ids))
+        )
+
+    with seat.bridge.notices.suppress_notices(ids):
+        try:
+            async with asyncio.timeout(seat.seconds(a.timeout, _USUAL)):
+                await current.until(is_over)
+        except TimeoutError:
+            pass  # where they stand by now is the answer
+        return await _report(seat, ids)
+
+
+async def _chosen(seat: FleetToolContext, names: tuple[str, ...]) -> list[SessionId]:
+    if names:
+        found = [(await seat.own(name)).session for name in names]
+        return list(dict.fromkeys(found))
+    return [info.session for info in await seat.fleet.agents(parent=seat.session)]
+
+
+def _questions(seat: FleetToolContext, ids: list[SessionId]) -> list[OpenRequest]:
+    return [one for one in seat.bridge.asking.open_to(seat.session) if one.session in ids]
+
+
+def _news(seat: FleetToolContext, ids: list[SessionId]) -> list[str]:
+    """What these need a person for and this agent has not been told yet."""
+    found: list[str] = []
+    for id_ in ids:
+        standing = seat.bridge.current.get(id_).standing
+        found += (standing.permissions | standing.questions) - seat.told
+    return found
+
+
+async def _report(seat: FleetToolContext, ids: list[SessionId]) -> FleetToolResult:
+    seat.told.update(_news(seat, ids))
+    asks = {one.session: one for one in _questions(seat, ids)}
+    letters = await collect_messages(seat, ids)
+    blocks: list[str] = []
+    data: list[dict[str, object]] = []
+    for id_ in ids:
+        info = await seat.fleet.agent(id_)
+        told, known = describe_agent(info, asks.get(id_)), list_agent_facts(info)
+        if is_done(seat.bridge.current.get(id_)):
+            words = await last_words(seat.fleet, id_, _LAST_WORDS)
+            told += f"\n{words}" if words else ""
+            known["last_words"] = words
+            seat.bridge.notices.known(seat.bridge.current.get(id_))
+        if (request := asks.get(id_)) is not None:
+            known["question"] = request.request
+        blocks.append(told)
+        data.append(known)
+    # A question's letter says what its line says already, and so does a notice.
+    questions = tuple(f'request="{one.request}"' for one in asks.values())
+    notes = [one.words for one in letters if not any(q in one.words for q in questions)]
+    notes = [words for words in notes if not is_notice(words)]
+    blocks += notes
+    blocks += [_next(seat, ids, asked=bool(asks))]
+    return FleetToolResult(
+        text="\n\n".join(filter(None, blocks)), data={"agents": data, "messages": notes}
+    )
+
+
+def _next(seat: FleetToolContext, ids: list[SessionId], *, asked: bool) -> str:
+    """What to do now."""
+    if asked:
+        return "Answer with the tool answer, then call wait_for again."
+    entries = [seat.bridge.current.get(id_) for id_ in ids]
+    if all(is_done(one) for one in entries):
+        return ""
+    if any(one.standing.needs_person for one in entries):
+        return "A person was told; you cannot permit it yourself. Go on, or call wait_for again."
+    return "Not all are done; call wait_for again when you need the others."
+
 
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=80)]
 Agent: TypeAlias = Annotated[
@@ -84,7 +192,7 @@ class ListArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=
     archived: Annotated[bool, Meta(description="Also those that are put away.")] = False
 
 
-class ReadArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ReadTranscriptArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The arguments of ``read_transcript``."""
 
     agent: Agent
@@ -133,9 +241,9 @@ class AnswerArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_field
     decline: Annotated[bool, Meta(description="You cannot answer; say why in the answer.")] = False
 
 
-async def _spawn(seat: Seat, a: SpawnArguments) -> Answered:
+async def _spawn(seat: FleetToolContext, a: SpawnArguments) -> FleetToolResult:
     me = seat.entry
-    wish = Spawn(
+    wish = SpawnOptions(
         agent=a.agent or me.wish.agent,
         cwd=a.cwd or me.wish.cwd,
         roots=me.wish.roots
@@ -151,15 +259,15 @@ async def _spawn(seat: Seat, a: SpawnArguments) -> Answered:
         parent=seat.session,
         lead=a.lead,
     )
-    wish = await asyncio.to_thread(narrowed, wish, me.wish, me.mode)
+    wish = await asyncio.to_thread(narrow_options, wish, me.wish, me.mode)
     async with seat.bridge.starting:
-        check_room(await seat.fleet.agents(archived=True), seat.session, seat.bridge.reach)
+        check_agent_limits(await seat.fleet.agents(archived=True), seat.session, seat.bridge.reach)
         info = await seat.fleet.spawn(wish)
     if a.notify:
         seat.bridge.notices.watch(seat, info.session)
     how = _NOTIFIED if a.notify else _NOT_NOTIFIED
     told = f"Started {info.name} ({info.agent}, mode {info.mode}). It works on its own now; {how}"
-    return Answered(text=told, data=facts(info))
+    return FleetToolResult(text=told, data=list_agent_facts(info))
 
 
 def _same_model(own: str, model: str | None, wanted: str | None) -> str | None:
@@ -167,15 +275,15 @@ def _same_model(own: str, model: str | None, wanted: str | None) -> str | None:
     return model if wanted in (None, own) and own == "native" else None
 
 
-async def _list(seat: Seat, a: ListArguments) -> Answered:
+async def _list(seat: FleetToolContext, a: ListArguments) -> FleetToolResult:
     mine = await seat.fleet.agents(archived=a.archived, parent=seat.session)
     asks = {one.session: one for one in seat.bridge.asking.open_to(seat.session)}
-    lines = [line(info, asks.get(info.session)) for info in mine]
+    lines = [describe_agent(info, asks.get(info.session)) for info in mine]
     told = "\n".join(lines) if lines else "You have started no agents."
-    return Answered(text=told, data={"agents": [facts(info) for info in mine]})
+    return FleetToolResult(text=told, data={"agents": [list_agent_facts(info) for info in mine]})
 
 
-async def _read(seat: Seat, a: ReadArguments) -> Answered:
+async def _read(seat: FleetToolContext, a: ReadTranscriptArguments) -> FleetToolResult:
     info = await seat.own(a.agent)
     page = await read_page(seat.fleet, info.session, a.cursor, a.characters)
     ends = [f"state: {info.state}"]
@@ -189,49 +297,49 @@ async def _read(seat: Seat, a: ReadArguments) -> Answered:
         "later": page.later,
         "has_more": page.has_more,
     }
-    return Answered(text=told, data=data)
+    return FleetToolResult(text=told, data=data)
 
 
-async def _send(seat: Seat, a: SendArguments) -> Answered:
+async def _send(seat: FleetToolContext, a: SendArguments) -> FleetToolResult:
     info = await seat.own(a.agent)
     await seat.fleet.send(info.session, (text(a.message),), origin="agent", sender=seat.session)
     asked = [q for q in seat.bridge.asking.open_to(seat.session) if q.session == info.session]
     if asked:
         hint = f"It waits for your answer to {asked[0].request} first: call answer."
-        return Answered(text=f"{info.name} gets this when its turn is over. {hint}")
+        return FleetToolResult(text=f"{info.name} gets this when its turn is over. {hint}")
     when = "now" if info.state in ("idle", "interrupted", "failed") else "when its turn is over"
-    return Answered(text=f"{info.name} gets this {when}.")
+    return FleetToolResult(text=f"{info.name} gets this {when}.")
 
 
-async def _interrupt(seat: Seat, a: InterruptArguments) -> Answered:
+async def _interrupt(seat: FleetToolContext, a: InterruptArguments) -> FleetToolResult:
     info = await seat.own(a.agent)
-    with seat.bridge.notices.awaited((info.session,)):
+    with seat.bridge.notices.suppress_notices((info.session,)):
         await seat.fleet.interrupt(info.session, keep_queue=not a.drop_queue)
         return await _now(seat, info)
 
 
-async def _kill(seat: Seat, a: KillArguments) -> Answered:
+async def _kill(seat: FleetToolContext, a: KillArguments) -> FleetToolResult:
     info = await seat.own(a.agent)
     reason = a.reason or "ended by the agent that started it"
-    with seat.bridge.notices.awaited((info.session,)):
+    with seat.bridge.notices.suppress_notices((info.session,)):
         await seat.fleet.kill(info.session, reason=reason)
         return await _now(seat, info)
 
 
-async def _archive(seat: Seat, a: AgentArguments) -> Answered:
+async def _archive(seat: FleetToolContext, a: AgentArguments) -> FleetToolResult:
     info = await seat.own(a.agent)
-    with seat.bridge.notices.awaited((info.session,)):
+    with seat.bridge.notices.suppress_notices((info.session,)):
         await seat.fleet.archive(info.session)
         return await _now(seat, info)
 
 
-async def _now(seat: Seat, before: AgentInfo) -> Answered:
+async def _now(seat: FleetToolContext, before: AgentInfo) -> FleetToolResult:
     info = await seat.fleet.agent(before.session)
     seat.bridge.notices.known(seat.bridge.current.get(before.session))
-    return Answered(text=line(info, None), data=facts(info))
+    return FleetToolResult(text=describe_agent(info, None), data=list_agent_facts(info))
 
 
-async def _answer(seat: Seat, a: AnswerArguments) -> Answered:
+async def _answer(seat: FleetToolContext, a: AnswerArguments) -> FleetToolResult:
     request = RequestId(a.request)
     asking = seat.bridge.asking
     if request in seat.bridge.coming:
@@ -241,34 +349,38 @@ async def _answer(seat: Seat, a: AnswerArguments) -> Answered:
     action, content = "decline" if a.decline else "accept", {"answer": a.answer}
     if not await seat.fleet.reply(request, action, by=seat.session, content=content):
         return await _answer_late(seat, request, a.answer)
-    return Answered(text="Answered; it goes on.")
+    return FleetToolResult(text="Answered; it goes on.")
 
 
-async def _opened(seat: Seat, request: RequestId) -> None:
+async def _opened(seat: FleetToolContext, request: RequestId) -> None:
     """Wait for a question whose prompt was here before it was open."""
     with suppress(TimeoutError):
         async with asyncio.timeout(_COMING):
             await seat.bridge.current.until(lambda: seat.bridge.asking.is_open(request))
 
 
-async def _answer_late(seat: Seat, request: RequestId, words: str) -> Answered:
+async def _answer_late(seat: FleetToolContext, request: RequestId, words: str) -> FleetToolResult:
     """An answer to a question that is closed is not lost: it becomes a message."""
     child = seat.bridge.late.get(request)
     if child is None:
-        return failed(f"No question {request!r} waits for you; list_agents shows those that do.")
+        return failed_result(
+            f"No question {request!r} waits for you; list_agents shows those that do."
+        )
     try:
         info = await seat.own(child)
-    except NotYours:
-        return failed(f"No question {request!r} waits for you; list_agents shows those that do.")
-    await deliver(seat, child, "answer", words, request=request)
-    return Answered(text=f"{info.name} waits no longer for this; it gets it as a message.")
+    except NotAChildError:
+        return failed_result(
+            f"No question {request!r} waits for you; list_agents shows those that do."
+        )
+    await deliver_message(seat, child, "answer", words, request=request)
+    return FleetToolResult(text=f"{info.name} waits no longer for this; it gets it as a message.")
 
 
-LEAD_TOOLS: tuple[FleetTool[Seat], ...] = (
+LEAD_TOOLS: tuple[FleetTool[FleetToolContext], ...] = (
     FleetTool(name="spawn_agent", arguments=SpawnArguments, run=_spawn),
     FleetTool(name="list_agents", arguments=ListArguments, run=_list),
     FleetTool(name="wait_for", arguments=WaitForArguments, run=wait_for),
-    FleetTool(name="read_transcript", arguments=ReadArguments, run=_read),
+    FleetTool(name="read_transcript", arguments=ReadTranscriptArguments, run=_read),
     FleetTool(name="send_to_agent", arguments=SendArguments, run=_send),
     FleetTool(name="answer", arguments=AnswerArguments, run=_answer),
     FleetTool(name="interrupt_agent", arguments=InterruptArguments, run=_interrupt),

@@ -1,47 +1,159 @@
-"""Agents that lead agents: who gets which tools, by which way, under whose token."""
+"""Orchestration: which agent gets which fleet tools, over MCP or in process, under which token."""
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from dataclasses import replace as copy
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
-from quarterdeck.drivers.description import Agent
-from quarterdeck.drivers.driver import McpServer, Session, Sink
-from quarterdeck.drivers.errors import Unsupported
+import msgspec
+
+from quarterdeck.agent.tools.tool import (
+    Arguments,
+    LiveCall,
+    PreparedCall,
+    Tool,
+    ToolOutcome,
+    text_outcome,
+)
+from quarterdeck.agent.tools.workspace import ToolWorkspace
+from quarterdeck.drivers.agent_description import Agent, AgentTransport
+from quarterdeck.drivers.driver import AgentMcpServer, DriverSession, EventSink
+from quarterdeck.drivers.errors import UnsupportedError
+from quarterdeck.policy.call import McpTool
 from quarterdeck.policy.gate import Gate
-from quarterdeck.policy.rules import McpPattern, NamedTool, Rule, Source
+from quarterdeck.policy.rules import McpPattern, NamedTool, Rule, RuleSource
+from quarterdeck.wire.content import text
 from quarterdeck.wire.events import SessionSpawned
 from quarterdeck.wire.ids import SessionId
+from quarterdeck.wire.tool_calls import ContentItem, ToolKind
 
-from ..abilities import takes_system_prompt, takes_tools
-from ..asking import Asking
-from ..current import Current
-from ..entry import NATIVE
-from ..notes import Notes
-from ..port import Fleet
-from ..scope import Reach
+from ..agent_entry import NATIVE
+from ..api import Fleet
+from ..inbox import AgentQuestions
+from ..live_index import LiveIndex
+from ..log_writer import LogWriter
+from ..permissions.delegation import DelegationLimits
+from .agent_text import cut
 from .child_tools import CHILD_TOOLS, PEER_TOOLS
-from .http import McpHttp, serve_http
+from .http import McpHttpServer, serve_http
 from .lead_tools import LEAD_TOOLS
-from .native_tools import native_tools
-from .protocol import Endpoint
+from .protocol import McpEndpoint
 from .screen_tools import SCREEN_TOOLS
-from .seat import Bridge, Seat
-from .tokens import TOKEN_VARIABLE, URL_VARIABLE, Tokens
+from .tokens import TOKEN_VARIABLE, URL_VARIABLE, AgentTokens
 from .tool import FleetTool, Toolset
+from .tool_context import FleetToolContext, FleetToolServices
 
 if TYPE_CHECKING:
-    from ..member import Opener, Start
+    from ..agent_runner import AgentStart, SessionOpener
 
-__all__ = ["SERVER", "Orchestration"]
+__all__ = [
+    "SERVER",
+    "NativeTool",
+    "Orchestration",
+    "native_tools",
+    "takes_system_prompt",
+    "takes_tools",
+]
+
+_WITH_TOOLS = frozenset(("claude", "qwen", "codex", "opencode"))
+"""Dialects over a pipe in which tool servers can be named."""
+_WITH_PROMPT = frozenset(("codex",))
+"""Dialects in which a system prompt needs no words of the agent's file."""
+
+
+def takes_tools(agent: Agent, transport: str | None) -> bool:
+    """Whether it can be told of tool servers, over this transport or one that is tried."""
+    return any(
+        name == "acp" or (name == "pipe" and reach.dialect in _WITH_TOOLS)
+        for name, reach in _reaches(agent, transport)
+    )
+
+
+def takes_system_prompt(agent: Agent, transport: str | None) -> bool:
+    """Whether it takes a system prompt over this transport, or the first that is tried."""
+    return any(
+        "system_prompt" in reach.words or (name == "pipe" and reach.dialect in _WITH_PROMPT)
+        for name, reach in _reaches(agent, transport)[:1]
+    )
+
+
+def _reaches(agent: Agent, transport: str | None) -> list[tuple[str, AgentTransport]]:
+    """The ways to it, in the order in which they are tried."""
+    tried: tuple[str, ...] = (transport,) if transport is not None else agent.tried
+    known = [(name, reach) for name, reach in agent.transports.items() if name in tried]
+    return sorted(known, key=lambda pair: tried.index(pair[0]))
+
+
+_SHOWN = 200
+
+
+class NativeTool:
+    """One of the fleet's tools as our own agent calls it."""
+
+    kind: ToolKind = "other"
+    for_children = False
+    """An agent that ours starts by itself is not known to the fleet."""
+
+    def __init__(self, toolset: Toolset[Any], tool: FleetTool[Any], server: str) -> None:
+        self.name = tool.name
+        self.arguments: type[Arguments] = tool.arguments
+        self._toolset = toolset
+        self._tool = tool
+        self._server = server
+
+    @property
+    def description(self) -> str:
+        """The text that the model reads."""
+        return self._tool.description
+
+    async def prepare(self, arguments: Arguments, workspace: ToolWorkspace) -> PreparedCall:
+        """Say what will be done; rules see it as they see the same tool over MCP."""
+        call = workspace.call(self.name, self.kind)
+        shown = msgspec.json.encode(arguments).decode()
+        first = next((_words(one) for one in msgspec.structs.astuple(arguments) if one), "")
+
+        async def run(live: LiveCall) -> ToolOutcome:
+            answered = await self._toolset.run(self._tool, arguments)
+            return text_outcome(answered.text, is_error=answered.is_error)
+
+        return PreparedCall(
+            title=f"{self.name}: {cut(first, _SHOWN)}" if first else self.name,
+            call=replace(call, mcp=McpTool(server=self._server, tool=self.name)),
+            run=run,
+            content=(ContentItem(content=text(shown)),),
+        )
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(str(one) for one in cast("tuple[object, ...]", value))
+    return str(value)
+
+
+def native_tools(
+    toolset: Toolset[Any], server: str, *, without: Iterable[str] = ()
+) -> tuple[Tool, ...]:
+    """The tools of a set; those that our agent has itself are left out."""
+    left_out = frozenset(without)
+    return tuple(
+        NativeTool(toolset, tool, server)
+        for tool in toolset.tools.values()
+        if tool.name not in left_out
+    )
+
+
+if TYPE_CHECKING:
+    _tool: Tool = cast("NativeTool", None)
+
 
 SERVER = "quarterdeck"
 """The name under which agents know the fleet's tools."""
 _ALL_TOOLS = (*LEAD_TOOLS, *SCREEN_TOOLS, *CHILD_TOOLS, *PEER_TOOLS)
-_SOURCE = Source(origin="built-in", where="the fleet's own tools")
+_SOURCE = RuleSource(origin="built-in", where="the fleet's own tools")
 _RULES = tuple(
     Rule(effect="allow", pattern=pattern, scope="session", source=_SOURCE)
     for pattern in (
@@ -65,11 +177,11 @@ class Orchestration:
     def __init__(
         self,
         fleet: Fleet,
-        current: Current,
-        notes: Notes,
+        current: LiveIndex,
+        notes: LogWriter,
         gate_of: Callable[[SessionId], Gate | None],
         find: Callable[[str], Agent],
-        reach: Reach,
+        reach: DelegationLimits,
     ) -> None:
         """Args:
         fleet: whose agents get tools.
@@ -79,24 +191,24 @@ class Orchestration:
         find: what an agent's file says, from the disk.
         reach: how far they may go.
         """
-        asking = Asking(current, notes, gate_of)
-        self._bridge = Bridge(fleet=fleet, current=current, asking=asking, reach=reach)
+        asking = AgentQuestions(current, notes, gate_of)
+        self._bridge = FleetToolServices(fleet=fleet, current=current, asking=asking, reach=reach)
         self._find = find
-        self._tokens = Tokens()
-        self._endpoints: dict[SessionId, Endpoint] = {}
+        self._tokens = AgentTokens()
+        self._endpoints: dict[SessionId, McpEndpoint] = {}
         self._serving = AsyncExitStack()
-        self._http: McpHttp | None = None
+        self._http: McpHttpServer | None = None
         self._opening_http = asyncio.Lock()
 
-    def giving(self, inner: "Opener") -> "Opener":
+    def wrap_opener(self, inner: "SessionOpener") -> "SessionOpener":
         """An opener that gives each agent its tools, then opens it as another does."""
 
-        async def open_(start: "Start", sink: Sink) -> Session:
-            return await inner(await self.outfit(start), sink)
+        async def open_(start: "AgentStart", sink: EventSink) -> DriverSession:
+            return await inner(await self.add_tools(start), sink)
 
         return open_
 
-    async def outfit(self, start: "Start") -> "Start":
+    async def add_tools(self, start: "AgentStart") -> "AgentStart":
         """A start with the tools that it shall have; as it is where it shall have none."""
         wish = start.wish
         if not wish.lead and wish.parent_session is None:
@@ -114,7 +226,7 @@ class Orchestration:
         if not takes_tools(agent, wish.transport):
             if wish.lead:
                 instead = "Let an agent lead that can use MCP servers."
-                raise Unsupported(wish.agent, wish.transport or "any protocol", _LEAD, instead)
+                raise UnsupportedError(wish.agent, wish.transport or "any protocol", _LEAD, instead)
             return start  # a child without tools still has its task
         start.gate.rules = (*start.gate.rules, *_RULES)
         server = await self._server(start.session, toolset)
@@ -137,7 +249,7 @@ class Orchestration:
         await self._bridge.notices.close()
         await self._serving.aclose()
 
-    def endpoint_of(self, token: str) -> Endpoint | None:
+    def endpoint_of(self, token: str) -> McpEndpoint | None:
         """Whose tools a token opens; None once the agent has ended."""
         session = self._tokens.holder(token)
         if session is None:
@@ -150,26 +262,28 @@ class Orchestration:
 
     def _toolset(
         self, session: SessionId, wish: SessionSpawned, instructions: str
-    ) -> Toolset[Seat]:
-        tools: list[FleetTool[Seat]] = []
+    ) -> Toolset[FleetToolContext]:
+        tools: list[FleetTool[FleetToolContext]] = []
         if wish.lead:
             tools += (*LEAD_TOOLS, *SCREEN_TOOLS)
         if wish.parent_session is not None:
             tools += CHILD_TOOLS
             tools += PEER_TOOLS if self._bridge.reach.peers else ()
         patience = _LONG_PATIENCE if wish.agent in _PATIENT else _PATIENCE
-        seat = Seat(bridge=self._bridge, session=session, patience=patience)
+        seat = FleetToolContext(bridge=self._bridge, session=session, patience=patience)
         return Toolset(seat, tools, instructions)
 
-    async def _server(self, session: SessionId, toolset: Toolset[Seat]) -> McpServer:
+    async def _server(
+        self, session: SessionId, toolset: Toolset[FleetToolContext]
+    ) -> AgentMcpServer:
         """The way to the tools: by the address where the agent can, else by our bridge."""
         async with self._opening_http:
             if self._http is None:
                 serving = serve_http(self.endpoint_of)
                 self._http = await self._serving.enter_async_context(serving)
-        self._endpoints[session] = Endpoint(toolset)
+        self._endpoints[session] = McpEndpoint(toolset)
         token, url = self._tokens.issue(session), self._http.url
-        return McpServer(
+        return AgentMcpServer(
             name=SERVER,
             url=url,
             headers={"Authorization": f"Bearer {token}"},

@@ -1,6 +1,6 @@
 """The Model Context Protocol's server side, as little of it as tools need.
 
-Pure: messages in, messages out. ``Endpoint`` is one agent's; how its messages travel is not known
+Pure: messages in, messages out. ``McpEndpoint`` is one agent's; how its messages travel is not known
 here.
 """
 
@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from quarterdeck import __version__
-from quarterdeck.wire.rpc.codes import (
+from quarterdeck.wire.rpc.errors import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -21,7 +21,7 @@ from quarterdeck.wire.rpc.codes import (
 
 from .tool import Toolset
 
-__all__ = ["NEWEST", "VERSIONS", "Endpoint", "Message", "error_message"]
+__all__ = ["NEWEST", "VERSIONS", "McpEndpoint", "Message", "error_message"]
 
 _log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class _Cancelled(Struct, frozen=True, rename="camel"):
     request_id: Id
 
 
-class _Refused(Exception):
+class _RefusedError(Exception):
     """An error answer."""
 
     def __init__(self, code: int, message: str) -> None:
@@ -58,7 +58,7 @@ class _Refused(Exception):
         self.code = code
 
 
-class Endpoint:
+class McpEndpoint:
     """Answers one agent's messages with the tools of its set."""
 
     def __init__(self, toolset: Toolset[Any]) -> None:
@@ -132,7 +132,7 @@ class Endpoint:
         error = task.exception()
         if error is None:
             return {"jsonrpc": "2.0", "id": id_, "result": task.result()}
-        if isinstance(error, _Refused):
+        if isinstance(error, _RefusedError):
             return error_message(id_, error.code, str(error))
         if isinstance(error, msgspec.ValidationError):
             return error_message(id_, INVALID_PARAMS, f"the parameters of {method!r}: {error}")
@@ -150,7 +150,7 @@ class Endpoint:
             case "tools/call":
                 return await self._call(msgspec.convert(params, _Call))
             case _:
-                raise _Refused(METHOD_NOT_FOUND, f"there is no method {method!r}")
+                raise _RefusedError(METHOD_NOT_FOUND, f"there is no method {method!r}")
 
     def _initialize(self, asked: _Initialize) -> Message:
         version = asked.protocol_version
@@ -177,7 +177,9 @@ class Endpoint:
     async def _call(self, call: _Call) -> Message:
         if call.name not in self.toolset.tools:
             known = ", ".join(self.toolset.tools)
-            raise _Refused(INVALID_PARAMS, f"there is no tool {call.name!r}; there are {known}")
+            raise _RefusedError(
+                INVALID_PARAMS, f"there is no tool {call.name!r}; there are {known}"
+            )
         answered = await self.toolset.call(call.name, call.arguments or {})
         result: Message = {
             "content": [{"type": "text", "text": answered.text}],

@@ -15,12 +15,12 @@ from msgspec import Meta
 
 from quarterdeck.agent.tools.tool import Arguments
 
-from ..errors import TooWide
-from ..names import key_of
-from ..scope import check_inside
-from .seat import Seat
-from .tool import Answered, FleetTool, failed
-from .words import cut
+from ..errors import ExceedsParentError
+from ..names import normalize_name
+from ..permissions.delegation import check_path_inside
+from .agent_text import cut
+from .tool import FleetTool, FleetToolResult, failed_result
+from .tool_context import FleetToolContext
 
 __all__ = ["KEY_COMMANDS", "SCREEN_TOOLS"]
 
@@ -128,7 +128,7 @@ class WidgetsArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fiel
     source: Annotated[Source | None, Meta(description="For offer: its Python source.")] = None
 
 
-async def _layout(seat: Seat, a: LayoutArguments) -> Answered:
+async def _layout(seat: FleetToolContext, a: LayoutArguments) -> FleetToolResult:
     match a.action:
         case "get":
             return await _call(seat, "get_layout")
@@ -144,7 +144,7 @@ async def _layout(seat: Seat, a: LayoutArguments) -> Answered:
             return await _call(seat, f"{a.action}_layout", name=a.name)
 
 
-async def _tabs(seat: Seat, a: TabsArguments) -> Answered:
+async def _tabs(seat: FleetToolContext, a: TabsArguments) -> FleetToolResult:
     if a.action == "open":
         root = await _own(seat, a.root) if a.root is not None else None
         return await _call(seat, "open_tab", **_given(title=a.title, root=root))
@@ -157,7 +157,7 @@ async def _tabs(seat: Seat, a: TabsArguments) -> Answered:
     return await _call(seat, "rename_tab", tab=a.tab, title=a.title)
 
 
-async def _show(seat: Seat, a: ShowArguments) -> Answered:
+async def _show(seat: FleetToolContext, a: ShowArguments) -> FleetToolResult:
     match a.what:
         case "file":
             if a.path is None:
@@ -178,21 +178,25 @@ async def _show(seat: Seat, a: ShowArguments) -> Answered:
             return await _call(seat, "notify", text=a.text)
 
 
-async def _theme(seat: Seat, a: ThemeArguments) -> Answered:
+async def _theme(seat: FleetToolContext, a: ThemeArguments) -> FleetToolResult:
     if a.name is None:
         return await _call(seat, "list_themes")
     return await _call(seat, "set_theme", name=a.name)
 
 
-async def _keys(seat: Seat, a: KeysArguments) -> Answered:
+async def _keys(seat: FleetToolContext, a: KeysArguments) -> FleetToolResult:
     if a.action == "get":
         return await _call(seat, "get_keys")
     if a.key is None:
         return _missing(a.action, "key")
     if a.key.split() != [a.key] or not a.words.isprintable():
-        return failed("A key is one word, such as ctrl+x, and what a command gets is one line.")
+        return failed_result(
+            "A key is one word, such as ctrl+x, and what a command gets is one line."
+        )
     if a.key.lower() in _THE_PERSONS:
-        return failed(f"{a.key!r} stays what it is: the person relies on it. Choose another key.")
+        return failed_result(
+            f"{a.key!r} stays what it is: the person relies on it. Choose another key."
+        )
     if a.action == "unbind":
         return await _call(seat, "unbind_key", key=a.key)
     if a.command is None:
@@ -201,14 +205,14 @@ async def _keys(seat: Seat, a: KeysArguments) -> Answered:
     first = next(iter(a.words.split()), "")
     if command not in KEY_COMMANDS or (command, first) in _TOO_MUCH:
         able, wanted = ", ".join(sorted(KEY_COMMANDS)), f"{command} {first}".rstrip()
-        return failed(
+        return failed_result(
             f"You cannot bind a key to {wanted!r}: what an agent binds may only change what is "
             f"shown, by one of {able}. The person can bind any key to any command."
         )
     return await _call(seat, "bind_key", key=a.key, command=command, words=a.words)
 
 
-async def _widgets(seat: Seat, a: WidgetsArguments) -> Answered:
+async def _widgets(seat: FleetToolContext, a: WidgetsArguments) -> FleetToolResult:
     if a.action == "list":
         return await _call(seat, "list_widgets")
     if a.name is None or a.source is None:
@@ -216,44 +220,48 @@ async def _widgets(seat: Seat, a: WidgetsArguments) -> Answered:
     return await _call(seat, "offer_widget", name=a.name, source=a.source)
 
 
-async def _call(seat: Seat, call: str, /, **arguments: Any) -> Answered:
+async def _call(seat: FleetToolContext, call: str, /, **arguments: Any) -> FleetToolResult:
     told = await seat.fleet.call_screen(call, arguments, by=seat.session)
     if told is None:
-        return Answered(text="Done.")
+        return FleetToolResult(text="Done.")
     words = told if isinstance(told, str) else msgspec.json.encode(told).decode()
     data = cast("Mapping[str, Any]", told) if isinstance(told, dict) else {"answer": told}
-    return Answered(text=cut(words, _MOST_TOLD), data=data)
+    return FleetToolResult(text=cut(words, _MOST_TOLD), data=data)
 
 
 def _given(**arguments: Any) -> dict[str, Any]:
     return {name: value for name, value in arguments.items() if value is not None}
 
 
-def _missing(action: str, what: str) -> Answered:
-    return failed(f"{action!r} needs a {what}.")
+def _missing(action: str, what: str) -> FleetToolResult:
+    return failed_result(f"{action!r} needs a {what}.")
 
 
-async def _agent(seat: Seat, name: str | None) -> str:
-    if name is None or name == seat.session or key_of(name) == key_of(seat.entry.name):
+async def _agent(seat: FleetToolContext, name: str | None) -> str:
+    if (
+        name is None
+        or name == seat.session
+        or normalize_name(name) == normalize_name(seat.entry.name)
+    ):
         return seat.session
     return (await seat.own(name)).session
 
 
-async def _inside(seat: Seat, path: str) -> str:
-    """The path, absolute. Raises TooWide."""
+async def _inside(seat: FleetToolContext, path: str) -> str:
+    """The path, absolute. Raises ExceedsParentError."""
     wish = seat.entry.wish
     whole = str(PurePath(wish.cwd, path))
-    await asyncio.to_thread(check_inside, "path", whole, (wish.cwd, *wish.roots))
+    await asyncio.to_thread(check_path_inside, "path", whole, (wish.cwd, *wish.roots))
     return whole
 
 
-async def _own(seat: Seat, tree: dict[str, Any]) -> dict[str, Any]:
+async def _own(seat: FleetToolContext, tree: dict[str, Any]) -> dict[str, Any]:
     """A tree in which every new panel shows only what the agent may see, by absolute paths.
 
     What is open already is the person's, and may stay or be moved.
 
     Raises:
-        TooWide: a panel does more; the message names it.
+        ExceedsParentError: a panel does more; the message names it.
     """
     own = deepcopy(tree)
     there = await seat.fleet.call_screen("get_layout", {}, by=seat.session)
@@ -262,7 +270,7 @@ async def _own(seat: Seat, tree: dict[str, Any]) -> dict[str, Any]:
         if _identity(panel) in known:
             continue
         if panel.get("widget") in _RUNNING:
-            raise TooWide(f"only the person opens a {panel.get('widget')}; leave it out")
+            raise ExceedsParentError(f"only the person opens a {panel.get('widget')}; leave it out")
         options = _options(panel)
         for name in _PATHS & options.keys():
             if isinstance(options[name], str):
@@ -296,7 +304,7 @@ def _panels(tree: Any) -> Iterator[dict[str, Any]]:
     raise ValueError(f"a layout has {_MOST_NODES} values at the most")
 
 
-SCREEN_TOOLS: tuple[FleetTool[Seat], ...] = (
+SCREEN_TOOLS: tuple[FleetTool[FleetToolContext], ...] = (
     FleetTool(name="screen_show", arguments=ShowArguments, run=_show),
     FleetTool(name="screen_layout", arguments=LayoutArguments, run=_layout),
     FleetTool(name="screen_tabs", arguments=TabsArguments, run=_tabs),

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from quarterdeck.wire.errors import LinkError, QuarterdeckError
 from quarterdeck.wire.rpc.stream import ByteStream
 
-__all__ = ["BadBridge", "bridge"]
+__all__ = ["BridgeSetupError", "run_bridge"]
 
 _LONGEST = 4 * 1024 * 1024
 """Bytes of a line; the host takes no longer messages."""
@@ -23,19 +23,19 @@ _LAST_SECONDS = 1.0
 _FAILED = -32000
 
 
-class BadBridge(QuarterdeckError):
+class BridgeSetupError(QuarterdeckError):
     """The bridge was not told where to go."""
 
 
-async def bridge(stream: ByteStream, url: str, token: str) -> None:
+async def run_bridge(stream: ByteStream, url: str, token: str) -> None:
     """Carry messages until the agent's side ends; calls that run then are cancelled.
 
     Raises:
-        BadBridge: the address is none of this machine's, so it gets no token.
+        BridgeSetupError: the address is none of this machine's, so it gets no token.
     """
     parts = urlsplit(url)
     if parts.scheme != "http" or parts.hostname != "127.0.0.1" or parts.port is None:
-        raise BadBridge(f"{url!r} is no address of a host on this machine")
+        raise BridgeSetupError(f"{url!r} is no address of a host on this machine")
     post = _Post(parts.port, parts.path, token)
     tasks: set[asyncio.Task[None]] = set()
     writing, room = asyncio.Lock(), asyncio.Semaphore(_MOST)
@@ -76,7 +76,7 @@ class _Lines:
                     return bytes(line)
                 continue
             if len(self._rest) > _LONGEST:
-                raise BadBridge(f"a message is longer than {_LONGEST} bytes")
+                raise BridgeSetupError(f"a message is longer than {_LONGEST} bytes")
             data = await self._stream.receive()
             if not data:
                 raise StopAsyncIteration

@@ -9,7 +9,7 @@ import secrets
 
 from quarterdeck.wire.ids import SessionId
 
-__all__ = ["TOKEN_VARIABLE", "URL_VARIABLE", "Tokens"]
+__all__ = ["TOKEN_VARIABLE", "URL_VARIABLE", "AgentTokens"]
 
 TOKEN_VARIABLE = "QUARTERDECK_TOKEN"
 """Where the bridge finds the token."""
@@ -17,7 +17,7 @@ URL_VARIABLE = "QUARTERDECK_MCP_URL"
 """Where the bridge finds the address of the host's tools."""
 
 
-class Tokens:
+class AgentTokens:
     """The tokens in force. Only their digests are kept."""
 
     def __init__(self) -> None:

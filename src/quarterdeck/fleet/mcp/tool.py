@@ -6,19 +6,18 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from quarterdeck.agent.tools.describe import describe
-from quarterdeck.agent.tools.tool import Arguments
+from quarterdeck.agent.tools.tool import Arguments, read_description
 from quarterdeck.agent.tools.toolbox import schema_of
 from quarterdeck.wire.errors import QuarterdeckError
 
-__all__ = ["Answered", "FleetTool", "Toolset", "failed"]
+__all__ = ["FleetTool", "FleetToolResult", "Toolset", "failed_result"]
 
 S = TypeVar("S")
 _TEXTS = f"{__package__}.texts"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
+class FleetToolResult:
     """What a call came to."""
 
     text: str
@@ -28,9 +27,9 @@ class Answered:
     is_error: bool = False
 
 
-def failed(text: str) -> Answered:
+def failed_result(text: str) -> FleetToolResult:
     """A call that came to nothing; the text says why and what to do instead."""
-    return Answered(text=text, is_error=True)
+    return FleetToolResult(text=text, is_error=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,13 +38,13 @@ class FleetTool(Generic[S]):
 
     name: str
     arguments: type[Arguments]
-    run: Callable[[S, Any], Awaitable[Answered]]
+    run: Callable[[S, Any], Awaitable[FleetToolResult]]
     """May raise ``QuarterdeckError``: the model is told. Cancelling ends it within a second."""
 
     @property
     def description(self) -> str:
         """The text that the model reads. Touches the disk at first use."""
-        return describe(_TEXTS, self.name)
+        return read_description(_TEXTS, self.name)
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -62,7 +61,7 @@ class Toolset(Generic[S]):
         self.instructions = instructions
         """What the model is told about all of them together."""
 
-    async def call(self, name: str, arguments: Any) -> Answered:
+    async def call(self, name: str, arguments: Any) -> FleetToolResult:
         """Call a tool; whatever is wrong is an answer that says so.
 
         Raises:
@@ -72,12 +71,14 @@ class Toolset(Generic[S]):
         try:
             given = msgspec.convert(arguments, tool.arguments, strict=False)
         except msgspec.ValidationError as error:
-            return failed(f"The arguments of {name!r} do not fit its schema: {error}. Mend them.")
+            return failed_result(
+                f"The arguments of {name!r} do not fit its schema: {error}. Mend them."
+            )
         return await self.run(tool, given)
 
-    async def run(self, tool: FleetTool[S], arguments: Arguments) -> Answered:
+    async def run(self, tool: FleetTool[S], arguments: Arguments) -> FleetToolResult:
         """Call a tool with arguments that fit it."""
         try:
             return await tool.run(self.seat, arguments)
         except (QuarterdeckError, ValueError) as error:
-            return failed(f"{str(error)[:1].upper()}{str(error)[1:]}.")
+            return failed_result(f"{str(error)[:1].upper()}{str(error)[1:]}.")

@@ -20,10 +20,10 @@ from quarterdeck.wire.events import (
 from quarterdeck.wire.permissions import Selected
 from quarterdeck.wire.record import Record
 
-from ..port import Fleet
-from .words import cut, text_of
+from ..api import Fleet
+from .agent_text import cut, extract_prompt_text
 
-__all__ = ["Page", "last_words", "read_page"]
+__all__ = ["AgentTranscriptPage", "last_words", "read_page"]
 
 _PAGE_RECORDS = 400
 _MOST_READS = 25
@@ -33,7 +33,7 @@ _LONGEST_ENTRY = 4_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class AgentTranscriptPage:
     """A part of a transcript."""
 
     text: str
@@ -56,7 +56,7 @@ class _Entry:
         return f"{self.who}: {cut(self.words.strip(), _LONGEST_ENTRY)}"
 
 
-async def read_page(fleet: Fleet, agent: str, cursor: str | None, most: int) -> Page:
+async def read_page(fleet: Fleet, agent: str, cursor: str | None, most: int) -> AgentTranscriptPage:
     """Read one page of at most about ``most`` characters; without a cursor the last one.
 
     Raises:
@@ -86,7 +86,7 @@ async def last_words(fleet: Fleet, agent: str, most: int) -> str:
     )
 
 
-async def _after(fleet: Fleet, agent: str, position: int, most: int) -> Page:
+async def _after(fleet: Fleet, agent: str, position: int, most: int) -> AgentTranscriptPage:
     entries: list[_Entry] = []
     first, last, has_more = position, position, True
     for _ in range(_MOST_READS):
@@ -100,10 +100,12 @@ async def _after(fleet: Fleet, agent: str, position: int, most: int) -> Page:
     if len(kept) < len(entries):
         last, has_more = kept[-1].last, True
     earlier = f"before:{first + 1}" if first else None
-    return Page(text=_text(kept), earlier=earlier, later=f"after:{last}", has_more=has_more)
+    return AgentTranscriptPage(
+        text=_text(kept), earlier=earlier, later=f"after:{last}", has_more=has_more
+    )
 
 
-async def _before(fleet: Fleet, agent: str, position: int, most: int) -> Page:
+async def _before(fleet: Fleet, agent: str, position: int, most: int) -> AgentTranscriptPage:
     entries: list[_Entry] = []
     first, last = position, 0
     has_earlier = True
@@ -119,7 +121,7 @@ async def _before(fleet: Fleet, agent: str, position: int, most: int) -> Page:
     if len(kept) < len(entries):
         first, has_earlier = kept[0].first, True
     has_more = position < _END
-    return Page(
+    return AgentTranscriptPage(
         text=_text(kept),
         earlier=f"before:{first}" if has_earlier else None,
         later=f"after:{position - 1 if has_more else last}",
@@ -177,7 +179,7 @@ def _entries(records: Iterable[Record]) -> Iterator[_Entry]:
 def _told(event: Event) -> Iterator[tuple[str, str]]:
     match event:
         case Prompted():
-            yield "prompt", text_of(event.content)
+            yield "prompt", extract_prompt_text(event.content)
         case MessageChunk(content=TextContent(text=words)):
             yield "agent", words
         case ToolCallStarted():

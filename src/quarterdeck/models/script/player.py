@@ -1,6 +1,6 @@
 """Playing a script: which reply answers a question.
 
-The player knows no vendor. A ``Question`` is what a request asks, whatever its form; the answer
+The player knows no vendor. A ``ScriptQuestion`` is what a request asks, whatever its form; the answer
 is a ``Performance``.
 """
 
@@ -10,20 +10,26 @@ import re
 from collections import Counter
 from typing import TypeAlias, TypeVar
 
-from quarterdeck.models.script.beats import Performance, tell
-from quarterdeck.models.script.format import Failure, Fault, Reply, Scene, Script
-from quarterdeck.models.script.question import Question
+from quarterdeck.models.script.format import (
+    Script,
+    ScriptFailure,
+    ScriptFault,
+    ScriptReply,
+    ScriptScene,
+)
+from quarterdeck.models.script.performance import Performance, play_reply
+from quarterdeck.models.script.question import ScriptQuestion
 from quarterdeck.models.script.tools import sample_of
 
-__all__ = ["Player"]
+__all__ = ["ScriptPlayer"]
 
 _NAMED = re.compile(r"\bscene:([\w.-]*\w)")
-_ECHO = Scene(replies=(Reply.of("You said: {{prompt}}"),))
+_ECHO = ScriptScene(replies=(ScriptReply.of("You said: {{prompt}}"),))
 _Key: TypeAlias = tuple[str | int | None, ...]
-_Trouble = TypeVar("_Trouble", Failure, Fault)
+_Trouble = TypeVar("_Trouble", ScriptFailure, ScriptFault)
 
 
-class Player:
+class ScriptPlayer:
     """Plays one script for any number of conversations.
 
     Which reply comes is told by the question alone, so that a process that resumes a conversation
@@ -43,20 +49,20 @@ class Player:
         self._happened: Counter[_Key] = Counter()
         self._ids = itertools.count(1)
 
-    def play(self, question: Question) -> Performance:
+    def play(self, question: ScriptQuestion) -> Performance:
         """The answer to this question. Its beats may be left unplayed."""
         if (aside := _answer_aside(question)) is not None:
-            return self._perform(question, "(aside)", Reply.of(aside), 1)
+            return self._perform(question, "(aside)", ScriptReply.of(aside), 1)
         if self._script.play == "sequence":
             return self._play_next(question)
         name, scene = self._choose(question)
         reply, number = _reply_at(scene, question.round)
         return self._perform(question, name, reply, number)
 
-    def _play_next(self, question: Question) -> Performance:
+    def _play_next(self, question: ScriptQuestion) -> Performance:
         if self._next >= len(self._line):
             message = f"The script is over: it has {len(self._line)} replies."
-            over = Reply(error=Failure(status=400, message=message))
+            over = ScriptReply(error=ScriptFailure(status=400, message=message))
             return self._perform(question, "(over)", over, 1)
         name, reply, number = self._line[self._next]
         performance = self._perform(question, name, reply, number, place=self._next)
@@ -66,7 +72,7 @@ class Player:
             self._next += 1
         return performance
 
-    def _choose(self, question: Question) -> tuple[str, Scene]:
+    def _choose(self, question: ScriptQuestion) -> tuple[str, ScriptScene]:
         scenes = self._script.scenes
         for name, scene in scenes.items():
             if scene.when is not None and question.fulfils(scene.when):
@@ -76,13 +82,18 @@ class Player:
             if name in scenes:
                 return name, scenes[name]
             text = f"There is no scene {name!r}; this script has: {', '.join(scenes)}."
-            return name, Scene(replies=(Reply.of(text),))
+            return name, ScriptScene(replies=(ScriptReply.of(text),))
         if self._script.default is not None:
             return self._script.default, scenes[self._script.default]
         return "echo", _ECHO
 
     def _perform(
-        self, question: Question, scene: str, reply: Reply, number: int, place: int | None = None
+        self,
+        question: ScriptQuestion,
+        scene: str,
+        reply: ScriptReply,
+        number: int,
+        place: int | None = None,
     ) -> Performance:
         key: _Key = (place,)
         if place is None:
@@ -93,7 +104,7 @@ class Player:
             reply=reply,
             failure=failure,
             fault=None if failure else self._due(reply.fault, (*key, "fault")),
-            beats=tell(
+            beats=play_reply(
                 reply,
                 question,
                 scene=scene,
@@ -114,7 +125,7 @@ class Player:
         return trouble
 
 
-def _answer_aside(question: Question) -> str | None:
+def _answer_aside(question: ScriptQuestion) -> str | None:
     """The text for a request that agents make besides the conversation, past the script."""
     if question.schema is not None:
         return json.dumps(sample_of(question.schema))
@@ -125,7 +136,7 @@ def _answer_aside(question: Question) -> str | None:
     return None
 
 
-def _reply_at(scene: Scene, place: int) -> tuple[Reply, int]:
+def _reply_at(scene: ScriptScene, place: int) -> tuple[ScriptReply, int]:
     """The reply for this round, and which repetition of it that is; the last one repeats."""
     for reply in scene.replies:
         if place < reply.repeat:

@@ -1,6 +1,6 @@
 """What a request asks, whatever its form.
 
-``History`` reads a conversation in its order and keeps what a script can depend on. The place in
+``ScriptConversation`` reads a conversation in its order and keeps what a script can depend on. The place in
 a turn is told by the conversation itself, so that a resumed process goes on where it stood.
 """
 
@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from quarterdeck.models.script.format import When
+from quarterdeck.models.script.format import SceneConditions
 from quarterdeck.models.script.tools import OfferedTool
 
-__all__ = ["History", "Question", "find_cwd"]
+__all__ = ["ScriptConversation", "ScriptQuestion", "find_cwd"]
 
 _CONTEXT = re.compile(
     r"<(system-reminder|system_reminder|environment_context|environment_details|user_instructions"
@@ -22,7 +22,7 @@ _CONTEXT = re.compile(
 """What agents add to the words of the person, so that it is not taken for the prompt."""
 _INTERRUPTED = re.compile(r"\[Request interrupted by user[^\]]*\]")
 _STAMP = re.compile(r"r(\d+)x\d+x\d+$")
-"""The round in the ids of our own calls, see ``Player``."""
+"""The round in the ids of our own calls, see ``ScriptPlayer``."""
 _TITLE = re.compile(
     r"title generator|generate [\w ,-]{0,40}title|conversation topic|new topic", re.IGNORECASE
 )
@@ -40,7 +40,7 @@ _CWD = tuple(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class ScriptQuestion:
     """One request, as a player sees it."""
 
     prompt: str
@@ -78,7 +78,7 @@ class Question:
         """The asking agent's working directory, if it tells the model."""
         return find_cwd(self.source)
 
-    def fulfils(self, when: When) -> bool:
+    def fulfils(self, when: SceneConditions) -> bool:
         """Whether every condition holds."""
         return (
             (when.contains is None or when.contains in self.prompt)
@@ -89,7 +89,7 @@ class Question:
         )
 
 
-class History:
+class ScriptConversation:
     """Reads a conversation, entry by entry."""
 
     def __init__(self) -> None:
@@ -102,9 +102,9 @@ class History:
         self._answered = True
         self._calling = False
 
-    def question(self, **rest: Any) -> Question:
+    def question(self, **rest: Any) -> ScriptQuestion:
         """What the conversation has come to; ``rest`` are the fields that it does not tell."""
-        return Question(
+        return ScriptQuestion(
             prompt=self.prompt,
             turn=self.turn,
             round=self.round,

@@ -4,15 +4,16 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from .line import Command, Line, Redirect
-from .nodes import RESERVED
+from .command_line import CommandLine, Redirect, ShellCommand, ShellWord, unknown_word
 from .program_options import code_texts
-from .words import Word, unknown
+from .syntax_nodes import RESERVED
 from .wrappers import ALL_SHELLS, INTERPRETERS, reads_program, runs_text, unwrap
 
-__all__ = ["UNWRITTEN", "Collector", "split_roughly"]
+__all__ = ["UNWRITTEN", "LineCollector", "split_roughly"]
 
-UNWRITTEN = Command(words=(unknown("…"),), doubts=("it runs what is not written in the line",))
+UNWRITTEN = ShellCommand(
+    words=(unknown_word("…"),), doubts=("it runs what is not written in the line",)
+)
 """Stands for a command that only running the line would tell."""
 
 _MAX_COMMANDS = 200
@@ -40,15 +41,15 @@ def split_roughly(text: str) -> tuple[str, ...]:
     return tuple(token.replace("\\", "") for token in _TOKEN.findall(text))
 
 
-class Collector:
+class LineCollector:
     """Commands, redirections and doubts of one line; ``read`` reads text within it."""
 
-    def __init__(self, read: Callable[[str], Line]) -> None:
+    def __init__(self, read: Callable[[str], CommandLine]) -> None:
         self.read = read
-        self.commands: list[Command] = []
+        self.commands: list[ShellCommand] = []
         self.redirects: list[Redirect] = []
         self.doubts: list[str] = []
-        self.hidden: list[Command] = []
+        self.hidden: list[ShellCommand] = []
         self.tokens: list[str] = []
         self.texts: list[str] = []
         """Quoted text and here-documents: what a shell in the line might be fed."""
@@ -59,7 +60,7 @@ class Collector:
         self.loops = 0
         """How many loops and functions the walk is in."""
 
-    def line(self) -> Line:
+    def line(self) -> CommandLine:
         """Return what was read."""
         known = (*self.commands, *self.hidden)
         fed = self.texts and self._interprets()
@@ -68,7 +69,7 @@ class Collector:
         running = (*self.commands, *(each for each in self.hidden if each.wrapping == "opaque"))
         if any(_reads_program(command) for command in running) and not self._is_fed():
             self.hidden.append(UNWRITTEN)
-        return Line(
+        return CommandLine(
             commands=tuple(self.commands),
             redirects=tuple(self.redirects),
             doubts=tuple(dict.fromkeys(self.doubts)),
@@ -144,7 +145,7 @@ class Collector:
         if certain:
             self.tokens.extend(line.tokens)
 
-    def add(self, words: tuple[Word, ...], assignments: tuple[Word, ...]) -> None:
+    def add(self, words: tuple[ShellWord, ...], assignments: tuple[ShellWord, ...]) -> None:
         """Add a command, looked through, and note what it means for the rest."""
         if len(self.commands) >= _MAX_COMMANDS:
             self.unread = True
@@ -155,9 +156,11 @@ class Collector:
         self.commands.append(command)
         self._follow(command)
 
-    def _build(self, words: tuple[Word, ...], assignments: tuple[Word, ...], depth: int) -> Command:
+    def _build(
+        self, words: tuple[ShellWord, ...], assignments: tuple[ShellWord, ...], depth: int
+    ) -> ShellCommand:
         """Make a command, looking through what wraps another."""
-        command = Command(words=words, assignments=assignments, moves=tuple(self.moves))
+        command = ShellCommand(words=words, assignments=assignments, moves=tuple(self.moves))
         found = unwrap(words)
         if depth > _MAX_WRAPPERS:
             self.unread = True
@@ -165,7 +168,7 @@ class Collector:
             self.tokens.extend(split_roughly(command.text))
             return command
         for candidate in found.candidates:
-            self.hidden.append(Command(words=candidate, wrapping="opaque"))
+            self.hidden.append(ShellCommand(words=candidate, wrapping="opaque"))
         for text in found.texts:
             self._hide_quietly(text)
         if found.unwritten:
@@ -175,7 +178,7 @@ class Collector:
             inner = self._merge(self.read(found.text))
         return replace(command, wrapping=found.wrapping, inner=inner, inner_at=found.inner_at)
 
-    def _merge(self, line: Line) -> tuple[Command, ...]:
+    def _merge(self, line: CommandLine) -> tuple[ShellCommand, ...]:
         """Take over what a nested line does; returns its commands."""
         before = tuple(self.moves)
         self.redirects.extend(replace(r, moves=before + r.moves) for r in line.redirects)
@@ -188,7 +191,7 @@ class Collector:
             self.doubts.append("what a shell is given to run is not certain")
         return tuple(_moved(command, before) for command in line.commands)
 
-    def _follow(self, command: Command) -> None:
+    def _follow(self, command: ShellCommand) -> None:
         """Note what a command means for those after it and for deny rules."""
         name = command.name
         if command.words[0].raw in RESERVED:
@@ -210,7 +213,7 @@ class Collector:
         for inner in command.inner:
             self._follow(inner)
 
-    def _interpret(self, name: str, words: tuple[Word, ...]) -> None:
+    def _interpret(self, name: str, words: tuple[ShellWord, ...]) -> None:
         """Keep what an interpreter's arguments name, and whether they hide what they run."""
         form = _RUNNING_SED if name in ("sed", "gsed") else _RUNNING_CODE
         for index, word in enumerate(words):
@@ -224,7 +227,7 @@ class Collector:
             if hides:
                 self.hidden.append(UNWRITTEN)
 
-    def _follow_texts(self, command: Command) -> None:
+    def _follow_texts(self, command: ShellCommand) -> None:
         """Keep what variables and options hand to a shell: ``PAGER=…``, ``git -c alias.x=…``."""
         for assignment in command.assignments:
             value = (assignment.value or "").partition("=")[2]
@@ -240,7 +243,7 @@ class Collector:
             if stripped:
                 self._hide(stripped, named=not any(sign.isspace() for sign in stripped))
 
-    def _move(self, words: tuple[Word, ...]) -> None:
+    def _move(self, words: tuple[ShellWord, ...]) -> None:
         arguments = [word for word in words[1:] if word.exact not in ("--", "-P", "-L")]
         target = None
         if len(arguments) == 1 and words[0].exact == "cd" and not arguments[0].glob:
@@ -252,11 +255,11 @@ class Collector:
         self.moves.append(target)
 
 
-def _reads_makefile(command: Command) -> bool:
+def _reads_makefile(command: ShellCommand) -> bool:
     return command.name == "make" and any(word.raw.startswith("-f") for word in command.words)
 
 
-def _reads_program(command: Command) -> bool:
+def _reads_program(command: ShellCommand) -> bool:
     return reads_program(command.words) or any(_reads_program(each) for each in command.inner)
 
 
@@ -264,6 +267,6 @@ def _is_interpreter(name: str) -> bool:
     return name.lower() in INTERPRETERS or name.startswith(("python", "pypy", "perl", "ruby"))
 
 
-def _moved(command: Command, before: tuple[str | None, ...]) -> Command:
+def _moved(command: ShellCommand, before: tuple[str | None, ...]) -> ShellCommand:
     inner = tuple(_moved(each, before) for each in command.inner)
     return replace(command, moves=before + command.moves, inner=inner)

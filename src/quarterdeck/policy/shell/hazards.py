@@ -5,7 +5,7 @@ one with an open end is. ``reaching_word_of`` finds words that make a harmless p
 or write elsewhere: a rule with an open end does not cover them unless it names them.
 """
 
-from .line import Command
+from .command_line import ShellCommand
 from .program_entry import ProgramOptions
 from .program_options import options_of, reaching_word
 from .wrappers import ALL_SHELLS, INTERPRETERS, RUNNERS
@@ -86,7 +86,7 @@ _CODE_OPTIONS = ("-c", "-e", "-E", "-p", "-r", "--eval", "--print")
 _DELETING = frozenset(("rm", "rmdir", "mv", "shred", "unlink", "chmod", "chown", "chgrp", "trash"))
 
 
-def never_standing(command: Command) -> str | None:
+def never_standing(command: ShellCommand) -> str | None:
     """Say why no standing permission is offered for a command; None when one may be."""
     name = command.name
     if name is None:
@@ -130,17 +130,17 @@ def _is_given_program(name: str, words: list[str | None]) -> bool:
     return False
 
 
-def _run_by(command: Command) -> Command | None:
+def _run_by(command: ShellCommand) -> ShellCommand | None:
     """Return the command that a tool of the project runs: ``pytest`` of ``uv run pytest``."""
     at = command.inner_at
     if command.wrapping != "opaque" or command.words[0].exact not in RUNNERS:
         return None
     if not 0 < at < len(command.words) or (command.words[at].exact or "-").startswith("-"):
         return None
-    return Command(words=command.words[at:])
+    return ShellCommand(words=command.words[at:])
 
 
-def leading_words(command: Command) -> int:
+def leading_words(command: ShellCommand) -> int:
     """Return how many first words say what a command is, so that others may follow; 0: none.
 
     Only what has an entry that says so: of another program nobody knows what more words do.
@@ -180,7 +180,7 @@ def _leading(options: ProgramOptions, words: list[str | None]) -> int:
     return 3 if len(words) > 2 and not (words[2] or "-").startswith("-") else 0
 
 
-def reaching_word_of(command: Command, named: int) -> str | None:
+def reaching_word_of(command: ShellCommand, named: int) -> str | None:
     """Return a word beyond the first ``named`` that an open end must not cover.
 
     What a wrapper runs is held against the options of that program: ``bash(uv run pytest:*)``
@@ -201,7 +201,7 @@ def reaching_word_of(command: Command, named: int) -> str | None:
     return None
 
 
-def deletes_words(command: Command) -> bool:
+def deletes_words(command: ShellCommand) -> bool:
     """Say whether a program deletes, moves or changes all that its words name."""
     return command.name in _DELETING
 

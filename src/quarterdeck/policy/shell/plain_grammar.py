@@ -23,9 +23,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .line import Command, Line
-from .nodes import RESERVED
-from .words import Word
+from .command_line import CommandLine, ShellCommand, ShellWord
+from .syntax_nodes import RESERVED
 
 __all__ = ["PlainCommand", "agrees", "read_plain", "same_words"]
 
@@ -64,7 +63,7 @@ _WORDS_OF_SHELLS = RESERVED | {"time", "coproc", "]", "]]"}
 class PlainCommand:
     """A simple command: its name as written, and its words."""
 
-    words: tuple[Word, ...]
+    words: tuple[ShellWord, ...]
 
 
 class _NotPlainError(Exception):
@@ -81,7 +80,7 @@ def read_plain(text: str) -> tuple[PlainCommand, ...] | None:
         return None
 
 
-def agrees(commands: tuple[PlainCommand, ...], line: Line) -> bool:
+def agrees(commands: tuple[PlainCommand, ...], line: CommandLine) -> bool:
     """Say whether the syntax tree's view of a line is the same, word for word."""
     if line.doubts or line.unread or line.moves_unknown:
         return False
@@ -90,7 +89,7 @@ def agrees(commands: tuple[PlainCommand, ...], line: Line) -> bool:
     return same_words(commands, line.commands)
 
 
-def same_words(plain: tuple[PlainCommand, ...], commands: Iterable[Command]) -> bool:
+def same_words(plain: tuple[PlainCommand, ...], commands: Iterable[ShellCommand]) -> bool:
     """Say whether these are the same commands, word for word.
 
     A syntax tree takes ``[ … ]`` for syntax, where shells run a builtin of that name.
@@ -160,7 +159,7 @@ class _LineReader:
         name = self.take(_NAME)
         if name in _WORDS_OF_SHELLS and name != "time":
             raise _NotPlainError
-        words = [Word(name, name)]
+        words = [ShellWord(name, name)]
         self._end_of_word()
         redirected = False
         while self._has_more():
@@ -212,10 +211,10 @@ class _LineReader:
 
     # Words
 
-    def _word(self) -> Word:
+    def _word(self) -> ShellWord:
         start = self.at
         if operator := self.take_if(_OPERATOR):
-            return Word(operator, operator)
+            return ShellWord(operator, operator)
         return _WordReader(self).run(start)
 
 
@@ -229,7 +228,7 @@ class _WordReader:
         self.quoted_sign = False
         self.known = True
 
-    def run(self, start: int) -> Word:
+    def run(self, start: int) -> ShellWord:
         line = self.line
         # "=ls" is a program's file in zsh, "~name" somebody's home, "~+" and "~1" directories.
         if line.text[start] == "=" or (line.text[start] == "~" and not self._is_home(start)):
@@ -241,8 +240,8 @@ class _WordReader:
             raise _NotPlainError
         tilde = raw.startswith("~")
         if not self.known:
-            return Word(raw, None)
-        return Word(raw, "".join(self.value), glob=self.glob, tilde=tilde)
+            return ShellWord(raw, None)
+        return ShellWord(raw, "".join(self.value), glob=self.glob, tilde=tilde)
 
     def _is_home(self, start: int) -> bool:
         following = self.line.text[start + 1 : start + 2]

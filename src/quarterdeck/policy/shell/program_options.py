@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
+from .command_line import ShellWord
 from .program_entry import ProgramOptions
-from .words import Word
 
 __all__ = [
     "code_texts",
@@ -81,7 +81,7 @@ def is_plain(name: str) -> bool:
     return bare in _table()[1] or options_of(bare) is not None
 
 
-def reaching_word(words: tuple[Word, ...], named: int, first: int = 0) -> str | None:
+def reaching_word(words: tuple[ShellWord, ...], named: int, first: int = 0) -> str | None:
     """Return the first word from ``named`` on that reaches further than the words before it say.
 
     ``first`` is the index of the program's name. A word that is not known may be such a word,
@@ -95,7 +95,7 @@ def reaching_word(words: tuple[Word, ...], named: int, first: int = 0) -> str | 
     return None
 
 
-def has_unknown_word(words: tuple[Word, ...]) -> bool:
+def has_unknown_word(words: tuple[ShellWord, ...]) -> bool:
     """Say whether a word that only running the line would tell may be more than text for people."""
     walk = _Walk(options_of(words[0].exact or "") or _UNKNOWN)
     for word in words[1:]:
@@ -127,7 +127,7 @@ class _Walk:
         self.searching = bool(program.sub)
         """The subcommand was not met yet."""
 
-    def step(self, word: Word) -> bool:
+    def step(self, word: ShellWord) -> bool:
         """Take the next word; True if it reaches further."""
         first, self.first = self.first, False
         if self.text_next:
@@ -211,7 +211,7 @@ def _is_one_text(raw: str) -> bool:
     return found is not None and found[1] not in (line.strip() for line in found[2].splitlines())
 
 
-def code_texts(words: tuple[Word, ...]) -> Iterator[str]:
+def code_texts(words: tuple[ShellWord, ...]) -> Iterator[str]:
     """Yield the values of a program's options that name or hold a program, for deny rules."""
     options = options_of(words[0].exact or words[0].value or "")
     if options is None:

@@ -1,6 +1,6 @@
 """Which commands change nothing, and which files they read.
 
-``vet`` answers only for what it knows whole: the command, every option, every operand. Anything
+``classify_read_only`` answers only for what it knows whole: the command, every option, every operand. Anything
 else is None, and that means the command is not known to be harmless.
 """
 
@@ -8,11 +8,10 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from .line import Command
-from .readonly_table import COMMANDS, GIT, VERSIONED, Spec
-from .words import Word
+from .command_line import ShellCommand, ShellWord
+from .readonly_table import COMMANDS, GIT, VERSIONED, ReadOnlySpec
 
-__all__ = ["Reading", "vet"]
+__all__ = ["ReadOnlyUse", "classify_read_only"]
 
 _FIND_TESTS_VALUED = frozenset(
     (
@@ -53,10 +52,10 @@ _PS_FORMS = frozenset(((), ("aux",), ("auxww",), ("ax",), ("axu",), ("-ef",), ("
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class ReadOnlyUse:
     """A command that changes nothing."""
 
-    paths: tuple[Word, ...] = ()
+    paths: tuple[ShellWord, ...] = ()
     """Files and directories that it reads, as written."""
     here: bool = False
     """It reads the working directory."""
@@ -72,11 +71,11 @@ class Reading:
     """It is certain enough to run unasked where no sandbox contains it."""
 
 
-_NOTHING = Reading(core=True)
+_NOTHING = ReadOnlyUse(core=True)
 _UNCERTAIN_LONG = frozenset(("--perl-regexp", "--pcre2", "--multiline", "--multiline-dotall"))
 
 
-def vet(command: Command) -> Reading | None:
+def classify_read_only(command: ShellCommand) -> ReadOnlyUse | None:
     """Say what a command reads, if it is known to change nothing. Never raises."""
     if command.assignments or command.wrapping != "none":
         return None
@@ -86,14 +85,14 @@ def vet(command: Command) -> Reading | None:
         return None
     words = command.words[1:]
     if name in VERSIONED and len(words) == 1 and words[0].exact == "--version":
-        return Reading()
+        return ReadOnlyUse()
     if (special := _SPECIAL.get(name)) is not None:
         return special(words)
     spec = COMMANDS.get(name)
     return None if spec is None else _read(spec, words)
 
 
-def _read(spec: Spec, words: tuple[Word, ...]) -> Reading | None:
+def _read(spec: ReadOnlySpec, words: tuple[ShellWord, ...]) -> ReadOnlyUse | None:
     if spec.unvetted:
         return _text(words)
     found = _Options(spec)
@@ -105,13 +104,13 @@ def _read(spec: Spec, words: tuple[Word, ...]) -> Reading | None:
         return None
     match spec.operands:
         case "none":
-            return None if operands else Reading(core=spec.core)
+            return None if operands else ReadOnlyUse(core=spec.core)
         case "text":
-            return Reading(paths=_listed(operands), core=spec.core)
+            return ReadOnlyUse(paths=_listed(operands), core=spec.core)
         case "number":
             return _NOTHING if all((w.exact or "").isdecimal() for w in operands) else None
         case "revisions":
-            return Reading(paths=tuple(filter(_names_path, operands)), at_root=True)
+            return ReadOnlyUse(paths=tuple(filter(_names_path, operands)), at_root=True)
         case "pattern" if not (found.has_pattern or found.long & {"--files", "--type-list"}):
             operands = operands[1:]
         case _:
@@ -120,28 +119,28 @@ def _read(spec: Spec, words: tuple[Word, ...]) -> Reading | None:
     recursive = recursive or bool(found.long & {"--recursive", "--dereference-recursive"})
     here = not operands and (spec.here or recursive)
     core = spec.core and "P" not in found.letters and not found.long & _UNCERTAIN_LONG
-    return Reading(
+    return ReadOnlyUse(
         paths=tuple(operands), here=here, recursive=recursive, follows=spec.follows, core=core
     )
 
 
-def _text(words: tuple[Word, ...]) -> Reading | None:
+def _text(words: tuple[ShellWord, ...]) -> ReadOnlyUse | None:
     """Read arguments of a command that only prints them."""
     if any(_shows_secret(word) for word in words):
         return None
-    return Reading(paths=_listed(words), core=True)
+    return ReadOnlyUse(paths=_listed(words), core=True)
 
 
-def _listed(words: Iterable[Word]) -> tuple[Word, ...]:
+def _listed(words: Iterable[ShellWord]) -> tuple[ShellWord, ...]:
     """Return the patterns among words: to print what they match is to read a directory."""
     return tuple(word for word in words if word.glob)
 
 
-def _shows_secret(word: Word) -> bool:
+def _shows_secret(word: ShellWord) -> bool:
     return word.value is None and _SECRET.search(word.raw) is not None
 
 
-def _names_path(word: Word) -> bool:
+def _names_path(word: ShellWord) -> bool:
     """Say whether an operand of git names a file by itself, rather than a revision's."""
     value = word.value or ""
     return word.tilde or value.startswith(("/", "..")) or "/.." in value
@@ -152,14 +151,14 @@ class _Options:
 
     __slots__ = ("has_pattern", "letters", "long", "operands", "spec")
 
-    def __init__(self, spec: Spec) -> None:
+    def __init__(self, spec: ReadOnlySpec) -> None:
         self.spec = spec
-        self.operands: list[Word] = []
+        self.operands: list[ShellWord] = []
         self.letters: set[str] = set()
         self.long: set[str] = set()
         self.has_pattern = False
 
-    def read(self, words: tuple[Word, ...]) -> bool:
+    def read(self, words: tuple[ShellWord, ...]) -> bool:
         """Sort the arguments; False when one is not known."""
         at = 0
         while at < len(words):
@@ -175,11 +174,11 @@ class _Options:
             at += step
         return True
 
-    def _rest(self, words: tuple[Word, ...]) -> bool:
+    def _rest(self, words: tuple[ShellWord, ...]) -> bool:
         self.operands.extend(words)
         return all(word.value is not None for word in words)
 
-    def _one(self, word: Word, *, has_next: bool) -> int:
+    def _one(self, word: ShellWord, *, has_next: bool) -> int:
         """Read one argument; how many words it took, 0 when it is not known."""
         value = word.value or ""
         if not value.startswith("-") or value == "-":
@@ -222,11 +221,11 @@ class _Options:
         return 1
 
 
-def _find(words: tuple[Word, ...]) -> Reading | None:
+def _find(words: tuple[ShellWord, ...]) -> ReadOnlyUse | None:
     at = 0
     while at < len(words) and words[at].exact in ("-P", "-H"):
         at += 1
-    paths: list[Word] = []
+    paths: list[ShellWord] = []
     while at < len(words) and words[at].value and words[at].exact not in _FIND_TESTS:
         if (words[at].value or "").startswith("-"):
             break
@@ -245,10 +244,10 @@ def _find(words: tuple[Word, ...]) -> Reading | None:
         else:
             return None
     # It lists names and reads no file's content.
-    return Reading(paths=tuple(paths), here=not paths)
+    return ReadOnlyUse(paths=tuple(paths), here=not paths)
 
 
-def _sed(words: tuple[Word, ...]) -> Reading | None:
+def _sed(words: tuple[ShellWord, ...]) -> ReadOnlyUse | None:
     at = 0
     while at < len(words) and words[at].exact in ("-n", "-E", "-r", "-e", "-ne", "-nE"):
         at += 1
@@ -263,7 +262,7 @@ def _sed(words: tuple[Word, ...]) -> Reading | None:
     return _only_paths(words[at + 1 :])
 
 
-def _awk(words: tuple[Word, ...]) -> Reading | None:
+def _awk(words: tuple[ShellWord, ...]) -> ReadOnlyUse | None:
     at = 0
     if words and (words[0].exact or "").startswith("-F"):
         at = 1 if len(words[0].exact or "") > 2 else 2
@@ -274,14 +273,14 @@ def _awk(words: tuple[Word, ...]) -> Reading | None:
     return _only_paths(words[at + 1 :])
 
 
-def _only_paths(words: tuple[Word, ...]) -> Reading | None:
+def _only_paths(words: tuple[ShellWord, ...]) -> ReadOnlyUse | None:
     for word in words:
         if word.value is None or word.value[:1] in ("-", "*", "?", "["):
             return None
-    return Reading(paths=words)
+    return ReadOnlyUse(paths=words)
 
 
-def _printf(words: tuple[Word, ...]) -> Reading | None:
+def _printf(words: tuple[ShellWord, ...]) -> ReadOnlyUse | None:
     form = words[0].exact if words else None
     # A "%d" makes zsh calculate, and calculating can run commands.
     if form is None or form.startswith("-") or not _PRINTF_FORMAT.fullmatch(form):
@@ -289,7 +288,7 @@ def _printf(words: tuple[Word, ...]) -> Reading | None:
     return _text(words)
 
 
-def _jq(words: tuple[Word, ...]) -> Reading | None:
+def _jq(words: tuple[ShellWord, ...]) -> ReadOnlyUse | None:
     at = 0
     while at < len(words) and re.fullmatch(r"-[rcsjSaeM]+", words[at].exact or ""):
         at += 1
@@ -299,7 +298,7 @@ def _jq(words: tuple[Word, ...]) -> Reading | None:
     return _only_paths(words[at + 1 :])
 
 
-def _xxd(words: tuple[Word, ...]) -> Reading | None:
+def _xxd(words: tuple[ShellWord, ...]) -> ReadOnlyUse | None:
     # Its options are words after one dash, and a second file is written: only numbers are known.
     at = 0
     while at + 1 < len(words) and words[at].exact in ("-l", "-s", "-c", "-g"):
@@ -310,23 +309,23 @@ def _xxd(words: tuple[Word, ...]) -> Reading | None:
     return None if len(rest) > 1 else _only_paths(rest)
 
 
-def _strings(words: tuple[Word, ...]) -> Reading | None:
+def _strings(words: tuple[ShellWord, ...]) -> ReadOnlyUse | None:
     # "@file" stands for the options in that file.
     if any((word.value or "@").startswith("@") for word in words):
         return None
     return _read(COMMANDS["strings"], words)
 
 
-def _ps(words: tuple[Word, ...]) -> Reading | None:
+def _ps(words: tuple[ShellWord, ...]) -> ReadOnlyUse | None:
     # "ps e" shows the environment of other programs.
-    return Reading() if tuple(word.exact for word in words) in _PS_FORMS else None
+    return ReadOnlyUse() if tuple(word.exact for word in words) in _PS_FORMS else None
 
 
-def _bracket(words: tuple[Word, ...]) -> Reading | None:
+def _bracket(words: tuple[ShellWord, ...]) -> ReadOnlyUse | None:
     return _test(words[:-1]) if words and words[-1].raw == "]" else None
 
 
-def _test(words: tuple[Word, ...]) -> Reading | None:
+def _test(words: tuple[ShellWord, ...]) -> ReadOnlyUse | None:
     """Read a test of one file or string, or of two: never an expression, which shells evaluate."""
     if any(word.value is None or word.glob for word in words):
         return None
@@ -343,7 +342,7 @@ def _test(words: tuple[Word, ...]) -> Reading | None:
     return _NOTHING if operator in ("=", "!=") else None
 
 
-def _date(words: tuple[Word, ...]) -> Reading | None:
+def _date(words: tuple[ShellWord, ...]) -> ReadOnlyUse | None:
     for word in words:
         value = word.exact or ""
         if not (value.startswith("+") or value in ("-u", "-R", "-I", "-Iseconds", "--utc")):
@@ -351,19 +350,19 @@ def _date(words: tuple[Word, ...]) -> Reading | None:
     return _NOTHING
 
 
-def _cd(words: tuple[Word, ...]) -> Reading | None:
+def _cd(words: tuple[ShellWord, ...]) -> ReadOnlyUse | None:
     target = words[0].value if len(words) == 1 else None
     # Shells resolve ".." by text and the kernel by links; "-" and "+" are stacks of directories.
     if not target or words[0].glob or target[0] in "-+" or ".." in target.split("/"):
         return None
-    return Reading(paths=words, core=True)
+    return ReadOnlyUse(paths=words, core=True)
 
 
-def _set(words: tuple[Word, ...]) -> Reading | None:
+def _set(words: tuple[ShellWord, ...]) -> ReadOnlyUse | None:
     return _NOTHING if tuple(word.exact for word in words) in _SET_FORMS else None
 
 
-def _git(words: tuple[Word, ...]) -> Reading | None:
+def _git(words: tuple[ShellWord, ...]) -> ReadOnlyUse | None:
     at = 0
     while at < len(words) and words[at].exact in _GIT_GLOBALS:
         at += 1
@@ -371,15 +370,15 @@ def _git(words: tuple[Word, ...]) -> Reading | None:
         return None
     subcommand, rest = words[at].exact or "", words[at + 1 :]
     if subcommand == "--version" and not rest:
-        return Reading()
+        return ReadOnlyUse()
     if (form := tuple(word.exact for word in rest)) in _GIT_FORMS.get(subcommand, ()):
-        return Reading(at_root=True)
+        return ReadOnlyUse(at_root=True)
     if subcommand == "stash" and form[:1] == ("show",):
         return _read(GIT["show"], rest[1:])
     if subcommand == "config" and form[:1] in (("--get",), ("--get-all",)) and len(rest) == 2:
-        return Reading(at_root=True) if (rest[1].exact or "-")[0] != "-" else None
+        return ReadOnlyUse(at_root=True) if (rest[1].exact or "-")[0] != "-" else None
     if subcommand == "remote" and form[:1] == ("get-url",) and len(rest) == 2:
-        return Reading(at_root=True) if (rest[1].exact or "-")[0] != "-" else None
+        return ReadOnlyUse(at_root=True) if (rest[1].exact or "-")[0] != "-" else None
     spec = GIT.get(subcommand)
     return None if spec is None else _read(spec, rest)
 
@@ -392,7 +391,7 @@ _GIT_FORMS: dict[str, tuple[tuple[str, ...], ...]] = {
     "notes": ((), ("list",)),
 }
 
-_SPECIAL: dict[str, Callable[[tuple[Word, ...]], Reading | None]] = {
+_SPECIAL: dict[str, Callable[[tuple[ShellWord, ...]], ReadOnlyUse | None]] = {
     "find": _find,
     "sed": _sed,
     "awk": _awk,

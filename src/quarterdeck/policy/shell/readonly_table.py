@@ -13,7 +13,7 @@ runs the toolchain that ``rust-toolchain.toml`` names, ``yarn --version`` the fi
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-__all__ = ["COMMANDS", "GIT", "VERSIONED", "Operands", "Spec"]
+__all__ = ["COMMANDS", "GIT", "VERSIONED", "Operands", "ReadOnlySpec"]
 
 Operands: TypeAlias = Literal["paths", "text", "number", "pattern", "revisions", "none"]
 """What stands after the options: files; text that names none; digits (some shells calculate them,
@@ -21,7 +21,7 @@ and calculating can run commands); a pattern, then files; git's revisions and fi
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spec:
+class ReadOnlySpec:
     """The options of a command that are known to be harmless."""
 
     flags: str = ""
@@ -66,8 +66,8 @@ def _spec(
     globs: bool = False,
     follows: bool = False,
     core: bool = False,
-) -> Spec:
-    return Spec(
+) -> ReadOnlySpec:
+    return ReadOnlySpec(
         flags=flags,
         valued=valued,
         long=frozenset("--" + name for name in long.split()),
@@ -83,8 +83,8 @@ def _spec(
     )
 
 
-_FREE = Spec(unvetted=True, operands="text", core=True)
-_NUMBER = Spec(operands="number", most=1, core=True)
+_FREE = ReadOnlySpec(unvetted=True, operands="text", core=True)
+_NUMBER = ReadOnlySpec(operands="number", most=1, core=True)
 _SUM = _spec("btz", long="binary text tag zero", core=True)
 _GREP = _spec(
     "EFGPivwxcLlqsHhnobrIaUyTZ",
@@ -122,7 +122,7 @@ _TAIL = _spec(
     numbers=True, globs=True, core=True,
 )  # fmt: skip
 
-COMMANDS: dict[str, Spec] = {
+COMMANDS: dict[str, ReadOnlySpec] = {
     "echo": _FREE,
     "true": _FREE,
     "false": _FREE,
@@ -238,8 +238,8 @@ _LOG_VALUED = "since until after before author committer grep max-count skip dat
 
 def _git(flags: str = "", valued: str = "", long: str = "", long_valued: str = "", *,
          least: int = 0, most: int | None = None, numbers: bool = False,
-         none: bool = False) -> Spec:  # fmt: skip
-    return Spec(
+         none: bool = False) -> ReadOnlySpec:  # fmt: skip
+    return ReadOnlySpec(
         flags=flags,
         valued=valued,
         long=frozenset("--" + name for name in long.split()),
@@ -254,7 +254,7 @@ def _git(flags: str = "", valued: str = "", long: str = "", long_valued: str = "
 _LOG = _git("pswbzRuiEFgmcMC", "SGUnL", _LOG_LONG, _LOG_VALUED, numbers=True)
 _LIST_LONG = "contains no-contains merged no-merged sort format points-at color column ignore-case"
 
-GIT: dict[str, Spec] = {
+GIT: dict[str, ReadOnlySpec] = {
     "status": _git("sbvz", "", "short branch porcelain long verbose untracked-files ignored "
                    "ahead-behind no-ahead-behind show-stash no-renames column"),
     "log": _LOG,

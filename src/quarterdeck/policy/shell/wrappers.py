@@ -11,9 +11,8 @@ own program. For deny rules every path to one counts.
 import re
 from dataclasses import dataclass
 
-from .line import Command, Wrapping
+from .command_line import FED_FILE, ShellCommand, ShellWord, Wrapping, literal_word, unknown_word
 from .variables import is_harmless_assignment
-from .words import FED_FILE, Word, literal, unknown
 
 __all__ = [
     "ALL_SHELLS",
@@ -169,15 +168,15 @@ class Unwrapped:
     """What a command runs in turn."""
 
     wrapping: Wrapping = "none"
-    inner: tuple[tuple[Word, ...], ...] = ()
+    inner: tuple[tuple[ShellWord, ...], ...] = ()
     """The words of the commands that it runs."""
-    assignments: tuple[Word, ...] = ()
+    assignments: tuple[ShellWord, ...] = ()
     """Variables that it gives them."""
     inner_at: int = 0
     """The index at which the first of them begins; a rule must name a word there."""
     text: str | None = None
     """Shell text that it runs, in place of ``inner``."""
-    candidates: tuple[tuple[Word, ...], ...] = ()
+    candidates: tuple[tuple[ShellWord, ...], ...] = ()
     """With ``opaque``: all that it might run."""
     texts: tuple[str, ...] = ()
     """With ``opaque``: text that it might run as a command line."""
@@ -188,14 +187,14 @@ class Unwrapped:
 _NOTHING = Unwrapped()
 
 
-def runs_text(command: Command) -> bool:
+def runs_text(command: ShellCommand) -> bool:
     """Say whether the command may run text from its input or arguments as shell commands."""
     if command.wrapping == "opaque" or command.name in ALL_SHELLS or reads_program(command.words):
         return True
     return any(runs_text(inner) for inner in command.inner)
 
 
-def reads_program(words: tuple[Word, ...]) -> bool:
+def reads_program(words: tuple[ShellWord, ...]) -> bool:
     """Say whether a shell or interpreter runs what it reads from its input."""
     name = _program(words[0])
     if name in ("source", "."):
@@ -220,7 +219,7 @@ def reads_program(words: tuple[Word, ...]) -> bool:
 _INPUTS = frozenset(("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0", FED_FILE))
 
 
-def _program(word: Word) -> str:
+def _program(word: ShellWord) -> str:
     return (word.value or "").rsplit("/", 1)[-1].lower()
 
 
@@ -228,7 +227,7 @@ def _interprets(name: str) -> bool:
     return name in INTERPRETERS or name.startswith(("python", "pypy", "perl", "ruby", "lua"))
 
 
-def unwrap(words: tuple[Word, ...]) -> Unwrapped:
+def unwrap(words: tuple[ShellWord, ...]) -> Unwrapped:
     """Look through one command. Never raises."""
     exact = words[0].exact
     if exact is None:
@@ -251,7 +250,7 @@ def unwrap(words: tuple[Word, ...]) -> Unwrapped:
     return _opaque(words, at) if _runs_others(name, words) else _NOTHING
 
 
-def _runs_others(name: str, words: tuple[Word, ...]) -> bool:
+def _runs_others(name: str, words: tuple[ShellWord, ...]) -> bool:
     lowered = name.lower()
     known = lowered in _OPAQUE or lowered in ALL_SHELLS or lowered in _TRANSPARENT
     if known or _LOADER.fullmatch(lowered):
@@ -260,7 +259,7 @@ def _runs_others(name: str, words: tuple[Word, ...]) -> bool:
     return lowered == "find" and any(word.exact in executes for word in words)
 
 
-def _opaque(words: tuple[Word, ...], inner_at: int) -> Unwrapped:
+def _opaque(words: tuple[ShellWord, ...], inner_at: int) -> Unwrapped:
     suffixes = tuple(words[start:] for start in range(1, min(len(words), 40)))
     # What stands in for a name found later ("rm {}") is not known, but the rest of it is.
     values = [word.value or word.raw.strip("'\"") for word in words[1:40]]
@@ -278,7 +277,7 @@ def _opaque(words: tuple[Word, ...], inner_at: int) -> Unwrapped:
     )
 
 
-def _is_unwritten(words: tuple[Word, ...]) -> bool:
+def _is_unwritten(words: tuple[ShellWord, ...]) -> bool:
     """Say whether an opaque wrapper may run a program whose name only running it would tell."""
     name = _program(words[0])
     if name in ("eval", "trap", "su", "ssh", "watch", "source", ".") or name in ALL_SHELLS:
@@ -292,7 +291,7 @@ def _is_unwritten(words: tuple[Word, ...]) -> bool:
     return name in ("parallel", "sem")
 
 
-def _shell(words: tuple[Word, ...]) -> Unwrapped:
+def _shell(words: tuple[ShellWord, ...]) -> Unwrapped:
     at = 1
     while at < len(words) and _PLAIN_SHELL_FLAGS.fullmatch(words[at].exact or ""):
         at += 1
@@ -303,8 +302,8 @@ def _shell(words: tuple[Word, ...]) -> Unwrapped:
     return _opaque(words, 1)
 
 
-def _find(words: tuple[Word, ...]) -> Unwrapped:
-    inner: list[tuple[Word, ...]] = []
+def _find(words: tuple[ShellWord, ...]) -> Unwrapped:
+    inner: list[tuple[ShellWord, ...]] = []
     at = 1
     while at < len(words):
         if words[at].exact not in ("-exec", "-execdir", "-ok", "-okdir"):
@@ -322,12 +321,12 @@ def _find(words: tuple[Word, ...]) -> Unwrapped:
     return Unwrapped(wrapping="also", inner=tuple(inner), inner_at=1)
 
 
-def _filled(word: Word, mark: str) -> Word:
+def _filled(word: ShellWord, mark: str) -> ShellWord:
     """Return the word as the inner command gets it, when ``mark`` is replaced by some text."""
-    return unknown(word.raw) if mark in word.raw else word
+    return unknown_word(word.raw) if mark in word.raw else word
 
 
-def _transparent(name: str, words: tuple[Word, ...]) -> Unwrapped:
+def _transparent(name: str, words: tuple[ShellWord, ...]) -> Unwrapped:
     options = _TRANSPARENT[name]
     if name == "command" and len(words) > 1 and words[1].exact in ("-v", "-V"):
         return _NOTHING
@@ -338,7 +337,7 @@ def _transparent(name: str, words: tuple[Word, ...]) -> Unwrapped:
         if at >= len(words) or not _DURATION.fullmatch(words[at].exact or ""):
             return _opaque(words, 1)
         at += 1
-    assignments: list[Word] = []
+    assignments: list[ShellWord] = []
     while name == "env" and at < len(words) and "=" in words[at].raw:
         variable, _, value = (words[at].exact or "").partition("=")
         if not is_harmless_assignment(variable, value):
@@ -348,15 +347,19 @@ def _transparent(name: str, words: tuple[Word, ...]) -> Unwrapped:
 
 
 def _inner(
-    name: str, words: tuple[Word, ...], at: int, assignments: tuple[Word, ...], replaced: str
+    name: str,
+    words: tuple[ShellWord, ...],
+    at: int,
+    assignments: tuple[ShellWord, ...],
+    replaced: str,
 ) -> Unwrapped:
     inner = words[at:]
     if name == "xargs":
-        inner = inner or (literal("echo"),)
+        inner = inner or (literal_word("echo"),)
         if replaced:
             inner = tuple(_filled(word, replaced) for word in inner)
         else:
-            inner = (*inner, unknown("…"))
+            inner = (*inner, unknown_word("…"))
     if not inner:
         return _opaque(words, 1) if name != "exec" else _NOTHING
     return Unwrapped(
@@ -364,7 +367,7 @@ def _inner(
     )
 
 
-def _skip_options(options: _Options, words: tuple[Word, ...]) -> tuple[str, int]:
+def _skip_options(options: _Options, words: tuple[ShellWord, ...]) -> tuple[str, int]:
     """Return the text that ``-I`` replaces, and the index after the options; 0: not certain."""
     replaced = ""
     at = 1

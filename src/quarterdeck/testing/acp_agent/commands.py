@@ -19,17 +19,17 @@ from quarterdeck.wire.content import ImageContent, text
 from quarterdeck.wire.errors import RpcError
 from quarterdeck.wire.permissions import PermissionOption, Selected
 from quarterdeck.wire.settings import Command, PlanEntry
-from quarterdeck.wire.toolcalls import ContentItem, Diff, TerminalItem, ToolCallLocation
+from quarterdeck.wire.tool_calls import ContentItem, Diff, TerminalItem, ToolCallLocation
 from quarterdeck.wire.usage import Cost
 
 from .oddities import ODDITIES
-from .session import Saved
+from .session import SavedSession
 
 if TYPE_CHECKING:
     from quarterdeck.wire.acp.connection import AcpConnection
     from quarterdeck.wire.rpc import ByteStream
 
-__all__ = ["COMMANDS", "Stop", "Work", "run_line"]
+__all__ = ["COMMANDS", "PromptRun", "StopTurnError", "run_line"]
 
 _SLEEPER = "import time; time.sleep(600)"
 _DAEMON = (
@@ -52,7 +52,7 @@ _OPTIONS = (
 )
 
 
-class Stop(Exception):
+class StopTurnError(Exception):
     """Ends the turn with a stop reason, or with an error when ``error`` is set."""
 
     def __init__(self, reason: str, error: RpcError | None = None) -> None:
@@ -62,12 +62,12 @@ class Stop(Exception):
 
 
 @dataclass(slots=True)
-class Work:
+class PromptRun:
     """One prompt being worked on."""
 
     connection: "AcpConnection"
     stream: "ByteStream"
-    session: Saved
+    session: SavedSession
     answer: list[str] = field(default_factory=list[str])
     calls: int = 0
     usage: acp.Usage | None = None
@@ -88,7 +88,7 @@ class Work:
         return f"call-{len(self.session.exchanges)}-{self.calls}"
 
 
-async def run_line(work: Work, line: str) -> None:
+async def run_line(work: PromptRun, line: str) -> None:
     """Do what one line of a prompt says."""
     name, _, rest = line.strip().partition(" ")
     command = COMMANDS.get(name)
@@ -98,36 +98,36 @@ async def run_line(work: Work, line: str) -> None:
         await command(work, rest)
 
 
-async def _echo(work: Work, rest: str) -> None:
+async def _echo(work: PromptRun, rest: str) -> None:
     await work.say(rest)
 
 
-async def _think(work: Work, rest: str) -> None:
+async def _think(work: PromptRun, rest: str) -> None:
     await work.update(acp.AgentThoughtChunk(content=text(rest or "hm")))
 
 
-async def _stream(work: Work, rest: str) -> None:
+async def _stream(work: PromptRun, rest: str) -> None:
     count, _, size = rest.partition(" ")
     filler = "x" * int(size or 0)
     for number in range(int(count or 10)):
         await work.say(f"chunk {number}{filler}\n", message_id="stream")
 
 
-async def _wait(work: Work, rest: str) -> None:
+async def _wait(work: PromptRun, rest: str) -> None:
     await work.say("waiting")
     await asyncio.sleep(float(rest or 3600))
 
 
-async def _history(work: Work, rest: str) -> None:
+async def _history(work: PromptRun, rest: str) -> None:
     earlier = [exchange.prompt for exchange in work.session.exchanges[:-1]]
     await work.say(" | ".join(earlier) or "(nothing)")
 
 
-async def _told(work: Work, rest: str) -> None:
+async def _told(work: PromptRun, rest: str) -> None:
     await work.say(" | ".join([work.session.model, work.session.mode, *work.session.told]))
 
 
-async def _tool(work: Work, rest: str) -> None:
+async def _tool(work: PromptRun, rest: str) -> None:
     """A tool call without permission: started, in progress, completed."""
     call = work.call_id()
     await work.update(acp.ToolCall(tool_call_id=call, title=rest or "look", kind="read"))
@@ -136,7 +136,7 @@ async def _tool(work: Work, rest: str) -> None:
     await work.update(acp.ToolCallUpdate(tool_call_id=call, status="completed", content=done))
 
 
-async def _ask(work: Work, rest: str) -> None:
+async def _ask(work: PromptRun, rest: str) -> None:
     """A tool call that needs leave; says what was chosen."""
     call = work.call_id()
     title = rest or "run a command"
@@ -156,14 +156,14 @@ async def _ask(work: Work, rest: str) -> None:
     await work.say(f"permission: {chosen}, {'allowed' if is_allowed else 'denied'}")
 
 
-async def _asks(work: Work, rest: str) -> None:
+async def _asks(work: PromptRun, rest: str) -> None:
     """Several permission requests at once."""
     async with asyncio.TaskGroup() as group:
         for number in range(int(rest or 2)):
             group.create_task(_ask(work, f"command {number}"))
 
 
-async def _read(work: Work, rest: str) -> None:
+async def _read(work: PromptRun, rest: str) -> None:
     path, _, window = rest.partition(" ")
     line, _, limit = window.partition(" ")
     request = acp.ReadTextFileRequest(
@@ -176,7 +176,7 @@ async def _read(work: Work, rest: str) -> None:
     await work.say(answer.content)
 
 
-async def _write(work: Work, rest: str) -> None:
+async def _write(work: PromptRun, rest: str) -> None:
     path, _, content = rest.partition(" ")
     call = work.call_id()
     change = (Diff(path=path, new_text=content),)
@@ -191,7 +191,7 @@ async def _write(work: Work, rest: str) -> None:
     await work.update(acp.ToolCallUpdate(tool_call_id=call, status="completed"))
 
 
-async def _terminal(work: Work, rest: str) -> None:
+async def _terminal(work: PromptRun, rest: str) -> None:
     """Run a shell command in the client's terminal and say its output and exit."""
     session, connection = work.session.id, work.connection
     created = await connection.call(
@@ -223,7 +223,7 @@ async def _terminal(work: Work, rest: str) -> None:
     await work.say(f"{printed.output}[exit {ended.exit_code} {ended.signal}]")
 
 
-async def _elicit(work: Work, rest: str) -> None:
+async def _elicit(work: PromptRun, rest: str) -> None:
     colour = acp.ElicitationProperty(type="string", title="Colour", enum=("red", "blue"))
     answer = await work.connection.call(
         acp.ELICITATION_CREATE,
@@ -237,7 +237,7 @@ async def _elicit(work: Work, rest: str) -> None:
     await work.say(f"answer: {answer.action} {answer.content}")
 
 
-async def _plan(work: Work, rest: str) -> None:
+async def _plan(work: PromptRun, rest: str) -> None:
     entries = tuple(
         PlanEntry(content=step, priority="medium", status="pending")
         for step in (rest or "look,mend").split(",")
@@ -245,46 +245,46 @@ async def _plan(work: Work, rest: str) -> None:
     await work.update(acp.Plan(entries=entries))
 
 
-async def _usage(work: Work, rest: str) -> None:
+async def _usage(work: PromptRun, rest: str) -> None:
     used = int(rest or 1000)
     await work.update(
         acp.UsageUpdate(used=used, size=200_000, cost=Cost(amount=used / 1000, currency="USD"))
     )
 
 
-async def _mode(work: Work, rest: str) -> None:
+async def _mode(work: PromptRun, rest: str) -> None:
     work.session.mode = rest or "plan"
     await work.update(acp.CurrentModeUpdate(current_mode_id=work.session.mode))
 
 
-async def _title(work: Work, rest: str) -> None:
+async def _title(work: PromptRun, rest: str) -> None:
     work.session.title = rest or None
     await work.update(acp.SessionInfoUpdate(title=work.session.title))
 
 
-async def _commands(work: Work, rest: str) -> None:
+async def _commands(work: PromptRun, rest: str) -> None:
     offered = (Command(name="compact", description="Shorten the conversation"),)
     await work.update(acp.AvailableCommandsUpdate(available_commands=offered))
 
 
-async def _image(work: Work, rest: str) -> None:
+async def _image(work: PromptRun, rest: str) -> None:
     await work.update(acp.AgentMessageChunk(content=ImageContent(data=_DOT, mime_type="image/png")))
 
 
-async def _unknown(work: Work, rest: str) -> None:
+async def _unknown(work: PromptRun, rest: str) -> None:
     """An update of a kind that no version of the protocol has."""
     raw = {"sessionId": work.session.id, "update": {"sessionUpdate": "teleport", "to": rest}}
     await work.connection.peer.notify("session/update", raw)
 
 
-async def _stranger(work: Work, rest: str) -> None:
+async def _stranger(work: PromptRun, rest: str) -> None:
     """An update for a session that does not exist."""
     update = acp.AgentMessageChunk(content=text("who am I?"))
     note = acp.SessionNotification(session_id="no-such-session", update=update)
     await work.connection.send(acp.SESSION_UPDATE, note)
 
 
-async def _garbage(work: Work, rest: str) -> None:
+async def _garbage(work: PromptRun, rest: str) -> None:
     """Lines on stdout that are no messages, some of them no UTF-8."""
     await asyncio.sleep(0.02)
     for number in range(int(rest or 3)):
@@ -292,7 +292,7 @@ async def _garbage(work: Work, rest: str) -> None:
     await work.say("after the garbage")
 
 
-async def _stderr(work: Work, rest: str) -> None:
+async def _stderr(work: PromptRun, rest: str) -> None:
     """Write that many bytes to stderr."""
     left = int(rest or 1_000_000)
     line = b"e" * 79 + b"\n"
@@ -301,7 +301,7 @@ async def _stderr(work: Work, rest: str) -> None:
     await work.say("said a lot on stderr")
 
 
-async def _children(work: Work, rest: str) -> None:
+async def _children(work: PromptRun, rest: str) -> None:
     """Start processes that would outlive us; ``detached`` ones leave group and session."""
     count, _, how = rest.partition(" ")
     code = _DAEMON if how == "detached" else _SLEEPER
@@ -312,7 +312,7 @@ async def _children(work: Work, rest: str) -> None:
     await work.say("children are running")
 
 
-async def _crash(work: Work, rest: str) -> None:
+async def _crash(work: PromptRun, rest: str) -> None:
     """Exit at once with a code, or by a signal when it is named."""
     sys.stderr.write("about to crash\n")
     await work.say("crashing")
@@ -322,7 +322,7 @@ async def _crash(work: Work, rest: str) -> None:
     os._exit(int(rest or 3))
 
 
-async def _hang_up(work: Work, rest: str) -> None:
+async def _hang_up(work: PromptRun, rest: str) -> None:
     """Close stdout and live on."""
     clock = asyncio.get_running_loop().time
     until = clock() + float(rest or 3600)
@@ -332,22 +332,22 @@ async def _hang_up(work: Work, rest: str) -> None:
             await asyncio.sleep(until - clock())
 
 
-async def _stop(work: Work, rest: str) -> None:
-    raise Stop(rest or "end_turn")
+async def _stop(work: PromptRun, rest: str) -> None:
+    raise StopTurnError(rest or "end_turn")
 
 
-async def _error(work: Work, rest: str) -> None:
+async def _error(work: PromptRun, rest: str) -> None:
     code, _, message = rest.partition(" ")
     if not code.removeprefix("-").isdecimal():
         code, message = "-32603", rest
-    raise Stop("error", RpcError(int(code), message or "it went wrong"))
+    raise StopTurnError("error", RpcError(int(code), message or "it went wrong"))
 
 
-async def _error_data(work: Work, rest: str) -> None:
-    raise Stop("error", RpcError(-32603, "Internal error", msgspec.json.decode(rest)))
+async def _error_data(work: PromptRun, rest: str) -> None:
+    raise StopTurnError("error", RpcError(-32603, "Internal error", msgspec.json.decode(rest)))
 
 
-COMMANDS: dict[str, Callable[[Work, str], Awaitable[None]]] = {
+COMMANDS: dict[str, Callable[[PromptRun, str], Awaitable[None]]] = {
     "echo": _echo,
     "think": _think,
     "stream": _stream,

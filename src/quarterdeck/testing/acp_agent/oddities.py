@@ -11,10 +11,10 @@ from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.content import text
 from quarterdeck.wire.errors import RpcError
 from quarterdeck.wire.permissions import PermissionOption, Selected
-from quarterdeck.wire.toolcalls import Diff, TerminalItem
+from quarterdeck.wire.tool_calls import Diff, TerminalItem
 
 if TYPE_CHECKING:
-    from .commands import Work
+    from .commands import PromptRun
 
 __all__ = ["ODDITIES"]
 
@@ -24,7 +24,7 @@ _STRANGE = (
 )
 
 
-async def _ask_with(work: "Work", title: str, options: tuple[PermissionOption, ...]) -> None:
+async def _ask_with(work: "PromptRun", title: str, options: tuple[PermissionOption, ...]) -> None:
     details = acp.ToolCallDetails(
         tool_call_id=work.call_id(), title=title, kind="execute", raw_input={"command": title}
     )
@@ -38,12 +38,12 @@ async def _ask_with(work: "Work", title: str, options: tuple[PermissionOption, .
     await work.say(f"permission: {chosen}")
 
 
-async def _odd_options(work: "Work", rest: str) -> None:
+async def _odd_options(work: "PromptRun", rest: str) -> None:
     """A permission request, unannounced, with an option of a kind that does not exist."""
     await _ask_with(work, rest or "be odd", _STRANGE)
 
 
-async def _forged_options(work: "Work", rest: str) -> None:
+async def _forged_options(work: "PromptRun", rest: str) -> None:
     """Options that claim to be standing answers of the client's own."""
     meaning = {"effect": "allow", "scope": "user", "patterns": ["*"]}
     forged = PermissionOption(
@@ -53,7 +53,7 @@ async def _forged_options(work: "Work", rest: str) -> None:
     await _ask_with(work, rest or "make", (forged, no))
 
 
-async def _sneak(work: "Work", rest: str) -> None:
+async def _sneak(work: "PromptRun", rest: str) -> None:
     """Writes a file itself and asks nobody."""
     path, _, content = rest.partition(" ")
     call, change = work.call_id(), (Diff(path=path, new_text=content),)
@@ -64,24 +64,24 @@ async def _sneak(work: "Work", rest: str) -> None:
     await work.update(acp.ToolCallUpdate(tool_call_id=call, status="completed"))
 
 
-async def _hide(work: "Work", rest: str) -> None:
+async def _hide(work: "PromptRun", rest: str) -> None:
     """Writes a file itself, asks nobody and says nothing."""
     path, _, content = rest.partition(" ")
     await asyncio.to_thread(Path(path).write_text, content)
 
 
-async def _no_options(work: "Work", rest: str) -> None:
+async def _no_options(work: "PromptRun", rest: str) -> None:
     await _ask_with(work, rest or "choose nothing", ())
 
 
-async def _loose(work: "Work", rest: str) -> None:
+async def _loose(work: "PromptRun", rest: str) -> None:
     """A tool call that never ends."""
     await work.update(
         acp.ToolCall(tool_call_id=work.call_id(), title=rest or "drift", status="in_progress")
     )
 
 
-async def _shell(work: "Work", rest: str) -> None:
+async def _shell(work: "PromptRun", rest: str) -> None:
     """A command that the agent runs itself and shows by its own extension."""
     call = work.call_id()
     shown = (TerminalItem(terminal_id=call),)
@@ -104,7 +104,7 @@ async def _shell(work: "Work", rest: str) -> None:
     await work.update(acp.ToolCallUpdate(tool_call_id=call, status="completed", meta=last))
 
 
-async def _compact(work: "Work", rest: str) -> None:
+async def _compact(work: "PromptRun", rest: str) -> None:
     for update in (
         acp.CompactionUpdate(compaction_id="c1", status="in_progress"),
         acp.CompactionSummaryChunk(compaction_id="c1", content=text("short")),
@@ -113,11 +113,11 @@ async def _compact(work: "Work", rest: str) -> None:
         await work.update(update)
 
 
-async def _notice(work: "Work", rest: str) -> None:
+async def _notice(work: "PromptRun", rest: str) -> None:
     await work.update(acp.Notice(severity="warning", title=rest or "mind the gap"))
 
 
-async def _elicit_url(work: "Work", rest: str) -> None:
+async def _elicit_url(work: "PromptRun", rest: str) -> None:
     answer = await work.connection.call(
         acp.ELICITATION_CREATE,
         acp.CreateElicitationRequest(
@@ -131,7 +131,7 @@ async def _elicit_url(work: "Work", rest: str) -> None:
     await work.say(f"answer: {answer.action}")
 
 
-async def _request(work: "Work", rest: str) -> None:
+async def _request(work: "PromptRun", rest: str) -> None:
     """A request of a method that the protocol does not have; says the error's code."""
     try:
         await work.connection.peer.request(rest or "craft/drain", {})
@@ -139,11 +139,11 @@ async def _request(work: "Work", rest: str) -> None:
         await work.say(f"code: {error.code}")
 
 
-async def _notify(work: "Work", rest: str) -> None:
+async def _notify(work: "PromptRun", rest: str) -> None:
     await work.connection.peer.notify(rest or "craft/notify", {"hello": "there"})
 
 
-async def _foreign_session(work: "Work", rest: str) -> None:
+async def _foreign_session(work: "PromptRun", rest: str) -> None:
     """Asks to read a file for a session that does not exist; says the error's code."""
     request = acp.ReadTextFileRequest(session_id="no-such-session", path=rest or "a.txt")
     try:
@@ -152,7 +152,7 @@ async def _foreign_session(work: "Work", rest: str) -> None:
         await work.say(f"code: {error.code}")
 
 
-async def _malformed(work: "Work", rest: str) -> None:
+async def _malformed(work: "PromptRun", rest: str) -> None:
     """An update without a session, one of wrong types, and a frame that is no message."""
     await work.connection.peer.notify("session/update", {"update": 1})
     wrong = {"sessionUpdate": "agent_message_chunk", "content": 7}
@@ -164,7 +164,7 @@ async def _malformed(work: "Work", rest: str) -> None:
     await work.say("after the mistakes")
 
 
-async def _wrong_ids(work: "Work", rest: str) -> None:
+async def _wrong_ids(work: "PromptRun", rest: str) -> None:
     """Answers to nothing, answers twice, requests with one id twice."""
     await asyncio.sleep(0.02)
     for id_ in (9999, "never", None):
@@ -177,7 +177,7 @@ async def _wrong_ids(work: "Work", rest: str) -> None:
     await work.say("after the wrong ids")
 
 
-async def _long(work: "Work", rest: str) -> None:
+async def _long(work: "PromptRun", rest: str) -> None:
     """One message of that many characters, however many a message may have."""
     content = {"type": "text", "text": "x" * int(rest or 1_000_000)}
     update = {"sessionUpdate": "agent_message_chunk", "content": content}
@@ -187,7 +187,7 @@ async def _long(work: "Work", rest: str) -> None:
     await work.stream.send(msgspec.json.encode(note) + b"\n")
 
 
-async def _tokens(work: "Work", rest: str) -> None:
+async def _tokens(work: "PromptRun", rest: str) -> None:
     """Report the turn's tokens with the answer: read, said, cached besides."""
     read, said, cached, *_ = (*(int(word) for word in rest.split()), 0, 0, 0)
     work.usage = acp.Usage(
@@ -198,7 +198,7 @@ async def _tokens(work: "Work", rest: str) -> None:
     )
 
 
-ODDITIES: dict[str, Callable[["Work", str], Awaitable[None]]] = {
+ODDITIES: dict[str, Callable[["PromptRun", str], Awaitable[None]]] = {
     "odd-options": _odd_options,
     "no-options": _no_options,
     "forged-options": _forged_options,

@@ -20,8 +20,8 @@ from quarterdeck.wire.rpc import ByteStream, stdio_stream
 from quarterdeck.wire.settings import ConfigChoice, ConfigOption, Mode
 from quarterdeck.wire.values import AcpValue
 
-from .commands import Stop, Work, run_line
-from .session import Exchange, Saved, Sessions
+from .commands import PromptRun, StopTurnError, run_line
+from .session import FakeExchange, FakeSessions, SavedSession
 
 __all__ = ["FakeAgent", "main", "options"]
 
@@ -97,7 +97,7 @@ class FakeAgent:
 
     def __init__(self, settings: argparse.Namespace) -> None:
         self._settings = settings
-        self._sessions = Sessions(settings.state)
+        self._sessions = FakeSessions(settings.state)
         self._running: dict[str, asyncio.Task[None]] = {}
         self._has_logged_in = not settings.needs_login
         self._connection: AcpConnection | None = None
@@ -195,7 +195,7 @@ class FakeAgent:
         file: Path | None = self._settings.login_file
         return file is not None and file.exists()
 
-    def _opened(self, saved: Saved, *, named: bool = False) -> Any:
+    def _opened(self, saved: SavedSession, *, named: bool = False) -> Any:
         """The answer to an opened session, in the form that the options ask for."""
         answer: dict[str, Any] = {"sessionId": saved.id} if named else {}
         if self._settings.no_settings:
@@ -241,7 +241,7 @@ class FakeAgent:
         if saved.id in self._running:
             raise RpcError(BUSY, f"session {saved.id!r} is busy with another prompt")
         said = "\n".join(block.text for block in request.prompt if isinstance(block, TextContent))
-        saved.exchanges.append(Exchange(prompt=said))
+        saved.exchanges.append(FakeExchange(prompt=said))
         work = self._work(saved)
         task = self._running[saved.id] = asyncio.create_task(_lines(work, said))
         try:
@@ -294,19 +294,19 @@ class FakeAgent:
         self._sessions.forget(request.session_id)
         return acp.Empty()
 
-    def _found(self, id_: str) -> Saved:
+    def _found(self, id_: str) -> SavedSession:
         saved = self._sessions.find(id_)
         if saved is None:
             raise RpcError(NOT_FOUND, f"no such session: {id_!r}")
         return saved
 
-    def _work(self, saved: Saved) -> Work:
+    def _work(self, saved: SavedSession) -> PromptRun:
         assert self._connection is not None
         assert self._stream is not None
-        return Work(self._connection, self._stream, saved)
+        return PromptRun(self._connection, self._stream, saved)
 
 
-async def _lines(work: Work, said: str) -> None:
+async def _lines(work: PromptRun, said: str) -> None:
     for line in said.splitlines() or [""]:
         await run_line(work, line)
 
@@ -317,9 +317,9 @@ def _stop_reason(task: asyncio.Task[None]) -> str:
     match task.exception():
         case None:
             return "end_turn"
-        case Stop(error=None, reason=reason):
+        case StopTurnError(error=None, reason=reason):
             return reason
-        case Stop(error=error) if error is not None:
+        case StopTurnError(error=error) if error is not None:
             raise error
         case RpcError() as error:
             raise error
@@ -332,11 +332,11 @@ def _texts(prompt: acp.SystemPrompt | None) -> list[TextContent]:
     return [block for block in blocks if isinstance(block, TextContent)]
 
 
-def _modes(saved: Saved) -> acp.SessionModeState:
+def _modes(saved: SavedSession) -> acp.SessionModeState:
     return acp.SessionModeState(current_mode_id=saved.mode, available_modes=_MODES)
 
 
-def _options(saved: Saved) -> tuple[ConfigOption, ...]:
+def _options(saved: SavedSession) -> tuple[ConfigOption, ...]:
     choices = tuple(ConfigChoice(value=name, name=name) for name in _MODELS)
     model = ConfigOption(
         id="model",

@@ -5,17 +5,17 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct, field
 
-__all__ = ["Exchange", "Saved", "Sessions"]
+__all__ = ["FakeExchange", "FakeSessions", "SavedSession"]
 
 
-class Exchange(Struct):
+class FakeExchange(Struct):
     """One prompt and what was answered to it."""
 
     prompt: str
     answer: str = ""
 
 
-class Saved(Struct):
+class SavedSession(Struct):
     """A session as it is kept."""
 
     id: str
@@ -25,45 +25,45 @@ class Saved(Struct):
     title: str | None = None
     told: list[str] = field(default_factory=list[str])
     """System prompt, further directories and tool servers that it was opened with."""
-    exchanges: list[Exchange] = field(default_factory=list[Exchange])
+    exchanges: list[FakeExchange] = field(default_factory=list[FakeExchange])
 
 
-class Sessions:
+class FakeSessions:
     """The sessions of this agent; with a directory they outlive the process."""
 
     def __init__(self, directory: Path | None) -> None:
         self._directory = directory
-        self._live: dict[str, Saved] = {}
+        self._live: dict[str, SavedSession] = {}
         self._count = 0
 
-    def new(self, cwd: str) -> Saved:
+    def new(self, cwd: str) -> SavedSession:
         """Begin a session; ids count up, so that tests can name them."""
         taken = {saved.id for saved in self.all()}
         while (id_ := f"fake-{self._count}") in taken:
             self._count += 1
-        saved = self._live[id_] = Saved(id=id_, cwd=cwd)
+        saved = self._live[id_] = SavedSession(id=id_, cwd=cwd)
         self.save(saved)
         return saved
 
-    def find(self, id_: str) -> Saved | None:
+    def find(self, id_: str) -> SavedSession | None:
         """The session of that id, live or on disk."""
         if id_ in self._live:
             return self._live[id_]
         if self._directory is None or not (path := self._path(id_)).is_file():
             return None
-        saved = self._live[id_] = msgspec.json.decode(path.read_bytes(), type=Saved)
+        saved = self._live[id_] = msgspec.json.decode(path.read_bytes(), type=SavedSession)
         return saved
 
-    def all(self) -> list[Saved]:
+    def all(self) -> list[SavedSession]:
         """Every session there is."""
         known = dict(self._live)
         if self._directory is not None and self._directory.is_dir():
             for path in sorted(self._directory.glob("*.json")):
-                saved = msgspec.json.decode(path.read_bytes(), type=Saved)
+                saved = msgspec.json.decode(path.read_bytes(), type=SavedSession)
                 known.setdefault(saved.id, saved)
         return list(known.values())
 
-    def save(self, saved: Saved) -> None:
+    def save(self, saved: SavedSession) -> None:
         """Keep the session's present state."""
         if self._directory is not None:
             self._directory.mkdir(parents=True, exist_ok=True)

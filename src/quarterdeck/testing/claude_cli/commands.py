@@ -10,12 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .voice import Aborted, Voice
+from .output import FakeClaudeOutput, TurnAbortedError
 
 if TYPE_CHECKING:
-    from .program import Program
+    from .program import FakeClaude
 
-__all__ = ["COMMANDS", "Failed", "run_line"]
+__all__ = ["COMMANDS", "FakeClaudeFailedError", "run_line"]
 
 _SLEEPER = "import time; print('up', flush=True); time.sleep(600)"
 _DAEMON = (
@@ -32,7 +32,7 @@ _DOT = (
 )
 
 
-class Failed(Exception):
+class FakeClaudeFailedError(Exception):
     """The turn ends by an error: its text, the result's subtype, the status of the API."""
 
     def __init__(self, told: str, subtype: str = "success", status: int | None = 500) -> None:
@@ -41,11 +41,11 @@ class Failed(Exception):
         self.status = status
 
 
-def run_line(program: "Program", line: str) -> None:
-    """Do what one line says; one that is no command is echoed. Raises Aborted, Failed."""
+def run_line(program: "FakeClaude", line: str) -> None:
+    """Do what one line says; one that is no command is echoed. Raises TurnAbortedError, Failed."""
     voice = program.voice
     if voice.interrupted.is_set():
-        raise Aborted
+        raise TurnAbortedError
     name, _, rest = line.partition(" ")
     command = COMMANDS.get(name)
     if command is not None:
@@ -54,33 +54,35 @@ def run_line(program: "Program", line: str) -> None:
         voice.say(line)
 
 
-def _stream(program: "Program", rest: str) -> None:
+def _stream(program: "FakeClaude", rest: str) -> None:
     count, _, size = rest.partition(" ")
     filler = "x" * int(size or 0)
     for number in range(int(count or 10)):
         if program.voice.interrupted.is_set():
-            raise Aborted
+            raise TurnAbortedError
         program.voice.say(f"chunk {number}{filler}\n")
 
 
-def _wait(program: "Program", rest: str) -> None:
+def _wait(program: "FakeClaude", rest: str) -> None:
     program.voice.say("waiting")
     program.voice.wait(float(rest or 3600))
 
 
-def _tool(program: "Program", rest: str) -> None:
+def _tool(program: "FakeClaude", rest: str) -> None:
     call = program.voice.call("Read", {"file_path": f"/{rest or 'look'}"})
     program.voice.result(call, f"did {rest or 'look'}")
 
 
-def _permitted(voice: Voice, call: str, name: str, given: dict[str, Any]) -> dict[str, Any] | None:
+def _permitted(
+    voice: FakeClaudeOutput, call: str, name: str, given: dict[str, Any]
+) -> dict[str, Any] | None:
     """The input to use if it is allowed; else the refusal is told."""
     if voice.mode == "bypassPermissions":
         return given
     asked = {"tool_name": name, "input": given, "tool_use_id": call}
     try:
         answer = voice.ask("can_use_tool", **asked, permission_suggestions=[])
-    except Aborted:
+    except TurnAbortedError:
         voice.result(call, "The user doesn't want to proceed with this tool use.", failed=True)
         raise
     said: dict[str, Any] = answer.get("response") or {}
@@ -88,11 +90,11 @@ def _permitted(voice: Voice, call: str, name: str, given: dict[str, Any]) -> dic
         return said["updatedInput"]
     voice.result(call, said.get("message") or answer.get("error"), failed=True)
     if said.get("interrupt"):
-        raise Aborted
+        raise TurnAbortedError
     return None
 
 
-def _ask(program: "Program", rest: str) -> None:
+def _ask(program: "FakeClaude", rest: str) -> None:
     voice = program.voice
     given = {"command": rest or "run a command"}
     call = voice.call("Bash", given)
@@ -103,7 +105,7 @@ def _ask(program: "Program", rest: str) -> None:
     voice.say("denied" if allowed is None else "allowed")
 
 
-def _write(program: "Program", rest: str) -> None:
+def _write(program: "FakeClaude", rest: str) -> None:
     voice = program.voice
     name, _, content = rest.partition(" ")
     path = Path(name).resolve()
@@ -120,7 +122,7 @@ def _write(program: "Program", rest: str) -> None:
     voice.say("allowed")
 
 
-def _question(program: "Program", rest: str) -> None:
+def _question(program: "FakeClaude", rest: str) -> None:
     voice = program.voice
     options = [{"label": one, "description": f"the {one} one"} for one in ("red", "blue")]
     asked = {"question": rest or "Which colour?", "header": "Colour", "options": options}
@@ -132,25 +134,25 @@ def _question(program: "Program", rest: str) -> None:
     voice.say("no answer" if allowed is None else f"answer: {json.dumps(allowed['answers'])}")
 
 
-def _control(program: "Program", rest: str) -> None:
+def _control(program: "FakeClaude", rest: str) -> None:
     """Send a request of some kind and say what came back."""
     answer = program.voice.ask(rest or "hook_callback", message="Which?", input={})
     program.voice.say(json.dumps(answer.get("response") or answer.get("error")))
 
 
-def _plan(program: "Program", rest: str) -> None:
+def _plan(program: "FakeClaude", rest: str) -> None:
     entries = [{"content": one, "status": "pending"} for one in (rest or "look,mend").split(",")]
     call = program.voice.call("TodoWrite", {"todos": entries})
     program.voice.result(call, "Todos have been modified")
 
 
-def _image(program: "Program", rest: str) -> None:
+def _image(program: "FakeClaude", rest: str) -> None:
     source = {"type": "base64", "media_type": "image/png", "data": _DOT}
     call = program.voice.call("Read", {"file_path": "/dot.png"})
     program.voice.result(call, [{"type": "image", "source": source}])
 
 
-def _subagent(program: "Program", rest: str) -> None:
+def _subagent(program: "FakeClaude", rest: str) -> None:
     """A sub-agent that says something and uses a tool."""
     voice = program.voice
     call = voice.call("Task", {"description": rest or "look", "prompt": "look"})
@@ -163,7 +165,7 @@ def _subagent(program: "Program", rest: str) -> None:
     voice.result(call, [{"type": "text", "text": "the sub-agent is done"}])
 
 
-def _broken(program: "Program", rest: str) -> None:
+def _broken(program: "FakeClaude", rest: str) -> None:
     """An answer that breaks off in the middle; the model is asked again."""
     program.voice.say("Before it ")
     program.voice.end_message(None)
@@ -172,40 +174,40 @@ def _broken(program: "Program", rest: str) -> None:
     program.voice.say("Whole now.")
 
 
-def _retry(program: "Program", rest: str) -> None:
+def _retry(program: "FakeClaude", rest: str) -> None:
     status = int(rest or 529)
     retry = {"attempt": 1, "max_retries": 10, "retry_delay_ms": 1500, "error_status": status}
     error = "rate_limit" if status == 429 else "overloaded"
     program.voice.line({"type": "system", "subtype": "api_retry", "error": error, **retry})
 
 
-def _limit(program: "Program", rest: str) -> None:
+def _limit(program: "FakeClaude", rest: str) -> None:
     info = {"status": rest or "rejected", "resetsAt": 1800000000, "rateLimitType": "five_hour"}
     program.voice.line({"type": "rate_limit_event", "rate_limit_info": info})
 
 
-def _compact(program: "Program", rest: str) -> None:
+def _compact(program: "FakeClaude", rest: str) -> None:
     voice = program.voice
     voice.line({"type": "system", "subtype": "status", "status": "compacting"})
     meta = {"trigger": "auto", "pre_tokens": 1000}
     voice.line({"type": "system", "subtype": "compact_boundary", "compact_metadata": meta})
 
 
-def _garbage(program: "Program", rest: str) -> None:
+def _garbage(program: "FakeClaude", rest: str) -> None:
     for number in range(int(rest or 3)):
         program.voice.raw(b"garbage %d \xff\xfe {]\n" % number)
     program.voice.raw(b"[1, 2]\n\n3\n")
     program.voice.say("after the garbage")
 
 
-def _stderr(program: "Program", rest: str) -> None:
+def _stderr(program: "FakeClaude", rest: str) -> None:
     left = int(rest or 1_000_000)
     while left > 0:
         left -= os.write(2, (b"e" * 79 + b"\n") * min(512, left // 80 + 1))
     program.voice.say("said a lot on stderr")
 
 
-def _children(program: "Program", rest: str) -> None:
+def _children(program: "FakeClaude", rest: str) -> None:
     count, _, how = rest.partition(" ")
     for _ in range(int(count or 1)):
         code = _DAEMON if how == "detached" else _SLEEPER
@@ -215,7 +217,7 @@ def _children(program: "Program", rest: str) -> None:
     program.voice.say("children are running")
 
 
-def _crash(program: "Program", rest: str) -> None:
+def _crash(program: "FakeClaude", rest: str) -> None:
     program.voice.say("crashing")
     os.write(2, b"about to crash\n")
     if rest.startswith("SIG"):
@@ -224,36 +226,36 @@ def _crash(program: "Program", rest: str) -> None:
     os._exit(int(rest or 3))
 
 
-def _hang_up(program: "Program", rest: str) -> None:
+def _hang_up(program: "FakeClaude", rest: str) -> None:
     """Close standard output and live on."""
     os.close(1)
     time.sleep(float(rest or 3600))
 
 
-def _error(program: "Program", rest: str) -> None:
-    raise Failed(rest or "it went wrong")
+def _error(program: "FakeClaude", rest: str) -> None:
+    raise FakeClaudeFailedError(rest or "it went wrong")
 
 
-def _stop(program: "Program", rest: str) -> None:
+def _stop(program: "FakeClaude", rest: str) -> None:
     """End the turn with a subtype of the result, or a stop reason of the model."""
     if rest.startswith("error_"):
-        raise Failed("", rest, None)
+        raise FakeClaudeFailedError("", rest, None)
     program.stop = rest or "end_turn"
 
 
-def _last(program: "Program", rest: str) -> None:
+def _last(program: "FakeClaude", rest: str) -> None:
     """Leave as soon as the result is printed."""
     program.leave_with = int(rest or 0)
 
 
-def _options(program: "Program", rest: str) -> None:
+def _options(program: "FakeClaude", rest: str) -> None:
     flags = program.flags
     told = {**flags.values, **flags.lists, "switches": sorted(flags.switches)}
     told |= {"mcp_servers": program.servers}
     program.voice.say(json.dumps(told))
 
 
-COMMANDS: dict[str, Callable[["Program", str], None]] = {
+COMMANDS: dict[str, Callable[["FakeClaude", str], None]] = {
     "echo": lambda program, rest: program.voice.say(rest),
     "think": lambda program, rest: program.voice.think(rest or "hm"),
     "stream": _stream,

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-__all__ = ["Flags", "parse", "refuse"]
+__all__ = ["FakeClaudeFlags", "parse", "refuse"]
 
 _MODES = ("acceptEdits", "auto", "bypassPermissions", "default", "manual", "dontAsk", "plan")
 _SWITCHES = {
@@ -46,7 +46,7 @@ _LISTS = {
 
 
 @dataclass(slots=True)
-class Flags:
+class FakeClaudeFlags:
     """What the command line says."""
 
     switches: set[str] = field(default_factory=set[str])
@@ -62,9 +62,9 @@ def refuse(told: str) -> None:
     sys.exit(1)
 
 
-def parse(words: Sequence[str]) -> Flags:
+def parse(words: Sequence[str]) -> FakeClaudeFlags:
     """Read the words; leaves with 1 when one is unknown or they do not fit together."""
-    flags = Flags()
+    flags = FakeClaudeFlags()
     left = iter(words)
     rest: str | None = next(left, None)
     while rest is not None:
@@ -73,7 +73,7 @@ def parse(words: Sequence[str]) -> Flags:
     return flags
 
 
-def _take(flags: Flags, word: str, left: Iterator[str]) -> str | None:
+def _take(flags: FakeClaudeFlags, word: str, left: Iterator[str]) -> str | None:
     """Take one word and what belongs to it; returns the next."""
     if word in _SWITCHES:
         flags.switches.add(_SWITCHES[word])
@@ -95,7 +95,7 @@ def _take(flags: Flags, word: str, left: Iterator[str]) -> str | None:
     return next(left, None)
 
 
-def _check(flags: Flags) -> None:
+def _check(flags: FakeClaudeFlags) -> None:
     values = flags.values
     mode = values.get("permission_mode", "default")
     if mode not in _MODES:
@@ -113,7 +113,7 @@ def _check(flags: Flags) -> None:
     _check_id(flags)
 
 
-def _check_id(flags: Flags) -> None:
+def _check_id(flags: FakeClaudeFlags) -> None:
     given = flags.values.get("session_id")
     if given is None:
         return

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from .commands import Failed, run_line
-from .flags import Flags, parse, refuse
-from .voice import Aborted, Voice
+from .commands import FakeClaudeFailedError, run_line
+from .flags import FakeClaudeFlags, parse, refuse
+from .output import FakeClaudeOutput, TurnAbortedError
 
-__all__ = ["Program", "main"]
+__all__ = ["FakeClaude", "main"]
 
 _VERSION = "2.1.325"
 _PRICE = 0.0001
@@ -23,10 +23,10 @@ _PRICE = 0.0001
 _MODES = ("acceptEdits", "auto", "bypassPermissions", "default", "dontAsk", "plan")
 
 
-class Program:
+class FakeClaude:
     """One session; standard input is read in the main thread, turns run in another."""
 
-    def __init__(self, flags: Flags, environment: Mapping[str, str]) -> None:
+    def __init__(self, flags: FakeClaudeFlags, environment: Mapping[str, str]) -> None:
         self.flags = flags
         self.quirks = frozenset(environment.get("FAKE_QUIRKS", "").split(","))
         state = environment.get("FAKE_STATE")
@@ -43,11 +43,11 @@ class Program:
         self._waiting: list[str] = []
         self._lock = threading.Lock()
         session = self._recall(flags)
-        self.voice = Voice(flags, session, flags.values.get("model", "fake-model"))
+        self.voice = FakeClaudeOutput(flags, session, flags.values.get("model", "fake-model"))
 
     # Sessions
 
-    def _recall(self, flags: Flags) -> str:
+    def _recall(self, flags: FakeClaudeFlags) -> str:
         resumed = flags.values.get("resume")
         fresh = flags.values.get("session_id") or str(uuid4())
         if resumed is None:
@@ -196,9 +196,9 @@ class Program:
                 run_line(self, one)
             voice.end_message(self.stop)
             self._result(line, calls=1 + voice.calls - before, stop_reason=self.stop)
-        except Aborted:
+        except TurnAbortedError:
             self._aborted(line)
-        except Failed as failure:
+        except FakeClaudeFailedError as failure:
             self._failed(line, failure)
 
     def _aborted(self, line: dict[str, Any]) -> None:
@@ -215,7 +215,7 @@ class Program:
             terminal_reason="aborted_streaming",
         )
 
-    def _failed(self, line: dict[str, Any], failure: Failed) -> None:
+    def _failed(self, line: dict[str, Any], failure: FakeClaudeFailedError) -> None:
         voice, told = self.voice, str(failure)
         voice.end_message("end_turn")
         if told:
@@ -255,7 +255,7 @@ def _text(content: Any) -> str:
     return "\n".join(block.get("text", f"[{block['type']}]") for block in content)
 
 
-def _servers(flags: Flags) -> list[str]:
+def _servers(flags: FakeClaudeFlags) -> list[str]:
     """The names of the tool servers that were handed over, as a file or as text."""
     found: list[str] = []
     for given in flags.lists.get("mcp", ()):
@@ -278,6 +278,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run as a program."""
     flags = parse(sys.argv[1:] if arguments is None else arguments)
     # What still runs in another thread must not hold the end up.
-    code = Program(flags, os.environ).run()
+    code = FakeClaude(flags, os.environ).run()
     sys.stdout.flush()
     os._exit(code)

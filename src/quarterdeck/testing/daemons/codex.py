@@ -1,32 +1,171 @@
 """A fake of ``codex app-server``: JSON-RPC without the member ``jsonrpc``, a message a line.
 
-Over standard input and output it has one client; where it listens it has any number, and a thread
-is heard by all that have opened it.
+Over standard input and output it has one client; where it listens, over WebSocket, it has any
+number, and the events of a thread go to all that have opened it.
 """
 
 import asyncio
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack, suppress
-from typing import Any
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeAlias
 
-from quarterdeck.testing.oneshot_cli.memory import Memory
+from quarterdeck.net.websocket import CLOSE, PING, PONG, TEXT, handshake_accept
+from quarterdeck.testing.session_memory import SessionMemory
 
-from .codex_voice import CodexThread
-from .sockets import Connection, listen
+from .codex_thread import CodexThread
 
-__all__ = ["FakeCodex", "serve_codex"]
+__all__ = [
+    "FakeCodex",
+    "WebSocketServerConnection",
+    "listen_websocket",
+    "serve_codex",
+    "server_frame",
+]
 
 _LIMIT = 64 * 1024 * 1024
 
 
-class _Refused(Exception):
+class WebSocketServerConnection:
+    """One client. ``left`` are the bytes after which it is cut; None: it is not."""
+
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, left: int | None
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._left = left
+        self.headers: dict[str, str] = {}
+
+    async def greet(self, token: str) -> bool:
+        """Agree on the protocol; False: the client does not know the token."""
+        import base64
+
+        head = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        pairs = (line.partition(":") for line in head.split("\r\n")[1:] if line)
+        self.headers = {name.lower(): value.strip() for name, _, value in pairs}
+        if token and self.headers.get("authorization") != f"Bearer {token}":
+            self._writer.write(b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n")
+            return False
+        key = base64.b64decode(self.headers["sec-websocket-key"])
+        answer = [
+            "HTTP/1.1 101 Switching Protocols",
+            "connection: upgrade",
+            "upgrade: websocket",
+            f"sec-websocket-accept: {handshake_accept(key)}",
+        ]
+        self._writer.write(("\r\n".join(answer) + "\r\n\r\n").encode())
+        return True
+
+    async def messages(self) -> AsyncGenerator[bytes, None]:
+        """What the client says until it leaves."""
+        while True:
+            try:
+                kind, data = await self._frame()
+            except (asyncio.IncompleteReadError, ConnectionError):
+                return
+            if kind == TEXT:
+                yield data
+            elif kind == PING:
+                self.write(server_frame(PONG, data))
+            elif kind == CLOSE:
+                return
+
+    async def _frame(self) -> tuple[int, bytes]:
+        first, second = await self._reader.readexactly(2)
+        size = second & 0x7F
+        if size >= 126:
+            size = int.from_bytes(await self._reader.readexactly(2 if size == 126 else 8))
+        mask = await self._reader.readexactly(4)
+        data = await self._reader.readexactly(size)
+        key = (mask * (size // 4 + 1))[:size]
+        return first & 0xF, (int.from_bytes(data) ^ int.from_bytes(key)).to_bytes(size)
+
+    def send(self, text: bytes) -> None:
+        """Send a message, or as much of it as may be sent."""
+        self.write(server_frame(TEXT, text))
+
+    def write(self, data: bytes) -> None:
+        """Send bytes, or as many of them as may be sent."""
+        if self._left is not None and self._left <= len(data):
+            self._writer.write(data[: self._left])
+            self.cut()
+        elif not self._writer.is_closing():
+            self._left = self._left - len(data) if self._left is not None else None
+            self._writer.write(data)
+
+    def cut(self) -> None:
+        """Hang up without a word; what was sent arrives."""
+        self._left = 0
+        self._writer.close()
+
+    async def drain(self) -> None:
+        """Wait until the client has read enough."""
+        await self._writer.drain()
+
+
+def server_frame(kind: int, data: bytes) -> bytes:
+    """One frame of a server."""
+    size = len(data)
+    if size < 126:
+        return bytes((0x80 | kind, size)) + data
+    if size < 1 << 16:
+        return bytes((0x80 | kind, 126)) + size.to_bytes(2) + data
+    return bytes((0x80 | kind, 127)) + size.to_bytes(8) + data
+
+
+_Serve: TypeAlias = Callable[
+    [asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]
+]
+
+
+@asynccontextmanager
+async def listen_websocket(url: str, serve: _Serve) -> AsyncGenerator[str]:
+    """Listen at ``unix://PATH`` or ``ws://127.0.0.1:PORT``; gives the address that it has."""
+    tasks: set[asyncio.Task[Any]] = set()
+
+    async def begin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.add(task)
+        try:
+            await serve(reader, writer)
+        except asyncio.CancelledError:
+            pass  # the server is over
+        finally:
+            tasks.discard(task)
+            writer.close()
+
+    if url.startswith("unix://"):
+        path = url.removeprefix("unix://")
+        server = await asyncio.start_unix_server(begin, path, limit=_LIMIT)
+        address = url
+    else:
+        path = ""
+        port = int(url.rpartition(":")[2])
+        server = await asyncio.start_server(begin, "127.0.0.1", port, limit=_LIMIT)
+        address = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    try:
+        yield address
+    finally:
+        server.close()
+        waiting = list(tasks)
+        for task in waiting:
+            task.cancel()
+        if waiting:
+            await asyncio.wait(waiting)
+        if path:
+            await asyncio.to_thread(Path(path).unlink, missing_ok=True)
+
+
+class _RefusedError(Exception):
     """A request that codex refuses."""
 
 
-class Client:
+class FakeCodexClient:
     """One client of the server."""
 
     def __init__(self, send: Callable[[bytes], None]) -> None:
@@ -67,7 +206,7 @@ class FakeCodex:
         for id_, thread in like._threads.items() if like is not None else ():
             self._threads[id_] = thread.moved(self)
         self._asked = 0
-        self._connections: list[Connection] = []
+        self._connections: list[WebSocketServerConnection] = []
         self.open: dict[int, tuple[CodexThread, dict[str, Any], asyncio.Future[Any]]] = {}
         """What was asked and is not answered."""
         self.cuts = list(cuts)
@@ -78,7 +217,7 @@ class FakeCodex:
 
     async def __aenter__(self) -> "FakeCodex":
         """Begin to listen."""
-        self.url = await self._stack.enter_async_context(listen(self.url, self._serve))
+        self.url = await self._stack.enter_async_context(listen_websocket(self.url, self._serve))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -94,11 +233,15 @@ class FakeCodex:
             connection.cut()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connection = Connection(reader, writer, self.cuts.pop(0) if self.cuts else None)
+        connection = WebSocketServerConnection(
+            reader, writer, self.cuts.pop(0) if self.cuts else None
+        )
         if not await connection.greet(self._token):
             return
         self._connections.append(connection)
-        client = Client(lambda data: connection.send(data.decode("utf-8", "replace").encode()))
+        client = FakeCodexClient(
+            lambda data: connection.send(data.decode("utf-8", "replace").encode())
+        )
         try:
             async for message in connection.messages():
                 await self.take(client, json.loads(message))
@@ -110,7 +253,7 @@ class FakeCodex:
             for thread in self._threads.values():
                 thread.clients.discard(client)
 
-    async def take(self, client: Client, message: dict[str, Any]) -> None:
+    async def take(self, client: FakeCodexClient, message: dict[str, Any]) -> None:
         """Take one message of a client."""
         if "method" not in message:
             self._answered(message)
@@ -124,14 +267,14 @@ class FakeCodex:
             return
         try:
             result = await self._answer(client, method, params)
-        except _Refused as error:
+        except _RefusedError as error:
             told = {"code": -32600, "message": str(error)}
             client.put({"error": told, "id": message["id"]})
             return
         client.put({"id": message["id"], "result": result})
         self._after(client, method, params)
 
-    def _after(self, client: Client, method: str, params: dict[str, Any]) -> None:
+    def _after(self, client: FakeCodexClient, method: str, params: dict[str, Any]) -> None:
         if method == "turn/start":
             self._threads[params["threadId"]].go()
         elif method == "thread/resume":
@@ -159,7 +302,9 @@ class FakeCodex:
         finally:
             self.open.pop(id_, None)
 
-    async def _answer(self, client: Client, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    async def _answer(
+        self, client: FakeCodexClient, method: str, params: dict[str, Any]
+    ) -> dict[str, Any]:
         match method:
             case "initialize":
                 name = params["clientInfo"]["name"]
@@ -185,25 +330,25 @@ class FakeCodex:
                 return thread.begin(params)
             case "turn/interrupt":
                 if not await thread.interrupt():
-                    raise _Refused("no active turn to interrupt")
+                    raise _RefusedError("no active turn to interrupt")
                 return {}
             case "thread/name/set" | "thread/backgroundTerminals/clean":
                 return {}
             case _:
-                raise _Refused(f"Invalid request: unknown variant `{method}`")
+                raise _RefusedError(f"Invalid request: unknown variant `{method}`")
 
     def _thread(self, params: dict[str, Any]) -> CodexThread:
         thread = self._threads.get(params.get("threadId", ""))
         if thread is None:
-            raise _Refused(f"thread not found: {params.get('threadId')}")
+            raise _RefusedError(f"thread not found: {params.get('threadId')}")
         return thread
 
-    def _open(self, client: Client, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    def _open(self, client: FakeCodexClient, method: str, params: dict[str, Any]) -> dict[str, Any]:
         thread = self._threads.get(params.get("threadId", ""))
         if thread is None or method == "thread/fork":
-            memory = Memory("codex", params.get("threadId"), fork=method == "thread/fork")
+            memory = SessionMemory("codex", params.get("threadId"), fork=method == "thread/fork")
             if not memory.is_known:
-                raise _Refused(f"no rollout found for thread id {params['threadId']}")
+                raise _RefusedError(f"no rollout found for thread id {params['threadId']}")
             while memory.id in self._threads:  # without FAKE_STATE nothing tells them apart
                 memory.id = f"{memory.id}-{len(self._threads) + 1}"
             thread = self._threads[memory.id] = CodexThread(self, memory)
@@ -228,7 +373,7 @@ async def serve_codex(words: Sequence[str] = ()) -> None:
     reader = asyncio.StreamReader(limit=_LIMIT)
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    server, client = FakeCodex(), Client(_print)
+    server, client = FakeCodex(), FakeCodexClient(_print)
     while line := await reader.readline():
         with suppress(ValueError):
             await server.take(client, json.loads(line))

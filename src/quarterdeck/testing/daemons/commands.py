@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-__all__ = ["Failed", "Voice", "run_prompt"]
+__all__ = ["FakeServerFailedError", "FakeTurnOutput", "run_prompt"]
 
 _SLEEPER = "import time; time.sleep(600)"
 _DAEMON = (
@@ -21,11 +21,11 @@ _DAEMON = (
 )
 
 
-class Failed(Exception):
+class FakeServerFailedError(Exception):
     """The model failed, and with it the turn."""
 
 
-class Voice(Protocol):
+class FakeTurnOutput(Protocol):
     """How a server tells what its model does in one turn."""
 
     @property
@@ -62,7 +62,7 @@ class Voice(Protocol):
         ...
 
 
-async def run_prompt(voice: Voice, prompt: str) -> None:
+async def run_prompt(voice: FakeTurnOutput, prompt: str) -> None:
     """Do what each line says; one that is no command is echoed.
 
     Raises:
@@ -77,40 +77,40 @@ async def run_prompt(voice: Voice, prompt: str) -> None:
             await voice.say(line)
 
 
-async def _stream(voice: Voice, rest: str) -> None:
+async def _stream(voice: FakeTurnOutput, rest: str) -> None:
     count, _, size = rest.partition(" ")
     filler = "x" * int(size or 0)
     for number in range(int(count or 10)):
         await voice.say(f"chunk {number}{filler}\n")
 
 
-async def _wait(voice: Voice, rest: str) -> None:
+async def _wait(voice: FakeTurnOutput, rest: str) -> None:
     await voice.say("waiting")
     await asyncio.sleep(float(rest or 3600))
 
 
-async def _history(voice: Voice, rest: str) -> None:
+async def _history(voice: FakeTurnOutput, rest: str) -> None:
     await voice.say(" | ".join(voice.prompts[:-1]) or "(nothing)")
 
 
-async def _ask(voice: Voice, rest: str) -> None:
+async def _ask(voice: FakeTurnOutput, rest: str) -> None:
     allowed = await voice.ask(rest or "run a command")
     await voice.say("allowed" if allowed else "denied")
 
 
-async def _garbage(voice: Voice, rest: str) -> None:
+async def _garbage(voice: FakeTurnOutput, rest: str) -> None:
     await voice.garbage(int(rest or 3))
     await voice.say("after the garbage")
 
 
-async def _stderr(voice: Voice, rest: str) -> None:
+async def _stderr(voice: FakeTurnOutput, rest: str) -> None:
     left = int(rest or 1_000_000)
     while left > 0:
         left -= os.write(2, (b"e" * 79 + b"\n") * min(512, left // 80 + 1))
     await voice.say("said a lot on stderr")
 
 
-async def _children(voice: Voice, rest: str) -> None:
+async def _children(voice: FakeTurnOutput, rest: str) -> None:
     count, _, how = rest.partition(" ")
     code = _DAEMON if how == "detached" else _SLEEPER
     for _ in range(int(count or 1)):
@@ -125,7 +125,7 @@ async def _children(voice: Voice, rest: str) -> None:
 _CHILDREN: list["subprocess.Popen[bytes]"] = []
 
 
-async def _crash(voice: Voice, rest: str) -> None:
+async def _crash(voice: FakeTurnOutput, rest: str) -> None:
     await voice.say("crashing")
     os.write(2, b"about to crash\n")
     if rest.startswith("SIG"):
@@ -134,17 +134,17 @@ async def _crash(voice: Voice, rest: str) -> None:
     os._exit(int(rest or 3))
 
 
-async def _hang_up(voice: Voice, rest: str) -> None:
+async def _hang_up(voice: FakeTurnOutput, rest: str) -> None:
     """Close standard output and live on."""
     os.close(1)
     await asyncio.sleep(float(rest or 3600))
 
 
-async def _error(voice: Voice, rest: str) -> None:
-    raise Failed(rest or "it went wrong")
+async def _error(voice: FakeTurnOutput, rest: str) -> None:
+    raise FakeServerFailedError(rest or "it went wrong")
 
 
-_COMMANDS: dict[str, Callable[[Voice, str], Awaitable[None]]] = {
+_COMMANDS: dict[str, Callable[[FakeTurnOutput, str], Awaitable[None]]] = {
     "echo": lambda voice, rest: voice.say(rest),
     "think": lambda voice, rest: voice.think(rest or "hm"),
     "stream": _stream,

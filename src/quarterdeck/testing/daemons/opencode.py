@@ -11,10 +11,10 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from quarterdeck.testing.http import Exchange, HttpServer
-from quarterdeck.testing.oneshot_cli.memory import Memory
+from quarterdeck.testing.http_server import HttpExchange, HttpServer
+from quarterdeck.testing.session_memory import SessionMemory
 
-from .opencode_voice import OpencodeSession
+from .opencode_session import OpencodeSession
 
 __all__ = ["FakeOpencode", "serve_opencode"]
 
@@ -115,7 +115,7 @@ class FakeOpencode:
 
     # Serving
 
-    async def _handle(self, exchange: Exchange) -> None:
+    async def _handle(self, exchange: HttpExchange) -> None:
         request = exchange.request
         path = unquote(urlsplit(request.target).path)
         login = base64.b64encode(f"opencode:{self._password}".encode()).decode()
@@ -130,7 +130,7 @@ class FakeOpencode:
         status, answer = await self._answer(request.method, path, body or {})
         await exchange.answer(status, b"" if answer is None else json.dumps(answer).encode())
 
-    async def _stream(self, exchange: Exchange) -> None:
+    async def _stream(self, exchange: HttpExchange) -> None:
         """The events from now on, until the connection is cut or the client goes."""
         hold, self._hold = self._hold, 0.0
         await asyncio.sleep(hold)
@@ -160,7 +160,7 @@ class FakeOpencode:
             case "GET", "/global/health":
                 return 200, {"healthy": True, "version": "0.0.0-fake"}
             case "POST", "/session":
-                return 200, self._new(Memory("opencode", None), body).info()
+                return 200, self._new(SessionMemory("opencode", None), body).info()
             case "GET", "/session":
                 return 200, [session.info() for session in self._sessions.values()]
             case "GET", "/session/status":
@@ -180,7 +180,7 @@ class FakeOpencode:
     ) -> tuple[int, Any]:
         session = self._sessions.get(id_)
         if session is None:
-            memory = Memory("opencode", id_)
+            memory = SessionMemory("opencode", id_)
             if not memory.is_known or not os.environ.get("FAKE_STATE"):
                 return 404, {"name": "NotFoundError", "data": {"message": f"no session {id_}"}}
             session = self._new(memory, {})
@@ -189,7 +189,7 @@ class FakeOpencode:
                 session.title = body.get("title") or session.title
                 return 200, session.info()
             case "POST", "/fork":
-                return 200, self._new(Memory("opencode", id_, fork=True), {}).info()
+                return 200, self._new(SessionMemory("opencode", id_, fork=True), {}).info()
             case "GET", "/message":
                 return 200, session.messages
             case "GET", _ if rest.startswith("/message/"):
@@ -204,7 +204,7 @@ class FakeOpencode:
             case _:
                 return 404, {"name": "NotFoundError"}
 
-    def _new(self, memory: Memory, body: dict[str, Any]) -> OpencodeSession:
+    def _new(self, memory: SessionMemory, body: dict[str, Any]) -> OpencodeSession:
         if memory.id in self._sessions:  # without FAKE_STATE nothing tells them apart
             memory.id = f"{memory.id}-{len(self._sessions) + 1}"
         session = self._sessions[memory.id] = OpencodeSession(self, memory)

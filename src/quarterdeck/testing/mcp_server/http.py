@@ -8,8 +8,8 @@ import uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
 
+from .responder import McpResponder
 from .tools import table
-from .voice import Voice
 
 __all__ = ["serve"]
 
@@ -19,7 +19,7 @@ Message = dict[str, Any]
 class _State:
     """What is shared between requests."""
 
-    def __init__(self, voice: Voice) -> None:
+    def __init__(self, voice: McpResponder) -> None:
         self.voice = voice
         self.sessions: set[str] = set()
         self.answers: dict[str, Message] = {}
@@ -28,7 +28,7 @@ class _State:
         """Answers whose stream was dropped, by the id of the last event before."""
 
 
-def serve(voice: Voice) -> None:
+def serve(voice: McpResponder) -> None:
     """Listen until the program is ended."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Requests)
     server.daemon_threads = True

@@ -6,8 +6,7 @@ import sys
 import threading
 from typing import Any
 
-from .quirks import quirks_of
-from .voice import Voice
+from .responder import McpResponder, quirks_of
 
 __all__ = ["main"]
 
@@ -19,7 +18,7 @@ def main(words: tuple[str, ...]) -> None:
     if quirks.broken:
         sys.stderr.write("cannot start: API_TOKEN=secret-value-1234 was refused\n")
         raise SystemExit(3)
-    voice = Voice(quirks)
+    voice = McpResponder(quirks)
     if is_http:
         from .http import serve
 
@@ -33,7 +32,7 @@ class _Pipe:
 
     headers: dict[str, str] = {}  # noqa: RUF012 - nobody changes it
 
-    def __init__(self, voice: Voice) -> None:
+    def __init__(self, voice: McpResponder) -> None:
         self._voice = voice
         self._lock = threading.Lock()
         self._answers: dict[str, Any] = {}

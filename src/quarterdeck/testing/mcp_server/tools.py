@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from .voice import Channel, Voice
+    from .responder import McpReplyChannel, McpResponder
 
-__all__ = ["PIXEL", "TOOLS", "FakeTool", "Say", "schemas_gone_wrong", "table"]
+__all__ = ["PIXEL", "TOOLS", "FakeTool", "FakeToolCall", "schemas_gone_wrong", "table"]
 
 Message = dict[str, Any]
 PIXEL = (
@@ -27,11 +27,11 @@ def table(message: Message, key: str) -> Message:
 
 
 @dataclass
-class Say:
+class FakeToolCall:
     """A call that runs."""
 
-    voice: "Voice"
-    channel: "Channel"
+    voice: "McpResponder"
+    channel: "McpReplyChannel"
     params: Message
     id: Any
 
@@ -60,7 +60,7 @@ class Say:
 class FakeTool:
     """A tool."""
 
-    run: Callable[[Say], Message | None]
+    run: Callable[[FakeToolCall], Message | None]
     listed: Message = field(default_factory=dict[str, Any])
 
 
@@ -69,8 +69,10 @@ TOOLS: dict[str, FakeTool] = {}
 
 def _tool(
     name: str, properties: Message | None = None, **notes: Any
-) -> Callable[[Callable[[Say], Message | None]], Callable[[Say], Message | None]]:
-    def keep(run: Callable[[Say], Message | None]) -> Callable[[Say], Message | None]:
+) -> Callable[[Callable[[FakeToolCall], Message | None]], Callable[[FakeToolCall], Message | None]]:
+    def keep(
+        run: Callable[[FakeToolCall], Message | None],
+    ) -> Callable[[FakeToolCall], Message | None]:
         schema = {"type": "object", "properties": properties or {}}
         listed = {"name": name, "description": run.__doc__, "inputSchema": schema}
         TOOLS[name] = FakeTool(run=run, listed={**listed, **notes})
@@ -84,32 +86,32 @@ def _text(words: str, *, is_error: bool = False) -> Message:
 
 
 @_tool("echo", {"text": {"type": "string", "x-mcp-header": "Text"}})
-def _echo(say: Say) -> Message:
+def _echo(say: FakeToolCall) -> Message:
     """Say a text again."""
     return _text(f"echo: {say.arguments.get('text')}")
 
 
 @_tool("look", annotations={"readOnlyHint": True, "title": "Look around"})
-def _look(say: Say) -> Message:
+def _look(say: FakeToolCall) -> Message:
     """Change nothing, as it says."""
     return _text("looked")
 
 
 @_tool("fail")
-def _fail(say: Say) -> Message:
+def _fail(say: FakeToolCall) -> Message:
     """End with an error of its own."""
     return _text("it went wrong", is_error=True)
 
 
 @_tool("refuse")
-def _refuse(say: Say) -> None:
+def _refuse(say: FakeToolCall) -> None:
     """Answer with an error of the protocol."""
     error = {"code": -32602, "message": "these arguments are no good"}
     say.channel.send({"jsonrpc": "2.0", "id": say.id, "error": error})
 
 
 @_tool("media")
-def _media(say: Say) -> Message:
+def _media(say: FakeToolCall) -> Message:
     """Give a picture, one that is none, a sound, a link and a resource."""
     return {
         "content": [
@@ -125,20 +127,20 @@ def _media(say: Say) -> Message:
 
 
 @_tool("structured")
-def _structured(say: Say) -> Message:
+def _structured(say: FakeToolCall) -> Message:
     """Give a structure and no text."""
     return {"content": [], "structuredContent": {"answer": 42}}
 
 
 @_tool("huge", {"size": {"type": "integer"}})
-def _huge(say: Say) -> Message:
+def _huge(say: FakeToolCall) -> Message:
     """Give a very long text."""
     size = int(say.arguments.get("size") or 1_000_000)
     return _text("begin " + "x" * size + " end")
 
 
 @_tool("slow", {"seconds": {"type": "number"}, "steps": {"type": "integer"}})
-def _slow(say: Say) -> Message:
+def _slow(say: FakeToolCall) -> Message:
     """Take its time and tell how far it is."""
     seconds, steps = float(say.arguments.get("seconds") or 1), int(say.arguments.get("steps") or 0)
     for step in range(max(steps, 1)):
@@ -151,27 +153,27 @@ def _slow(say: Say) -> Message:
 
 
 @_tool("hang")
-def _hang(say: Say) -> None:
+def _hang(say: FakeToolCall) -> None:
     """Never answer."""
     while not say.is_cancelled:
         time.sleep(0.01)
 
 
 @_tool("crash")
-def _crash(say: Say) -> None:
+def _crash(say: FakeToolCall) -> None:
     """End the server in the middle of a call."""
     say.channel.die()
 
 
 @_tool("half")
-def _half(say: Say) -> None:
+def _half(say: FakeToolCall) -> None:
     """Send half of an answer and end."""
     say.channel.send_bytes(b'{"jsonrpc": "2.0", "id": ')
     say.channel.die()
 
 
 @_tool("mumble")
-def _mumble(say: Say) -> Message:
+def _mumble(say: FakeToolCall) -> Message:
     """Send what is no message, answers to other questions, and then the answer."""
     for line in (b"Loading...\n", b"\xff\xfe\n", b"[]\n", b"42\n", b'{"jsonrpc": "2.0"}\n', b"\n"):
         say.channel.send_bytes(line)
@@ -181,7 +183,7 @@ def _mumble(say: Say) -> Message:
 
 
 @_tool("flood", {"count": {"type": "integer"}})
-def _flood(say: Say) -> Message:
+def _flood(say: FakeToolCall) -> Message:
     """Send very many notifications before the answer."""
     count = int(say.arguments.get("count") or 1000)
     for number in range(count):
@@ -191,14 +193,14 @@ def _flood(say: Say) -> Message:
 
 
 @_tool("complain")
-def _complain(say: Say) -> Message:
+def _complain(say: FakeToolCall) -> Message:
     """Say that something is wrong with it."""
     say.notify("notifications/message", {"level": "error", "data": "the disk is full"})
     return _text("complained")
 
 
 @_tool("ask")
-def _ask(say: Say) -> Message:
+def _ask(say: FakeToolCall) -> Message:
     """Ask the person for a name."""
     form = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
     wanted = {"mode": "form", "message": "Who are you?", "requestedSchema": form}
@@ -214,25 +216,25 @@ def _ask(say: Say) -> Message:
 
 
 @_tool("sample")
-def _sample(say: Say) -> Message:
+def _sample(say: FakeToolCall) -> Message:
     """Ask for an answer of the client's model."""
     return _text(f"heard: {say.channel.ask('sampling/createMessage', {'messages': []})}")
 
 
 @_tool("roots")
-def _roots(say: Say) -> Message:
+def _roots(say: FakeToolCall) -> Message:
     """Ask where the client works."""
     return _text(f"heard: {say.channel.ask('roots/list', {})}")
 
 
 @_tool("pinged")
-def _pinged(say: Say) -> Message:
+def _pinged(say: FakeToolCall) -> Message:
     """See whether the client is alive."""
     return _text(f"heard: {say.channel.ask('ping', {})}")
 
 
 @_tool("grow", {"name": {"type": "string"}})
-def _grow(say: Say) -> Message:
+def _grow(say: FakeToolCall) -> Message:
     """Have one more tool from now on."""
     say.voice.change(str(say.arguments.get("name")))
     if say.voice.quirks.era == "legacy":
@@ -241,20 +243,20 @@ def _grow(say: Say) -> Message:
 
 
 @_tool("environment")
-def _environment(say: Say) -> Message:
+def _environment(say: FakeToolCall) -> Message:
     """Tell its variables and where it runs."""
     told = {"cwd": str(Path.cwd()), "pid": os.getpid(), **os.environ}
     return {"content": [], "structuredContent": told}
 
 
 @_tool("seen")
-def _seen(say: Say) -> Message:
+def _seen(say: FakeToolCall) -> Message:
     """Tell what has been cancelled, deleted and resumed."""
     return _text(",".join(say.voice.quirks.seen))
 
 
 @_tool("headers")
-def _headers(say: Say) -> Message:
+def _headers(say: FakeToolCall) -> Message:
     """Tell what came along with the message."""
     return {"content": [], "structuredContent": say.channel.headers}
 

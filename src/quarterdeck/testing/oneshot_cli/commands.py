@@ -7,9 +7,9 @@ import sys
 import time
 from collections.abc import Callable
 
-from .voices import Voice
+from .outputs import OneshotOutput
 
-__all__ = ["COMMANDS", "Failed", "run_line"]
+__all__ = ["COMMANDS", "FakeOneshotFailedError", "run_line"]
 
 _SLEEPER = "import time; time.sleep(600)"
 _DAEMON = (
@@ -21,11 +21,11 @@ _DAEMON = (
 )
 
 
-class Failed(Exception):
+class FakeOneshotFailedError(Exception):
     """The model failed, and with it the turn."""
 
 
-def run_line(voice: Voice, line: str) -> None:
+def run_line(voice: OneshotOutput, line: str) -> None:
     """Do what one line says; one that is no command is echoed."""
     name, _, rest = line.strip().partition(" ")
     command = COMMANDS.get(name)
@@ -35,7 +35,7 @@ def run_line(voice: Voice, line: str) -> None:
         voice.say(line)
 
 
-def _stream(voice: Voice, rest: str) -> None:
+def _stream(voice: OneshotOutput, rest: str) -> None:
     count, _, size = rest.partition(" ")
     filler = "x" * int(size or 0)
     pieces = [f"chunk {number}{filler}\n" for number in range(int(count or 10))]
@@ -43,33 +43,33 @@ def _stream(voice: Voice, rest: str) -> None:
         voice.say(piece)
 
 
-def _wait(voice: Voice, rest: str) -> None:
+def _wait(voice: OneshotOutput, rest: str) -> None:
     voice.say("waiting")
     time.sleep(float(rest or 3600))
 
 
-def _ask(voice: Voice, rest: str) -> None:
+def _ask(voice: OneshotOutput, rest: str) -> None:
     """A command that needs leave: these agents do not ask, their flags decide."""
     if voice.may_run:
         voice.tool(rest or "run a command")
     voice.say("allowed" if voice.may_run else "denied")
 
 
-def _garbage(voice: Voice, rest: str) -> None:
+def _garbage(voice: OneshotOutput, rest: str) -> None:
     for number in range(int(rest or 3)):
         sys.stdout.buffer.write(b"garbage %d \xff\xfe {]\n" % number)
     sys.stdout.buffer.write(b"[1, 2]\n\n3\n")
     voice.say("after the garbage")
 
 
-def _stderr(voice: Voice, rest: str) -> None:
+def _stderr(voice: OneshotOutput, rest: str) -> None:
     left = int(rest or 1_000_000)
     while left > 0:
         left -= os.write(2, (b"e" * 79 + b"\n") * min(512, left // 80 + 1))
     voice.say("said a lot on stderr")
 
 
-def _children(voice: Voice, rest: str) -> None:
+def _children(voice: OneshotOutput, rest: str) -> None:
     count, _, how = rest.partition(" ")
     for _ in range(int(count or 1)):
         code = _DAEMON if how == "detached" else _SLEEPER
@@ -79,7 +79,7 @@ def _children(voice: Voice, rest: str) -> None:
     voice.say("children are running")
 
 
-def _crash(voice: Voice, rest: str) -> None:
+def _crash(voice: OneshotOutput, rest: str) -> None:
     voice.say("crashing")
     sys.stderr.write("about to crash\n")
     sys.stderr.flush()
@@ -89,18 +89,18 @@ def _crash(voice: Voice, rest: str) -> None:
     os._exit(int(rest or 3))
 
 
-def _hang_up(voice: Voice, rest: str) -> None:
+def _hang_up(voice: OneshotOutput, rest: str) -> None:
     """Close standard output and live on."""
     sys.stdout.buffer.flush()
     os.close(1)
     time.sleep(float(rest or 3600))
 
 
-def _error(voice: Voice, rest: str) -> None:
-    raise Failed(rest or "it went wrong")
+def _error(voice: OneshotOutput, rest: str) -> None:
+    raise FakeOneshotFailedError(rest or "it went wrong")
 
 
-COMMANDS: dict[str, Callable[[Voice, str], None]] = {
+COMMANDS: dict[str, Callable[[OneshotOutput, str], None]] = {
     "echo": lambda voice, rest: voice.say(rest),
     "think": lambda voice, rest: voice.think(rest or "hm"),
     "stream": _stream,

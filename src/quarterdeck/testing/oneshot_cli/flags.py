@@ -4,11 +4,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["FLAGS", "Call", "parse"]
+__all__ = ["FLAGS", "OneshotFlags", "parse"]
 
 
 @dataclass(slots=True)
-class Call:
+class OneshotFlags:
     """What a command line says."""
 
     given: dict[str, str] = field(default_factory=dict[str, str])
@@ -81,9 +81,9 @@ _CHOICES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 }
 
 
-def parse(agent: str, argv: Sequence[str]) -> Call:
+def parse(agent: str, argv: Sequence[str]) -> OneshotFlags:
     """Read a command line as this agent does; a flag that it does not know ends the program."""
-    call, words = Call(), list(argv)
+    call, words = OneshotFlags(), list(argv)
     while words:
         word = words.pop(0)
         if word == "--":

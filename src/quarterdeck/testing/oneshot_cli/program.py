@@ -6,10 +6,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from .commands import Failed, run_line
+from ..session_memory import SessionMemory
+from .commands import FakeOneshotFailedError, run_line
 from .flags import parse
-from .memory import Memory
-from .voices import VOICES, Voice
+from .outputs import OUTPUTS, OneshotOutput
 
 __all__ = ["main"]
 
@@ -26,12 +26,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     name = Path(sys.argv[0]).name.removesuffix("-agent")
     if argv[:1] == ["--as"] and len(argv) > 1:
         name, argv = argv[1], argv[2:]
-    if name not in VOICES:
-        sys.exit(f"say which agent to play: --as {'|'.join(VOICES)}")
+    if name not in OUTPUTS:
+        sys.exit(f"say which agent to play: --as {'|'.join(OUTPUTS)}")
     if "--version" in argv:
         sys.stdout.write(f"{name} 0.0.0-fake\n")
         return
-    sys.exit(_run(name, VOICES[name](parse(name, argv))))
+    sys.exit(_run(name, OUTPUTS[name](parse(name, argv))))
 
 
 def _leave(number: int, frame: object) -> None:
@@ -39,9 +39,9 @@ def _leave(number: int, frame: object) -> None:
     os._exit(1)
 
 
-def _run(name: str, voice: Voice) -> int:
+def _run(name: str, voice: OneshotOutput) -> int:
     session, fork = voice.resumed()
-    memory = voice.memory = Memory(name, session, fork=fork)
+    memory = voice.memory = SessionMemory(name, session, fork=fork)
     if not memory.is_known:
         sys.stderr.write(f"Error: no session found for id {session}\n")
         return 1
@@ -58,7 +58,7 @@ def _run(name: str, voice: Voice) -> int:
     try:
         for line in prompt.split("\n"):
             run_line(voice, line)
-    except Failed as error:
+    except FakeOneshotFailedError as error:
         return voice.fail(str(error))
     voice.finish()
     return 0

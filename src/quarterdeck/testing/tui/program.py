@@ -1,33 +1,167 @@
-"""The fake: reads prompts, does what their lines say, stops when it is told to."""
+"""The fake: draws its prompt, reads keys and prompts, runs their lines, stops when told to."""
 
 import argparse
 import os
 import random
+import select
 import signal
 import sys
+import termios
 import time
+import tty
 from collections.abc import Sequence
+from dataclasses import dataclass
 from types import FrameType
+from typing import Any
 
-from ..oneshot_cli.commands import COMMANDS, Failed, run_line
-from ..oneshot_cli.memory import Memory
-from .drawing import Drawing
-from .keyboard import Keyboard
+from ..oneshot_cli.commands import COMMANDS, FakeOneshotFailedError, run_line
+from ..session_memory import SessionMemory
 
-__all__ = ["Interrupted", "Tui", "main"]
+__all__ = [
+    "FakeKeyPress",
+    "FakeTui",
+    "FakeTuiDisplay",
+    "FakeTuiKeyboard",
+    "TurnInterruptedError",
+    "main",
+]
 
 
-class Interrupted(Exception):
+class FakeTuiDisplay:
+    """A terminal in raw mode; ``chrome`` is what stands below everything that was said."""
+
+    def __init__(self) -> None:
+        self._before: list[Any] = termios.tcgetattr(0)
+        self._drawn = 0
+        self._chrome: tuple[str, ...] = ()
+
+    def __enter__(self) -> "FakeTuiDisplay":
+        tty.setraw(0)
+        self._write("\x1b[?2004h\x1b[?25l")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._write("\x1b[?2004l\x1b[?25h\r\n")
+        termios.tcsetattr(0, termios.TCSANOW, self._before)
+
+    @property
+    def columns(self) -> int:
+        """How wide it is."""
+        return max(os.get_terminal_size(1).columns, 20)
+
+    def say(self, lines: Sequence[str]) -> None:
+        """Print lines above the chrome; long ones are wrapped by the terminal."""
+        self._write(self._erased() + "".join(f"{line}\r\n" for line in lines) + self._below())
+
+    def show(self, chrome: Sequence[str]) -> None:
+        """Draw this below everything from now on; lines that are too long are cut."""
+        width = self.columns - 1
+        erased = self._erased()
+        self._chrome = tuple(line[:width] for line in chrome)
+        self._write(erased + self._below())
+
+    def raw(self, data: bytes) -> None:
+        """Write bytes as they are; may be interrupted by a signal that draws."""
+        while data:
+            data = data[os.write(1, data) :]
+
+    def anew(self) -> None:
+        """Draw on an empty terminal, as after its size has changed or what is on it is unknown."""
+        self._drawn = 0
+        self.raw(b"\x1b[?2004h\x1b[2J\x1b[H")
+        self._write(self._below())
+
+    def lost(self) -> None:
+        """Something else has written to the terminal: draw below it."""
+        self._drawn = 0
+        self._write("\r\n" + self._below())
+
+    def _erased(self) -> str:
+        up = f"\x1b[{self._drawn - 1}A" if self._drawn > 1 else ""
+        return f"\r{up}\x1b[J" if self._drawn else ""
+
+    def _below(self) -> str:
+        self._drawn = len(self._chrome)
+        return "\r\n".join(self._chrome)
+
+    def _write(self, text: str) -> None:
+        # In one piece, so that nobody sees the half of it.
+        text = f"\x1b[?2026h{text}\x1b[?2026l"
+        self.raw(text.encode("utf-8", "surrogateescape"))
+
+
+_BEGIN, _END = b"\x1b[200~", b"\x1b[201~"
+
+
+@dataclass(frozen=True, slots=True)
+class FakeKeyPress:
+    """One key, or a whole paste."""
+
+    key: str
+    """Its name, a character, or ``paste``."""
+    text: str = ""
+
+
+class FakeTuiKeyboard:
+    """Reads standard input."""
+
+    def __init__(self) -> None:
+        self._waiting: bytes = b""
+
+    def read(self, seconds: float | None = None) -> FakeKeyPress | None:
+        """The next key, within so many seconds; None if there was none. EOFError at the end."""
+        while True:
+            pressed = self._next(is_late=False)
+            if pressed is not None:
+                return pressed
+            # A lone escape may be the beginning of more.
+            limit = 0.05 if self._waiting.startswith(b"\x1b") and not self._in_paste else seconds
+            ready, _, _ = select.select([0], [], [], limit)
+            if not ready:
+                return self._next(is_late=True)
+            data = os.read(0, 1 << 16)
+            if not data:
+                raise EOFError
+            self._waiting += data
+
+    @property
+    def _in_paste(self) -> bool:
+        return self._waiting.startswith(_BEGIN)
+
+    def _next(self, *, is_late: bool) -> FakeKeyPress | None:
+        data = self._waiting
+        if not data:
+            return None
+        if data.startswith(_BEGIN):
+            text, end, rest = data[len(_BEGIN) :].partition(_END)
+            if not end:
+                return None
+            self._waiting = rest
+            return FakeKeyPress("paste", text.decode("utf-8", "replace").replace("\r", "\n"))
+        if data[:1] == b"\x1b":
+            if len(data) == 1 and not is_late:
+                return None
+            if _BEGIN.startswith(data) and not is_late:
+                return None
+            self._waiting = data[3:] if data[1:2] == b"[" else data[1:]
+            return FakeKeyPress("escape" if data[1:2] != b"[" else data[1:3].decode())
+        self._waiting = data[1:]
+        return FakeKeyPress({13: "enter", 3: "ctrl+c", 127: "backspace"}.get(data[0], chr(data[0])))
+
+
+class TurnInterruptedError(Exception):
     """Escape was pressed during a turn."""
 
 
-class Tui:
+class FakeTui:
     """The program, and the voice of the commands that all fakes share."""
 
     streams = True
     may_run = False
 
-    def __init__(self, drawing: Drawing, keyboard: Keyboard, memory: Memory) -> None:
+    def __init__(
+        self, drawing: FakeTuiDisplay, keyboard: FakeTuiKeyboard, memory: SessionMemory
+    ) -> None:
         self.memory = memory
         self._drawing = drawing
         self._keyboard = keyboard
@@ -92,9 +226,9 @@ class Tui:
         try:
             for line in prompt.split("\n"):
                 self._run(line)
-        except Failed as error:
+        except FakeOneshotFailedError as error:
             self._line(f"■ {error}")
-        except Interrupted:
+        except TurnInterruptedError:
             self._line("□ interrupted")
 
     def _run(self, line: str) -> None:
@@ -137,7 +271,7 @@ class Tui:
             if pressed is not None and pressed.key in keys:
                 return keys[pressed.key]
             if pressed is not None and pressed.key in ("escape", "ctrl+c"):
-                raise Interrupted
+                raise TurnInterruptedError
 
     def _garbage(self, rest: str) -> None:
         for number in range(int(rest or 3)):
@@ -169,7 +303,7 @@ class Tui:
         """Wait, or be stopped."""
         pressed = self._keyboard.read(seconds)
         if pressed is not None and pressed.key in ("escape", "ctrl+c"):
-            raise Interrupted
+            raise TurnInterruptedError
 
     # Before the first prompt
 
@@ -186,7 +320,7 @@ class Tui:
         return accepted or kind == "update"
 
 
-def _typed(tui: Tui, keyboard: Keyboard) -> None:
+def _typed(tui: FakeTui, keyboard: FakeTuiKeyboard) -> None:
     typed = ""
     tui.ready()
     while True:
@@ -220,7 +354,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--dialog", action="append", default=[])
     parser.add_argument("--deaf", action="store_true", help="ignore hang-ups and SIGTERM")
     chosen = parser.parse_args(arguments)
-    memory = Memory("tui", chosen.resume)
+    memory = SessionMemory("tui", chosen.resume)
     if chosen.session:
         memory.id = chosen.session
     if not memory.is_known:
@@ -228,10 +362,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if chosen.deaf:
         for number in (signal.SIGHUP, signal.SIGTERM):
             signal.signal(number, _deaf)
-    keyboard = Keyboard()
-    with Drawing() as drawing:
+    keyboard = FakeTuiKeyboard()
+    with FakeTuiDisplay() as drawing:
         signal.signal(signal.SIGWINCH, lambda _signal, _frame: drawing.anew())
-        tui = Tui(drawing, keyboard, memory)
+        tui = FakeTui(drawing, keyboard, memory)
         try:
             if all(tui.dialog(kind) for kind in chosen.dialog):
                 _typed(tui, keyboard)

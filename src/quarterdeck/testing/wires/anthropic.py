@@ -6,12 +6,17 @@ from typing import TYPE_CHECKING, Any, assert_never
 import msgspec
 
 from quarterdeck.models.model import ModelStop
-from quarterdeck.models.script import Failure, Fault
-from quarterdeck.models.script.beats import Say, Think, ToolPiece, ToolStart
-from quarterdeck.models.script.question import History, Question
-from quarterdeck.models.script.told import SIGNATURE
+from quarterdeck.models.script import ScriptFailure, ScriptFault
+from quarterdeck.models.script.performance import (
+    SIGNATURE,
+    TextBeat,
+    ThinkingBeat,
+    ToolInputBeat,
+    ToolStartBeat,
+)
+from quarterdeck.models.script.question import ScriptConversation, ScriptQuestion
 from quarterdeck.models.script.tools import OfferedTool
-from quarterdeck.testing.wires.wire import Voice, Wire, event, objects, table, text_of
+from quarterdeck.testing.wires.wire import ReplyEncoder, ServerWire, event, objects, table, text_of
 from quarterdeck.wire.conversation import Part, TextPart, ThinkingPart, ToolUsePart
 from quarterdeck.wire.usage import TokenUsage
 
@@ -44,9 +49,9 @@ class AnthropicWire:
     def __init__(self) -> None:
         self._ids = itertools.count(1)
 
-    def read(self, path: str, body: dict[str, Any]) -> tuple[Question, bool]:
-        """See ``Wire``."""
-        history = History()
+    def read(self, path: str, body: dict[str, Any]) -> tuple[ScriptQuestion, bool]:
+        """See ``ServerWire``."""
+        history = ScriptConversation()
         for message in objects(body.get("messages")):
             _read_message(message, history)
         output = table(body.get("output_config"))
@@ -64,14 +69,14 @@ class AnthropicWire:
         )
         return question, bool(body.get("stream"))
 
-    def voice(self, question: Question, body: dict[str, Any]) -> Voice:
-        """See ``Wire``."""
+    def voice(self, question: ScriptQuestion, body: dict[str, Any]) -> ReplyEncoder:
+        """See ``ServerWire``."""
         return _AnthropicVoice(f"msg_{next(self._ids):024}", question.model)
 
     def whole(
-        self, question: Question, parts: tuple[Part, ...], usage: TokenUsage, stop: ModelStop
+        self, question: ScriptQuestion, parts: tuple[Part, ...], usage: TokenUsage, stop: ModelStop
     ) -> dict[str, Any]:
-        """See ``Wire``."""
+        """See ``ServerWire``."""
         return {
             "id": f"msg_{next(self._ids):024}",
             "type": "message",
@@ -83,8 +88,8 @@ class AnthropicWire:
             "usage": {**_input(usage), "output_tokens": usage.output},
         }
 
-    def failure(self, failure: Failure) -> dict[str, Any]:
-        """See ``Wire``."""
+    def failure(self, failure: ScriptFailure) -> dict[str, Any]:
+        """See ``ServerWire``."""
         kind = _ERRORS.get(failure.status, "api_error")
         message = failure.message or _MESSAGES.get(failure.kind or "") or "scripted failure"
         return {
@@ -94,7 +99,7 @@ class AnthropicWire:
         }
 
 
-def _read_message(message: dict[str, Any], history: History) -> None:
+def _read_message(message: dict[str, Any], history: ScriptConversation) -> None:
     content = message.get("content")
     blocks = objects([{"type": "text", "text": content}] if isinstance(content, str) else content)
     kinds = [block.get("type") for block in blocks]
@@ -146,7 +151,7 @@ class _AnthropicVoice:
         self._id = id
         self._model = model
         self._index = -1
-        self._open: type[Say] | type[Think] | type[ToolStart] | None = None
+        self._open: type[TextBeat] | type[ThinkingBeat] | type[ToolStartBeat] | None = None
 
     def begin(self, input_tokens: TokenUsage) -> bytes:
         message: dict[str, Any] = {
@@ -161,25 +166,27 @@ class _AnthropicVoice:
         }
         return _named({"type": "message_start", "message": message}) + _named({"type": "ping"})
 
-    def beat(self, beat: Say | Think | ToolStart | ToolPiece) -> bytes:
+    def beat(self, beat: TextBeat | ThinkingBeat | ToolStartBeat | ToolInputBeat) -> bytes:
         match beat:
-            case Say(text):
+            case TextBeat(text):
                 block = {"type": "text", "text": ""}
-                opening = b"" if self._open is Say else self._begin_block(Say, block)
+                opening = b"" if self._open is TextBeat else self._begin_block(TextBeat, block)
                 return opening + self._delta({"type": "text_delta", "text": text})
-            case Think(text):
+            case ThinkingBeat(text):
                 block = {"type": "thinking", "thinking": "", "signature": ""}
-                opening = b"" if self._open is Think else self._begin_block(Think, block)
+                opening = (
+                    b"" if self._open is ThinkingBeat else self._begin_block(ThinkingBeat, block)
+                )
                 return opening + self._delta({"type": "thinking_delta", "thinking": text})
-            case ToolStart(id, name):
+            case ToolStartBeat(id, name):
                 block: dict[str, Any] = {
                     "type": "tool_use",
                     "id": f"toolu_{id}",
                     "name": name,
                     "input": {},
                 }
-                return self._begin_block(ToolStart, block)
-            case ToolPiece(_, text):
+                return self._begin_block(ToolStartBeat, block)
+            case ToolInputBeat(_, text):
                 return self._delta({"type": "input_json_delta", "partial_json": text})
             case _:
                 assert_never(beat)
@@ -193,13 +200,13 @@ class _AnthropicVoice:
             + _named({"type": "message_stop"})
         )
 
-    def fail(self, fault: Fault) -> bytes:
+    def fail(self, fault: ScriptFault) -> bytes:
         kind = _ERRORS.get(fault.status, "api_error")
         message = fault.message or "scripted failure in the middle"
         return _named({"type": "error", "error": {"type": kind, "message": message}})
 
     def _begin_block(
-        self, kind: type[Say] | type[Think] | type[ToolStart], block: dict[str, Any]
+        self, kind: type[TextBeat] | type[ThinkingBeat] | type[ToolStartBeat], block: dict[str, Any]
     ) -> bytes:
         closing = self._end_block()
         self._index += 1
@@ -214,7 +221,7 @@ class _AnthropicVoice:
         if self._open is None:
             return b""
         seal = b""
-        if self._open is Think:
+        if self._open is ThinkingBeat:
             seal = self._delta({"type": "signature_delta", "signature": SIGNATURE})
         self._open = None
         return seal + _named({"type": "content_block_stop", "index": self._index})
@@ -225,4 +232,4 @@ def _named(data: dict[str, Any]) -> bytes:
 
 
 if TYPE_CHECKING:
-    _: Wire = AnthropicWire()
+    _: ServerWire = AnthropicWire()

@@ -6,23 +6,28 @@ from typing import Any, Protocol, cast
 import msgspec
 
 from quarterdeck.models.model import ModelStop
-from quarterdeck.models.script import Failure, Fault
-from quarterdeck.models.script.beats import Say, Think, ToolPiece, ToolStart
-from quarterdeck.models.script.question import Question
+from quarterdeck.models.script import ScriptFailure, ScriptFault
+from quarterdeck.models.script.performance import (
+    TextBeat,
+    ThinkingBeat,
+    ToolInputBeat,
+    ToolStartBeat,
+)
+from quarterdeck.models.script.question import ScriptQuestion
 from quarterdeck.wire.conversation import Part
 from quarterdeck.wire.usage import TokenUsage
 
-__all__ = ["Voice", "Wire", "event", "media_type", "objects", "table", "text_of"]
+__all__ = ["ReplyEncoder", "ServerWire", "event", "media_type", "objects", "table", "text_of"]
 
 
-class Voice(Protocol):
+class ReplyEncoder(Protocol):
     """Puts one reply in the bytes of a stream of server-sent events, in order."""
 
     def begin(self, input_tokens: TokenUsage) -> bytes:
         """What comes before the first beat; of the usage only the input is known."""
         ...
 
-    def beat(self, beat: Say | Think | ToolStart | ToolPiece) -> bytes:
+    def beat(self, beat: TextBeat | ThinkingBeat | ToolStartBeat | ToolInputBeat) -> bytes:
         """One beat."""
         ...
 
@@ -30,12 +35,12 @@ class Voice(Protocol):
         """What comes after the last beat, with the end marker."""
         ...
 
-    def fail(self, fault: Fault) -> bytes:
+    def fail(self, fault: ScriptFault) -> bytes:
         """The vendor's event for a failure in the middle of a reply."""
         ...
 
 
-class Wire(Protocol):
+class ServerWire(Protocol):
     """One vendor's form."""
 
     @property
@@ -43,21 +48,21 @@ class Wire(Protocol):
         """The name of the form, as logs have it."""
         ...
 
-    def read(self, path: str, body: dict[str, Any]) -> tuple[Question, bool]:
+    def read(self, path: str, body: dict[str, Any]) -> tuple[ScriptQuestion, bool]:
         """What is asked, and whether the answer is to be streamed."""
         ...
 
-    def voice(self, question: Question, body: dict[str, Any]) -> Voice:
+    def voice(self, question: ScriptQuestion, body: dict[str, Any]) -> ReplyEncoder:
         """The voice for one streamed reply."""
         ...
 
     def whole(
-        self, question: Question, parts: tuple[Part, ...], usage: TokenUsage, stop: ModelStop
+        self, question: ScriptQuestion, parts: tuple[Part, ...], usage: TokenUsage, stop: ModelStop
     ) -> dict[str, Any]:
         """A reply that is not streamed."""
         ...
 
-    def failure(self, failure: Failure) -> dict[str, Any]:
+    def failure(self, failure: ScriptFailure) -> dict[str, Any]:
         """The vendor's body for an error."""
         ...
 

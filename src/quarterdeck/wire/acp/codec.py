@@ -58,9 +58,9 @@ def decode(type: type[T], raw: bytes | Raw | None) -> T:
     try:
         return decoder.decode(b"{}" if raw is None else raw)
     except ValidationError:
-        from .repair import repair  # late: only a peer with mistakes needs it
+        from .lenient_decoder import decode_leniently  # late: only a peer with mistakes needs it
 
-        return repair(type, b"{}" if raw is None else raw)
+        return decode_leniently(type, b"{}" if raw is None else raw)
 
 
 def decode_update(raw: bytes | Raw | None) -> SessionNotification:

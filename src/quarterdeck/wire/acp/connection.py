@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from msgspec import DecodeError
 
-from ..rpc.handler import Limits
+from ..rpc.handler import RpcLimits
 from ..rpc.peer import Peer
 from .codec import decode
-from .errors import MalformedAnswer, UnstableMethod
+from .errors import MalformedAnswerError, UnstableMethodError
 from .schema import SessionNotification, UnknownUpdate
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ __all__ = ["AcpConnection"]
 P = TypeVar("P")
 R = TypeVar("R")
 
-_LIMITS = Limits()
+_LIMITS = RpcLimits()
 
 
 class AcpConnection:
@@ -51,7 +51,7 @@ class AcpConnection:
         stream: ByteStream,
         router: Router,
         *,
-        limits: Limits = _LIMITS,
+        limits: RpcLimits = _LIMITS,
         observers: Iterable[Observer] = (),
         answer_malformed: bool = True,
         name: str = "peer",
@@ -82,17 +82,17 @@ class AcpConnection:
 
         Raises:
             RpcError: The other side answered with an error.
-            MalformedAnswer: It answered with something else than a result of this method.
-            UnstableMethod: The method is not stable and the router does not allow that.
+            MalformedAnswerError: It answered with something else than a result of this method.
+            UnstableMethodError: The method is not stable and the router does not allow that.
             ValueError: The method is one that this side answers, not asks.
-            TimeoutError, Closed, Ended, Broken, Busy: As ``Peer.request`` says.
+            TimeoutError, LinkClosedError, Ended, LinkBrokenError, Busy: As ``Peer.request`` says.
         """
         self._check(method)
         raw = await self.peer.request(method.name, params, timeout=timeout)
         try:
             return decode(method.result, raw)
         except DecodeError as error:
-            raise MalformedAnswer(method.name, str(error)) from error
+            raise MalformedAnswerError(method.name, str(error)) from error
 
     async def send(self, notification: Notification[P], params: P) -> None:
         """Tell the other side something; waits while it does not read.
@@ -100,8 +100,8 @@ class AcpConnection:
         An ``UnknownUpdate`` is passed on as it came.
 
         Raises:
-            UnstableMethod, ValueError: As for ``call``.
-            Closed, Ended, Broken: The link is over.
+            UnstableMethodError, ValueError: As for ``call``.
+            LinkClosedError, Ended, LinkBrokenError: The link is over.
         """
         self._check(notification)
         body: Any = params
@@ -118,7 +118,7 @@ class AcpConnection:
 
         Raises:
             ValueError: It does not.
-            RpcError, TimeoutError, Closed, Ended, Broken, Busy: As ``Peer.request`` says.
+            RpcError, TimeoutError, LinkClosedError, Ended, LinkBrokenError, Busy: As ``Peer.request`` says.
         """
         _check_extension(method)
         return await self.peer.request(method, params, timeout=timeout)
@@ -128,7 +128,7 @@ class AcpConnection:
 
         Raises:
             ValueError: It does not.
-            Closed, Ended, Broken: The link is over.
+            LinkClosedError, Ended, LinkBrokenError: The link is over.
         """
         _check_extension(method)
         await self.peer.notify(method, params)
@@ -145,7 +145,7 @@ class AcpConnection:
         if message.side == self.router.side:
             raise ValueError(f"{message.name!r} is sent to the {message.side}, not by it")
         if not (message.stable or self.router.unstable):
-            raise UnstableMethod(message.name)
+            raise UnstableMethodError(message.name)
 
 
 def _check_extension(method: str) -> None:

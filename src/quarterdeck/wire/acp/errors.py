@@ -2,7 +2,7 @@
 
 from ..errors import QuarterdeckError
 
-__all__ = ["AUTH_REQUIRED", "RESOURCE_NOT_FOUND", "MalformedAnswer", "UnstableMethod"]
+__all__ = ["AUTH_REQUIRED", "RESOURCE_NOT_FOUND", "MalformedAnswerError", "UnstableMethodError"]
 
 AUTH_REQUIRED = -32000
 """The agent wants a login first; a client shows ``authMethods``."""
@@ -10,7 +10,7 @@ RESOURCE_NOT_FOUND = -32002
 """A file or a session that is not there."""
 
 
-class MalformedAnswer(QuarterdeckError):
+class MalformedAnswerError(QuarterdeckError):
     """The peer answered a request with a result that is none, however leniently one reads it."""
 
     def __init__(self, method: str, reason: str) -> None:
@@ -19,7 +19,7 @@ class MalformedAnswer(QuarterdeckError):
         self.reason = reason
 
 
-class UnstableMethod(QuarterdeckError):
+class UnstableMethodError(QuarterdeckError):
     """A message that the protocol does not promise yet, on a connection without leave for it."""
 
     def __init__(self, method: str) -> None:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, cast, overload
 
 from ..errors import RpcError
-from ..rpc.codes import INVALID_REQUEST, MethodNotFound
+from ..rpc.errors import INVALID_REQUEST, MethodNotFoundError
 from .codec import decode, decode_update
 from .methods import Method, Notification
 from .schema import INITIALIZE, SESSION_UPDATE
@@ -88,7 +88,7 @@ class Router:
         table[message.name] = _Route(read, handler)
 
     def on_extension(self, handler: ExtensionHandler) -> None:
-        """Handle every request whose method begins with ``_``; raise MethodNotFound to refuse."""
+        """Handle every request whose method begins with ``_``; raise MethodNotFoundError to refuse."""
         self._on_extension = handler
 
     def on_extension_notification(self, handler: ExtensionListener) -> None:
@@ -110,7 +110,7 @@ class Router:
             return _detailed(route.handle(value))
         if self._on_extension is not None and method.startswith("_"):
             return _detailed(self._on_extension(method, params))
-        raise MethodNotFound(method)
+        raise MethodNotFoundError(method)
 
     def on_notification(self, method: str, params: Raw | None) -> Awaitable[None] | None:
         """Take a notification; what a ``Peer`` calls."""
@@ -120,7 +120,7 @@ class Router:
             return handle(read(params))
         if self._on_extension_notification is not None and method.startswith("_"):
             return self._on_extension_notification(method, params)
-        raise MethodNotFound(method)
+        raise MethodNotFoundError(method)
 
 
 async def _detailed(answer: Awaitable[Any]) -> Any:

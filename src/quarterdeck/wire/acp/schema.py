@@ -31,19 +31,13 @@ from ..settings import (
     Mode,
     PlanEntry,
 )
-from ..toolcalls import (
-    Diff,
-    ToolCallContent,
-    ToolCallLocation,
-    ToolCallStatus,
-    ToolKind,
-)
+from ..tool_calls import Diff, ToolCallContent, ToolCallLocation, ToolCallStatus, ToolKind
 from ..usage import (
     Cost,
 )
 from ..values import AcpValue
 from .methods import Method, Notification
-from .shapes import Leniency, require
+from .leniency import Leniency, require
 
 __all__ = [
     "AGENT_METHODS",

@@ -5,29 +5,29 @@ back; ``peer`` is the link, made of ``dispatch`` (what arrives), ``outbox`` (wha
 ``pending`` (what we asked); ``handler`` is what a program gives to it.
 """
 
-from quarterdeck.wire.rpc.codes import (
+from quarterdeck.wire.rpc.errors import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     PARSE_ERROR,
     REQUEST_CANCELLED,
-    FrameTooLarge,
-    MethodNotFound,
+    FrameTooLargeError,
+    MethodNotFoundError,
 )
 from quarterdeck.wire.rpc.frames import RequestId
 from quarterdeck.wire.rpc.handler import (
-    Counters,
     Direction,
     Handler,
-    Limits,
     Observer,
     RequestContext,
+    RpcCounters,
+    RpcLimits,
 )
 from quarterdeck.wire.rpc.peer import Peer
 from quarterdeck.wire.rpc.pipes import join_streams, pipe_stream, stdio_stream
 from quarterdeck.wire.rpc.stream import ByteStream, memory_pair
-from quarterdeck.wire.rpc.unix import connect_unix, serve_unix
+from quarterdeck.wire.rpc.unix_socket import connect_unix, serve_unix
 
 __all__ = [
     "INTERNAL_ERROR",
@@ -37,16 +37,16 @@ __all__ = [
     "PARSE_ERROR",
     "REQUEST_CANCELLED",
     "ByteStream",
-    "Counters",
     "Direction",
-    "FrameTooLarge",
+    "FrameTooLargeError",
     "Handler",
-    "Limits",
-    "MethodNotFound",
+    "MethodNotFoundError",
     "Observer",
     "Peer",
     "RequestContext",
     "RequestId",
+    "RpcCounters",
+    "RpcLimits",
     "connect_unix",
     "join_streams",
     "memory_pair",

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from quarterdeck.wire.rpc.codes import INTERNAL_ERROR
+from quarterdeck.wire.rpc.errors import INTERNAL_ERROR
 
 __all__ = [
     "MALFORMED",
@@ -22,7 +22,7 @@ __all__ = [
     "encode_result",
     "identify",
     "is_utf8",
-    "mend_surrogates",
+    "replace_surrogates",
 ]
 
 RequestId: TypeAlias = "int | float | str | None"
@@ -149,7 +149,7 @@ def is_utf8(data: bytes) -> bool:
     return True
 
 
-def mend_surrogates(line: bytes) -> bytes | None:
+def replace_surrogates(line: bytes) -> bytes | None:
     r"""Replace each half of a surrogate pair by ``\ufffd``; None if there is none.
 
     JavaScript writes such a half when it cuts a text in the middle of an emoji. It is valid JSON

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from quarterdeck.wire.rpc.peer import Peer
 
 __all__ = [
-    "Counters",
     "Direction",
     "Handler",
-    "Limits",
     "Observer",
     "Observers",
     "RequestContext",
+    "RpcCounters",
+    "RpcLimits",
 ]
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ Observer: TypeAlias = "Callable[[Direction, bytes], None]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class RpcLimits:
     """How much a peer may make us hold."""
 
     max_frame_bytes: int = 32 * 1024 * 1024
@@ -57,7 +57,7 @@ class Limits:
 
 
 @dataclass(slots=True, kw_only=True)
-class Counters:
+class RpcCounters:
     """What arrived and could not be used, since the peer started."""
 
     malformed: int = 0
@@ -101,7 +101,7 @@ class Handler(Protocol):
         looked at. Cancelled when the peer cancels the request or the link ends.
 
         Raises:
-            RpcError: becomes the answer; ``MethodNotFound`` for a method that is not known.
+            RpcError: becomes the answer; ``MethodNotFoundError`` for a method that is not known.
             msgspec.DecodeError: the params were wrong (-32602).
             Exception: anything else is logged and answered with -32603.
         """
@@ -114,7 +114,7 @@ class Handler(Protocol):
         that is the back-pressure, and the reason why it may not await an answer of the same peer.
 
         Raises:
-            MethodNotFound: the notification is counted and ignored.
+            MethodNotFoundError: the notification is counted and ignored.
             Exception: anything else is counted and logged; the link goes on.
         """
         ...

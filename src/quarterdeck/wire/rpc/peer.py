@@ -8,12 +8,17 @@ from contextlib import suppress
 from copy import copy
 from typing import TYPE_CHECKING, Any, Self
 
-from quarterdeck.wire.errors import Broken, Busy, Closed, Ended, LinkError
-from quarterdeck.wire.rpc.dispatch import CANCEL_REQUEST, Dispatcher
+from quarterdeck.wire.errors import (
+    LinkBrokenError,
+    LinkBusyError,
+    LinkClosedError,
+    LinkEndedError,
+    LinkError,
+)
+from quarterdeck.wire.rpc.dispatcher import CANCEL_REQUEST, Dispatcher
 from quarterdeck.wire.rpc.frames import encode_notification, encode_request
-from quarterdeck.wire.rpc.handler import Counters, Limits, Observers
-from quarterdeck.wire.rpc.outbox import Outbox
-from quarterdeck.wire.rpc.pending import PendingRequests
+from quarterdeck.wire.rpc.handler import Observers, RpcCounters, RpcLimits
+from quarterdeck.wire.rpc.outbox import Outbox, PendingRequests
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,7 +32,7 @@ __all__ = ["Peer"]
 
 log = logging.getLogger(__name__)
 
-_DEFAULT_LIMITS = Limits()
+_DEFAULT_LIMITS = RpcLimits()
 
 
 class Peer:
@@ -54,7 +59,7 @@ class Peer:
         stream: ByteStream,
         handler: Handler,
         *,
-        limits: Limits = _DEFAULT_LIMITS,
+        limits: RpcLimits = _DEFAULT_LIMITS,
         observers: Iterable[Observer] = (),
         answer_malformed: bool = True,
         cancel: str = CANCEL_REQUEST,
@@ -62,7 +67,7 @@ class Peer:
     ) -> None:
         self.name = name
         self._cancel = cancel
-        self.counters = Counters()
+        self.counters = RpcCounters()
         self._stream = stream
         self._limits = limits
         shown_to = Observers(observers)
@@ -97,7 +102,7 @@ class Peer:
 
     @property
     def ending(self) -> LinkError | None:
-        """How the link ended: ``Closed``, ``Ended`` or ``Broken``; None as long as it lives."""
+        """How the link ended: ``LinkClosedError``, ``LinkEndedError`` or ``LinkBrokenError``; None as long as it lives."""
         return self._ending
 
     async def request(
@@ -112,15 +117,15 @@ class Peer:
         Raises:
             RpcError: the peer answered with an error.
             TimeoutError: no answer in time.
-            Closed, Ended, Broken: the link is over, or was before the answer came.
+            LinkClosedError, Ended, LinkBrokenError: the link is over, or was before the answer came.
             Busy: too many requests wait, or this is called from a notification handler of the
                 same peer, where the answer could never be read.
-            FrameTooLarge, TypeError: the params cannot be sent.
+            FrameTooLargeError, TypeError: the params cannot be sent.
         """
         if self._ending is not None:
             raise copy(self._ending)
         if self._is_reading():
-            raise Busy(
+            raise LinkBusyError(
                 f"a notification handler of {self.name!r} cannot wait for an answer to "
                 f"{method!r}: nothing is read until it returns. Start a task for the request"
             )
@@ -144,11 +149,11 @@ class Peer:
         while it waits, the notification is sent all the same.
 
         Raises:
-            Closed, Ended, Broken: the link is over.
-            FrameTooLarge, TypeError: the params cannot be sent.
+            LinkClosedError, Ended, LinkBrokenError: the link is over.
+            FrameTooLargeError, TypeError: the params cannot be sent.
         """
         ending = self._ending
-        if ending is not None and not isinstance(ending, Ended):
+        if ending is not None and not isinstance(ending, LinkEndedError):
             raise copy(ending)
         line = encode_notification(method, params)
         outbox = self._outbox
@@ -163,12 +168,12 @@ class Peer:
     async def close(self) -> None:
         """End the link and wait until all of it is gone; may be called again.
 
-        Waiting requests raise ``Closed`` at once; the peer's requests are cancelled; frames
+        Waiting requests raise ``LinkClosedError`` at once; the peer's requests are cancelled; frames
         issued before are still written; each step has the deadline ``limits.grace_seconds``.
         Called from a handler of this peer it only begins all that, since it cannot wait for
         itself.
         """
-        self._end(Closed(f"the link to {self.name!r} was closed"))
+        self._end(LinkClosedError(f"the link to {self.name!r} was closed"))
         task = asyncio.current_task()
         if not self._dispatcher.owns(task) and task is not self._reader:
             await self._finished.wait()
@@ -195,9 +200,9 @@ class Peer:
             self._end(error)
         except Exception as error:
             log.exception("reading from %r failed", self.name)
-            self._end(Broken(f"reading from {self.name!r} failed: {error}"))
+            self._end(LinkBrokenError(f"reading from {self.name!r} failed: {error}"))
         else:
-            self._end(Ended(f"{self.name!r} ended the link"))
+            self._end(LinkEndedError(f"{self.name!r} ended the link"))
 
     async def _write(self) -> None:
         try:
@@ -207,7 +212,7 @@ class Peer:
             self._end(error)
         except Exception as error:
             log.exception("writing to %r failed", self.name)
-            failure = Broken(f"writing to {self.name!r} failed: {error}")
+            failure = LinkBrokenError(f"writing to {self.name!r} failed: {error}")
             self._outbox.fail(failure)
             self._end(failure)
 
@@ -220,7 +225,7 @@ class Peer:
     async def _finish(self, ending: LinkError) -> None:
         """Take the link down, in the one order in which nobody waits for nobody."""
         try:
-            if isinstance(ending, Ended):
+            if isinstance(ending, LinkEndedError):
                 await self._dispatcher.drain()
             running = [task for task in (self._reader, self._writer) if task is not None]
             if self._reader is not None:

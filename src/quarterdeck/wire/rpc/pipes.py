@@ -8,7 +8,7 @@ import stat
 import sys
 from typing import TYPE_CHECKING, cast
 
-from quarterdeck.wire.errors import Broken, Closed
+from quarterdeck.wire.errors import LinkBrokenError, LinkClosedError
 from quarterdeck.wire.rpc.stream import CHUNK, ChunkQueue
 
 if TYPE_CHECKING:
@@ -66,14 +66,14 @@ class TransportStream(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Take the loss (called by the loop)."""
         self._loss = exc
-        self._incoming.end(None if exc is None else Broken(f"the stream failed: {exc}"))
+        self._incoming.end(None if exc is None else LinkBrokenError(f"the stream failed: {exc}"))
         self._lost.set()
         self._writable.set()
 
     async def receive(self) -> bytes:
         """See ``ByteStream``."""
         if self._is_closed:
-            raise Closed("the stream was closed")
+            raise LinkClosedError("the stream was closed")
         chunk = await self._incoming.get()
         if self._is_paused and self._transport is not None and not self._transport.is_closing():
             self._is_paused = False
@@ -92,7 +92,7 @@ class TransportStream(asyncio.Protocol):
     async def close(self) -> None:
         """See ``ByteStream``."""
         self._is_closed = True
-        self._incoming.drop(Closed("the stream was closed"))
+        self._incoming.drop(LinkClosedError("the stream was closed"))
         if self._transport is None:
             return
         if self._sink is not None and self._sink.get_write_buffer_size():
@@ -107,10 +107,10 @@ class TransportStream(asyncio.Protocol):
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise Closed("the stream was closed")
+            raise LinkClosedError("the stream was closed")
         if self._transport is None or self._lost.is_set() or self._transport.is_closing():
             why = "it closed its end" if self._loss is None else str(self._loss)
-            raise Broken(f"the peer takes no more bytes: {why}")
+            raise LinkBrokenError(f"the peer takes no more bytes: {why}")
 
 
 class _FileStream:
@@ -125,19 +125,19 @@ class _FileStream:
 
     async def receive(self) -> bytes:
         if self._is_closed:
-            raise Closed("the stream was closed")
+            raise LinkClosedError("the stream was closed")
         try:
             return await asyncio.to_thread(os.read, self._fd, CHUNK)
         except OSError as error:
-            raise Broken(f"cannot read: {error}") from error
+            raise LinkBrokenError(f"cannot read: {error}") from error
 
     async def send(self, data: bytes) -> None:
         if self._is_closed:
-            raise Closed("the stream was closed")
+            raise LinkClosedError("the stream was closed")
         try:
             await asyncio.to_thread(self._write, data)
         except OSError as error:
-            raise Broken(f"cannot write: {error}") from error
+            raise LinkBrokenError(f"cannot write: {error}") from error
 
     async def close(self) -> None:
         if not self._is_closed:
@@ -182,7 +182,7 @@ async def pipe_stream(read_fd: int, write_fd: int) -> ByteStream:
     Pipes, sockets, terminals, files and devices will do.
 
     Raises:
-        Broken: the operating system refuses one of them.
+        LinkBrokenError: the operating system refuses one of them.
     """
     try:
         incoming = await _open(read_fd, for_reading=True)
@@ -205,12 +205,14 @@ async def stdio_stream() -> ByteStream:
     what the peer sees as our end.
 
     Raises:
-        Broken: standard input or output is not open.
+        LinkBrokenError: standard input or output is not open.
     """
     # Python's own streams tell: a descriptor that was closed at the start may be the loop's now.
     for name, stream in (("input", sys.__stdin__), ("output", sys.__stdout__)):
         if stream is None:
-            raise Broken(f"standard {name} is not open; start this program with a pipe there")
+            raise LinkBrokenError(
+                f"standard {name} is not open; start this program with a pipe there"
+            )
     read_fd, write_fd = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
@@ -225,7 +227,7 @@ async def _open(fd: int, *, for_reading: bool) -> ByteStream:
         if not _can_be_waited_for(fd):
             return _FileStream(fd)
     except OSError as error:
-        raise Broken(f"cannot use descriptor {fd}: {error}") from error
+        raise LinkBrokenError(f"cannot use descriptor {fd}: {error}") from error
     loop = asyncio.get_running_loop()
     stream = TransportStream()
     pipe = os.fdopen(fd, "rb" if for_reading else "wb", buffering=0)
@@ -234,7 +236,7 @@ async def _open(fd: int, *, for_reading: bool) -> ByteStream:
         await connect(lambda: stream, pipe)
     except (OSError, ValueError) as error:
         pipe.close()
-        raise Broken(f"cannot use descriptor {fd}: {error}") from error
+        raise LinkBrokenError(f"cannot use descriptor {fd}: {error}") from error
     return stream
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
-from quarterdeck.wire.errors import Broken, Closed
+from quarterdeck.wire.errors import LinkBrokenError, LinkClosedError
 
 if TYPE_CHECKING:
     from quarterdeck.wire.errors import LinkError
@@ -29,8 +29,8 @@ class ByteStream(Protocol):
         """Wait for some bytes, at most ``CHUNK``; ``b""`` is the end.
 
         Raises:
-            Closed: we closed the stream, before or while waiting.
-            Broken: the operating system or the peer failed.
+            LinkClosedError: we closed the stream, before or while waiting.
+            LinkBrokenError: the operating system or the peer failed.
         """
         ...
 
@@ -38,8 +38,8 @@ class ByteStream(Protocol):
         """Hand all the bytes on; waits as long as the peer does not read.
 
         Raises:
-            Closed: we closed the stream.
-            Broken: the peer takes no more bytes.
+            LinkClosedError: we closed the stream.
+            LinkBrokenError: the peer takes no more bytes.
         """
         ...
 
@@ -129,7 +129,7 @@ class _MemoryStream:
 
     async def receive(self) -> bytes:
         if self._is_closed:
-            raise Closed("this end of the memory stream was closed")
+            raise LinkClosedError("this end of the memory stream was closed")
         chunk = await self._incoming.get()
         self.other._room.set()
         return chunk
@@ -140,14 +140,14 @@ class _MemoryStream:
                 self._room.clear()
                 await self._room.wait()
             if self._is_closed:
-                raise Closed("this end of the memory stream was closed")
+                raise LinkClosedError("this end of the memory stream was closed")
             if self.other._is_closed:
-                raise Broken("the other end of the memory stream was closed")
+                raise LinkBrokenError("the other end of the memory stream was closed")
             self._outgoing.put(data[start : start + CHUNK])
 
     async def close(self) -> None:
         self._is_closed = True
-        self._incoming.drop(Closed("this end of the memory stream was closed"))
+        self._incoming.drop(LinkClosedError("this end of the memory stream was closed"))
         self._outgoing.end()
         self._room.set()
         self.other._room.set()

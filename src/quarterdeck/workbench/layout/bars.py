@@ -1,5 +1,6 @@
-"""The lines between panels: by which they are resized, which tell their titles, and tabs."""
+"""The lines between panels: dividers, titles and tab strips, and which of them a layout needs."""
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -9,11 +10,12 @@ from textual.message import Message
 from textual.strip import Strip as TextualStrip
 from textual.widget import Widget
 
-from ..literal import one_line
 from ..rendering.lines import Line, Span, clip, width_of
-from .geometry import Path
+from ..sanitize import sanitize_line
+from .geometry import LayoutPlan, NodePath, Rect
+from .spec import Node, PanelNode, TabsNode, children_of, panels_of
 
-__all__ = ["Divider", "Strip"]
+__all__ = ["Divider", "LayoutFrame", "TabStrip"]
 
 
 class _Line(Widget):
@@ -52,7 +54,7 @@ class Divider(_Line):
         x: int
         y: int
 
-    def __init__(self, path: Path, child: int | None) -> None:
+    def __init__(self, path: NodePath, child: int | None) -> None:
         super().__init__(classes="divider")
         self.path = path
         """The container that it is in; for the head of a panel, the panel."""
@@ -77,7 +79,7 @@ class Divider(_Line):
         if not self._title:
             return (("─" * width, "faint"),)
         sign = "▸" if self._is_active else "─"
-        title = one_line(self._title, max(1, width - 4))
+        title = sanitize_line(self._title, max(1, width - 4))
         role = "strong" if self._is_active else "text"
         line: Line = ((f"─{sign} ", "faint"), (title, role), (" ", "faint"))
         rest = max(0, width - width_of(line))
@@ -104,25 +106,25 @@ class Divider(_Line):
             event.stop()
 
 
-class Strip(_Line):
+class TabStrip(_Line):
     """The titles of tabs, in a line; a click shows another."""
 
     @dataclass
     class Chosen(Message):
         """A tab was clicked, or something that can be done with tabs."""
 
-        strip: "Strip"
+        strip: "TabStrip"
         tab: int | None
         """None: a new one is wanted."""
         closes: bool = False
 
-    def __init__(self, path: Path | None, *, id: str | None = None) -> None:
+    def __init__(self, path: NodePath | None, *, id: str | None = None) -> None:
         super().__init__(id=id, classes="strip")
         self.path = path
         """Of the node whose tabs it shows; None: the tabs of the layout."""
         self._titles: tuple[str, ...] = ()
         self._active = 0
-        self._spots: list[tuple[int, Strip.Chosen]] = []
+        self._spots: list[tuple[int, TabStrip.Chosen]] = []
 
     def show(self, titles: tuple[str, ...], active: int) -> None:
         """Show other titles."""
@@ -141,7 +143,9 @@ class Strip(_Line):
             is_active = at == self._active
             words = f"{at + 1} {title}" if is_whole else title
             sides = ("[", "]") if is_active else (" ", " ")
-            spans.append((f"{sides[0]}{one_line(words, room)}", "strong" if is_active else "faint"))
+            spans.append(
+                (f"{sides[0]}{sanitize_line(words, room)}", "strong" if is_active else "faint")
+            )
             self._spots.append((width_of(tuple(spans)), self.Chosen(self, at)))
             if is_active and is_whole:
                 spans.append((" ×", "faint"))
@@ -160,3 +164,76 @@ class Strip(_Line):
             if event.x < end:
                 self.post_message(message)
                 return
+
+
+class LayoutFrame:
+    """Makes and names the widgets around panels; has no widget more than a tree needs."""
+
+    def __init__(self) -> None:
+        self._bars: dict[tuple[NodePath, int], Divider] = {}
+        self._heads: dict[str, Divider] = {}
+        self._strips: dict[NodePath, TabStrip] = {}
+
+    def fit(
+        self, root: Node, has_head: Callable[[PanelNode], bool]
+    ) -> "tuple[list[Widget], list[Widget]]":
+        """Have what a tree needs; returns what is new and to be mounted, and what is not used."""
+        bars, strips = set(_dividers(root, ())), set(_strips(root, ()))
+        heads = {node.id for node in panels_of(root) if has_head(node)}
+        old: list[Widget] = [self._bars.pop(key) for key in set(self._bars) - bars]
+        old += [self._strips.pop(path) for path in set(self._strips) - strips]
+        old += [self._heads.pop(panel) for panel in set(self._heads) - heads]
+        new: list[Widget] = []
+        new += [self._bars.setdefault(key, Divider(*key)) for key in bars - set(self._bars)]
+        new += [self._strips.setdefault(p, TabStrip(p)) for p in strips - set(self._strips)]
+        new += [self._heads.setdefault(p, Divider((), None)) for p in heads - set(self._heads)]
+        return new, old
+
+    def places(self, plan: LayoutPlan) -> "dict[Widget, Rect]":
+        """Where they stand."""
+        places: dict[Widget, Rect] = {
+            self._bars[key]: bar.rect for key, bar in plan.bars.items() if key in self._bars
+        }
+        taken = set(places.values())
+        for panel, rect in plan.heads.items():
+            if rect not in taken and panel in self._heads:
+                places[self._heads[panel]] = rect
+        for path, rect in plan.strips.items():
+            if path in self._strips:
+                places[self._strips[path]] = rect
+        return places
+
+    def show(self, root: Node, title: Callable[[Node], str], current: str | None) -> None:
+        """Tell titles, and which panel has the focus."""
+        for (path, child), divider in self._bars.items():
+            node = children_of(_node(root, path))[child]
+            is_head = isinstance(node, PanelNode) and node.id in self._heads
+            is_current = is_head and isinstance(node, PanelNode) and node.id == current
+            divider.show(title(node) if is_head else "", is_current)
+        for node in panels_of(root):
+            if node.id in self._heads:
+                self._heads[node.id].show(title(node), node.id == current)
+        for path, strip in self._strips.items():
+            tabs = _node(root, path)
+            assert isinstance(tabs, TabsNode)
+            strip.show(tuple(map(title, tabs.children)), tabs.active)
+
+
+def _node(node: Node, path: NodePath) -> Node:
+    for at in path:
+        node = children_of(node)[at]
+    return node
+
+
+def _dividers(node: Node, path: NodePath) -> Iterator[tuple[NodePath, int]]:
+    for at, child in enumerate(children_of(node)):
+        if at > 0 and not isinstance(node, TabsNode):
+            yield path, at
+        yield from _dividers(child, (*path, at))
+
+
+def _strips(node: Node, path: NodePath) -> Iterator[NodePath]:
+    if isinstance(node, TabsNode):
+        yield path
+    for at, child in enumerate(children_of(node)):
+        yield from _strips(child, (*path, at))

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import structs
 
-from .geometry import Path, Span
+from .geometry import LayoutSpan, NodePath
 from .spec import (
     Horizontal,
     Layout,
@@ -23,9 +23,9 @@ from .spec import (
 )
 
 __all__ = [
-    "Found",
+    "PanelLocation",
+    "ResizeDirection",
     "Side",
-    "Way",
     "activate",
     "add_tab",
     "close_panel",
@@ -42,20 +42,20 @@ __all__ = [
 
 Side: TypeAlias = Literal["right", "down", "tabs"]
 """Where a new panel goes: beside one, below it, or behind it as a tab."""
-Way: TypeAlias = Literal["left", "right", "up", "down"]
+ResizeDirection: TypeAlias = Literal["left", "right", "up", "down"]
 """Where a line is moved to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class PanelLocation:
     """A panel and where it is."""
 
     node: PanelNode
     tab: int
-    path: Path
+    path: NodePath
 
 
-def find_panel(layout: Layout, panel: str) -> Found:
+def find_panel(layout: Layout, panel: str) -> PanelLocation:
     """Where a panel is.
 
     Raises:
@@ -64,7 +64,7 @@ def find_panel(layout: Layout, panel: str) -> Found:
     for at, tab in enumerate(layout.tabs):
         found = _search(tab.root, panel, ())
         if found is not None:
-            return Found(node=found[0], tab=at, path=found[1])
+            return PanelLocation(node=found[0], tab=at, path=found[1])
     names = ", ".join(one.id for one in panels_of(layout))
     raise LayoutError("", f"there is no panel {panel!r}; {names} are open")
 
@@ -177,7 +177,7 @@ def activate(layout: Layout, panel: str) -> Layout:
     """
     found = find_panel(layout, panel)
 
-    def front(node: Node, path: Path) -> Node:
+    def front(node: Node, path: NodePath) -> Node:
         if isinstance(node, PanelNode) or not path:
             return node
         kids = list(node.children)
@@ -188,7 +188,9 @@ def activate(layout: Layout, panel: str) -> Layout:
     return _in_tab(layout, found.tab, lambda root: front(root, found.path))
 
 
-def resize(layout: Layout, tab: int, path: Path, span: Span, bar: int, step: int) -> Layout:
+def resize(
+    layout: Layout, tab: int, path: NodePath, span: LayoutSpan, bar: int, step: int
+) -> Layout:
     """Move the line before the child ``bar`` of a container by so many cells.
 
     Children with a size in cells keep one in cells; the others share what is left as they do now.
@@ -210,7 +212,9 @@ def resize(layout: Layout, tab: int, path: Path, span: Span, bar: int, step: int
     return _in_tab(layout, tab, lambda root: _at(root, path, sized)) if step else layout
 
 
-def resize_beside(layout: Layout, panel: str, spans: Mapping[Path, Span], way: Way) -> Layout:
+def resize_beside(
+    layout: Layout, panel: str, spans: Mapping[NodePath, LayoutSpan], way: ResizeDirection
+) -> Layout:
     """Move the nearest line beside a panel by a step; the layout as it is if there is none.
 
     Raises:
@@ -259,7 +263,7 @@ def _sized(node: Node, length: int, is_stacked: bool, is_beside: bool) -> Node:
     return structs.replace(node, size=new)
 
 
-def _search(node: Node, panel: str, path: Path) -> tuple[PanelNode, Path] | None:
+def _search(node: Node, panel: str, path: NodePath) -> tuple[PanelNode, NodePath] | None:
     if isinstance(node, PanelNode):
         return (node, path) if node.id == panel else None
     for at, child in enumerate(node.children):
@@ -268,13 +272,13 @@ def _search(node: Node, panel: str, path: Path) -> tuple[PanelNode, Path] | None
     return None
 
 
-def _node(node: Node, path: Path) -> Node:
+def _node(node: Node, path: NodePath) -> Node:
     for at in path:
         node = children_of(node)[at]
     return node
 
 
-def _at(node: Node, path: Path, change: Callable[[Node], Node]) -> Node:
+def _at(node: Node, path: NodePath, change: Callable[[Node], Node]) -> Node:
     if not path:
         return change(node)
     assert not isinstance(node, PanelNode)

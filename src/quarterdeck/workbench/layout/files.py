@@ -1,4 +1,4 @@
-"""Layouts by name: built in, the person's own, and a trusted project's."""
+"""Layouts by name: built in, the user's own, and those of a trusted project."""
 
 import os
 import re
@@ -11,23 +11,104 @@ import msgspec
 
 from quarterdeck.wire.errors import QuarterdeckError
 
-from .builtin import BUILTIN, builtin_layout
-from .spec import Layout, LayoutError, dump, parse
+from .spec import (
+    Horizontal,
+    Layout,
+    LayoutError,
+    Node,
+    PanelNode,
+    Tab,
+    TabsNode,
+    Vertical,
+    dump_layout,
+    parse_layout,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..panels.kinds import PanelKind
 
-__all__ = ["LARGEST", "LayoutFiles", "NamedLayout", "Scope", "UnusableLayout", "read_json"]
+__all__ = [
+    "BUILTIN",
+    "LARGEST",
+    "LayoutFiles",
+    "LayoutScope",
+    "NamedLayout",
+    "UnusableLayoutError",
+    "builtin_layout",
+    "read_json_file",
+]
 
-Scope: TypeAlias = Literal["built-in", "project", "user"]
+
+def _panel(
+    name: str, widget: str = "", size: str = "1fr", *, title: str | None = None, **options: object
+) -> PanelNode:
+    return PanelNode(id=name, widget=widget or name, options=dict(options), size=size, title=title)
+
+
+def _side(size: str = "38%") -> Node:
+    return Vertical(
+        size=size,
+        stacked_size="auto",
+        children=(_panel("agents", size="auto"), _panel("inbox", size="auto")),
+    )
+
+
+def _default() -> Node:
+    return Horizontal(stack_below=110, children=(_side(), _panel("chat")))
+
+
+def _review() -> Node:
+    chat = Vertical(size="45%", children=(_panel("inbox", size="auto"), _panel("chat")))
+    return Horizontal(stack_below=110, children=(chat, _panel("diff")))
+
+
+def _grid() -> Node:
+    def row(*names: str) -> Node:
+        return Horizontal(stack_below=60, children=tuple(_panel(name, "chat") for name in names))
+
+    chats = Vertical(children=(row("chat", "chat-2"), row("chat-3", "chat-4")))
+    return Vertical(children=(_panel("inbox", size="auto"), chats))
+
+
+def _wide() -> Node:
+    looks = TabsNode(
+        size="30%",
+        children=(
+            _panel("tree", title="files"),
+            _panel("diff", title="changes"),
+            _panel("feed", title="feed"),
+        ),
+    )
+    return Horizontal(stack_below=150, children=(_side("30%"), _panel("chat"), looks))
+
+
+BUILTIN = {
+    "default": ("agents, and one of them", _default),
+    "review": ("a chat, and what its agent changed", _review),
+    "grid": ("four chats at once", _grid),
+    "wide": ("agents, a chat, files and changes side by side", _wide),
+}
+"""By name: what it is for, and the root of its only tab."""
+
+
+def builtin_layout(name: str = "default") -> Layout:
+    """A built-in layout by its name.
+
+    Raises:
+        KeyError: there is none of this name.
+    """
+    return Layout(tabs=(Tab(title="main", root=BUILTIN[name][1]()),))
+
+
+LayoutScope: TypeAlias = Literal["built-in", "project", "user"]
 LARGEST = 1_000_000
 """Bytes; a larger file is none of ours."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}\Z")
 
 
-class UnusableLayout(QuarterdeckError):
+class UnusableLayoutError(QuarterdeckError):
     """A named layout that is not there, or whose file cannot be used; the file stays as it is."""
 
 
@@ -36,7 +117,7 @@ class NamedLayout:
     """A layout that can be loaded."""
 
     name: str
-    scope: Scope
+    scope: LayoutScope
     help: str = ""
 
 
@@ -49,7 +130,7 @@ class LayoutFiles:
     """
 
     def __init__(self, user: Path | None, project: Path | None = None) -> None:
-        self._folders: dict[Scope, Path] = {}
+        self._folders: dict[LayoutScope, Path] = {}
         if user is not None:
             self._folders["user"] = user
         if project is not None:
@@ -72,66 +153,68 @@ class LayoutFiles:
         """A layout by its name.
 
         Raises:
-            UnusableLayout: there is none, or its file cannot be used; the text says why.
+            UnusableLayoutError: there is none, or its file cannot be used; the text says why.
         """
         found = {one.name: one for one in self.all()}.get(name)
         if found is None:
             names = ", ".join(one.name for one in self.all())
-            raise UnusableLayout(f"there is no layout {name!r}; there are {names}")
+            raise UnusableLayoutError(f"there is no layout {name!r}; there are {names}")
         if found.scope == "built-in":
-            data: Any = dump(builtin_layout(name))
+            data: Any = dump_layout(builtin_layout(name))
         else:
-            data = read_json(self._folders[found.scope] / f"{name}.json")
+            data = read_json_file(self._folders[found.scope] / f"{name}.json")
         try:
-            return parse(data, kinds)
+            return parse_layout(data, kinds)
         except LayoutError as error:
-            raise UnusableLayout(f"the layout {name!r} cannot be used: {error}") from error
+            raise UnusableLayoutError(f"the layout {name!r} cannot be used: {error}") from error
 
-    def save(self, name: str, layout: Layout, scope: Scope = "user") -> Path:
+    def save(self, name: str, layout: Layout, scope: LayoutScope = "user") -> Path:
         """Keep a layout under a name; one of this name is replaced.
 
         Raises:
-            UnusableLayout: the name is none, or it cannot be written.
+            UnusableLayoutError: the name is none, or it cannot be written.
         """
-        from ..kept import write_private
+        from quarterdeck.system.atomic_file import write_private
 
         if not _NAME.match(name):
-            raise UnusableLayout(f"{name!r} is no name; letters, digits, _ and -, 40 at the most")
+            raise UnusableLayoutError(
+                f"{name!r} is no name; letters, digits, _ and -, 40 at the most"
+            )
         folder = self._folders.get(scope)
         if folder is None:
-            raise UnusableLayout(
+            raise UnusableLayoutError(
                 "the project is not trusted; /trust it first"
                 if scope == "project"
                 else f"layouts cannot be kept in {scope!r}"
             )
         path = folder / f"{name}.json"
-        text = msgspec.json.format(msgspec.json.encode(dump(layout)), indent=2).decode()
+        text = msgspec.json.format(msgspec.json.encode(dump_layout(layout)), indent=2).decode()
         try:
             write_private(path, text + "\n")
         except OSError as error:
-            raise UnusableLayout(f"the layout {name!r} cannot be written: {error}") from error
+            raise UnusableLayoutError(f"the layout {name!r} cannot be written: {error}") from error
         return path
 
     def delete(self, name: str) -> None:
         """Forget a layout that was saved; the one below it counts again.
 
         Raises:
-            UnusableLayout: there is none, it is built in, or it cannot be deleted.
+            UnusableLayoutError: there is none, it is built in, or it cannot be deleted.
         """
         found = {one.name: one for one in self.all()}.get(name)
         if found is None or found.scope == "built-in":
-            raise UnusableLayout(f"there is no layout {name!r} that was saved")
+            raise UnusableLayoutError(f"there is no layout {name!r} that was saved")
         try:
             (self._folders[found.scope] / f"{name}.json").unlink(missing_ok=True)
         except OSError as error:
-            raise UnusableLayout(f"the layout {name!r} cannot be deleted: {error}") from error
+            raise UnusableLayoutError(f"the layout {name!r} cannot be deleted: {error}") from error
 
 
-def read_json(path: Path) -> Any:
+def read_json_file(path: Path) -> Any:
     """What is in a file, whatever lies there.
 
     Raises:
-        UnusableLayout: it cannot be read, is too large or is not JSON.
+        UnusableLayoutError: it cannot be read, is too large or is not JSON.
     """
     try:
         # Without O_NONBLOCK opening a named pipe would wait for a writer.
@@ -140,10 +223,12 @@ def read_json(path: Path) -> Any:
             is_file = stat.S_ISREG(os.fstat(handle).st_mode)
             data = file.read(LARGEST + 1) if is_file else b""
     except OSError as error:
-        raise UnusableLayout(f"{str(path)!r} cannot be read: {error.strerror or error}") from error
+        raise UnusableLayoutError(
+            f"{str(path)!r} cannot be read: {error.strerror or error}"
+        ) from error
     if not is_file or len(data) > LARGEST:
-        raise UnusableLayout(f"{str(path)!r} is no file of ours: it is too large, or no file")
+        raise UnusableLayoutError(f"{str(path)!r} is no file of ours: it is too large, or no file")
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UnusableLayout(f"{str(path)!r} is not JSON: {error}") from error
+        raise UnusableLayoutError(f"{str(path)!r} is not JSON: {error}") from error

@@ -10,9 +10,9 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from .spec import Horizontal, Node, PanelNode, TabsNode, children_of, panels_of, read_size
 
-__all__ = ["Axis", "Bar", "Path", "Plan", "Rect", "Span", "Wants", "place"]
+__all__ = ["Axis", "Bar", "LayoutPlan", "LayoutSpan", "NodePath", "Rect", "Wants", "place_nodes"]
 
-Path: TypeAlias = tuple[int, ...]
+NodePath: TypeAlias = tuple[int, ...]
 """Which child of which child of the root."""
 Axis: TypeAlias = Literal["across", "down"]
 """Children beside each other, or below each other."""
@@ -50,7 +50,7 @@ class Bar(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class LayoutSpan:
     """How the children of a container share its length."""
 
     axis: Axis
@@ -62,19 +62,19 @@ class Span:
 
 
 @dataclass(slots=True)
-class Plan:
+class LayoutPlan:
     """Where everything stands."""
 
     panels: dict[str, Rect] = field(default_factory=dict[str, Rect])
     heads: dict[str, Rect] = field(default_factory=dict[str, Rect])
     """The line with the title above a panel; it can be the bar at the same place."""
-    bars: dict[tuple[Path, int], Bar] = field(default_factory=dict[tuple[Path, int], Bar])
-    strips: dict[Path, Rect] = field(default_factory=dict[Path, Rect])
-    spans: dict[Path, Span] = field(default_factory=dict[Path, Span])
+    bars: dict[tuple[NodePath, int], Bar] = field(default_factory=dict[tuple[NodePath, int], Bar])
+    strips: dict[NodePath, Rect] = field(default_factory=dict[NodePath, Rect])
+    spans: dict[NodePath, LayoutSpan] = field(default_factory=dict[NodePath, LayoutSpan])
 
-    def moved(self, down: int) -> "Plan":
+    def moved(self, down: int) -> "LayoutPlan":
         """The same, so many lines further down."""
-        return Plan(
+        return LayoutPlan(
             panels={panel: rect.moved(down) for panel, rect in self.panels.items()},
             heads={panel: rect.moved(down) for panel, rect in self.heads.items()},
             bars={k: bar._replace(rect=bar.rect.moved(down)) for k, bar in self.bars.items()},
@@ -88,9 +88,9 @@ class _Placing:
         self._wants = wants
         self._heads = heads
         self._keep = keep
-        self.plan = Plan()
+        self.plan = LayoutPlan()
 
-    def node(self, node: Node, rect: Rect, path: Path, has_head: bool = False) -> None:
+    def node(self, node: Node, rect: Rect, path: NodePath, has_head: bool = False) -> None:
         if rect.width <= 0 or rect.height <= 0:
             return
         match node:
@@ -107,14 +107,14 @@ class _Placing:
             rect = Rect(rect.x, rect.y + 1, rect.width, rect.height - 1)
         self.plan.panels[node.id] = rect
 
-    def _tabs(self, node: TabsNode, rect: Rect, path: Path) -> None:
+    def _tabs(self, node: TabsNode, rect: Rect, path: NodePath) -> None:
         if rect.height > 2:
             self.plan.strips[path] = Rect(rect.x, rect.y, rect.width, 1)
             rect = Rect(rect.x, rect.y + 1, rect.width, rect.height - 1)
         child = node.children[node.active]
         self.node(child, rect, (*path, node.active), has_head=isinstance(child, PanelNode))
 
-    def _line(self, node: Node, rect: Rect, path: Path) -> None:
+    def _line(self, node: Node, rect: Rect, path: NodePath) -> None:
         is_stacked = isinstance(node, Horizontal) and rect.width < (node.stack_below or 0)
         axis: Axis = "across" if isinstance(node, Horizontal) and not is_stacked else "down"
         room = rect.width if axis == "across" else rect.height
@@ -126,7 +126,7 @@ class _Placing:
             for at, size in zip(shown, sizes, strict=True)
         ]
         lengths = _share(sizes, wanted, room - len(shown) + 1, axis)
-        self.plan.spans[path] = Span(axis, is_stacked, tuple(shown), tuple(lengths))
+        self.plan.spans[path] = LayoutSpan(axis, is_stacked, tuple(shown), tuple(lengths))
         at = 0
         for number, (child, length) in enumerate(zip(shown, lengths, strict=True)):
             has_bar = number > 0
@@ -138,7 +138,7 @@ class _Placing:
             self.node(children[child], _part(rect, axis, at, length), (*path, child), is_titled)
             at += length
 
-    def _bar(self, after: Node, path: Path, bar: Bar) -> None:
+    def _bar(self, after: Node, path: NodePath, bar: Bar) -> None:
         self.plan.bars[path, bar.below] = bar
         if bar.axis == "down" and isinstance(after, PanelNode) and self._heads(after):
             self.plan.heads[after.id] = bar.rect
@@ -173,7 +173,7 @@ class _Placing:
         return max(known) if isinstance(node, Horizontal) else sum(known) + len(known) - 1
 
 
-def place(
+def place_nodes(
     root: Node,
     width: int,
     height: int,
@@ -181,7 +181,7 @@ def place(
     wants: Wants = lambda panel, width: None,
     heads: Callable[[PanelNode], bool] = lambda panel: False,
     keep: str | None = None,
-) -> Plan:
+) -> LayoutPlan:
     """Place a tree of nodes.
 
     Args:

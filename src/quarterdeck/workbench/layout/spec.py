@@ -1,7 +1,7 @@
 """The value that says what is on the screen, and how foreign data becomes one.
 
 A layout has tabs; each tab has a tree of nodes: ``horizontal`` and ``vertical`` lay their children
-beside or below each other, ``tabs`` shows one of them at a time, ``panel`` is a leaf. ``parse`` is
+beside or below each other, ``tabs`` shows one of them at a time, ``panel`` is a leaf. ``parse_layout`` is
 the only way in for data that somebody else wrote: it accepts what can be shown, and nothing else.
 """
 
@@ -30,10 +30,10 @@ __all__ = [
     "TabsNode",
     "Vertical",
     "children_of",
-    "describe",
-    "dump",
+    "describe_format",
+    "dump_layout",
     "panels_of",
-    "parse",
+    "parse_layout",
     "read_size",
 ]
 
@@ -126,7 +126,7 @@ class Layout(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     version: int = VERSION
 
 
-def parse(data: object, kinds: "Mapping[str, PanelKind] | None" = None) -> Layout:
+def parse_layout(data: object, kinds: "Mapping[str, PanelKind] | None" = None) -> Layout:
     """The layout that data describes.
 
     Args:
@@ -157,13 +157,13 @@ def parse(data: object, kinds: "Mapping[str, PanelKind] | None" = None) -> Layou
     return layout
 
 
-def dump(layout: Layout) -> dict[str, Any]:
-    """The layout as data for JSON; ``parse`` gives the same layout back."""
+def dump_layout(layout: Layout) -> dict[str, Any]:
+    """The layout as data for JSON; ``parse_layout`` gives the same layout back."""
     data: dict[str, Any] = msgspec.to_builtins(layout)
     return data
 
 
-def describe(kinds: "Mapping[str, PanelKind] | None" = None) -> str:
+def describe_format(kinds: "Mapping[str, PanelKind] | None" = None) -> str:
     """The format in few words, for tools and people."""
     from ..panels.kinds import KINDS
 

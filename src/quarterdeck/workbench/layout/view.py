@@ -1,4 +1,6 @@
-"""The widget that shows a layout, and changes from one to another with panels kept as they are."""
+"""The widget that shows a layout, and changes from one layout to another without remaking
+panels.
+"""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
@@ -7,26 +9,46 @@ from typing import TYPE_CHECKING, Any
 
 from textual import events, on
 from textual.app import ComposeResult
-from textual.geometry import Size
+from textual.geometry import NULL_OFFSET, NULL_SPACING, Region, Size
+from textual.layout import Layout as TextualLayout
+from textual.layout import WidgetPlacement
 from textual.message import Message
 from textual.widget import Widget
 
 from ..panels.panel import Panel
 from . import edit
-from .bars import Divider, Strip
-from .frame import Frame
-from .geometry import Plan, Rect, place
-from .keeping import Exchange, PanelSet
-from .placing import PlanLayout
+from .bars import Divider, LayoutFrame, TabStrip
+from .geometry import LayoutPlan, Rect, place_nodes
+from .panel_set import PanelExchange, PanelSet
 from .spec import Layout, Node, PanelNode, TabsNode, children_of, panels_of
 
 if TYPE_CHECKING:
-    from textual.layout import Layout as TextualLayout
+    from collections.abc import Callable, Sequence
 
-    from ..desk import Desk
+    from ..context import WorkbenchContext
     from ..panels.kinds import PanelKind
 
-__all__ = ["LayoutView", "visible"]
+__all__ = ["LayoutView", "PlanLayout", "list_visible_panels"]
+
+
+class PlanLayout(TextualLayout):
+    """Puts each child where a function says; a child without a place is not shown."""
+
+    name = "plan"
+
+    def __init__(self, plan: "Callable[[Size], dict[Widget, Rect]]") -> None:
+        self._plan = plan
+
+    def arrange(
+        self, parent: "Widget", children: "Sequence[Widget]", size: "Size", greedy: bool = True
+    ) -> list[WidgetPlacement]:
+        """See Textual's ``Layout``."""
+        places = self._plan(size)
+        return [
+            WidgetPlacement(Region(*places[child]), NULL_OFFSET, NULL_SPACING, child)
+            for child in children
+            if child in places
+        ]
 
 
 class LayoutView(Widget):
@@ -54,7 +76,7 @@ class LayoutView(Widget):
 
     def __init__(
         self,
-        desk: "Desk",
+        desk: "WorkbenchContext",
         kinds: "Mapping[str, PanelKind]",
         layout: Layout,
         *,
@@ -70,15 +92,15 @@ class LayoutView(Widget):
         """The sizes to go back to."""
         self.tab = min(tab, len(layout.tabs) - 1)
         self.zoomed: str | None = None
-        self._frame = Frame()
+        self._frame = LayoutFrame()
         self._turn = asyncio.Lock()
-        self._top = Strip(None, id="tabs")
+        self._top = TabStrip(None, id="tabs")
         self._last: dict[int, str] = {}
         """The panel that had the focus last, by tab."""
         self._inside: dict[str, Widget] = {}
         """The widget that had the focus last, by panel."""
         self._placing = PlanLayout(self._places)
-        self.plan = Plan()
+        self.plan = LayoutPlan()
         """Where everything of the tab stood when it was drawn last."""
 
     @property
@@ -104,7 +126,7 @@ class LayoutView(Widget):
     def compose(self) -> ComposeResult:
         """The panels of the first tab; others come when they are shown."""
         yield self._top
-        yield from self._set.make(visible(self.root))
+        yield from self._set.make(list_visible_panels(self.root))
         yield from self._frame.fit(self.root, self._has_head)[0]
         self._top.display = len(self.spec.tabs) > 1
         self._show_titles()
@@ -127,12 +149,14 @@ class LayoutView(Widget):
             force: close panels even if something in them is not saved.
 
         Raises:
-            UnsavedPanels: something would be lost; nothing has changed.
+            UnsavedPanelsError: something would be lost; nothing has changed.
             LayoutError: a panel could not be made; nothing has changed.
         """
         async with self._turn:
             shown = min(self.tab if tab is None else tab, len(layout.tabs) - 1)
-            change = self._set.change(layout, visible(layout.tabs[shown].root), force=force)
+            change = self._set.change(
+                layout, list_visible_panels(layout.tabs[shown].root), force=force
+            )
             self._take(layout, shown, is_base)
             await self._exchange(change)
         self.settle()
@@ -143,10 +167,10 @@ class LayoutView(Widget):
         """Show what was open in another directory; only panels about agents are kept.
 
         Raises:
-            UnsavedPanels: something would be lost; nothing has changed.
+            UnsavedPanelsError: something would be lost; nothing has changed.
         """
         async with self._turn:
-            shown = visible(layout.tabs[tab].root)
+            shown = list_visible_panels(layout.tabs[tab].root)
             change = self._set.move(layout, shown, states, force=force)
             self._take(layout, tab, is_base=True)
             await self._exchange(change)
@@ -160,7 +184,7 @@ class LayoutView(Widget):
         self.base = layout if is_base else self.base
         self.zoomed = self.zoomed if self.zoomed in known else None
 
-    async def _exchange(self, change: Exchange) -> None:
+    async def _exchange(self, change: PanelExchange) -> None:
         new, old = self._frame.fit(self.root, self._has_head)
         if gone := [*change.gone, *old]:
             is_left = self._leave(gone)
@@ -193,7 +217,7 @@ class LayoutView(Widget):
 
     def enter(self, panel: str | None) -> None:
         """Give the focus to a panel of this tab, where it was in it; None: to the first chat."""
-        nodes = list(visible(self.root))
+        nodes = list(list_visible_panels(self.root))
         names = [node.id for node in nodes]
         chats = [node.id for node in nodes if node.widget == "chat"]
         target = panel if panel in names else next(iter([*chats, *names]), None)
@@ -219,7 +243,7 @@ class LayoutView(Widget):
         self.zoomed = None if self.zoomed is not None else self.current
         self.settle()
 
-    async def resize_panel(self, way: edit.Way) -> None:
+    async def resize_panel(self, way: edit.ResizeDirection) -> None:
         """Move a line beside the panel with the focus by a step; the nearest that there is."""
         if self.current is not None:
             await self.apply(edit.resize_beside(self.spec, self.current, self.plan.spans, way))
@@ -247,8 +271,8 @@ class LayoutView(Widget):
             span = self.plan.spans[path]
             await self.apply(edit.resize(self.spec, self.tab, path, span, child, step))
 
-    @on(Strip.Chosen)
-    async def _tab_chosen(self, event: Strip.Chosen) -> None:
+    @on(TabStrip.Chosen)
+    async def _tab_chosen(self, event: TabStrip.Chosen) -> None:
         event.stop()
         if event.strip.path is not None and event.tab is not None:
             node = self.root
@@ -269,7 +293,7 @@ class LayoutView(Widget):
         if panel is None or name is None or not panel.display:
             return
         self._inside[name] = event.widget
-        tab = tab_with(self.spec, name)
+        tab = find_tab(self.spec, name)
         has_moved_on = self.screen.focused is not event.widget
         if tab == self.tab and has_moved_on:  # the message was on its way while a panel was entered
             return
@@ -289,7 +313,9 @@ class LayoutView(Widget):
 
     def settle(self) -> None:
         """Show and hide what belongs so, and draw anew."""
-        shown = {self.zoomed} if self.zoomed else {node.id for node in visible(self.root)}
+        shown = (
+            {self.zoomed} if self.zoomed else {node.id for node in list_visible_panels(self.root)}
+        )
         hidden = [panel for name, panel in self.panels.items() if name not in shown]
         is_left = self._leave(hidden)
         for name, panel in self.panels.items():
@@ -328,7 +354,7 @@ class LayoutView(Widget):
         root = self.root
         if self.zoomed is not None:
             root = edit.find_panel(self.spec, self.zoomed).node
-        self.plan = plan = place(
+        self.plan = plan = place_nodes(
             root,
             size.width,
             size.height - top,
@@ -350,18 +376,18 @@ class LayoutView(Widget):
         self._top.show(tuple(tab.title for tab in self.spec.tabs), self.tab)
 
 
-def tab_with(layout: Layout, panel: str) -> int | None:
+def find_tab(layout: Layout, panel: str) -> int | None:
     """Which tab a panel is in; None: in none."""
     tabs = enumerate(layout.tabs)
     return next((at for at, tab in tabs if any(n.id == panel for n in panels_of(tab))), None)
 
 
-def visible(node: Node) -> Iterator[PanelNode]:
+def list_visible_panels(node: Node) -> Iterator[PanelNode]:
     """The panels that are not behind another tab of a ``tabs`` node."""
     if isinstance(node, PanelNode):
         yield node
     elif isinstance(node, TabsNode):
-        yield from visible(node.children[node.active])
+        yield from list_visible_panels(node.children[node.active])
     else:
         for child in node.children:
-            yield from visible(child)
+            yield from list_visible_panels(child)

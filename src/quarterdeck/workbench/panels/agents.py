@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Any
 from textual import on
 from textual.app import ComposeResult
 
-from ..rendering.agents import COLUMNS
-from ..stores.ordering import SORTS
-from ..widgets.agents import AgentTable
+from ..rendering.agent_rows import COLUMNS
+from ..stores.roster import SORTS
+from ..widgets.agent_table import AgentTable
 from ..widgets.picker import Picker
 from .panel import Panel
 
 if TYPE_CHECKING:
-    from ..desk import Desk
+    from ..context import WorkbenchContext
 
 __all__ = ["AgentsPanel"]
 
@@ -22,7 +22,7 @@ class AgentsPanel(Panel):
 
     has_head = False
 
-    def __init__(self, desk: "Desk", options: Any, *, id: str | None = None) -> None:
+    def __init__(self, desk: "WorkbenchContext", options: Any, *, id: str | None = None) -> None:
         super().__init__(desk, options, id=id)
         self.table = AgentTable(desk.roster, desk.clock, id="agents")
 

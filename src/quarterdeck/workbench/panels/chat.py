@@ -9,12 +9,11 @@ from textual.containers import Horizontal
 from textual.message import Message
 from textual.widgets import Label
 
-from ..completing import Offers
+from ..completion import CompletionSource
 from ..drafts import NEW
-from ..widgets.bars import AgentBar, QueueBar
-from ..widgets.chat import ChatInput
+from ..widgets.bars import AgentBar, QueueBar, TroubleBar
+from ..widgets.chat_input import ChatInput
 from ..widgets.transcript import TranscriptView
-from ..widgets.trouble import TroubleBar
 from .transcript import TranscriptPanel
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ class ChatPanel(TranscriptPanel):
         yield QueueBar(classes="queue")
         with Horizontal(classes="chat-row"):
             yield Label("❯", classes="chat-sign")
-            yield ChatInput(self._past, Offers(self.desk, self), id="chat")
+            yield ChatInput(self._past, CompletionSource(self.desk, self), id="chat")
 
     def on_mount(self) -> None:
         """Begin with what was typed before."""

@@ -10,19 +10,19 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from quarterdeck.wire.errors import QuarterdeckError
-from quarterdeck.wire.shown import since
+from quarterdeck.wire.terminal_text import format_age
 
-from ..literal import literal, one_line
 from ..rendering.lines import Line, Span
+from ..sanitize import sanitize_line, sanitize_text
 from ..widgets.picker import Picker
+from .components import AskBar, HeadLine, PolledPanel
 from .panel import PanelOptions
-from .parts import AskBar, HeadLine, WatchingPanel
 
 if TYPE_CHECKING:
-    from quarterdeck.drivers.history.past import PastSession
-    from quarterdeck.fleet.port import AgentInfo
+    from quarterdeck.drivers.history.reader import HistorySession
+    from quarterdeck.fleet.api import AgentInfo
 
-__all__ = ["HistoryOptions", "HistoryPanel", "PastList"]
+__all__ = ["HistoryOptions", "HistoryPanel", "SessionList"]
 
 _MOST = 200
 """Sessions that are listed."""
@@ -37,7 +37,7 @@ class HistoryOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_fie
     """Sessions of every directory, not of this one alone."""
 
 
-class PastList(Picker):
+class SessionList(Picker):
     """A row for each session; those used last come first."""
 
     def __init__(self, clock: Callable[[], int], *, id: str | None = None) -> None:
@@ -46,15 +46,15 @@ class PastList(Picker):
         self._told: list[Line] = []
         self._places = False
         self._snippets: dict[str, str] = {}
-        self.sessions: dict[str, PastSession] = {}
+        self.sessions: dict[str, HistorySession] = {}
 
     def take(
         self,
-        sessions: "Iterable[PastSession]",
+        sessions: "Iterable[HistorySession]",
         told: list[Line],
         *,
         places: bool,
-        snippets: "Mapping[PastSession, str] | None" = None,
+        snippets: "Mapping[HistorySession, str] | None" = None,
     ) -> None:
         """Show other sessions; the cursor stays on its session.
 
@@ -69,7 +69,7 @@ class PastList(Picker):
         self.update()
 
     @property
-    def chosen(self) -> "PastSession | None":
+    def chosen(self) -> "HistorySession | None":
         """The session under the cursor."""
         return self.sessions.get(self.cursor or "")
 
@@ -81,25 +81,25 @@ class PastList(Picker):
         """See ``Picker``."""
         return [(key, self._line(key, past, width)) for key, past in self.sessions.items()]
 
-    def _line(self, key: str, past: "PastSession", width: int) -> Line:
+    def _line(self, key: str, past: "HistorySession", width: int) -> Line:
         agent = (f"{past.agent:<9}" if width >= _NARROW else f"{past.agent:.3} ", "strong")
-        changed = (f"{since(past.updated, self._clock()):>5}  ", "faint")
+        changed = (f"{format_age(past.updated, self._clock()):>5}  ", "faint")
         marks = "archived " * past.archived + "prompts alone " * (not past.can_resume)
-        title = one_line(past.title or past.id, 200)
+        title = sanitize_line(past.title or past.id, 200)
         rest: list[Span] = []
         if key in self._snippets:
-            rest.append((f"  {one_line(self._snippets[key], 200)}", "faint"))
+            rest.append((f"  {sanitize_line(self._snippets[key], 200)}", "faint"))
         elif self._places:
-            rest.append((f"  {one_line(past.cwd or '', 100)}", "faint"))
+            rest.append((f"  {sanitize_line(past.cwd or '', 100)}", "faint"))
         time = (changed,) if width >= _NARROW else ()
         return (agent, *time, (marks, "faint"), (title, "text"), *rest)
 
 
-def _key(past: "PastSession") -> str:
+def _key(past: "HistorySession") -> str:
     return f"{past.agent} {past.id}"
 
 
-class HistoryPanel(WatchingPanel):
+class HistoryPanel(PolledPanel):
     """The past of Claude Code, Codex, Gemini and OpenCode in this directory; looks when shown."""
 
     options_type: ClassVar[type[PanelOptions]] = HistoryOptions
@@ -117,7 +117,7 @@ class HistoryPanel(WatchingPanel):
         self.environment: dict[str, str] = dict(os.environ)
         """Tells where the agents keep their sessions."""
         self.head = HeadLine()
-        self.list = PastList(desk.clock, id="past")
+        self.list = SessionList(desk.clock, id="past")
         self.bar = AskBar()
         self.words = ""
         """What the sessions shown have in them; empty: all are shown."""
@@ -128,8 +128,8 @@ class HistoryPanel(WatchingPanel):
         yield self.list
         yield self.bar
 
-    def focus_target(self) -> PastList:
-        """See ``WatchingPanel``."""
+    def focus_target(self) -> SessionList:
+        """See ``PolledPanel``."""
         return self.list
 
     def change(self, options: Any) -> bool:
@@ -147,17 +147,17 @@ class HistoryPanel(WatchingPanel):
         self.everywhere = state.get("everywhere") is True
 
     async def look(self) -> None:
-        """See ``WatchingPanel``."""
-        from quarterdeck.drivers.history.history import History
+        """See ``PolledPanel``."""
+        from quarterdeck.drivers.history.history import AgentHistory
 
         where = None if self.everywhere else Path(self.desk.cwd)
         try:
-            history = History.of(self.environment)
+            history = AgentHistory.of(self.environment)
             listed = await history.list(where, limit=_MOST)
         except QuarterdeckError as error:
-            self.head.show("sessions", (f"  {literal(str(error))}", "bad"))
+            self.head.show("sessions", (f"  {sanitize_text(str(error))}", "bad"))
             return
-        found: dict[PastSession, str] = {}
+        found: dict[HistorySession, str] = {}
         if self.words:
             hits = history.search(self.words, listed.sessions, limit=_MOST)
             found = {hit.past: hit.snippet async for hit in hits}
@@ -169,9 +169,9 @@ class HistoryPanel(WatchingPanel):
         self._say(len(some), len(listed.sessions))
 
     def _say(self, some: int, every: int) -> None:
-        place = "every directory" if self.everywhere else literal(self.desk.cwd)
+        place = "every directory" if self.everywhere else sanitize_text(self.desk.cwd)
         count = f"{some} session{'s' * (some != 1)}"
-        told = f"{count} of {every} with {one_line(self.words, 40)}" if self.words else count
+        told = f"{count} of {every} with {sanitize_line(self.words, 40)}" if self.words else count
         self.head.show(place, (f"  {told if every else 'nothing yet'}", "faint"))
 
     def _nothing(self) -> str:
@@ -222,7 +222,7 @@ class HistoryPanel(WatchingPanel):
             self.run_worker(self._taking(past, then), group="take", exclusive=True)
 
     async def _taking(
-        self, past: "PastSession", then: "Callable[[AgentInfo], Awaitable[None]] | None"
+        self, past: "HistorySession", then: "Callable[[AgentInfo], Awaitable[None]] | None"
     ) -> None:
         from quarterdeck.drivers.history.homes import VARIABLES
 
@@ -235,7 +235,7 @@ class HistoryPanel(WatchingPanel):
             if then is not None:
                 await then(done.agent)
         except QuarterdeckError as error:
-            self.notify(literal(str(error)), severity="error", markup=False)
+            self.notify(sanitize_text(str(error)), severity="error", markup=False)
             return
         self.post_message(self.AgentWanted(done.agent.session))
 
@@ -245,4 +245,4 @@ class HistoryPanel(WatchingPanel):
 
 
 def _failure(agent: str, reason: str) -> Line:
-    return ((f"{agent}: {literal(reason)}", "bad"),)
+    return ((f"{agent}: {sanitize_text(reason)}", "bad"),)

@@ -1,11 +1,65 @@
-"""What waits for a person, as a panel; it takes no room while nothing waits."""
+"""The inbox panel: a row for each open request; it takes no room while the inbox is empty."""
+
+from collections.abc import Callable
 
 from textual.app import ComposeResult
 
-from ..widgets.inbox import InboxList
+from quarterdeck.wire.terminal_text import format_age
+
+from ..rendering.lines import Line
+from ..sanitize import sanitize_line
+from ..stores.inbox import InboxStore
+from ..widgets.picker import Picker
 from .panel import Panel
 
-__all__ = ["InboxPanel"]
+__all__ = ["InboxList", "InboxPanel"]
+
+
+class InboxList(Picker):
+    """A row for each open request; choosing one opens it."""
+
+    def __init__(
+        self, inbox: InboxStore, clock: Callable[[], int], *, id: str | None = None
+    ) -> None:
+        super().__init__(id=id)
+        self._inbox = inbox
+        self._clock = clock
+        self._unwatch = lambda: None
+
+    def on_mount(self) -> None:
+        """Follow the store."""
+        self._unwatch = self._inbox.watch(self.update)
+
+    def on_unmount(self) -> None:
+        """Let go of the store."""
+        self._unwatch()
+
+    def update(self) -> None:
+        """See ``Picker``."""
+        count = len(self._inbox.items)
+        if self.cursor is None and count:
+            self.cursor = self._inbox.items[0].request
+        super().update()
+
+    def rows(self, width: int) -> list[tuple[str, Line]]:
+        """See ``Picker``."""
+        now = self._clock()
+        rows: list[tuple[str, Line]] = []
+        for item in self._inbox.items:
+            if item.permission is not None:
+                asked = item.permission
+                name = sanitize_line(asked.name or asked.kind, 30)
+                what = f"{name}: {sanitize_line(asked.title)}"
+            else:
+                what = sanitize_line(item.question.text) if item.question else ""
+            line: Line = (
+                ("? ", "asking"),
+                (sanitize_line(item.name, 30) + " ", "strong"),
+                (f"{format_age(item.since, now)}  ", "faint"),
+                (what, "text"),
+            )
+            rows.append((item.request, line))
+        return rows
 
 
 class InboxPanel(Panel):

@@ -37,22 +37,22 @@ _ALL: tuple[PanelKind, ...] = (
     PanelKind(
         name="diff",
         help='what changed; options: {"path"} of a file, {"cwd"} or {"agent"}, {"base"}, {"patch"}',
-        target="diff:DiffPanel",
+        target="diff.panel:DiffPanel",
     ),
     PanelKind(
         name="editor",
         help='edit a file; options: {"path": PATH, "line": N}',
-        target="editor:EditorPanel",
+        target="editor.panel:EditorPanel",
     ),
     PanelKind(
         name="feed",
         help='what all agents do; options: {"mode": "audit", "agents", "notices" or "debug"}',
-        target="feed:FeedPanel",
+        target="feed.panel:FeedPanel",
     ),
     PanelKind(
         name="file",
         help='view a file of any size; options: {"path": PATH, "line": N}',
-        target="file:FilePanel",
+        target="file.panel:FilePanel",
     ),
     PanelKind(
         name="history",
@@ -68,7 +68,7 @@ _ALL: tuple[PanelKind, ...] = (
     PanelKind(
         name="missing",
         help="stands for a widget that is not there any more",
-        target="missing:MissingPanel",
+        target="missing_panel:MissingPanel",
     ),
     PanelKind(
         name="notebook",
@@ -78,17 +78,17 @@ _ALL: tuple[PanelKind, ...] = (
     PanelKind(
         name="system",
         help="how busy the machine is, and what the agents' processes take",
-        target="system:SystemPanel",
+        target="system.panel:SystemPanel",
     ),
     PanelKind(
         name="tail",
         help='follow the end of a file; options: {"path": PATH, "filter": WORDS}',
-        target="tail:TailPanel",
+        target="tail.panel:TailPanel",
     ),
     PanelKind(
         name="terminal",
         help='a terminal; options: {"command": [..], "cwd": DIR}, {"terminal": ID} or {"agent"}',
-        target="terminal:TerminalPanel",
+        target="terminal.panel:TerminalPanel",
     ),
     PanelKind(
         name="transcript",
@@ -98,12 +98,12 @@ _ALL: tuple[PanelKind, ...] = (
     PanelKind(
         name="tree",
         help='files, with git\'s letters; options: {"root": DIRECTORY}',
-        target="tree:TreePanel",
+        target="tree.panel:TreePanel",
     ),
     PanelKind(
         name="usage",
         help='tokens, cost and context; options: {"by": "agent", "model" or "day"}',
-        target="usage:UsagePanel",
+        target="usage.panel:UsagePanel",
     ),
 )
 

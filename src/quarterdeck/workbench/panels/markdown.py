@@ -1,20 +1,64 @@
 """The Markdown viewer: a page, its links, and the way back."""
 
 import asyncio
+import os
+from dataclasses import dataclass
 from typing import Any, ClassVar, cast
+from urllib.parse import unquote
 
 from textual.binding import Binding, BindingType
 
-from ..literal import literal, one_line
 from ..rendering.lines import Line, text_of
-from .file_model import FileReader, Unreadable
-from .markdown_model import MdLink, links_of, target_file
-from .page_panel import PagePanel
+from ..sanitize import sanitize_line, sanitize_text
+from .components import PagePanel, problem_lines
+from .file.model import FilePanelReadError, FileReader
 from .panel import Panel, PanelOptions
-from .parts import problem_lines
-from .paths import safe_path, spelled
+from .paths import format_path, safe_path
 
-__all__ = ["MarkdownOptions", "MarkdownPanel"]
+__all__ = ["MarkdownLink", "MarkdownOptions", "MarkdownPanel", "find_links", "resolve_link"]
+
+_MOST = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class MarkdownLink:
+    """A link: what it is called, and its target as it is written."""
+
+    text: str
+    target: str
+
+
+def find_links(source: str) -> list[MarkdownLink]:
+    """Every link in order; pictures are none. The source must be literal already."""
+    from markdown_it import MarkdownIt
+
+    parser = MarkdownIt("commonmark", {"html": False})
+    found: list[MarkdownLink] = []
+    for block in parser.parse(source):
+        inside: list[str] | None = None
+        target = ""
+        for token in block.children or ():
+            if token.type == "link_open":
+                inside, target = [], str(token.attrs.get("href", ""))
+            elif token.type == "link_close" and inside is not None:
+                found.append(MarkdownLink("".join(inside), target))
+                inside = None
+                if len(found) >= _MOST:
+                    return found
+            elif inside is not None:
+                inside.append(token.content)
+    return found
+
+
+def resolve_link(page: str, target: str) -> str | None:
+    """The file that a link of a page leads to, absolute; None: it leads elsewhere."""
+    path = unquote(target.partition("#")[0].partition("?")[0])
+    if not path or "\0" in path or "://" in target or target.startswith(("mailto:", "//")):
+        return None
+    if path.partition(":")[0].isalpha() and ":" in path.partition("/")[0]:
+        return None
+    return os.path.normpath(os.path.join(os.path.dirname(page), path))  # noqa: PTH118, PTH120
+
 
 _MOST_BACK = 100
 
@@ -41,7 +85,7 @@ class MarkdownPanel(PagePanel):
 
     def __init__(self, desk: Any, options: MarkdownOptions, *, id: str | None = None) -> None:
         super().__init__(desk, options, id=id)
-        self.links: list[MdLink] = []
+        self.links: list[MarkdownLink] = []
         self.at: int | None = None
         """The link that is chosen."""
         self._source: str | None = None
@@ -89,7 +133,7 @@ class MarkdownPanel(PagePanel):
             identity = (path, await asyncio.to_thread(reader.look))
             is_same = identity == self._identity
             found = None if is_same else await asyncio.to_thread(_read, reader)
-        except Unreadable as error:
+        except FilePanelReadError as error:
             if path == self.path and self._problem != error.reason:
                 self._problem, self._identity = error.reason, None
                 self.update()
@@ -114,7 +158,7 @@ class MarkdownPanel(PagePanel):
         if self.at is None or self.path is None:
             self.action_link(1)
             return
-        target = target_file(self.path, self.links[self.at].target)
+        target = resolve_link(self.path, self.links[self.at].target)
         if target is None:
             self.notify("this link leads out of here; it is not opened", markup=False)
         elif target.lower().endswith((".md", ".markdown", ".mdx")):
@@ -157,8 +201,8 @@ class MarkdownPanel(PagePanel):
             lines = [*lines, (("… the file goes on; view it as a file", "faint"),)]
         return lines
 
-    def _reveal(self, link: MdLink) -> None:
-        for wanted in (literal(link.target), link.text.split("\n")[0][:20]):
+    def _reveal(self, link: MarkdownLink) -> None:
+        for wanted in (sanitize_text(link.target), link.text.split("\n")[0][:20]):
             for y in range(self.page.virtual_size.height):
                 line, _ = self.page.line_at(y)
                 if wanted and wanted in text_of(line):
@@ -172,20 +216,20 @@ class MarkdownPanel(PagePanel):
         if self.path is None:
             self.head.show("no file")
             return
-        path = spelled(self.desk.cwd, self.path)
+        path = format_path(self.desk.cwd, self.path)
         told = f"  {len(self.links)} links (n)" if self.links else ""
         if self.at is not None and self.at < len(self.links):
-            target = one_line(self.links[self.at].target, 80)
+            target = sanitize_line(self.links[self.at].target, 80)
             told = f"  link {self.at + 1}/{len(self.links)}: {target} (enter opens)"
-        problem = f"  ✗ {literal(self._problem)}" if self._problem and self._source else ""
+        problem = f"  ✗ {sanitize_text(self._problem)}" if self._problem and self._source else ""
         back = "  b: back" if self._back else ""
         self.head.show(path, (problem, "bad"), (told, "text"), (back, "faint"))
 
 
-def _read(reader: FileReader) -> tuple[str, list[MdLink], bool]:
+def _read(reader: FileReader) -> tuple[str, list[MarkdownLink], bool]:
     """The source, its links, and whether there is more of it. Blocks."""
     if reader.open().is_binary:
-        raise Unreadable(reader.path, "it is binary, no Markdown")
+        raise FilePanelReadError(reader.path, "it is binary, no Markdown")
     window = reader.first()
-    source = literal("\n".join(window.lines))
-    return source, links_of(source), not window.is_end
+    source = sanitize_text("\n".join(window.lines))
+    return source, find_links(source), not window.is_end

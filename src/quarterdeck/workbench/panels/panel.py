@@ -15,7 +15,7 @@ from textual.widget import Widget
 if TYPE_CHECKING:
     from quarterdeck.wire.ids import SessionId
 
-    from ..desk import Desk
+    from ..context import WorkbenchContext
 
 __all__ = ["NoOptions", "Panel", "PanelOptions"]
 
@@ -65,7 +65,7 @@ class Panel(Widget):
     class Altered(Message):
         """What it remembers is another now: kept over a restart from here on."""
 
-    def __init__(self, desk: "Desk", options: Any, *, id: str | None = None) -> None:
+    def __init__(self, desk: "WorkbenchContext", options: Any, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.desk = desk
         self.options = options

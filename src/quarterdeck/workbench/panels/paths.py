@@ -4,12 +4,12 @@ import os
 
 from rich.cells import cell_len, chop_cells
 
-from ..literal import literal
+from ..sanitize import sanitize_text
 
-__all__ = ["absolute", "safe_path", "shortened", "spelled"]
+__all__ = ["format_path", "make_absolute", "safe_path", "shorten_path"]
 
 
-def absolute(cwd: str, path: str) -> str:
+def make_absolute(cwd: str, path: str) -> str:
     """A path as it is meant by somebody in a directory."""
     return os.path.normpath(os.path.join(cwd, os.path.expanduser(path)))  # noqa: PTH111, PTH118
 
@@ -25,17 +25,17 @@ def safe_path(path: str | None) -> str | None:
     return path
 
 
-def spelled(cwd: str, path: str) -> str:
+def format_path(cwd: str, path: str) -> str:
     """A path in few literal characters: below a directory without it, below home with ``~``."""
     home = os.path.expanduser("~")  # noqa: PTH111
     if path.startswith(cwd.rstrip("/") + "/"):
         path = path[len(cwd.rstrip("/")) + 1 :]
     elif path == home or path.startswith(home + "/"):
         path = "~" + path[len(home) :]
-    return literal(path).replace("\n", "\\n")
+    return sanitize_text(path).replace("\n", "\\n")
 
 
-def shortened(path: str, room: int) -> str:
+def shorten_path(path: str, room: int) -> str:
     """A literal path within so many cells; what is left out is its beginning."""
     if cell_len(path) <= room:
         return path

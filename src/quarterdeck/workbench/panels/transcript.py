@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from textual.app import ComposeResult
 
-from ..stores.transcript import Spot
+from ..stores.transcript import TranscriptSpot
 from ..widgets.bars import AgentBar
 from ..widgets.transcript import TranscriptView
 from .panel import Panel, PanelOptions
@@ -35,7 +35,7 @@ class TranscriptPanel(Panel):
     has_head = False
     options: AgentOptions
 
-    _kept: Mapping[str, Spot] = MappingProxyType({})
+    _kept: Mapping[str, TranscriptSpot] = MappingProxyType({})
     """Where transcripts were read in an earlier run, by session."""
 
     _is_ready = False
@@ -93,14 +93,16 @@ class TranscriptPanel(Panel):
         """Show the live screen of an agent that runs in a terminal, or the transcript again.
 
         Raises:
-            RefusedCall: it has no screen.
+            RefusedCallError: it has no screen.
         """
-        from .agent_screen import AgentScreen, check_screen
+        from .terminal.view import AgentTerminalView, check_agent_terminal
 
-        if self.query(AgentScreen):
+        if self.query(AgentTerminalView):
             self.close_screen()
             return
-        screen = AgentScreen(self.desk, check_screen(self.desk.roster.find(self.session)))
+        screen = AgentTerminalView(
+            self.desk, check_agent_terminal(self.desk.roster.find(self.session))
+        )
         has_focus = self.transcript.has_focus
         self.transcript.display = False
         self.mount(screen, after=self.transcript)
@@ -118,7 +120,7 @@ class TranscriptPanel(Panel):
             self.transcript.focus()
         screens.remove()
 
-    def on_agent_screen_ended(self) -> None:
+    def on_agent_terminal_view_ended(self) -> None:
         """There is nothing to see but the transcript."""
         self.close_screen()
 
@@ -144,7 +146,7 @@ class TranscriptPanel(Panel):
     def recall(self, state: dict[str, Any]) -> None:
         """See ``Panel``."""
         with suppress(msgspec.ValidationError):
-            self._kept = msgspec.convert(state.get("read", {}), dict[str, Spot])
+            self._kept = msgspec.convert(state.get("read", {}), dict[str, TranscriptSpot])
 
     def go_to(self, seq: int) -> None:
         """Show a record of the transcript, if its view can do that."""
@@ -158,7 +160,7 @@ class TranscriptPanel(Panel):
 
     def show_hints(self) -> None:
         """Say what happened and what to do, where there is nothing else to see."""
-        from ..hints import empty_lines, unknown_agent_lines
+        from ..empty_state import empty_lines, unknown_agent_lines
 
         width = max(20, self.transcript.size.width - 2)
         desk = self.desk

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from quarterdeck.wire.shown import count
+from quarterdeck.wire.terminal_text import count
 
-from ..literal import literal, one_line
+from ..sanitize import sanitize_line, sanitize_text
 from ..stores.blocks import (
     Block,
     EndBlock,
@@ -14,9 +14,9 @@ from ..stores.blocks import (
     PromptBlock,
     TextBlock,
     ToolBlock,
+    format_json,
 )
-from ..stores.contents import as_json
-from .agents import money
+from .agent_rows import format_money
 from .diffs import diff_counts, diff_lines
 from .lines import Line, Span, clip, indented, plain, wrap
 from .markdown import markdown_lines
@@ -100,9 +100,9 @@ def block_lines(block: Block, width: int) -> list[Line]:
         case TextBlock(kind="thought"):
             return _thought(block, width)
         case TextBlock(kind="user"):
-            return list(_signed(("❯", "prompt"), literal(block.text), "prompt", width))
+            return list(_signed(("❯", "prompt"), sanitize_text(block.text), "prompt", width))
         case TextBlock():
-            return markdown_lines(literal(block.text).strip("\n"), width)
+            return markdown_lines(sanitize_text(block.text).strip("\n"), width)
         case ToolBlock():
             return _tool(block, width)
         case PlanBlock():
@@ -119,9 +119,9 @@ def _folding(
 ) -> list[Line]:
     """A text behind a sign; only its beginning while it is folded."""
     if block.expanded or not can_fold(block):
-        return list(_signed(sign, literal(text).strip(), role, width))
+        return list(_signed(sign, sanitize_text(text).strip(), role, width))
     shown = "\n".join(text[:_FOLDED_TEXT].split("\n")[:_FOLDED_LINES])
-    lines = list(_signed(sign, literal(shown).strip("\n"), role, width))
+    lines = list(_signed(sign, sanitize_text(shown).strip("\n"), role, width))
     left = getattr(block, "left", 0) + len(text) - len(shown)
     more = (
         f"… {left:,} more characters, {text.count(chr(10)) + 1:,} lines in all (unfold: f3, enter)"
@@ -137,12 +137,12 @@ def _end(block: EndBlock, width: int) -> list[Line]:
         cached = f", {count(block.usage.cached)} cached" if block.usage.cached else ""
         facts.append(f"{count(block.usage.input)} in, {count(block.usage.output)} out{cached}")
     if block.cost is not None:
-        facts.append(money(block.cost.amount, block.cost.currency))
+        facts.append(format_money(block.cost.amount, block.cost.currency))
     told = "done" if block.stop == "end_turn" else f"the turn ended: {block.stop.replace('_', ' ')}"
     bad = block.stop in ("failed", "refusal")
     level = "quiet" if block.stop == "end_turn" else "error" if bad else "warning"
     sign, role = _NOTE_SIGNS[level]
-    text = told + (f": {literal(block.reason)}" if block.reason else "")
+    text = told + (f": {sanitize_text(block.reason)}" if block.reason else "")
     return list(_signed((sign, role), " · ".join([text, *facts]), role, width))
 
 
@@ -165,11 +165,11 @@ def _prompt(block: PromptBlock, width: int) -> list[Line]:
 
 def _thought(block: TextBlock, width: int) -> list[Line]:
     if block.expanded:
-        return list(_signed(("✻", "thought"), literal(block.text).strip(), "thought", width))
+        return list(_signed(("✻", "thought"), sanitize_text(block.text).strip(), "thought", width))
     text = block.text.strip()
     first, _, rest = text.partition("\n")
     more = f"  (+{rest.count(chr(10)) + 1} lines)" if rest.strip() else ""
-    first = literal(first[: 4 * width])
+    first = sanitize_text(first[: 4 * width])
     return [_fit((("✻ ", "thought"),), first.replace("**", ""), "thought", more, width)]
 
 
@@ -181,8 +181,8 @@ def _fit(before: Line, text: str, role: str, after: str, width: int) -> Line:
 
 def _tool(block: ToolBlock, width: int) -> list[Line]:
     sign, role = ("?", "asking") if block.is_asking else STATUS_SIGNS[block.status]
-    name = one_line(block.name or block.kind, 40)
-    title = _without(name, one_line(block.title or block.asked or block.call))
+    name = sanitize_line(block.name or block.kind, 40)
+    title = _without(name, sanitize_line(block.title or block.asked or block.call))
     before: Line = ((f"{sign} ", role), (f"{name} ", "tool"))
     lines = [_fit(before, title, "text", _summary(block), width)]
     details = _details(block) if block.expanded else _glance(block)
@@ -207,7 +207,7 @@ def _summary(block: ToolBlock) -> str:
         added, removed = diff_counts(diff.old_text, diff.new_text)
         parts.append(f"+{added} −{removed}")
     if block.exit not in (None, "0"):
-        parts.append(f"exit {one_line(block.exit, 20)}")
+        parts.append(f"exit {sanitize_line(block.exit, 20)}")
     if block.is_asking:
         parts.append("needs your leave")
     return "  " + ", ".join(parts) if parts else ""
@@ -217,20 +217,22 @@ def _glance(block: ToolBlock) -> Iterator[Line]:
     """What a folded call shows below its line: only what a person should not miss."""
     if block.status == "in_progress" and block.output:
         end = block.output[-2_000:].rstrip("\r\n")
-        last = literal(end).split("\n")[-_LIVE_LINES:]
-        yield from (plain(one_line(line, 200), "terminal") for line in last)
+        last = sanitize_text(end).split("\n")[-_LIVE_LINES:]
+        yield from (plain(sanitize_line(line, 200), "terminal") for line in last)
     if block.status in ("failed", "cancelled") and block.reason:
-        yield plain(one_line(block.reason, 300), "bad" if block.status == "failed" else "faint")
+        yield plain(
+            sanitize_line(block.reason, 300), "bad" if block.status == "failed" else "faint"
+        )
     if block.decision and block.decision.startswith(("reject", "cancelled")):
-        yield plain(one_line(block.decision), "faint")
+        yield plain(sanitize_line(block.decision), "faint")
 
 
 def _details(block: ToolBlock) -> Iterator[Line]:
     if block.raw_input is not None:
-        yield from _section("input", as_json(block.raw_input), "code")
+        yield from _section("input", format_json(block.raw_input), "code")
     for place in block.locations:
         where = f"{place.path}:{place.line}" if place.line else place.path
-        yield plain(f"at {one_line(where)}", "faint")
+        yield plain(f"at {sanitize_line(where)}", "faint")
     for diff in block.diffs:
         yield from diff_lines(diff.path, diff.old_text, diff.new_text)
     for text in block.texts:
@@ -238,18 +240,18 @@ def _details(block: ToolBlock) -> Iterator[Line]:
     if block.output:
         yield from _section("output", block.output, "terminal")
     if block.raw_output is not None and not (block.texts or block.diffs or block.output):
-        yield from _section("output", as_json(block.raw_output), "terminal")
+        yield from _section("output", format_json(block.raw_output), "terminal")
     if block.decision:
-        yield plain(one_line(block.decision), "faint")
+        yield plain(sanitize_line(block.decision), "faint")
     if block.reason:
-        yield plain(one_line(block.reason), "bad")
+        yield plain(sanitize_line(block.reason), "bad")
 
 
 def _section(title: str, text: str, role: str) -> Iterable[Line]:
     if title:
         yield plain(title, "faint")
     shown = text[:_MOST_DETAIL]
-    for line in literal(shown).rstrip("\n").split("\n"):
+    for line in sanitize_text(shown).rstrip("\n").split("\n"):
         yield plain(line, role)
     if len(text) > len(shown):
         yield plain(f"… {len(text) - len(shown):,} more characters", "faint")
@@ -261,5 +263,5 @@ def _plan(block: PlanBlock, width: int) -> list[Line]:
     for entry in block.entries:
         role = {"completed": "faint", "in_progress": "strong"}.get(entry.status, "text")
         sign = _PLAN_SIGNS[entry.status]
-        lines += _signed((f"  {sign}", role), one_line(entry.content), role, width - 2)
+        lines += _signed((f"  {sign}", role), sanitize_line(entry.content), role, width - 2)
     return lines

@@ -1,5 +1,6 @@
-"""Source code as lines whose spans say what each word is."""
+"""Source code as lines whose spans say what each word is, and the language of a file."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 from .lines import Line, plain
@@ -9,7 +10,14 @@ if TYPE_CHECKING:
 
     from pygments.lexer import Lexer
 
-__all__ = ["LONGEST", "highlighted", "language_of"]
+__all__ = [
+    "LONGEST",
+    "MOST_HIGHLIGHTED",
+    "find_file_language",
+    "guess_language",
+    "highlight_code",
+    "highlight_file",
+]
 
 LONGEST = 20_000
 """Characters; longer code is shown without, because reading it takes time."""
@@ -26,7 +34,7 @@ _ROLES = (
 )
 
 
-def highlighted(source: str, language: str, *, longest: int = LONGEST) -> list[Line]:
+def highlight_code(source: str, language: str, *, longest: int = LONGEST) -> list[Line]:
     """The lines of some code, which must be literal; an unknown language gets one look.
 
     Code of more than ``longest`` characters does too.
@@ -45,7 +53,7 @@ def highlighted(source: str, language: str, *, longest: int = LONGEST) -> list[L
     return [tuple(line) for line in lines]
 
 
-def language_of(path: str) -> str:
+def guess_language(path: str) -> str:
     """A language's name from a file's; empty if none is known."""
     from pathlib import PurePath
 
@@ -61,3 +69,25 @@ def _lexer(language: str) -> "Lexer | None":
         return find(language, stripnl=False, ensurenl=False)
     except ClassNotFound:
         return None
+
+
+MOST_HIGHLIGHTED = 400_000
+"""Characters that are given colours; more takes too long."""
+
+
+def highlight_file(path: str, lines: Sequence[str]) -> list[Line] | None:
+    """The lines of a file, which are literal, by its name's language; None: without.
+
+    Blocks, as it takes time.
+    """
+    text = "\n".join(lines)
+    language = find_file_language(path) if len(text) <= MOST_HIGHLIGHTED else ""
+    return highlight_code(text, language, longest=MOST_HIGHLIGHTED) if language else None
+
+
+def find_file_language(path: str) -> str:
+    """The name of a language from a file's name; empty if none is known. Blocks."""
+    from pygments.lexers import find_lexer_class_for_filename
+
+    found = find_lexer_class_for_filename(path.rpartition("/")[2])
+    return found.aliases[0] if found is not None and found.aliases else ""

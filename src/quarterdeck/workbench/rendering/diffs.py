@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Iterator
 
-from ..literal import literal, one_line
+from ..sanitize import sanitize_line, sanitize_text
 from .lines import Line
 
 __all__ = ["LONGEST", "diff_counts", "diff_lines"]
@@ -31,11 +31,11 @@ def diff_lines(path: str, old: str | None, new: str) -> Iterator[Line]:
     """The lines of a unified diff, each with the role of its kind; not wrapped."""
     added, removed = diff_counts(old, new)
     kind = "new file" if old is None else "changed"
-    yield ((one_line(path), "strong"), (f"  {kind}  +{added} −{removed}", "faint"))
+    yield ((sanitize_line(path), "strong"), (f"  {kind}  +{added} −{removed}", "faint"))
     if len(old or "") + len(new) > LONGEST:
         yield (("this change is too big to be shown here", "faint"),)
         return
-    before, after = literal(old or "").splitlines(), literal(new).splitlines()
+    before, after = sanitize_text(old or "").splitlines(), sanitize_text(new).splitlines()
     matcher = difflib.SequenceMatcher(None, before, after, autojunk=True)
     for group in matcher.get_grouped_opcodes(_AROUND):
         first = group[0]

@@ -1,5 +1,8 @@
-"""Lines of text in spans, each with a role that a style sheet gives a look; and wrapping."""
+"""Lines of text in spans with roles: wrapping at once or as text arrives, clipping, and marked
+matches.
+"""
 
+import copy
 import re
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
@@ -7,11 +10,15 @@ from typing import TypeAlias
 from rich.cells import cell_len, chop_cells
 
 __all__ = [
+    "GrowingLines",
     "Line",
+    "LineWrapper",
     "Span",
-    "Wrapping",
     "clip",
+    "compile_pattern",
     "indented",
+    "is_case_sensitive",
+    "mark_matches",
     "plain",
     "text_of",
     "width_of",
@@ -41,7 +48,7 @@ def width_of(line: Line) -> int:
     return sum(cell_len(text) for text, _ in line)
 
 
-class Wrapping:
+class LineWrapper:
     """Breaks words into lines of at most ``width`` cells, a word at a time.
 
     White space at the beginning of a text stays, so that code keeps its shape; that at a break
@@ -105,11 +112,11 @@ class Wrapping:
 
 
 def wrap(spans: Iterable[Span], width: int) -> list[Line]:
-    """Break spans into lines; see ``Wrapping``. There is at least one line.
+    """Break spans into lines; see ``LineWrapper``. There is at least one line.
 
     An end of line in a text ends the line: none is ever within one.
     """
-    wrapping = Wrapping(width)
+    wrapping = LineWrapper(width)
     for text, role in spans:
         for at, part in enumerate(text.split("\n")):
             if at:
@@ -160,3 +167,88 @@ def _joined(line: list[Span]) -> Line:
         text, role = joined[-1]
         joined[-1] = (text.rstrip(), role)
     return tuple(span for span in joined if span[0])
+
+
+class GrowingLines:
+    """Wraps text at one width, piece by piece, to what wrapping it whole would give.
+
+    Lines that are full never change: a word that did not fit does not fit later either. Only the
+    last word is held back, because it may go on.
+    """
+
+    def __init__(self, width: int, role: str = "text") -> None:
+        self.width = max(1, width)
+        self._role = role
+        self._wrapping = LineWrapper(self.width)
+        self._word = ""
+
+    def add(self, text: str) -> None:
+        """Take the next piece, which must be literal already."""
+        first, *others = (self._word + text).split("\n")
+        self._word = self._wrapped(first)
+        for line in others:
+            self._wrapping.add_last(self._word, self._role)
+            self._wrapping.next_text()
+            self._word = self._wrapped(line)
+
+    @property
+    def full(self) -> list[Line]:
+        """The lines that never change any more; only ever grows."""
+        return self._wrapping.done
+
+    @property
+    def rest(self) -> list[Line]:
+        """The lines after those, at this moment."""
+        trial = copy.copy(self._wrapping)
+        trial.done, trial.line = [], list(self._wrapping.line)
+        trial.add_last(self._word, self._role)
+        return trial.end()
+
+    @property
+    def lines(self) -> list[Line]:
+        """All lines at this moment."""
+        return [*self.full, *self.rest]
+
+    def _wrapped(self, text: str) -> str:
+        """Wrap all words but the last, which is returned."""
+        if not text:
+            return ""
+        *words, last = words_of(text)
+        for word in words:
+            self._wrapping.add(word, self._role)
+        if not last.isspace() and cell_len(last) > self.width:
+            *full, rest = chop_cells(last, self.width)
+            # Longer than any line already: its beginning is where it will stay.
+            for part in full:
+                self._wrapping.add_row(part, self._role)
+            return rest
+        return last
+
+
+def is_case_sensitive(words: str) -> bool:
+    """Whether capital letters count: they do once somebody types one."""
+    return words != words.lower()
+
+
+def compile_pattern(words: str) -> "re.Pattern[str]":
+    """What finds the words in a line."""
+    return re.compile(re.escape(words), re.NOFLAG if is_case_sensitive(words) else re.IGNORECASE)
+
+
+def mark_matches(line: Line, words: "re.Pattern[str]") -> Line:
+    """The line with each match in a span of its own, whose role is ``match``."""
+    found = [match.span() for match in words.finditer(text_of(line))]
+    if not found:
+        return line
+    spans: list[Span] = []
+    begin = 0
+    for text, role in line:
+        at = 0
+        for start, end in found:
+            left, right = max(at, start - begin), min(len(text), end - begin)
+            if left < right:
+                spans += [(text[at:left], role), (text[left:right], "match")]
+                at = right
+        spans.append((text[at:], role))
+        begin += len(text)
+    return tuple(span for span in spans if span[0])

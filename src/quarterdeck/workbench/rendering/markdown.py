@@ -1,21 +1,67 @@
-"""Markdown as lines: structure gets a look, and no word of the source is left out.
-
-Raw HTML, images, entities and link definitions have no effect and stand there as they were
-written; the target of a link is shown beside its text. The source must be literal already.
+"""Markdown as lines, tables included: structure gets a look, and no word of the source is left
+out.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from .code import highlighted
+from .code import highlight_code
 from .lines import Line, Span, indented, plain, width_of, wrap
-from .tables import table_lines
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-__all__ = ["LONGEST", "is_ready", "make_ready", "markdown_lines"]
+__all__ = ["LONGEST", "is_markdown_loaded", "load_markdown", "markdown_lines", "table_lines"]
+
+_GAP = 2
+_LEAST = 4
+
+
+def table_lines(rows: Sequence[Sequence[list[Span]]], width: int) -> list[Line]:
+    """The lines of a table whose first row is its head."""
+    count = max(map(len, rows), default=0)
+    if not count:
+        return []
+    if count * (_LEAST + _GAP) > width:
+        return [line for row in rows for cell in row for line in wrap(cell, width)]
+    widths = _widths(rows, count, width)
+    lines: list[Line] = []
+    for number, row in enumerate(rows):
+        lines.extend(_row(row, widths))
+        if number == 0:
+            lines.append((("─" * (sum(widths) + _GAP * (count - 1)), "faint"),))
+    return lines
+
+
+def _widths(rows: Sequence[Sequence[list[Span]]], count: int, width: int) -> list[int]:
+    widths = [_LEAST] * count
+    for row in rows:
+        for at, cell in enumerate(row):
+            widths[at] = max(widths[at], width_of(tuple(cell)))
+    over = sum(widths) + _GAP * (count - 1) - width
+    while over > 0:
+        widest = widths.index(max(widths))
+        others = sorted(widths)[-2] if count > 1 else 0
+        taken = min(over, max(1, widths[widest] - max(_LEAST, others)))
+        widths[widest] -= taken
+        over -= taken
+    return widths
+
+
+def _row(row: Sequence[list[Span]], widths: list[int]) -> list[Line]:
+    cells = [wrap(cell, size) for cell, size in zip(row, widths, strict=False)]
+    height = max(map(len, cells), default=0)
+    lines: list[Line] = []
+    for level in range(height):
+        line: list[Span] = []
+        for cell, size in zip(cells, widths, strict=False):
+            part = cell[level] if level < len(cell) else ()
+            line += [*part, (" " * (size - width_of(part) + _GAP), "text")]
+        lines.append(tuple(line))
+    return lines
+
 
 LONGEST = 100_000
 """Characters; what is longer is shown as plain text, which takes less time."""
@@ -32,14 +78,14 @@ def _parser() -> "MarkdownIt":
     return parser.enable(["table", "strikethrough"]).disable(["entity", "image", "reference"])
 
 
-def is_ready() -> bool:
+def is_markdown_loaded() -> bool:
     """Whether what draws messages is imported; that takes 0.1 s."""
     return _parser.cache_info().currsize > 0
 
 
-def make_ready() -> None:
+def load_markdown() -> None:
     """Import it. Blocks; for a thread."""
-    highlighted("x = 1", "python")
+    highlight_code("x = 1", "python")
     _parser()
 
 
@@ -153,7 +199,7 @@ class _Page:
         info = token.info.strip()
         if info:
             self._put(wrap([(info, "faint")], self._room))
-        for line in highlighted(token.content.rstrip("\n"), info.split(" ")[0]):
+        for line in highlight_code(token.content.rstrip("\n"), info.split(" ")[0]):
             self._put(list(indented(wrap(line, self._room - 2), ("  ", "code"), ("  ", "code"))))
 
     def _table(self, tokens: "list[Token]") -> None:
@@ -207,10 +253,14 @@ def _shown(content: str, role: str) -> list[Span]:
 def _add_target(spans: list[Span], target: str) -> None:
     from urllib.parse import unquote
 
-    from ..literal import literal
+    from ..sanitize import sanitize_text
 
     begin = max(n for n, span in enumerate(spans) if span == ("", "link"))
     told = "".join(text for text, _ in spans[begin:])
     del spans[begin]
-    if target and told not in (target, literal(unquote(target)), target.removeprefix("mailto:")):
-        spans.append((f" ({literal(target)})", "faint"))
+    if target and told not in (
+        target,
+        sanitize_text(unquote(target)),
+        target.removeprefix("mailto:"),
+    ):
+        spans.append((f" ({sanitize_text(target)})", "faint"))

@@ -2,16 +2,15 @@
 
 from dataclasses import dataclass, field
 
-from ..literal import literal
+from ..sanitize import sanitize_text
 from ..stores.blocks import Block, PromptBlock, TextBlock
 from .blocks import block_lines, guess_height, left_note
-from .code import highlighted
-from .lines import Line, Span, indented, wrap
+from .code import highlight_code
+from .lines import GrowingLines, Line, Span, indented, wrap
 from .markdown import markdown_lines
-from .splitting import LONGEST, Cut, Splitter
-from .streaming import GrowingLines
+from .splitter import LONGEST, TextCut, TextSplitter
 
-__all__ = ["Piece", "Pieces", "is_long"]
+__all__ = ["BlockPiece", "BlockPieces", "is_long_block"]
 
 _SIGNS: dict[str, tuple[Span, str]] = {
     "prompt": (("❯ ", "prompt-sign"), "prompt"),
@@ -23,11 +22,11 @@ _NESTED: Span = ("┆ ", "faint")
 
 
 @dataclass(slots=True, eq=False)
-class Piece:
+class BlockPiece:
     """Some lines of a block; ``version`` counts its changes."""
 
     block: Block
-    cut: Cut | None = None
+    cut: TextCut | None = None
     """None: all of the block."""
     sign: Span | None = None
     role: str = "text"
@@ -73,14 +72,14 @@ class Piece:
         return _cut_lines(self.cut, width)
 
 
-def _cut_lines(cut: Cut, width: int) -> list[Line]:
+def _cut_lines(cut: TextCut, width: int) -> list[Line]:
     if cut.kind == "markdown":
         return markdown_lines(cut.text, width)
     if cut.kind == "plain":
         return wrap([(cut.text, "text")], width)
     before: Span = ("  ", "code")
     lines = wrap([(cut.language, "faint")], width) if cut.language else []
-    for line in highlighted(cut.text, cut.lexer):
+    for line in highlight_code(cut.text, cut.lexer):
         lines += indented(wrap(line, width - 2), before, before)
     return lines
 
@@ -107,20 +106,20 @@ class _Tail:
 
 
 @dataclass(slots=True)
-class Pieces:
+class BlockPieces:
     """The pieces of one block; those that are complete stay the same while it grows."""
 
     block: Block
-    items: list[Piece] = field(default_factory=list[Piece])
-    _splitter: Splitter = field(default_factory=Splitter)
+    items: list[BlockPiece] = field(default_factory=list[BlockPiece])
+    _splitter: TextSplitter = field(default_factory=TextSplitter)
     _taken: int = 0
-    _tail: Piece | None = None
+    _tail: BlockPiece | None = None
     _tail_at: int = 0
 
     def update(self) -> None:
         """Take the block as it is now."""
         block = self.block
-        if not is_long(block):
+        if not is_long_block(block):
             self._single()
         elif isinstance(block, TextBlock) and block.kind == "message":
             self._message(block)
@@ -129,7 +128,7 @@ class Pieces:
 
     def _single(self) -> None:
         if len(self.items) != 1 or self.items[0].cut is not None or self.items[0].tail is not None:
-            self.items = [Piece(self.block)]
+            self.items = [BlockPiece(self.block)]
         self.items[0].version = self.block.version
 
     def _message(self, block: TextBlock) -> None:
@@ -138,11 +137,11 @@ class Pieces:
         new = block.since(self._taken)
         if new.endswith("\r") and not block.is_whole:
             new = new[:-1]  # half of an end of line
-        self._splitter.add(literal(new if self._taken else new.lstrip("\n")))
+        self._splitter.add(sanitize_text(new if self._taken else new.lstrip("\n")))
         self._taken += len(new)
         if block.is_whole:
             self._splitter.end()
-        self.items += [Piece(block, cut) for cut in done[len(self.items) :]]
+        self.items += [BlockPiece(block, cut) for cut in done[len(self.items) :]]
         if not block.is_whole:
             self._add_tail(block)
         elif block.left and self.items:
@@ -153,11 +152,11 @@ class Pieces:
         is_code, at = self._splitter.is_code, len(self._splitter.done)
         piece = self._tail
         if piece is None or self._tail_at != at or piece.is_code != is_code:
-            piece = Piece(block, tail=_Tail(is_code))
+            piece = BlockPiece(block, tail=_Tail(is_code))
             self._tail, self._tail_at = piece, at
         assert piece.tail is not None
         piece.tail.text = self._splitter.open
-        piece.cut = Cut("plain", piece.tail.text)
+        piece.cut = TextCut("plain", piece.tail.text)
         piece.version = block.version
         self.items.append(piece)
 
@@ -167,16 +166,16 @@ class Pieces:
         assert isinstance(block, PromptBlock | TextBlock)
         kind = "prompt" if isinstance(block, PromptBlock) else block.kind
         sign, role = _SIGNS[kind]
-        text = literal(block.text).strip("\n")
+        text = sanitize_text(block.text).strip("\n")
         self.items = [
-            Piece(block, cut, sign=None if at else sign, role=role)
+            BlockPiece(block, cut, sign=None if at else sign, role=role)
             for at, cut in enumerate(_plain_cuts(text))
         ]
         if block.left:
             self.items[-1].note = left_note(block.left)
 
 
-def is_long(block: Block) -> bool:
+def is_long_block(block: Block) -> bool:
     """Whether a block is shown in more than one piece."""
     if isinstance(block, TextBlock) and block.kind == "message":
         return not block.is_whole or block.size > LONGEST
@@ -187,12 +186,12 @@ def is_long(block: Block) -> bool:
     return False
 
 
-def _plain_cuts(text: str) -> list[Cut]:
-    cuts: list[Cut] = []
+def _plain_cuts(text: str) -> list[TextCut]:
+    cuts: list[TextCut] = []
     begin = 0
     while begin < len(text) or not cuts:
         end = text.find("\n", begin + LONGEST, begin + LONGEST * 2)
         stop = end if end >= 0 else min(len(text), begin + LONGEST * 2)
-        cuts.append(Cut("plain", text[begin:stop], is_apart=False))
+        cuts.append(TextCut("plain", text[begin:stop], is_apart=False))
         begin = stop + (end >= 0)
     return cuts

@@ -11,9 +11,9 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
-from ..literal import one_line
 from ..rendering.lines import Line, indented, plain, wrap
-from ..widgets.lined import LinesView
+from ..sanitize import sanitize_line
+from ..widgets.lines_view import LinesView
 
 __all__ = ["HelpScreen"]
 
@@ -37,11 +37,11 @@ class _Help(LinesView, can_focus=False):
             shown = [row for row in rows if self._fits(title, *row)]
             if not shown:
                 continue
-            lines.append(plain(one_line(title), "heading"))
+            lines.append(plain(sanitize_line(title), "heading"))
             wide = min(_MOST_KEY, width // 2, max(len(key) for key, _ in shown) + 2)
             for key, words in shown:
-                before = (f"  {one_line(key):<{wide}}", "key")
-                words_at = wrap([(one_line(words), "text")], max(10, width - wide - 2))
+                before = (f"  {sanitize_line(key):<{wide}}", "key")
+                words_at = wrap([(sanitize_line(words), "text")], max(10, width - wide - 2))
                 lines += indented(words_at, before, (" " * (wide + 2), "text"))
             lines.append(())
         return lines or [plain("nothing has these words", "faint")]
@@ -77,7 +77,7 @@ class HelpScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         """The parts."""
         with Vertical(id="box") as box:
-            box.border_title = Content(one_line(self._named, 60))
+            box.border_title = Content(sanitize_line(self._named, 60))
             box.border_subtitle = "type to search · esc closes"
             yield Input(self._sought, placeholder="search", id="sought")
             yield _Help(self._parts)

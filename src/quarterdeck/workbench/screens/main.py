@@ -13,9 +13,9 @@ from ..widgets.bars import StatusBar
 if TYPE_CHECKING:
     from quarterdeck.wire.ids import SessionId
 
-    from ..desk import Desk
+    from ..context import WorkbenchContext
     from ..feed import HostState
-    from ..widgets.chat import ChatInput
+    from ..widgets.chat_input import ChatInput
     from ..widgets.transcript import TranscriptView
 
 __all__ = ["MainScreen"]
@@ -27,7 +27,7 @@ class MainScreen(Screen[None]):
     AUTO_FOCUS = "#chat"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012 - as Textual has it
 
-    def __init__(self, desk: "Desk", view: LayoutView) -> None:
+    def __init__(self, desk: "WorkbenchContext", view: LayoutView) -> None:
         super().__init__()
         self._desk = desk
         self.view = view

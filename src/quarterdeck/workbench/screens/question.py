@@ -1,8 +1,8 @@
-"""A question of an agent, with its form."""
+"""The screen of an agent's question: the form, its fields, and the values that a person types."""
 
 from dataclasses import dataclass
 from time import monotonic
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast
 
 import msgspec
 from textual import on
@@ -13,17 +13,141 @@ from textual.content import Content
 from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widget import Widget
-from textual.widgets import Checkbox, Input, Label, RadioSet
+from textual.widgets import Checkbox, Input, Label, RadioButton, RadioSet
 
-from ..literal import literal, one_line
-from ..stores.forms import BadValue, Field, fields_of, value_of
-from ..widgets.marks import Choice, Mark
-from .guard import Guard
+from quarterdeck.wire.events import QuestionAsked
+
+from ..sanitize import sanitize_line, sanitize_text
+from .key_guard import KeyGuard
 
 if TYPE_CHECKING:
-    from quarterdeck.fleet.port import InboxItem
+    from quarterdeck.fleet.api import InboxItem
 
-__all__ = ["QuestionScreen"]
+__all__ = [
+    "FieldKind",
+    "FieldValueError",
+    "FormCheckbox",
+    "FormField",
+    "FormRadioButton",
+    "QuestionScreen",
+    "parse_field_value",
+    "parse_form",
+]
+
+FieldKind: TypeAlias = Literal["text", "number", "integer", "yes_no", "one_of", "some_of"]
+_KINDS: dict[str, FieldKind] = {"number": "number", "integer": "integer", "boolean": "yes_no"}
+
+
+class FieldValueError(ValueError):
+    """What was typed is not what a field wants; the message says what is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormField:
+    """One thing that is asked for."""
+
+    name: str
+    title: str
+    kind: FieldKind
+    hint: str = ""
+    choices: tuple[tuple[Any, str], ...] = ()
+    """Values with the words for them."""
+    is_required: bool = False
+    default: Any = None
+
+
+def parse_form(question: QuestionAsked) -> list[FormField]:
+    """The fields of a question's form; what is strange in it becomes a text field."""
+    form = question.form or {}
+    required = form.get("required")
+    needed = cast("list[Any]", required) if isinstance(required, list) else []
+    found: Any = form.get("properties")
+    if not isinstance(found, dict):
+        return []
+    return [
+        _field(str(name), cast("dict[str, Any]", kind), name in needed)
+        for name, kind in cast("dict[Any, Any]", found).items()
+        if isinstance(kind, dict)
+    ]
+
+
+def parse_field_value(field: FormField, typed: str) -> Any:
+    """What was typed, as the field wants it; None for nothing.
+
+    Raises:
+        FieldValueError: it does not fit.
+    """
+    word = typed.strip()
+    if not word:
+        if field.is_required:
+            raise FieldValueError(f"{field.title} is needed")
+        return None
+    try:
+        match field.kind:
+            case "integer":
+                return int(word)
+            case "number":
+                return float(word)
+            case _:
+                return typed
+    except ValueError:
+        raise FieldValueError(f"{field.title} must be a number, not {word!r}") from None
+
+
+def _field(name: str, kind: dict[str, Any], is_required: bool) -> FormField:
+    choices = _choices(kind)
+    many = kind.get("type") == "array"
+    if many:
+        items = kind.get("items")
+        choices = _choices(cast("dict[str, Any]", items)) if isinstance(items, dict) else ()
+    chosen: FieldKind = "some_of" if many else "one_of"
+    return FormField(
+        name=name,
+        title=str(kind.get("title") or name),
+        kind=chosen if choices else _KINDS.get(str(kind.get("type")), "text"),
+        hint=str(kind.get("description") or ""),
+        choices=choices,
+        is_required=is_required,
+        default=kind.get("default"),
+    )
+
+
+def _choices(kind: dict[str, Any]) -> tuple[tuple[Any, str], ...]:
+    for option in [*_list(kind, "oneOf"), *_list(kind, "anyOf")]:
+        if isinstance(option, dict) and "const" in option:
+            return tuple(_titled(kind))
+    values = _list(kind, "enum")
+    words = _list(kind, "enumNames") or values
+    return tuple((value, str(word)) for value, word in zip(values, words, strict=False))
+
+
+def _titled(kind: dict[str, Any]) -> list[tuple[Any, str]]:
+    options = [*_list(kind, "oneOf"), *_list(kind, "anyOf")]
+    told = [cast("dict[str, Any]", option) for option in options if isinstance(option, dict)]
+    return [(o["const"], str(o.get("title", o["const"]))) for o in told if "const" in o]
+
+
+def _list(kind: dict[str, Any], key: str) -> list[Any]:
+    found = kind.get(key)
+    return cast("list[Any]", found) if isinstance(found, list) else []
+
+
+class FormCheckbox(Checkbox):
+    """On is a cross, off is nothing."""
+
+    def render(self) -> Content:
+        """Draw the box as it is now."""
+        self.BUTTON_INNER = "x" if self.value else " "
+        return super().render()
+
+
+class FormRadioButton(RadioButton):
+    """On is a dot, off is nothing."""
+
+    def render(self) -> Content:
+        """Draw the button as it is now."""
+        self.BUTTON_INNER = "●" if self.value else " "
+        return super().render()
 
 
 class QuestionScreen(ModalScreen[None]):
@@ -66,19 +190,19 @@ class QuestionScreen(ModalScreen[None]):
         assert item.question is not None
         self.item = item
         self._question = item.question
-        self._fields = fields_of(item.question)
-        self._guard = Guard(monotonic)
+        self._fields = parse_form(item.question)
+        self._guard = KeyGuard(monotonic)
         self._filled = _read(kept)
 
     def compose(self) -> ComposeResult:
         """The parts."""
         with Vertical(id="box") as box:
-            box.border_title = Content(f"{one_line(self.item.name, 40)} asks")
+            box.border_title = Content(f"{sanitize_line(self.item.name, 40)} asks")
             box.border_subtitle = "ctrl+s send · ctrl+x decline · esc later"
             with VerticalScroll():
-                yield Label(Content(literal(self._question.text)), classes="question")
+                yield Label(Content(sanitize_text(self._question.text)), classes="question")
                 if self._question.url:
-                    yield Label(Content(f"answer at {literal(self._question.url)}"))
+                    yield Label(Content(f"answer at {sanitize_text(self._question.url)}"))
                 for number, field in enumerate(self._fields):
                     yield from self._ask(number, field)
 
@@ -94,13 +218,13 @@ class QuestionScreen(ModalScreen[None]):
             return
         try:
             content = self.answer()
-        except BadValue as error:
-            self.notify(literal(str(error)), severity="warning", markup=False)
+        except FieldValueError as error:
+            self.notify(sanitize_text(str(error)), severity="warning", markup=False)
             return
         self.post_message(self.Replied(self.item, content))
 
     def answer(self) -> dict[str, Any]:
-        """What is filled in, by the names of the fields. Raises BadValue where it does not fit."""
+        """What is filled in, by the names of the fields. Raises FieldValueError where it does not fit."""
         values = {f.name: self._value(n, f) for n, f in enumerate(self._fields)}
         return {name: value for name, value in values.items() if value is not None}
 
@@ -132,30 +256,32 @@ class QuestionScreen(ModalScreen[None]):
             self._filled = filled
             self.post_message(self.Filled(self.item, msgspec.json.encode(filled).decode()))
 
-    def _ask(self, number: int, field: Field) -> ComposeResult:
+    def _ask(self, number: int, field: FormField) -> ComposeResult:
         needed = " (needed)" if field.is_required else ""
-        hint = f": {literal(field.hint)}" if field.hint else ""
-        yield Label(Content(f"{literal(field.title)}{needed}{hint}"), classes="title")
+        hint = f": {sanitize_text(field.hint)}" if field.hint else ""
+        yield Label(Content(f"{sanitize_text(field.title)}{needed}{hint}"), classes="title")
         id_ = f"field-{number}"
         state = self._filled.get(field.name, field.default)
         chosen = self._chosen(field)
         match field.kind:
             case "yes_no":
-                yield Mark(Content("yes"), state is True, id=id_, classes="field")
+                yield FormCheckbox(Content("yes"), state is True, id=id_, classes="field")
             case "one_of":
                 buttons = [
-                    Choice(Content(literal(word)), at in chosen)
+                    FormRadioButton(Content(sanitize_text(word)), at in chosen)
                     for at, (_, word) in enumerate(field.choices)
                 ]
                 yield RadioSet(*buttons, id=id_, classes="field")
             case "some_of":
                 with VerticalGroup(id=id_):
                     for at, (_, word) in enumerate(field.choices):
-                        yield Mark(Content(literal(word)), at in chosen, classes="field")
+                        yield FormCheckbox(
+                            Content(sanitize_text(word)), at in chosen, classes="field"
+                        )
             case _:
                 yield Input(_as_line(state), id=id_, classes="field")
 
-    def _chosen(self, field: Field) -> list[int]:
+    def _chosen(self, field: FormField) -> list[int]:
         """The places of the choices that are on at first."""
         kept = self._filled.get(field.name)
         if isinstance(kept, list):
@@ -164,32 +290,32 @@ class QuestionScreen(ModalScreen[None]):
         values = cast("list[Any]", default if isinstance(default, list) else [default])
         return [at for at, (value, _) in enumerate(field.choices) if value in values]
 
-    def _state(self, number: int, field: Field) -> Any:
+    def _state(self, number: int, field: FormField) -> Any:
         """What is filled in, as it is shown: a text, yes or no, or the places of choices."""
         id_ = f"#field-{number}"
         match field.kind:
             case "yes_no":
-                return self.query_one(id_, Mark).value
+                return self.query_one(id_, FormCheckbox).value
             case "one_of":
                 at = self.query_one(id_, RadioSet).pressed_index
                 return [at] if at >= 0 else []
             case "some_of":
-                marks = self.query_one(id_).query(Mark)
+                marks = self.query_one(id_).query(FormCheckbox)
                 return [at for at, mark in enumerate(marks) if mark.value]
             case _:
                 return self.query_one(id_, Input).value
 
-    def _values(self, field: Field, chosen: list[int]) -> list[Any]:
+    def _values(self, field: FormField, chosen: list[int]) -> list[Any]:
         return [field.choices[at][0] for at in chosen]
 
-    def _value(self, number: int, field: Field) -> Any:
+    def _value(self, number: int, field: FormField) -> Any:
         state: Any = self._state(number, field)
         match field.kind:
             case "yes_no":
                 return state
             case "one_of":
                 if not state and field.is_required:
-                    raise BadValue(f"{field.title} is needed")
+                    raise FieldValueError(f"{field.title} is needed")
                 values = self._values(field, state)
                 return values[0] if values else None
             case "some_of":
@@ -197,11 +323,11 @@ class QuestionScreen(ModalScreen[None]):
             case _:
                 # What cannot be typed into a line is only shown in another form, not changed.
                 is_untouched = isinstance(field.default, str) and state == _as_line(field.default)
-                return value_of(field, field.default if is_untouched else state)
+                return parse_field_value(field, field.default if is_untouched else state)
 
 
 def _as_line(value: object) -> str:
-    return "" if value is None else literal(str(value)).replace("\n", "\\n")
+    return "" if value is None else sanitize_text(str(value)).replace("\n", "\\n")
 
 
 def _read(kept: str) -> dict[str, Any]:

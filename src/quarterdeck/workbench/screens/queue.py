@@ -12,24 +12,24 @@ from textual.widgets import Label
 from quarterdeck.wire.content import TextContent, text
 from quarterdeck.wire.errors import QuarterdeckError
 
-from ..literal import literal, one_line
 from ..rendering.lines import Line
-from ..stores.contents import told
-from ..widgets.chat import ChatInput
+from ..sanitize import sanitize_line, sanitize_text
+from ..stores.blocks import describe_content
+from ..widgets.chat_input import ChatInput
 from ..widgets.picker import Picker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from quarterdeck.fleet.port import Queued
+    from quarterdeck.fleet.api import QueuedPrompt
     from quarterdeck.wire.ids import SessionId
 
-    from ..desk import Desk
+    from ..context import WorkbenchContext
 
-__all__ = ["QueueScreen", "words_of"]
+__all__ = ["QueueScreen", "read_prompt_text"]
 
 
-def words_of(queued: "Queued") -> str:
+def read_prompt_text(queued: "QueuedPrompt") -> str:
     """What a person wrote of a prompt: all but images and the like."""
     return "\n".join(part.text for part in queued.content if isinstance(part, TextContent))
 
@@ -46,7 +46,10 @@ class _Waiting(Picker):
         return [
             (
                 one.message,
-                ((f"{at}. ", "faint"), (one_line(" ".join(map(told, one.content))), "text")),
+                (
+                    (f"{at}. ", "faint"),
+                    (sanitize_line(" ".join(map(describe_content, one.content))), "text"),
+                ),
             )
             for at, one in enumerate(self._owner.queue, 1)
         ]
@@ -67,16 +70,18 @@ class QueueScreen(ModalScreen[None]):
         Binding("escape", "leave", "leave"),
     ]
 
-    def __init__(self, desk: "Desk", session: "SessionId", rescue: "Callable[[str], None]") -> None:
+    def __init__(
+        self, desk: "WorkbenchContext", session: "SessionId", rescue: "Callable[[str], None]"
+    ) -> None:
         super().__init__()
         self._desk = desk
         self._session = session
         self._rescue = rescue
-        self._editing: Queued | None = None
+        self._editing: QueuedPrompt | None = None
         self._stop = lambda: None
 
     @property
-    def queue(self) -> "tuple[Queued, ...]":
+    def queue(self) -> "tuple[QueuedPrompt, ...]":
         """What waits, as the fleet last told it."""
         agent = self._desk.roster.find(self._session)
         return agent.queue if agent is not None else ()
@@ -116,7 +121,7 @@ class QueueScreen(ModalScreen[None]):
         self._editing = queued
         words = self.query_one(ChatInput)
         words.display = True
-        words.set_text(words_of(queued))
+        words.set_text(read_prompt_text(queued))
         words.focus()
 
     def action_drop(self) -> None:
@@ -137,7 +142,7 @@ class QueueScreen(ModalScreen[None]):
             self.run_worker(self._change(self._editing, event.text))
             self._end_editing()
 
-    async def _change(self, queued: "Queued", words: str) -> None:
+    async def _change(self, queued: "QueuedPrompt", words: str) -> None:
         others = tuple(part for part in queued.content if not isinstance(part, TextContent))
         try:
             done = await self._desk.fleet.edit(
@@ -153,14 +158,14 @@ class QueueScreen(ModalScreen[None]):
                 "that prompt has gone to the agent meanwhile; what you wrote is in the input"
             )
 
-    async def _drop(self, queued: "Queued") -> None:
+    async def _drop(self, queued: "QueuedPrompt") -> None:
         try:
             if not await self._desk.fleet.edit(self._session, queued.message, None):
                 self._tell("that prompt has gone to the agent meanwhile")
         except QuarterdeckError as error:
             self._tell(str(error), bad=True)
 
-    def _chosen(self) -> "Queued | None":
+    def _chosen(self) -> "QueuedPrompt | None":
         cursor = self.query_one(_Waiting).cursor
         return next((one for one in self.queue if one.message == cursor), None)
 
@@ -179,4 +184,4 @@ class QueueScreen(ModalScreen[None]):
         waiting.update()
 
     def _tell(self, words: str, *, bad: bool = False) -> None:
-        self.notify(literal(words), severity="error" if bad else "information", markup=False)
+        self.notify(sanitize_text(words), severity="error" if bad else "information", markup=False)

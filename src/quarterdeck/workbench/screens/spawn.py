@@ -9,9 +9,9 @@ from textual.screen import ModalScreen
 from textual.suggester import SuggestFromList
 from textual.widgets import Input, Label, TextArea
 
-from quarterdeck.fleet.port import Spawn
+from quarterdeck.fleet.api import SpawnOptions
 
-from ..literal import literal, one_line
+from ..sanitize import sanitize_line, sanitize_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,7 @@ __all__ = ["SpawnScreen"]
 MODES = ("ask", "read-only", "accept-edits", "plan", "full-auto", "deny-all")
 
 
-class SpawnScreen(ModalScreen[Spawn | None]):
+class SpawnScreen(ModalScreen[SpawnOptions | None]):
     """Gives the wish, or None.
 
     Args:
@@ -43,7 +43,7 @@ class SpawnScreen(ModalScreen[Spawn | None]):
 
     def compose(self) -> ComposeResult:
         """The parts."""
-        agents = [one_line(agent, 60) for agent in self._agents]
+        agents = [sanitize_line(agent, 60) for agent in self._agents]
         found = ", ".join(agents)
         with Vertical(id="box") as box:
             box.border_title = "start an agent"
@@ -56,9 +56,9 @@ class SpawnScreen(ModalScreen[Spawn | None]):
                     suggester=SuggestFromList(agents),
                 )
                 yield Label("task")
-                yield TextArea(literal(self._prompt), id="prompt", compact=True)
+                yield TextArea(sanitize_text(self._prompt), id="prompt", compact=True)
                 yield Label("directory")
-                yield Input(one_line(self._cwd), id="cwd")
+                yield Input(sanitize_line(self._cwd), id="cwd")
                 yield Label("name, model and permission mode, each may be left empty")
                 yield Input(id="name", placeholder="name")
                 yield Input(id="model", placeholder="model")
@@ -84,9 +84,9 @@ class SpawnScreen(ModalScreen[Spawn | None]):
             return self.query_one(f"#{name}", Input).value.strip() or None
 
         cwd = given("cwd")
-        wish = Spawn(
+        wish = SpawnOptions(
             agent=given("agent") or "native",
-            cwd=self._cwd if cwd is None or cwd == one_line(self._cwd) else cwd,
+            cwd=self._cwd if cwd is None or cwd == sanitize_line(self._cwd) else cwd,
             name=given("name"),
             model=given("model"),
             mode=given("mode"),

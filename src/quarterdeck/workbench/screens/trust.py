@@ -10,15 +10,15 @@ from textual.containers import Vertical
 from textual.message import Message
 from textual.screen import ModalScreen
 
-from ..literal import literal, one_line
 from ..rendering.lines import Line, indented, plain, wrap
-from ..widgets.lined import LinesView
-from .guard import Guard
+from ..sanitize import sanitize_line, sanitize_text
+from ..widgets.lines_view import LinesView
+from .key_guard import KeyGuard
 
 if TYPE_CHECKING:
     from textual import events
 
-    from quarterdeck.fleet.acting import WorkspaceTrust
+    from quarterdeck.fleet.permissions.workspace_trust import WorkspaceTrust
 
 __all__ = ["TrustAnswer", "TrustScreen"]
 
@@ -38,11 +38,14 @@ class _Facts(LinesView, can_focus=True):
 
     def lines(self, width: int) -> list[Line]:
         lines: list[Line] = [
-            *wrap(plain(literal(self._trust.root), "strong"), width),
+            *wrap(plain(sanitize_text(self._trust.root), "strong"), width),
             *wrap(plain("This project has files that would act if you trusted it:"), width),
         ]
         for act in self._trust.acts:
-            spans = [(one_line(act.path, 80), "code"), (f" {one_line(act.what, 400)}", "text")]
+            spans = [
+                (sanitize_line(act.path, 80), "code"),
+                (f" {sanitize_line(act.what, 400)}", "text"),
+            ]
             lines += indented(wrap(spans, max(10, width - 2)), ("• ", "bullet"), ("  ", "text"))
         means = (
             "Settings can run programs, send your code elsewhere and allow more without asking; "
@@ -84,7 +87,7 @@ class TrustScreen(ModalScreen[None]):
     def __init__(self, trust: "WorkspaceTrust") -> None:
         super().__init__()
         self.trust = trust
-        self._guard = Guard(monotonic)
+        self._guard = KeyGuard(monotonic)
 
     def compose(self) -> ComposeResult:
         """The parts."""

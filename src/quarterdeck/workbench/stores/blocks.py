@@ -1,15 +1,22 @@
-"""The pieces that a transcript is made of.
+"""The blocks that a transcript is made of, and their text."""
 
-A block knows the records that it was made from by their first and last sequence number, and counts
-its changes in ``version`` so that a view can tell whether what it has drawn still holds.
-"""
-
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+import msgspec
+
+from quarterdeck.wire.content import (
+    AudioContent,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+)
 from quarterdeck.wire.events import Origin
 from quarterdeck.wire.settings import PlanEntry
-from quarterdeck.wire.toolcalls import Diff, ToolCallLocation
+from quarterdeck.wire.tool_calls import Diff, ToolCallLocation
 from quarterdeck.wire.usage import Cost, TokenUsage
 
 __all__ = [
@@ -22,7 +29,11 @@ __all__ = [
     "PromptBlock",
     "TextBlock",
     "ToolBlock",
-    "weight",
+    "describe_content",
+    "format_json",
+    "text_of_block",
+    "truncate_text",
+    "weigh_block",
 ]
 
 MOST_TEXT = 200_000
@@ -176,7 +187,7 @@ class EndBlock:
 Block: TypeAlias = PromptBlock | TextBlock | ToolBlock | PlanBlock | NoteBlock | EndBlock
 
 
-def weight(block: Block) -> int:
+def weigh_block(block: Block) -> int:
     """About how many characters a block keeps in memory."""
     match block:
         case TextBlock():
@@ -188,3 +199,67 @@ def weight(block: Block) -> int:
             return len(block.output) + sum(map(len, block.texts)) + changed
         case PlanBlock() | EndBlock():
             return 0
+
+
+def describe_content(content: ContentBlock) -> str:
+    """The text of a block; of another kind what it is."""
+    match content:
+        case TextContent(text=text):
+            return text
+        case ImageContent(mime_type=kind, data=data):
+            return f"[image {kind}, {len(data) * 3 // 4:,} bytes]"
+        case AudioContent(mime_type=kind, data=data):
+            return f"[sound {kind}, {len(data) * 3 // 4:,} bytes]"
+        case ResourceLink(uri=uri, name=name):
+            return f"[{name}: {uri}]"
+        case EmbeddedResource(resource=resource):
+            return f"[{resource.uri}]" + (f"\n{resource.text}" if resource.text else "")
+
+
+def truncate_text(text: str, most: int | None = MOST_TEXT) -> str:
+    """The beginning of a text, with a note where it is longer than may be kept; None: all."""
+    if most is None or len(text) <= most:
+        return text
+    return f"{text[:most]}\n… {len(text) - most:,} more characters are in the log"
+
+
+def format_json(value: Any) -> str:
+    """A value as a person reads it: one text as it is, all else as indented JSON."""
+    if isinstance(value, str):
+        return value
+    try:
+        return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    except (TypeError, ValueError, msgspec.MsgspecError):
+        return repr(value)
+
+
+def text_of_block(block: Block) -> str:
+    """What the block says, as it was said; a tool call with all of its parts."""
+    match block:
+        case PromptBlock() | TextBlock() | NoteBlock():
+            return block.text
+        case ToolBlock():
+            return "\n".join(_tool(block))
+        case PlanBlock():
+            return "\n".join(entry.content for entry in block.entries)
+        case EndBlock():
+            return block.reason or ""
+
+
+def _tool(block: ToolBlock) -> Iterator[str]:
+    yield " ".join(filter(None, (block.name, block.title or block.asked)))
+    if block.raw_input is not None:
+        yield format_json(block.raw_input)
+    for place in block.locations:
+        yield place.path
+    for diff in block.diffs:
+        yield from (diff.path, diff.new_text)
+    yield from block.texts
+    if block.output:
+        yield block.output
+    if block.raw_output is not None and not (block.texts or block.diffs or block.output):
+        yield format_json(block.raw_output)
+    if block.decision:
+        yield block.decision
+    if block.reason:
+        yield block.reason

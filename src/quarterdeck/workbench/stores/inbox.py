@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from quarterdeck.fleet.port import InboxItem
+    from quarterdeck.fleet.api import InboxItem
     from quarterdeck.wire.ids import RequestId, SessionId
 
 __all__ = ["InboxStore"]

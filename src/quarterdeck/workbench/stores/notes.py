@@ -11,7 +11,7 @@ from quarterdeck.wire.events import (
     GrantRevoked,
     ModeChanged,
     ModelCallFinished,
-    Notice,
+    NoticePosted,
     PermissionViolated,
     PromptDropped,
     QuestionAnswered,
@@ -24,15 +24,15 @@ from quarterdeck.wire.events import (
     SessionOpened,
     SessionResumed,
     TurnEnded,
-    Unknown,
+    UnknownEvent,
 )
 
-__all__ = ["Severity", "note_of"]
+__all__ = ["Severity", "describe_event"]
 
 Severity: TypeAlias = Literal["quiet", "info", "warning", "error", "question"]
 
 
-def note_of(event: Any) -> tuple[Severity, str] | None:
+def describe_event(event: Any) -> tuple[Severity, str] | None:
     """How bad it is and what to say; None: nothing a person needs to see."""
     match event:
         case SessionOpened(agent=agent, cwd=cwd):
@@ -61,7 +61,7 @@ def _asides(event: Any) -> tuple[Severity, str] | None:
             return "warning", f"trying again in {delay:.0f} s{_because(reason)}"
         case RateLimited(reason=reason):
             return "warning", f"held back by the vendor{_because(reason)}"
-        case Notice(title=title, severity=level, description=description):
+        case NoticePosted(title=title, severity=level, description=description):
             return level, title + _because(description)
         case PromptDropped(reason=reason):
             return "quiet", f"a prompt that waited was dropped{_because(reason)}"
@@ -92,7 +92,7 @@ def _ends(event: Any) -> tuple[Severity, str] | None:
             return _steps_back(event)
         case ChildEnded() | GoalSet() | GoalEnded():
             return _ways(event)
-        case Unknown(origin=origin, reason=reason):
+        case UnknownEvent(origin=origin, reason=reason):
             return "quiet", f"something unknown from {origin}{_because(reason)}"
         case _:
             return None

@@ -4,13 +4,11 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .blocks import Block, TextBlock, ToolBlock
-from .folding import Folding
-from .joining import join
-from .transcript import Read
-from .wording import text_of_block
+from .block_builder import BlockBuilder
+from .blocks import Block, TextBlock, ToolBlock, text_of_block
+from .transcript import TranscriptReader, join_pages
 
-__all__ = ["MOST_FOUND", "STEP", "Found", "Search", "whole_text"]
+__all__ = ["MOST_FOUND", "STEP", "BlockMatch", "TranscriptSearch", "read_whole_text"]
 
 STEP = 400
 """Records that are read and searched at once."""
@@ -20,7 +18,7 @@ _END = 2**62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class BlockMatch:
     """A block that has the words."""
 
     seq: int
@@ -29,16 +27,16 @@ class Found:
     """How often it has them."""
 
 
-class Search:
+class TranscriptSearch:
     """Looks for words; what is found is there at once, while the rest is still searched.
 
     Small letters find capitals too, as long as no capital is typed. Words are found across the
     pieces in which a message came, and across pages.
     """
 
-    def __init__(self, words: str, read: Read) -> None:
+    def __init__(self, words: str, read: TranscriptReader) -> None:
         self.words = words
-        self.found: list[Found] = []
+        self.found: list[BlockMatch] = []
         """The newest first."""
         self.searched = 0
         """Records so far."""
@@ -58,16 +56,16 @@ class Search:
             QuarterdeckError: the log cannot be read.
         """
         before = _END
-        rest = Folding(most=None)
+        rest = BlockBuilder(most=None)
         while not self.is_done:
             page = await self._read(before=before, limit=STEP)
             self.searched += len(page)
-            folding = Folding(most=None)
+            folding = BlockBuilder(most=None)
             for record in page:
                 folding.take(record)
-            join(folding, rest)
+            join_pages(folding, rest)
             is_last = len(page) < STEP
-            rest = Folding(most=None) if is_last else _unfinished(folding)
+            rest = BlockBuilder(most=None) if is_last else _unfinished(folding)
             kept = {id(block) for block in rest.blocks}
             self._look([block for block in folding.blocks if id(block) not in kept])
             self.is_done = is_last or len(self.found) >= MOST_FOUND
@@ -80,12 +78,12 @@ class Search:
             text = text_of_block(block)
             count = (text.lower() if self._lower else text).count(self.words)
             if count:
-                self.found.append(Found(seq=block.first, count=count))
+                self.found.append(BlockMatch(seq=block.first, count=count))
 
 
-def _unfinished(folding: Folding) -> Folding:
+def _unfinished(folding: BlockBuilder) -> BlockBuilder:
     """What may have begun in an older page."""
-    rest = Folding(most=None, stray=folding.stray, first=folding.first, last=folding.last)
+    rest = BlockBuilder(most=None, stray=folding.stray, first=folding.first, last=folding.last)
     for at, block in enumerate(folding.blocks):
         if isinstance(block, ToolBlock) and block.is_cut:
             rest.blocks.append(block)
@@ -96,13 +94,13 @@ def _unfinished(folding: Folding) -> Folding:
     return rest
 
 
-async def whole_text(read: Read, block: Block) -> str:
+async def read_whole_text(read: TranscriptReader, block: Block) -> str:
     """All that a block says, read from the log: also what is not kept in memory.
 
     Raises:
         QuarterdeckError: the log cannot be read.
     """
-    folding = Folding(most=None)
+    folding = BlockBuilder(most=None)
     after = block.first - 1
     while after < block.last:
         page = [r for r in await read(after=after, limit=STEP) if r.seq <= block.last]

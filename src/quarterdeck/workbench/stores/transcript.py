@@ -1,7 +1,5 @@
-"""One agent's transcript: a window on the log, which grows at both ends by pages.
-
-The window is bounded. What falls out of it at one end is read again when somebody goes there, so
-that a transcript of any length takes the same memory.
+"""One agent's transcript: a window on the log that grows at both ends by pages, and how two
+pages are joined.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -10,11 +8,138 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.record import Record
 
-from .blocks import Block, EndBlock, NoteBlock, PromptBlock, TextBlock, ToolBlock, weight
-from .folding import Folding
-from .joining import join
+from .block_builder import BlockBuilder
+from .blocks import (
+    Block,
+    EndBlock,
+    NoteBlock,
+    PlanBlock,
+    PromptBlock,
+    TextBlock,
+    ToolBlock,
+    weigh_block,
+)
+from .tool_calls import cut_output
 
-__all__ = ["MOST_BLOCKS", "MOST_WEIGHT", "PAGE", "Change", "Read", "Spot", "TranscriptStore"]
+__all__ = [
+    "MOST_BLOCKS",
+    "MOST_WEIGHT",
+    "PAGE",
+    "TranscriptChange",
+    "TranscriptReader",
+    "TranscriptSpot",
+    "TranscriptStore",
+    "join_pages",
+]
+
+
+def join_pages(before: BlockBuilder, after: BlockBuilder) -> None:
+    """Put the blocks of ``after`` behind those of ``before``, mending what the cut went through."""
+    for call, later in list(after.calls.items()):
+        earlier = before.calls.get(call)
+        if earlier is not None:
+            _merge(earlier, later)
+            earlier.output = cut_output(earlier.output, before)
+            after.blocks.remove(later)
+            del after.calls[call]
+            for terminal, owner in after.terminals.items():
+                if owner is later:
+                    after.terminals[terminal] = earlier
+    for terminal, output in after.stray.items():
+        if (owner := before.terminals.get(terminal)) is not None:
+            owner.output = cut_output(owner.output + output, before)
+            owner.version += 1
+        else:
+            known = before.stray.get(terminal, "")
+            before.stray[terminal] = cut_output(known + output, before)
+    if before.blocks and after.blocks:
+        _mend_text(before, after)
+    _mend_plan(before, after)
+    _mend_turn(before, after)
+    before.blocks.extend(after.blocks)
+    before.calls.update(after.calls)
+    before.terminals.update(after.terminals)
+    before.first = before.first or after.first
+    before.last = max(before.last, after.last)
+
+
+def _merge(earlier: ToolBlock, later: ToolBlock) -> None:
+    """Let a call that began in one page go on as the next page tells."""
+    later.title = later.title or earlier.title
+    later.name = later.name or earlier.name
+    later.asked = later.asked or earlier.asked
+    later.kind = earlier.kind if later.kind == "other" else later.kind
+    later.texts = later.texts or earlier.texts
+    later.diffs = later.diffs or earlier.diffs
+    later.terminals = later.terminals or earlier.terminals
+    later.locations = later.locations or earlier.locations
+    later.decision = later.decision or earlier.decision
+    later.raw_input = earlier.raw_input if later.raw_input is None else later.raw_input
+    for name in ("title", "name", "kind", "status", "reason", "texts", "diffs", "asked"):
+        setattr(earlier, name, getattr(later, name))
+    for name in (
+        "terminals",
+        "locations",
+        "raw_input",
+        "raw_output",
+        "decision",
+        "is_asking",
+        "exit",
+    ):
+        setattr(earlier, name, getattr(later, name))
+    earlier.output += later.output
+    earlier.expanded = earlier.expanded or later.expanded
+    earlier.last = max(earlier.last, later.last)
+    earlier.version += later.version + 1
+
+
+def _mend_text(before: BlockBuilder, after: BlockBuilder) -> None:
+    tail, head = before.blocks[-1], after.blocks[0]
+    if not isinstance(tail, TextBlock):
+        return
+    same = (
+        isinstance(head, TextBlock)
+        and head.is_cut
+        and not tail.is_whole
+        and (tail.kind, tail.parent) == (head.kind, head.parent)
+        and (head.message is None or tail.message in (None, head.message))
+    )
+    if same and isinstance(head, TextBlock):
+        for part in head.parts:
+            tail.add(part, before.most)
+        tail.left += head.left
+        tail.is_whole, tail.last = head.is_whole, head.last
+        tail.version += head.version + 1
+        tail.expanded = head.expanded
+        del after.blocks[0]
+    elif not tail.is_whole:
+        tail.is_whole = True
+        tail.version += 1
+
+
+def _mend_plan(before: BlockBuilder, after: BlockBuilder) -> None:
+    """Let a plan that is told anew within one turn stay at its place."""
+    for block in list(after.blocks):
+        if isinstance(block, PromptBlock):
+            return
+        if not isinstance(block, PlanBlock):
+            continue
+        earlier = before.plan(block.parent)
+        if earlier is not None:
+            earlier.entries, earlier.last = block.entries, block.last
+            earlier.version += block.version + 1
+            after.blocks.remove(block)
+
+
+def _mend_turn(before: BlockBuilder, after: BlockBuilder) -> None:
+    if after.unbegun is not None:
+        after.unbegun.began = before.began
+        after.unbegun.version += 1
+        if before.is_before_turns:
+            before.unbegun = after.unbegun
+    if not after.is_before_turns:
+        before.began, before.is_before_turns = after.began, False
+
 
 PAGE = 200
 """Records that are read at once."""
@@ -27,11 +152,11 @@ _MOST_EARLY = 5_000
 _RECENT = 16
 """Blocks at the end that may still grow."""
 
-Change: TypeAlias = Literal["end", "shape"]
+TranscriptChange: TypeAlias = Literal["end", "shape"]
 """``end``: blocks grew or came at the end. ``shape``: any block may have moved."""
 
 
-class Spot(NamedTuple):
+class TranscriptSpot(NamedTuple):
     """A line of a transcript that can be found again in another run."""
 
     first: int
@@ -42,7 +167,7 @@ class Spot(NamedTuple):
     offset: int
 
 
-class Read(Protocol):
+class TranscriptReader(Protocol):
     """Reads records of a session in order; see ``Fleet.read``."""
 
     async def __call__(
@@ -65,7 +190,7 @@ class TranscriptStore:
         read: where its records come from, for those who look for something in all of it.
     """
 
-    def __init__(self, session: SessionId, read: Read = _nothing) -> None:
+    def __init__(self, session: SessionId, read: TranscriptReader = _nothing) -> None:
         self.session = session
         self.read = read
         self.has_older = True
@@ -76,12 +201,12 @@ class TranscriptStore:
         """The first page is here."""
         self.revision = 0
         """Counts changes of shape."""
-        self._folding = Folding()
+        self._folding = BlockBuilder()
         self._early: list[Record] = []
         self._added = 0
         """About how many characters came live since the window was last weighed."""
         self._seen = 0
-        self._watchers: list[Callable[[Change], None]] = []
+        self._watchers: list[Callable[[TranscriptChange], None]] = []
 
     @property
     def blocks(self) -> Sequence[Block]:
@@ -98,14 +223,14 @@ class TranscriptStore:
         """The sequence number of the last record of the window."""
         return self._folding.last
 
-    def watch(self, watcher: Callable[[Change], None]) -> Callable[[], None]:
+    def watch(self, watcher: Callable[[TranscriptChange], None]) -> Callable[[], None]:
         """Call somebody after each change; returns what ends that."""
         self._watchers.append(watcher)
         return lambda: self._watchers.remove(watcher)
 
     def start(self, page: Sequence[Record], *, is_end: bool) -> None:
         """Begin anew with the last page of the log, or with its first."""
-        self._folding = Folding()
+        self._folding = BlockBuilder()
         self.is_loaded = True
         self.has_newer = not is_end
         self.has_older = len(page) >= PAGE if is_end else False
@@ -122,7 +247,7 @@ class TranscriptStore:
         ``older``: None where it was not asked for. ``most``: how many records were asked for on
         either side.
         """
-        self._folding = Folding()
+        self._folding = BlockBuilder()
         self.is_loaded = True
         self._early.clear()
         for record in (*(older or ()), *newer):
@@ -142,10 +267,10 @@ class TranscriptStore:
         if self.has_newer:
             return
         recent = max(0, len(self._folding.blocks) - _RECENT)
-        before = sum(map(weight, self.blocks[recent:]))
+        before = sum(map(weigh_block, self.blocks[recent:]))
         for record in records:
             self._folding.take(record)
-        self._added += sum(map(weight, self.blocks[recent:])) - before
+        self._added += sum(map(weigh_block, self.blocks[recent:])) - before
         if len(self._folding.blocks) > MOST_BLOCKS * 2 or self._added > MOST_WEIGHT // 2:
             self.forget_older()
             return
@@ -161,10 +286,10 @@ class TranscriptStore:
     def older(self, page: Sequence[Record]) -> None:
         """Take in the page before the window."""
         self.has_older = len(page) >= PAGE
-        before = Folding()
+        before = BlockBuilder()
         for record in page:
             before.take(record)
-        join(before, self._folding)
+        join_pages(before, self._folding)
         self._folding = before
         self._forget_newer()
         self._tell("shape")
@@ -229,14 +354,14 @@ class TranscriptStore:
         self.has_newer = True
         _forget_gone(folding)
 
-    def _tell(self, change: Change) -> None:
+    def _tell(self, change: TranscriptChange) -> None:
         if change == "shape":
             self.revision += 1
         for watcher in list(self._watchers):
             watcher(change)
 
 
-def _forget_gone(folding: Folding) -> None:
+def _forget_gone(folding: BlockBuilder) -> None:
     kept = {id(block) for block in folding.blocks}
     folding.calls = {key: b for key, b in folding.calls.items() if id(b) in kept}
     folding.terminals = {key: b for key, b in folding.terminals.items() if id(b) in kept}
@@ -246,7 +371,7 @@ def _fitting(blocks: Iterable[Block]) -> int:
     """How many of these, from the first on, are within the bounds; at least one."""
     kept = room = 0
     for block in blocks:
-        room += weight(block)
+        room += weigh_block(block)
         if kept and (kept == MOST_BLOCKS or room > MOST_WEIGHT):
             return kept
         kept += 1

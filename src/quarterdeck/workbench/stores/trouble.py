@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
-    from quarterdeck.fleet.port import AgentInfo
+    from quarterdeck.fleet.api import AgentInfo
 
-    from .ground import FoundAgent
+    from .discovery import DiscoveredAgent
 
-__all__ = ["Offer", "Trouble", "TroubleKind", "trouble_of"]
+__all__ = ["Trouble", "TroubleKind", "TroubleRemedy", "diagnose_agent"]
 
 TroubleKind: TypeAlias = Literal[
     "missing", "key", "login", "session", "version", "crash", "turn", "ended"
@@ -18,7 +18,7 @@ TroubleKind: TypeAlias = Literal[
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class TroubleRemedy:
     """A key or command, and what it does."""
 
     key: str
@@ -32,7 +32,7 @@ class Trouble:
     kind: TroubleKind
     title: str
     reason: str = ""
-    offers: tuple[Offer, ...] = ()
+    offers: tuple[TroubleRemedy, ...] = ()
 
 
 # Agents are many and tell their troubles in prose; the first that fits counts.
@@ -65,13 +65,13 @@ _TITLES: dict[TroubleKind, str] = {
     "turn": "the last turn of {name} failed; it is still there",
     "ended": "{name} is not at work",
 }
-_RETRY = Offer("ctrl+r", "try again")
-_FRESH = Offer("/fresh", "a new session in the same place")
-_OTHER = Offer("ctrl+t", "another agent")
-_DEMO = Offer("f12", "the demo, which needs no key")
+_RETRY = TroubleRemedy("ctrl+r", "try again")
+_FRESH = TroubleRemedy("/fresh", "a new session in the same place")
+_OTHER = TroubleRemedy("ctrl+t", "another agent")
+_DEMO = TroubleRemedy("f12", "the demo, which needs no key")
 
 
-def trouble_of(agent: "AgentInfo", found: "FoundAgent | None") -> Trouble | None:
+def diagnose_agent(agent: "AgentInfo", found: "DiscoveredAgent | None") -> Trouble | None:
     """What is wrong with an agent; None: nothing, or it is for others to tell.
 
     Args:
@@ -91,7 +91,7 @@ def trouble_of(agent: "AgentInfo", found: "FoundAgent | None") -> Trouble | None
     )
 
 
-def _kind(agent: "AgentInfo", found: "FoundAgent | None") -> TroubleKind:
+def _kind(agent: "AgentInfo", found: "DiscoveredAgent | None") -> TroubleKind:
     if agent.state != "failed":
         return "ended"
     reason = agent.reason or ""
@@ -103,25 +103,27 @@ def _kind(agent: "AgentInfo", found: "FoundAgent | None") -> TroubleKind:
     return "missing" if found is not None and not found.is_here else "crash"
 
 
-def _offers(kind: TroubleKind, agent: "AgentInfo", found: "FoundAgent | None") -> tuple[Offer, ...]:
+def _offers(
+    kind: TroubleKind, agent: "AgentInfo", found: "DiscoveredAgent | None"
+) -> tuple[TroubleRemedy, ...]:
     install = found.install if found is not None else ""
     match kind:
         case "missing":
-            get = (Offer("/install", f"copy: {install}"),) if install else ()
-            return (*get, _RETRY, _OTHER, Offer("/doctor", "what is here"))
+            get = (TroubleRemedy("/install", f"copy: {install}"),) if install else ()
+            return (*get, _RETRY, _OTHER, TroubleRemedy("/doctor", "what is here"))
         case "key":
-            return (Offer("/doctor", "which keys are set"), _RETRY, _OTHER, _DEMO)
+            return (TroubleRemedy("/doctor", "which keys are set"), _RETRY, _OTHER, _DEMO)
         case "login":
             chooses = found is not None and found.offers_logins
             how = "choose a way to log in" if chooses else "how to log in"
-            return (Offer("/login", how), _RETRY, _OTHER)
+            return (TroubleRemedy("/login", how), _RETRY, _OTHER)
         case "session":
             return (_FRESH, _OTHER)
         case "version":
-            get = (Offer("/install", f"copy: {install}"),) if install else ()
+            get = (TroubleRemedy("/install", f"copy: {install}"),) if install else ()
             return (*get, _RETRY, _OTHER)
         case "turn":
-            return (Offer("ctrl+r", "send the last prompt again"), _FRESH, _OTHER)
+            return (TroubleRemedy("ctrl+r", "send the last prompt again"), _FRESH, _OTHER)
         case "crash" | "ended":
-            again = Offer("ctrl+r", "start it again where it was")
+            again = TroubleRemedy("ctrl+r", "start it again where it was")
             return (again, _FRESH, _OTHER) if agent.can_resume else (_FRESH, _OTHER)

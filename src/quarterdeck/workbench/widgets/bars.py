@@ -1,23 +1,29 @@
-"""Single lines around the transcript: the agent's, its queue, and the state of everything."""
+"""Single lines around the transcript: the agent, its queue, its trouble, and the status of
+everything.
+"""
 
 from typing import TYPE_CHECKING
 
-from quarterdeck.wire.shown import count
+from quarterdeck.wire.terminal_text import count
 
 from ..feed import HostState
-from ..literal import one_line
-from ..rendering.agents import STATE_ROLES, money
-from ..rendering.lines import Line, Span, clip, width_of
-from ..stores.contents import told
+from ..rendering.agent_rows import STATE_ROLES, format_money
+from ..rendering.lines import Line, Span, clip, plain, width_of, wrap
+from ..sanitize import sanitize_line, sanitize_text
+from ..stores.blocks import describe_content
 from ..stores.roster import SYMBOLS, RosterStore
-from .lined import LinesView
+from ..stores.trouble import Trouble, diagnose_agent
+from .lines_view import LinesView
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from quarterdeck.fleet.port import AgentInfo
+    from quarterdeck.fleet.api import AgentInfo
+    from quarterdeck.wire.ids import SessionId
 
-__all__ = ["AgentBar", "QueueBar", "StatusBar"]
+    from ..context import WorkbenchContext
+
+__all__ = ["AgentBar", "QueueBar", "StatusBar", "TroubleBar", "trouble_lines"]
 
 _HOST_WORDS: dict[HostState, tuple[str, str]] = {
     "connecting": ("host: connecting", "warning"),
@@ -47,9 +53,13 @@ class AgentBar(LinesView):
             return [(("no agent", "faint"),)]
         role = STATE_ROLES.get(agent.state, "text")
         facts = [agent.agent, agent.model, agent.mode, agent.cwd]
-        rest = " · ".join(one_line(fact, 80) for fact in facts if fact)
+        rest = " · ".join(sanitize_line(fact, 80) for fact in facts if fact)
         state = f" {SYMBOLS[agent.state]} {agent.state}"
-        line: Line = ((one_line(agent.name, 60), "strong"), (state, role), (f"  {rest}", "faint"))
+        line: Line = (
+            (sanitize_line(agent.name, 60), "strong"),
+            (state, role),
+            (f"  {rest}", "faint"),
+        )
         return [clip(line, width)]
 
 
@@ -70,7 +80,11 @@ class QueueBar(LinesView):
         queue = self.agent.queue if self.agent else ()
         lines = [
             clip(
-                (("⋯ waits: ", "faint"), (one_line(" ".join(map(told, q.content))), "text")), width
+                (
+                    ("⋯ waits: ", "faint"),
+                    (sanitize_line(" ".join(map(describe_content, q.content))), "text"),
+                ),
+                width,
             )
             for q in queue
         ]
@@ -122,14 +136,14 @@ class StatusBar(LinesView):
                 spans.append((f" {SYMBOLS[state]} {number} {state}", role))
         problem = self._roster.status.problem if self._roster.status else None
         if problem:
-            spans.append((f"  the log cannot be written: {one_line(problem, 80)}", "bad"))
+            spans.append((f"  the log cannot be written: {sanitize_line(problem, 80)}", "bad"))
         words, role = _HOST_WORDS[self._host]
         if self._host != "connected" or width_of(tuple(spans)) + len(words) + 2 <= width:
             spans.append((f"  {words}", role))
         if self._is_untrusted:
             spans.append(("  untrusted: /trust", "warning"))
         if totals.tokens:
-            cost = f" {money(totals.cost, totals.currency)}" if totals.cost else ""
+            cost = f" {format_money(totals.cost, totals.currency)}" if totals.cost else ""
             spans.append((f"  {count(totals.tokens)} tokens{cost}", "faint"))
         keys = " f1 help  ctrl+p commands  ctrl+q leave "
         room = width - width_of(tuple(spans)) - len(keys)
@@ -138,3 +152,72 @@ class StatusBar(LinesView):
         if room >= 0:
             spans += [(" " * room, "text"), (keys, "faint")]
         return [clip(tuple(spans), width)]
+
+
+_REASON = 4
+"""Lines of the reason that are shown; the transcript has all of it."""
+
+
+class TroubleBar(LinesView):
+    """Tells the trouble of one agent; hidden while there is none.
+
+    Args:
+        desk: the agents, and what was found on this machine.
+        whose: the agent, as it is when somebody looks.
+    """
+
+    def __init__(self, desk: "WorkbenchContext", whose: "Callable[[], SessionId | None]") -> None:
+        super().__init__(classes="trouble")
+        self._desk = desk
+        self._whose = whose
+        self._trouble: Trouble | None = None
+        self._stops: list[Callable[[], None]] = []
+
+    def on_mount(self) -> None:
+        """Follow the agents."""
+        self.display = False
+        self._stops = [self._desk.watch(self.check), self._desk.roster.watch(self.check)]
+        self.check()
+
+    def on_unmount(self) -> None:
+        """Let go of the stores."""
+        for stop in self._stops:
+            stop()
+
+    def check(self) -> None:
+        """Find out anew what is wrong."""
+        agent = self._desk.roster.find(self._whose())
+        found = self._desk.ground.found
+        kind = found.agent(agent.agent) if found is not None and agent is not None else None
+        trouble = diagnose_agent(agent, kind) if agent is not None else None
+        if trouble != self._trouble:
+            self._trouble = trouble
+            self.display = trouble is not None
+            self.update()
+
+    def lines(self, width: int) -> list[Line]:
+        """See ``LinesView``."""
+        if self._trouble is None:
+            return []
+        lines = trouble_lines(self._trouble, width)
+        self.styles.height = len(lines) + self.gutter.height
+        return lines
+
+
+def trouble_lines(trouble: Trouble, width: int) -> list[Line]:
+    """What happened, why, and what can be done, in as few lines as it takes."""
+    is_calm = trouble.kind == "ended"
+    sign = "‖ " if is_calm else "✗ "
+    lines = wrap(
+        plain(sign + sanitize_line(trouble.title, 200), "faint" if is_calm else "bad"), width
+    )
+    if trouble.reason:
+        reason: list[Line] = []
+        for part in sanitize_text(trouble.reason).split("\n")[:_REASON]:
+            reason += wrap(plain(part, "text"), width)
+        lines += reason[:_REASON]
+    spans: list[Span] = []
+    for offer in trouble.offers:
+        spans += [("   ", "text")] if spans else []
+        spans += [(offer.key, "key"), (f" {sanitize_line(offer.words, 200)}", "text")]
+    return [*lines, *wrap(spans, width)]

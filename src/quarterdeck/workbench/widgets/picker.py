@@ -9,12 +9,12 @@ from textual.geometry import Size
 from textual.message import Message
 
 from ..rendering.lines import Line, clip
-from .lined import Lined
+from .lines_view import LineCanvas
 
 __all__ = ["Picker"]
 
 
-class Picker(Lined, can_focus=True):
+class Picker(LineCanvas, can_focus=True):
     """A list whose rows have keys; the cursor stays on its key when rows come, go or move."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -87,7 +87,7 @@ class Picker(Lined, can_focus=True):
         self.refresh()
 
     def line_at(self, y: int) -> tuple[Line, bool]:
-        """See ``Lined``."""
+        """See ``LineCanvas``."""
         if (row := y - self.scroll_offset.y) < len(self._head):  # it stays while rows scroll
             return self._head[max(0, row)], False
         y -= len(self._head)

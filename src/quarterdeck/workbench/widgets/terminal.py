@@ -16,19 +16,17 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
-from ..screens.guard import QUIET
-from ..terminals.display import load_emulator
-from ..terminals.following import Following, Standing
-from ..terminals.keys import bytes_of
-from ..terminals.sizing import Sizing
-from ..terminals.typing import Typing
+from ..screens.key_guard import QUIET
+from ..terminal.connection import TerminalFollower, TerminalInput, TerminalSizer, TerminalViewState
+from ..terminal.display import load_emulator
+from ..terminal.input_sequences import encode_key
 from .terminal_mouse import TerminalMouse
 
 if TYPE_CHECKING:
     from textual.timer import Timer
     from textual.worker import Worker
 
-    from ..desk import Desk
+    from ..context import WorkbenchContext
 
 __all__ = ["LEAVE", "TerminalView"]
 
@@ -75,7 +73,7 @@ class TerminalView(TerminalMouse, can_focus=True):
 
     def __init__(
         self,
-        desk: "Desk",
+        desk: "WorkbenchContext",
         *,
         guarded: bool = False,
         tell: Callable[[str], None],
@@ -85,13 +83,13 @@ class TerminalView(TerminalMouse, can_focus=True):
         self._desk = desk
         self.guarded = guarded
         self._tell = tell
-        self._following: Following | None = None
-        self._typing: Typing | None = None
+        self._following: TerminalFollower | None = None
+        self._typing: TerminalInput | None = None
         self._workers: list[Worker[None]] = []
         self.is_typing = False
         """Whether keys go to the program."""
         self._reach = asyncio.Event()
-        self._sizing: Sizing | None = None
+        self._sizing: TerminalSizer | None = None
         self._settling: Timer | None = None
         self._hiding: Timer | None = None
         self.is_seen = False
@@ -108,7 +106,7 @@ class TerminalView(TerminalMouse, can_focus=True):
         return self._following.terminal if self._following is not None else None
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> TerminalViewState:
         """How the terminal stands."""
         return self._following.standing if self._following is not None else "coming"
 
@@ -138,8 +136,8 @@ class TerminalView(TerminalMouse, can_focus=True):
         self.shown.close()
         self.back = self.left = 0
         self._following = self._follower(terminal)
-        self._typing = Typing(self._desk.fleet, terminal, self._tell)
-        self._sizing = Sizing(self._desk.fleet, terminal)
+        self._typing = TerminalInput(self._desk.fleet, terminal, self._tell)
+        self._sizing = TerminalSizer(self._desk.fleet, terminal)
         self._run()
         if self.has_focus:
             self.begin_typing()
@@ -184,8 +182,8 @@ class TerminalView(TerminalMouse, can_focus=True):
         self._hiding = None
         self.detach()
 
-    def _follower(self, terminal: str) -> Following:
-        return Following(self._desk.fleet, terminal, self.take, self._stood, self._reached)
+    def _follower(self, terminal: str) -> TerminalFollower:
+        return TerminalFollower(self._desk.fleet, terminal, self.take, self._stood, self._reached)
 
     def _run(self) -> None:
         following, typing = self._following, self._typing
@@ -195,7 +193,7 @@ class TerminalView(TerminalMouse, can_focus=True):
             self.run_worker(typing.run, name="typing"),
         ]
 
-    async def _follow(self, following: Following) -> None:
+    async def _follow(self, following: TerminalFollower) -> None:
         await asyncio.to_thread(load_emulator)
         await following.run()
 
@@ -280,7 +278,7 @@ class TerminalView(TerminalMouse, can_focus=True):
         if event.key in _SCROLLED and not self.modes.alternate_screen:
             self.action_scroll_page(_SCROLLED[event.key])
             return True
-        self.send(bytes_of(event.key, event.character, self.modes))
+        self.send(encode_key(event.key, event.character, self.modes))
         return True
 
     def take_paste(self, text: str) -> None:
@@ -324,7 +322,7 @@ class TerminalView(TerminalMouse, can_focus=True):
         """Send the key that ends typing, and go on typing."""
         self.begin_typing()
         if self.is_typing:
-            self.send(bytes_of(LEAVE, "\x1c", self.modes))
+            self.send(encode_key(LEAVE, "\x1c", self.modes))
 
     def action_type(self) -> None:
         """Type."""

@@ -4,9 +4,8 @@ from typing import TYPE_CHECKING, cast
 
 from textual import events
 
-from ..terminals.keys import bytes_of
-from ..terminals.mouse import MouseDeed, MouseKind, mouse_bytes
-from ..terminals.selecting import Place, Selected, cut, joined, word_at
+from ..terminal.input_sequences import MouseAction, MouseKind, encode_key, encode_mouse
+from ..terminal.selection import CellPlace, CellSelection, cut_row, find_word, join_rows
 from .terminal_page import TerminalPage
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ class TerminalMouse(TerminalPage):
 
     _button = 0
     """The button that the program was told of and that is still held."""
-    _anchor: Place | None = None
+    _anchor: CellPlace | None = None
     """Where a selection was begun."""
     _last_cell: tuple[int, int] | None = None
 
@@ -54,7 +53,7 @@ class TerminalMouse(TerminalPage):
         """Move, or select."""
         event.stop()
         if self._anchor is not None:
-            self._select(Selected(self._anchor, self._place(event)))
+            self._select(CellSelection(self._anchor, self._place(event)))
         elif self._is_for_program(event) and (event.x, event.y) != self._last_cell:
             self._last_cell = event.x, event.y
             self._tell_mouse("move", event, self._button or event.button)
@@ -77,9 +76,9 @@ class TerminalMouse(TerminalPage):
             return
         row, column = self._place(event)
         text = self.shown.rows(row, 1)[0].text
-        span = word_at(text, column) if event.chain == 2 else (0, 10_000)
+        span = find_word(text, column) if event.chain == 2 else (0, 10_000)
         if span is not None:
-            self._select(Selected((row, span[0]), (row, span[1])))
+            self._select(CellSelection((row, span[0]), (row, span[1])))
             self._copy()
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
@@ -107,7 +106,7 @@ class TerminalMouse(TerminalPage):
             self.action_shift(-_NOTCH if way == "left" else _NOTCH)
         elif self.modes.alternate_screen and self.can_type and not event.shift:
             # As terminals do: a program without a mouse that fills the screen has arrows.
-            self.send(bytes_of(way, None, self.modes) * _NOTCH)
+            self.send(encode_key(way, None, self.modes) * _NOTCH)
         else:
             self.scroll_rows(-_NOTCH if way == "up" else _NOTCH)
 
@@ -122,7 +121,7 @@ class TerminalMouse(TerminalPage):
             if kind != "release":
                 return
             row, column = max(0, min(row, rows - 1)), max(0, min(column, columns - 1))
-        deed = MouseDeed(
+        deed = MouseAction(
             kind=kind,
             column=column,
             row=row,
@@ -131,15 +130,15 @@ class TerminalMouse(TerminalPage):
             alt=event.meta,
             ctrl=event.ctrl,
         )
-        if data := mouse_bytes(deed, self.modes):
+        if data := encode_mouse(deed, self.modes):
             self.send(data)
 
-    def _place(self, event: events.MouseEvent) -> Place:
+    def _place(self, event: events.MouseEvent) -> CellPlace:
         y = max(0, min(event.y, self.size.height - 1))
         x = max(0, min(event.x, self.size.width - 1))
         return self._first + y, self.left + x
 
-    def _select(self, selected: Selected) -> None:
+    def _select(self, selected: CellSelection) -> None:
         if selected != self.selected:
             self.selected = selected
             self.refresh()
@@ -153,8 +152,8 @@ class TerminalMouse(TerminalPage):
         places = selected.rows[:_MOST_COPIED]
         rows = self.shown.rows(places.start, len(places))
         spans = [selected.span(place) or (0, None) for place in places]
-        taken = [cut(row.text, *span) for row, span in zip(rows, spans, strict=True)]
+        taken = [cut_row(row.text, *span) for row, span in zip(rows, spans, strict=True)]
         wraps = self.shown.wraps(places.start, len(places))
-        text = joined(taken, [row.text for row in rows], wraps)
+        text = join_rows(taken, [row.text for row in rows], wraps)
         if text.strip():
             cast("App[object]", self.app).copy_to_clipboard(text)  # pyright: ignore[reportUnknownMemberType]

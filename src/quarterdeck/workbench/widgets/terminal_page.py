@@ -10,17 +10,16 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from quarterdeck.drivers.screen.port import Modes
+from quarterdeck.terminal.emulator.api import TerminalModes
 
-from ..terminals.display import Display
-from ..terminals.drawing import Drawer, drawn_text
-from .terminal_looks import Strips, over
+from ..terminal.display import TerminalDisplay
+from ..terminal.rendering import RowRenderer, StripCache, overlay_style, render_text
 
 if TYPE_CHECKING:
-    from quarterdeck.drivers.pty.seen import Seen
-    from quarterdeck.drivers.screen.port import Row
+    from quarterdeck.terminal.emulator.api import GridRow
+    from quarterdeck.terminal.viewer_events import ViewerEvent
 
-    from ..terminals.selecting import Selected
+    from ..terminal.selection import CellSelection
 
 __all__ = ["TerminalPage"]
 
@@ -32,7 +31,7 @@ _HALF_DRAWN = 0.15
 """Seconds for which a program may keep the screen as it was while it draws."""
 _CHUNK = 500
 """Rows that are searched at once."""
-_NO_MODES = Modes()
+_NO_MODES = TerminalModes()
 
 
 class TerminalPage(Widget):
@@ -43,21 +42,21 @@ class TerminalPage(Widget):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self.shown = Display()
-        self._drawer = Drawer(lambda: self.rich_style)
-        self._strips = Strips(self._drawer)
+        self.shown = TerminalDisplay()
+        self._drawer = RowRenderer(lambda: self.rich_style)
+        self._strips = StripCache(self._drawer)
         self.back = 0
         """Rows between the end and what is seen; 0: it follows."""
         self.left = 0
         """Columns that are left of what is seen."""
         self.found = ""
         """What is searched for; marked where it stands."""
-        self.selected: Selected | None = None
+        self.selected: CellSelection | None = None
         self._first = 0
         """The place of the first row that is seen."""
         self._total = 0
         """Rows that there are to be seen."""
-        self._rows: list[Row] = []
+        self._rows: list[GridRow] = []
         self._seen = (0, 0)
         """How often the whole screen had come, and the revision that was drawn."""
         self._above = 0
@@ -82,13 +81,13 @@ class TerminalPage(Widget):
         raise NotImplementedError
 
     @property
-    def modes(self) -> Modes:
+    def modes(self) -> TerminalModes:
         """What the program has asked for."""
         return self.shown.screen.modes if self.shown.screen is not None else _NO_MODES
 
     # Frames
 
-    async def take(self, seen: "Seen") -> None:
+    async def take(self, seen: "ViewerEvent") -> None:
         """Show what was seen next; waits while more comes than can be drawn."""
         self.shown.give(seen)
         self._plan_frame()
@@ -223,15 +222,15 @@ class TerminalPage(Widget):
             style, turns = Style(reverse=True), True
         else:
             style, turns = Style(underline=True, bold=True), False
-        return over(strip, column, column + 1 + is_wide, style, turns=turns)
+        return overlay_style(strip, column, column + 1 + is_wide, style, turns=turns)
 
     def _with_matches(self, strip: Strip, text: str) -> Strip:
-        shown, sought = drawn_text(text).casefold(), self.found.casefold()
+        shown, sought = render_text(text).casefold(), self.found.casefold()
         style = self.get_component_rich_style("terminal--match", partial=True)
         at = shown.find(sought)
         while at >= 0:
             begin = cell_len(shown[:at]) - self.left
-            strip = over(strip, begin, begin + cell_len(sought), style)
+            strip = overlay_style(strip, begin, begin + cell_len(sought), style)
             at = shown.find(sought, at + len(sought))
         return strip
 
@@ -241,7 +240,7 @@ class TerminalPage(Widget):
             return strip
         style = self.screen.get_component_rich_style("screen--selection", partial=True)
         end = strip.cell_length if span[1] is None else span[1] - self.left
-        return over(strip, span[0] - self.left, end, style)
+        return overlay_style(strip, span[0] - self.left, end, style)
 
     def clear_selected(self) -> None:
         """Select nothing."""

@@ -12,18 +12,17 @@ from textual.message import Message
 
 from quarterdeck.wire.errors import QuarterdeckError
 
-from ..literal import literal
+from ..rendering.block_layout import BlockLayout
 from ..rendering.blocks import can_fold
-from ..rendering.layout import BlockLayout
-from ..rendering.lines import Line
-from ..rendering.markdown import is_ready, make_ready
-from ..rendering.matches import marked
+from ..rendering.lines import Line, mark_matches
+from ..rendering.markdown import is_markdown_loaded, load_markdown
+from ..sanitize import sanitize_text
 from ..stores.blocks import Block
-from ..stores.transcript import Change, Spot, TranscriptStore
-from . import going
-from .lined import Lined
-from .looking import Looking
-from .standing import Places, Standing
+from ..stores.transcript import TranscriptChange, TranscriptSpot, TranscriptStore
+from . import transcript_jump
+from .lines_view import LineCanvas
+from .scroll_anchor import ScrollAnchor, ScrollAnchors
+from .transcript_search import SearchController
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["TranscriptView"]
 
 
-class TranscriptView(Lined, can_focus=True):
+class TranscriptView(LineCanvas, can_focus=True):
     """Shows one transcript at a time; the place in each is kept while others are shown.
 
     It stays at the end while the agent writes, unless somebody has scrolled up: then the line
@@ -61,17 +60,17 @@ class TranscriptView(Lined, can_focus=True):
 
         session: "SessionId"
         where: Literal["first", "older", "newer", "end"]
-        spot: Spot | None = None
+        spot: TranscriptSpot | None = None
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._store: TranscriptStore | None = None
-        self.places = Places()
-        self._place = Standing()
+        self.places = ScrollAnchors()
+        self._place = ScrollAnchor()
         self._width = 1
         self._unwatch = lambda: None
         self._is_settling = False
-        self._looking = Looking(self)
+        self._looking = SearchController(self)
         self.empty: list[Line] = []
         """What is shown where there is nothing."""
 
@@ -99,7 +98,7 @@ class TranscriptView(Lined, can_focus=True):
         self._store = store
         left = self._place
         left.layout = BlockLayout(1)  # its lines are not needed while others are shown
-        self._place = Standing()
+        self._place = ScrollAnchor()
         self._unwatch = lambda: None
         if store is not None:
             self._place = self.places.of(store)
@@ -121,7 +120,7 @@ class TranscriptView(Lined, can_focus=True):
             self._do(partial(self._open_at, store, seq, words))
 
     def line_at(self, y: int) -> tuple[Line, bool]:
-        """See ``Lined``."""
+        """See ``LineCanvas``."""
         if not len(self._layout):
             return (self.empty[y] if y < len(self.empty) else ()), False
         if y >= self._layout.total:
@@ -132,7 +131,7 @@ class TranscriptView(Lined, can_focus=True):
         words = self._looking.pattern
         is_marked = self._layout.block(at) is self._place.marked
         is_head = is_marked and not self._layout.part(at) and offset == self._layout.has_gap(at)
-        return (marked(line, words) if words is not None else line), is_head
+        return (mark_matches(line, words) if words is not None else line), is_head
 
     def on_mount(self) -> None:
         """Import what draws messages, after the first frame and beside the loop."""
@@ -178,7 +177,11 @@ class TranscriptView(Lined, can_focus=True):
     def action_mark(self, step: int) -> None:
         """Mark the next block that can be folded."""
         blocks = self._store.blocks if self._store is not None else ()
-        block = going.foldable_beside(blocks, self._here(step).first, step) if blocks else None
+        block = (
+            transcript_jump.find_next_foldable(blocks, self._here(step).first, step)
+            if blocks
+            else None
+        )
         if block is None:
             return
         self.mark(block)
@@ -242,23 +245,23 @@ class TranscriptView(Lined, can_focus=True):
             try:
                 await deed()
             except QuarterdeckError as error:
-                self.notify(literal(str(error)), severity="error", markup=False)
+                self.notify(sanitize_text(str(error)), severity="error", markup=False)
 
         self.run_worker(told)
 
     async def _open_at(self, store: TranscriptStore, seq: int, words: str = "") -> None:
-        block = await going.open_at(store, seq)
+        block = await transcript_jump.move_window_to(store, seq)
         if block is not None and self._store is store:
             self._stand_at(block, words)
 
     async def _open_start(self, store: TranscriptStore) -> None:
         self._place.follows = False
-        block = await going.open_start(store)
+        block = await transcript_jump.move_window_to_start(store)
         if block is not None and self._store is store:
             self._stand_at(block)
 
     async def _jump(self, store: TranscriptStore, here: int, step: int) -> None:
-        seq = await going.prompt_beside(store, here, step)
+        seq = await transcript_jump.find_next_prompt(store, here, step)
         if self._store is not store:
             return
         if seq is not None:
@@ -297,16 +300,16 @@ class TranscriptView(Lined, can_focus=True):
     def _layout(self) -> BlockLayout:
         return self._place.layout
 
-    def _changed(self, change: Change) -> None:
+    def _changed(self, change: TranscriptChange) -> None:
         self._sync()
 
     async def _make_ready(self) -> None:
-        if not is_ready():
-            await asyncio.to_thread(make_ready)
+        if not is_markdown_loaded():
+            await asyncio.to_thread(load_markdown)
             self._sync()
 
     def _sync(self) -> None:
-        if not is_ready():
+        if not is_markdown_loaded():
             return
         self._place.sync(self._width)
         self._settle()

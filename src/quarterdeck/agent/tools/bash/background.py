@@ -1,18 +1,41 @@
-"""The commands of a session that run beside it."""
+"""Commands that run in the background, and the tool ``commands`` that lists, reads, awaits and
+ends them.
+"""
 
 import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from quarterdeck.system.port import Exit, Terminal, Terminals
+from msgspec import Meta
 
-from ..tool import ToolError
-from ..workspace import Workspace
-from .outputs import Outputs
-from .shell import Started, start
+from quarterdeck.system.api import ProcessExit, Terminal, Terminals
+from quarterdeck.wire.events import TerminalExited, TerminalOutput
+from quarterdeck.wire.ids import TerminalId
+from quarterdeck.wire.tool_calls import ToolKind
 
-__all__ = ["BackgroundCommand", "Commands", "commands_of"]
+from ..tool import (
+    Arguments,
+    LiveCall,
+    PreparedCall,
+    Tool,
+    ToolError,
+    ToolOutcome,
+    read_description,
+    text_outcome,
+)
+from ..workspace import ToolWorkspace
+from .shell import OutputFiles, StartedCommand, ended, start_command, title_of
+
+__all__ = [
+    "BackgroundCommand",
+    "BackgroundCommands",
+    "CommandsArguments",
+    "CommandsTool",
+    "commands_of",
+]
 
 _MOST_RUNNING = 16
 _MOST_KEPT = 64
@@ -25,7 +48,7 @@ class BackgroundCommand:
     characters stay.
     """
 
-    def __init__(self, id: str, line: str, started: Started, limit: int) -> None:
+    def __init__(self, id: str, line: str, started: StartedCommand, limit: int) -> None:
         self.id = id
         self.line = line
         self.file = started.file
@@ -33,7 +56,7 @@ class BackgroundCommand:
         self._limit = limit
         self._begun = time.monotonic()
         self._over: float | None = None
-        self._exit: Exit | None = None
+        self._exit: ProcessExit | None = None
         self._terminal = started.terminal
         self._unread: deque[str] = deque()
         self._size = 0
@@ -48,7 +71,7 @@ class BackgroundCommand:
         return self._terminal
 
     @property
-    def exit(self) -> Exit | None:
+    def exit(self) -> ProcessExit | None:
         """How it ended; None while it runs."""
         return self._exit
 
@@ -100,11 +123,11 @@ class BackgroundCommand:
             self._unread.appendleft(kept)
 
 
-class Commands:
+class BackgroundCommands:
     """What ``bash`` keeps between calls: the output files and the commands in the background."""
 
     def __init__(self) -> None:
-        self.outputs = Outputs()
+        self.outputs = OutputFiles()
         self._all: dict[str, BackgroundCommand] = {}
         self._count = 0
         self._starting = 0
@@ -145,12 +168,12 @@ class Commands:
 
         Raises:
             ToolError: Too many run.
-            SystemFault: It could not be started.
+            OperatingSystemError: It could not be started.
         """
         self.check_room()
         self._starting += 1
         try:
-            started = await start(terminals, line, cwd, limit=limit, outputs=self.outputs)
+            started = await start_command(terminals, line, cwd, limit=limit, outputs=self.outputs)
         finally:
             self._starting -= 1
         self._count += 1
@@ -176,6 +199,97 @@ class Commands:
             await command.release()
 
 
-def commands_of(workspace: Workspace) -> Commands:
+def commands_of(workspace: ToolWorkspace) -> BackgroundCommands:
     """The commands of a workspace; closed with it."""
-    return workspace.resources.setdefault("bash", Commands())
+    return workspace.resources.setdefault("bash", BackgroundCommands())
+
+
+_WAIT = 30.0
+
+
+class CommandsArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The arguments of ``commands``."""
+
+    action: Literal["list", "read", "wait", "kill"]
+    id: Annotated[str | None, Meta(description="Which command; all but `list` need it.")] = None
+    seconds: Annotated[
+        float | None, Meta(description="With `wait`: how long at most; 30 if left out.")
+    ] = None
+
+
+class CommandsTool:
+    """Lists, reads, awaits and ends background commands.
+
+    To the policy this is no deed of its own: leave was given when the command was started, and
+    only the session's own commands can be reached.
+    """
+
+    name = "commands"
+    kind: ToolKind = "execute"
+    arguments = CommandsArguments
+
+    @property
+    def description(self) -> str:
+        """The text that the model reads."""
+        return read_description(__package__, "commands")
+
+    async def prepare(self, arguments: CommandsArguments, workspace: ToolWorkspace) -> PreparedCall:
+        """Find the command; nothing is done to it."""
+        commands = commands_of(workspace)
+        call = workspace.call(self.name, "think")
+        if arguments.action == "list":
+            return PreparedCall(
+                title="Background commands", call=call, run=partial(_list, commands)
+            )
+        if arguments.id is None:
+            raise ToolError(f"{arguments.action!r} needs the id of a command.")
+        command = commands.find(arguments.id)
+        seconds = _WAIT if arguments.seconds is None else max(arguments.seconds, 0.0)
+        run = {
+            "read": partial(_read, command),
+            "wait": partial(_wait, command, min(seconds, workspace.options.bash_max_timeout)),
+            "kill": partial(_kill, command),
+        }[arguments.action]
+        title = f"{arguments.action.capitalize()} {command.id}: {title_of(command.line)}"
+        return PreparedCall(title=title, call=call, run=run)
+
+
+async def _list(commands: BackgroundCommands, live: LiveCall) -> ToolOutcome:
+    lines = [
+        f"{command.id} {ended(command.exit, command.seconds)} {title_of(command.line)}"
+        for command in commands.all
+    ]
+    return text_outcome("\n".join(lines) or "There are no background commands.")
+
+
+async def _wait(command: BackgroundCommand, seconds: float, live: LiveCall) -> ToolOutcome:
+    await command.wait(seconds)
+    return await _read(command, live)
+
+
+async def _kill(command: BackgroundCommand, live: LiveCall) -> ToolOutcome:
+    await command.kill()
+    return await _read(command, live)
+
+
+async def _read(command: BackgroundCommand, live: LiveCall) -> ToolOutcome:
+    """Tell what is new, and show it in the command's terminal."""
+    dropped, text = command.take()
+    await _show(command, text, live)
+    if dropped:
+        text = f"[… {dropped} characters are not shown; all is in {command.file} …]\n{text}"
+    status = ended(command.exit, command.seconds)
+    return text_outcome(f"{text.rstrip() or '(nothing new)'}\n{status}")
+
+
+async def _show(command: BackgroundCommand, text: str, live: LiveCall) -> None:
+    terminal = TerminalId(command.terminal.id)
+    if text:
+        await live.emit(TerminalOutput(terminal=terminal, data=text))
+    if (left := command.exit) is not None and not command.was_exit_told:
+        command.was_exit_told = True
+        await live.emit(TerminalExited(terminal=terminal, exit_code=left.code, signal=left.signal))
+
+
+if TYPE_CHECKING:
+    _tool: Tool = CommandsTool()

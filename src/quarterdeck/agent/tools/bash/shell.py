@@ -1,13 +1,78 @@
-"""Starting a command line in a terminal of the system."""
+"""Starting a command line in a terminal of the system, the files that keep its output, and its
+report.
+"""
 
+import asyncio
+import shutil
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 
-from quarterdeck.system.errors import CommandNotFound
-from quarterdeck.system.port import Command, Terminal, Terminals
+from quarterdeck.system.api import CommandSpec, OutputView, ProcessExit, Terminal, Terminals
+from quarterdeck.system.errors import CommandNotFoundError
 
-from .outputs import Outputs
+__all__ = [
+    "QUIET",
+    "OutputFiles",
+    "StartedCommand",
+    "command_output_text",
+    "ended",
+    "start_command",
+    "title_of",
+]
 
-__all__ = ["QUIET", "Started", "start"]
+
+class OutputFiles:
+    """Names for output files in a directory that we alone can read; ``close`` removes it."""
+
+    def __init__(self) -> None:
+        self._making: asyncio.Lock = asyncio.Lock()
+        self._directory: str | None = None
+        self._count = 0
+
+    async def new_file(self) -> str:
+        """The path of a file that does not exist yet."""
+        async with self._making:
+            if self._directory is None:
+                self._directory = await asyncio.to_thread(tempfile.mkdtemp, "", "quarterdeck-")
+        self._count += 1
+        return f"{self._directory}/output-{self._count}.txt"
+
+    async def drop(self, file: str) -> None:
+        """Remove a file that nobody was told about."""
+        await asyncio.to_thread(Path(file).unlink, missing_ok=True)
+
+    async def close(self) -> None:
+        """Remove every output; may be called again."""
+        directory, self._directory = self._directory, None
+        if directory is not None:
+            await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
+
+
+_TITLE = 100
+
+
+def title_of(line: str) -> str:
+    """A call's title: the first line of the command, cut; never what the model says it does."""
+    first, _, rest = line.strip().partition("\n")
+    text = first if len(first) <= _TITLE else first[: _TITLE - 1] + "…"
+    return f"{text} …" if rest else text
+
+
+def command_output_text(view: OutputView, file: str) -> str:
+    """The output, with the number of bytes that are missing and where they are."""
+    if not view.is_truncated:
+        return view.text.rstrip("\n") or "(no output)"
+    return (
+        f"{view.head}\n[… {view.dropped} of {view.total} bytes are not shown; "
+        f"the whole output is in {file} …]\n{view.tail}"
+    ).rstrip("\n")
+
+
+def ended(left: ProcessExit | None, seconds: float) -> str:
+    """How the command ended, in one line; None: it still runs."""
+    return f"[{left or 'still running'}, {seconds:.1f} s]"
+
 
 _SHELLS = ("/bin/bash", "bash", "/bin/sh")
 
@@ -30,32 +95,32 @@ QUIET = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Started:
+class StartedCommand:
     """A command line that runs, and the file that gets all of its output."""
 
     terminal: Terminal
     file: str
 
 
-async def start(
-    terminals: Terminals, line: str, cwd: str, *, limit: int, outputs: Outputs
-) -> Started:
+async def start_command(
+    terminals: Terminals, line: str, cwd: str, *, limit: int, outputs: OutputFiles
+) -> StartedCommand:
     """Start a command line, keeping ``limit`` bytes of its output: a third head, the rest tail.
 
     Raises:
-        SystemFault: It could not be started.
+        OperatingSystemError: It could not be started.
     """
     head = limit // 3
-    missing: CommandNotFound | None = None
+    missing: CommandNotFoundError | None = None
     for shell in _SHELLS:
-        command = Command(argv=(shell, "-c", _waiting(line)), cwd=cwd, env=QUIET)
+        command = CommandSpec(argv=(shell, "-c", _waiting(line)), cwd=cwd, env=QUIET)
         file = await outputs.new_file()
         try:
             terminal = await terminals.create(command, head=head, tail=limit - head, spill=file)
-        except CommandNotFound as error:
+        except CommandNotFoundError as error:
             missing = error
         else:
-            return Started(terminal=terminal, file=file)
+            return StartedCommand(terminal=terminal, file=file)
     assert missing is not None
     raise missing
 

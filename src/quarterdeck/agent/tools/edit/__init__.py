@@ -4,14 +4,13 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from quarterdeck.wire.toolcalls import ToolKind
+from quarterdeck.wire.tool_calls import ToolKind
 
-from ..describe import describe
-from ..tool import Arguments, Prepared
-from ..workspace import Workspace
-from .changing import prepare_change
+from ..tool import Arguments, PreparedCall, read_description
+from ..workspace import ToolWorkspace
+from .replacement import prepare_change
 
-__all__ = ["Edit", "EditArguments"]
+__all__ = ["EditArguments", "EditTool"]
 
 
 class EditArguments(Arguments, frozen=True, kw_only=True):
@@ -25,7 +24,7 @@ class EditArguments(Arguments, frozen=True, kw_only=True):
     replace_all: Annotated[bool, Meta(description="Replace every place, not just one.")] = False
 
 
-class Edit:
+class EditTool:
     """Replaces text that is in a file once; the file has to be as the model saw it."""
 
     name = "edit"
@@ -35,8 +34,8 @@ class Edit:
     @property
     def description(self) -> str:
         """The text that the model reads."""
-        return describe(__name__)
+        return read_description(__name__)
 
-    async def prepare(self, arguments: EditArguments, workspace: Workspace) -> Prepared:
-        """Find the text and show the change. Raises NoSuchPath, OutsideRoots, ToolError."""
+    async def prepare(self, arguments: EditArguments, workspace: ToolWorkspace) -> PreparedCall:
+        """Find the text and show the change. Raises NoSuchPathError, OutsideRootsError, ToolError."""
         return await prepare_change(self.name, self.kind, arguments.path, (arguments,), workspace)

@@ -1,24 +1,72 @@
 """Where a text to be replaced is in a file: exactly, or as near as leaves no doubt.
 
 Four ways are tried, from strict to tolerant: the exact text; the text whatever its line ends;
-whole lines but for blanks at their ends; whole lines but for their indentation. The first way
-that finds anything decides. A tolerant way has to find exactly one place.
-
-All functions are pure; they take time for large files and belong in a thread.
+whole lines but for blanks at their ends; whole lines but for their indentation. The first way that
+finds anything decides.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from .indentation import Indents, indents_of
-
-__all__ = ["Found", "Span", "find"]
+__all__ = ["Indents", "TextMatches", "TextSpan", "find_text", "indents_of"]
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class Indents:
+    """Which indentation of the file stands for which one of the text that was looked for."""
+
+    known: dict[str, str]
+
+    def move(self, line: str) -> str:
+        """Give a line of the new text the file's indentation."""
+        indent = _indent(line)
+        body = line[len(indent) :]
+        if not body.strip():
+            return line
+        return self._moved(indent) + body
+
+    def _moved(self, indent: str) -> str:
+        if indent in self.known:
+            return self.known[indent]
+        shorter = [one for one in self.known if indent.startswith(one)]
+        if shorter:
+            nearest = max(shorter, key=len)
+            return self.known[nearest] + self._deeper(indent[len(nearest) :])
+        longer = [one for one in self.known if one.startswith(indent)]
+        if not longer:
+            return indent
+        nearest = min(longer, key=len)
+        surplus = nearest[len(indent) :]
+        there = self.known[nearest]
+        return there.removesuffix(surplus) if there.endswith(surplus) else indent
+
+    def _deeper(self, step: str) -> str:
+        """A further step inwards: in tabs if the file has tabs where the text has blanks."""
+        pairs = [(a, b) for a, b in self.known.items() if a and b and set(b) == {"\t"}]
+        for blanks, tabs in pairs:
+            width, rest = divmod(len(blanks), len(tabs))
+            if set(blanks) == {" "} and not rest and not len(step) % width:
+                return "\t" * (len(step) // width)
+        return step
+
+
+def indents_of(wanted: Sequence[str], there: Sequence[str]) -> Indents | None:
+    """Compare the indentation of equal lines; None if one of the text means two of the file."""
+    known: dict[str, str] = {}
+    for ours, theirs in zip(wanted, there, strict=True):
+        if ours.strip() and known.setdefault(_indent(ours), _indent(theirs)) != _indent(theirs):
+            return None
+    return Indents(known)
+
+
+def _indent(line: str) -> str:
+    return line[: len(line) - len(line.lstrip(" \t"))]
+
+
+@dataclass(frozen=True, slots=True)
+class TextSpan:
     """A piece of the file and what comes in its place."""
 
     start: int
@@ -27,10 +75,10 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class TextMatches:
     """Where the text is; no spans: nowhere."""
 
-    spans: tuple[Span, ...] = ()
+    spans: tuple[TextSpan, ...] = ()
     """In order, without overlaps."""
     ignoring: str = ""
     """What was not compared, for the model; empty for an exact match."""
@@ -39,35 +87,35 @@ class Found:
 
 
 _LINE_END = r"(?:\r\n|(?<!\r)\n)"
-_Way: TypeAlias = Callable[[str, str, str], Found]
+_Way: TypeAlias = Callable[[str, str, str], TextMatches]
 
 
-def find(text: str, old: str, new: str) -> Found:
+def find_text(text: str, old: str, new: str) -> TextMatches:
     """Find every place of ``old`` in ``text``; what comes in its place has the file's form."""
     ways: tuple[_Way, ...] = (_exact, _any_line_ends, _trailing_blanks, _indentation)
-    return next((found for way in ways if (found := way(text, old, new)).spans), Found())
+    return next((found for way in ways if (found := way(text, old, new)).spans), TextMatches())
 
 
-def _exact(text: str, old: str, new: str) -> Found:
+def _exact(text: str, old: str, new: str) -> TextMatches:
     """Exactly as written, where line ends were written as CR LF: then they are meant."""
     if "\r\n" not in old:
-        return Found()
+        return TextMatches()
     places = re.finditer(f"(?={re.escape(old)})", text)
-    spans = (Span(place.start(), place.start() + len(old), new) for place in places)
-    return Found(spans=tuple(spans))
+    spans = (TextSpan(place.start(), place.start() + len(old), new) for place in places)
+    return TextMatches(spans=tuple(spans))
 
 
-def _any_line_ends(text: str, old: str, new: str) -> Found:
+def _any_line_ends(text: str, old: str, new: str) -> TextMatches:
     """Exactly, but for line ends, which are those of the file; places that overlap count too."""
     lines = old.replace("\r\n", "\n").split("\n")
     wanted = _LINE_END.join(map(re.escape, lines))
     as_written = "\r\n" in new and "\r\n" not in old
-    spans: list[Span] = []
+    spans: list[TextSpan] = []
     for place in re.finditer(f"(?=({wanted}))", text):
         start, end = place.span(1)
         told = new if as_written else _with_ends(new, _is_crlf(text, start, end))
-        spans.append(Span(start, end, told))
-    return Found(spans=tuple(spans))
+        spans.append(TextSpan(start, end, told))
+    return TextMatches(spans=tuple(spans))
 
 
 def _is_crlf(text: str, start: int, end: int) -> bool:
@@ -88,26 +136,26 @@ def _is_crlf_at(text: str, position: int) -> bool:
     return end > 0 and text[end - 1] == "\r"
 
 
-def _trailing_blanks(text: str, old: str, new: str) -> Found:
+def _trailing_blanks(text: str, old: str, new: str) -> TextMatches:
     lines = _Lines(text)
     wanted = _split(old)
     spans = [
         lines.span(first, len(wanted), old, new)
         for first in lines.windows([line.rstrip() for line in wanted], str.rstrip)
     ]
-    return Found(spans=tuple(spans), ignoring="blanks at line ends", is_exact=False)
+    return TextMatches(spans=tuple(spans), ignoring="blanks at line ends", is_exact=False)
 
 
-def _indentation(text: str, old: str, new: str) -> Found:
+def _indentation(text: str, old: str, new: str) -> TextMatches:
     lines = _Lines(text)
     wanted = _split(old)
-    spans: list[Span] = []
+    spans: list[TextSpan] = []
     for first in lines.windows([line.strip() for line in wanted], str.strip):
         there = lines.contents[first : first + len(wanted)]
         indents = indents_of(wanted, there)
         if indents is not None:
             spans.append(lines.span(first, len(wanted), old, _moved(new, indents)))
-    return Found(spans=tuple(spans), ignoring="indentation", is_exact=False)
+    return TextMatches(spans=tuple(spans), ignoring="indentation", is_exact=False)
 
 
 def _moved(new: str, indents: Indents) -> str:
@@ -146,10 +194,10 @@ class _Lines:
             and formed[index - anchor : index - anchor + count] == wanted
         ]
 
-    def span(self, first: int, count: int, old: str, new: str) -> Span:
+    def span(self, first: int, count: int, old: str, new: str) -> TextSpan:
         """The text of these lines; with the last line's end only if ``old`` has one."""
         start, last = self._starts[first], first + count - 1
         end = self._starts[last] + len(self.contents[last])
         if old.endswith("\n") and count > 0 and self._starts[last + 1] <= len(self._text):
             end = self._starts[last + 1]
-        return Span(start, end, _with_ends(new, _is_crlf_at(self._text, start)))
+        return TextSpan(start, end, _with_ends(new, _is_crlf_at(self._text, start)))

@@ -6,18 +6,25 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from quarterdeck.system.errors import NoSuchPath
-from quarterdeck.wire.toolcalls import ToolCallLocation, ToolKind
+from quarterdeck.system.errors import NoSuchPathError
+from quarterdeck.wire.tool_calls import ToolCallLocation, ToolKind
 
-from ..describe import describe
+from ..file_access import FileTarget, expect_unmoved, look_up_path
+from ..file_tree import DirectoryTree, list_tree
 from ..globs import compile_glob, split_fixed
-from ..targets import Target, expect_unmoved, look
-from ..tool import Arguments, Live, Outcome, Prepared, ToolError, said
-from ..tree import Tree, survey
-from ..truncate import keep_head
-from ..workspace import Workspace
+from ..tool import (
+    Arguments,
+    LiveCall,
+    PreparedCall,
+    ToolError,
+    ToolOutcome,
+    read_description,
+    text_outcome,
+)
+from ..truncation import keep_head
+from ..workspace import ToolWorkspace
 
-__all__ = ["Glob", "GlobArguments"]
+__all__ = ["GlobArguments", "GlobTool"]
 
 _LIMIT = 500
 
@@ -33,7 +40,7 @@ class GlobArguments(Arguments, frozen=True, kw_only=True):
     )
 
 
-class Glob:
+class GlobTool:
     """Finds the files below a directory whose path matches; the same answer each time."""
 
     name = "glob"
@@ -43,26 +50,26 @@ class Glob:
     @property
     def description(self) -> str:
         """The text that the model reads."""
-        return describe(__name__)
+        return read_description(__name__)
 
-    async def prepare(self, arguments: GlobArguments, workspace: Workspace) -> Prepared:
-        """Look at the directory. Raises NoSuchPath, OutsideRoots, ToolError."""
+    async def prepare(self, arguments: GlobArguments, workspace: ToolWorkspace) -> PreparedCall:
+        """Look at the directory. Raises NoSuchPathError, OutsideRootsError, ToolError."""
         path, pattern = arguments.path, arguments.pattern
         if pattern.startswith("/"):
             path, pattern = split_fixed(pattern)
         if ".." in pattern.split("/"):
             raise ToolError("A pattern cannot hold '..'; give the directory as path.")
         regex = compile_glob(pattern)
-        target = await look(workspace, path, "read")
+        target = await look_up_path(workspace, path, "read")
         if target.stat is None:
-            raise NoSuchPath(path)
+            raise NoSuchPathError(path)
         if target.stat.kind != "directory":
             raise ToolError(f"{target.shown!r} is no directory; give the one to search in.")
 
-        async def run(live: Live) -> Outcome:
+        async def run(live: LiveCall) -> ToolOutcome:
             return await _find(workspace, target, regex, arguments.pattern)
 
-        return Prepared(
+        return PreparedCall(
             title=f"Find {pattern}" + ("" if target.shown == "." else f" in {target.shown}"),
             call=workspace.call(self.name, self.kind, paths=(target.use,)),
             run=run,
@@ -71,14 +78,14 @@ class Glob:
 
 
 async def _find(
-    workspace: Workspace, target: Target, regex: re.Pattern[str], pattern: str
-) -> Outcome:
+    workspace: ToolWorkspace, target: FileTarget, regex: re.Pattern[str], pattern: str
+) -> ToolOutcome:
     await expect_unmoved(workspace.system.files, target)
-    tree = await survey(workspace.system.files, target.real, may_read=workspace.may_read)
-    return said(await asyncio.to_thread(_told, target, tree, regex, pattern))
+    tree = await list_tree(workspace.system.files, target.real, may_read=workspace.may_read)
+    return text_outcome(await asyncio.to_thread(_told, target, tree, regex, pattern))
 
 
-def _told(target: Target, tree: Tree, regex: re.Pattern[str], pattern: str) -> str:
+def _told(target: FileTarget, tree: DirectoryTree, regex: re.Pattern[str], pattern: str) -> str:
     prefix = "" if target.shown == "." else target.shown.rstrip("/") + "/"
     paths = [prefix + entry.path for entry in tree.files if regex.fullmatch(entry.path)]
     notes = list(tree.notes)

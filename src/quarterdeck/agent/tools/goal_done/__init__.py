@@ -4,11 +4,19 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
-from quarterdeck.wire.toolcalls import ToolKind
+from quarterdeck.wire.tool_calls import ToolKind
 
-from ..describe import describe
-from ..tool import Arguments, Live, Outcome, Prepared, Tool, ToolError, said
-from ..workspace import Workspace
+from ..tool import (
+    Arguments,
+    LiveCall,
+    PreparedCall,
+    Tool,
+    ToolError,
+    ToolOutcome,
+    read_description,
+    text_outcome,
+)
+from ..workspace import ToolWorkspace
 
 __all__ = ["GOAL_DONE", "GoalDoneArguments", "GoalDoneTool"]
 
@@ -40,9 +48,9 @@ class GoalDoneTool:
     @property
     def description(self) -> str:
         """The text that the model reads."""
-        return describe(__package__)
+        return read_description(__package__)
 
-    async def prepare(self, arguments: GoalDoneArguments, workspace: Workspace) -> Prepared:
+    async def prepare(self, arguments: GoalDoneArguments, workspace: ToolWorkspace) -> PreparedCall:
         """Make sure that something is said."""
         for name, value in (("summary", arguments.summary), ("evidence", arguments.evidence)):
             if not value.strip():
@@ -50,15 +58,17 @@ class GoalDoneTool:
         if self._was_said:
             raise ToolError("That was noted already; say what the person should know, and stop.")
         words = " ".join(arguments.summary.split())
-        return Prepared(
+        return PreparedCall(
             title=f"The goal is reached: {words[:100]}",
             call=workspace.call(self.name, self.kind),
             run=self._done,
         )
 
-    async def _done(self, live: Live) -> Outcome:
+    async def _done(self, live: LiveCall) -> ToolOutcome:
         self._was_said = True
-        return said("Noted: the goal is reached. Say in a few words what the person should know.")
+        return text_outcome(
+            "Noted: the goal is reached. Say in a few words what the person should know."
+        )
 
 
 if TYPE_CHECKING:

@@ -1,30 +1,177 @@
-"""``grep``: lines of files that match a regular expression."""
+"""The tool ``grep``: lines of files that match a regular expression, read in batches of bounded
+size.
+"""
 
+import asyncio
 import re
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta
 
-from quarterdeck.system.errors import NoSuchPath
-from quarterdeck.system.port import Entry, System
-from quarterdeck.wire.toolcalls import ToolCallLocation, ToolKind
+from quarterdeck.system.api import DirectoryEntry, Files, System
+from quarterdeck.system.errors import NoSuchPathError, PathError
+from quarterdeck.wire.tool_calls import ToolCallLocation, ToolKind
 
-from ..describe import describe
+from ..file_access import FileTarget, expect_unmoved, look_up_path
+from ..file_tree import DirectoryTree, list_tree
 from ..globs import compile_glob
-from ..targets import Target, expect_unmoved, look
-from ..tool import Arguments, Live, Outcome, Prepared, ToolError, said
-from ..tree import Tree, survey
-from ..workspace import Workspace
-from .engines import open_engine
-from .report import Report
-from .ripgrep import WORTH, without_hopeless
-from .search import Query
-from .sieve import Sieve, sieve_of
-from .sweep import FILE_BYTES, sweep
+from ..tool import (
+    Arguments,
+    LiveCall,
+    PreparedCall,
+    ToolError,
+    ToolOutcome,
+    read_description,
+    text_outcome,
+)
+from ..truncation import keep_head
+from ..workspace import ToolWorkspace
+from .engine import SearchEngine, open_engine
+from .prefilter import WORTH, LiteralFilter, find_candidates, make_literal_filter
+from .search import NOTHING, FileMatches, GrepQuery
 
-__all__ = ["Grep", "GrepArguments"]
+__all__ = ["FILE_BYTES", "GrepArguments", "GrepReport", "GrepTool", "Skipped", "search_files"]
 
-Mode: TypeAlias = Literal["content", "files", "count"]
+FILE_BYTES = 16 * 1_048_576
+"""Larger files are not searched."""
+_BATCH_FILES = 64
+_BATCH_BYTES = 16 * 1_048_576
+
+Skipped: TypeAlias = Literal["large", "unreadable"]
+
+
+async def search_files(
+    files: Files,
+    top: str,
+    entries: Sequence[DirectoryEntry],
+    engine: SearchEngine,
+    sieve: LiteralFilter | None = None,
+) -> AsyncIterator[tuple[str, FileMatches | Skipped]]:
+    """Search the entries below ``top``, in their order; symlinks are not followed.
+
+    What does not pass the ``sieve`` does not get to the engine.
+    """
+    regular = [entry for entry in entries if entry.kind == "file"]
+    for batch in _batches(regular):
+        read: list[bytes | FileMatches | Skipped] = list(
+            await asyncio.gather(*(_read(files, top, entry) for entry in batch))
+        )
+        if sieve is not None:
+            read = await asyncio.to_thread(_sifted, read, sieve)
+        found = iter(await engine.search([data for data in read if isinstance(data, bytes)]))
+        for entry, data in zip(batch, read, strict=True):
+            yield entry.path, next(found) if isinstance(data, bytes) else data
+
+
+def _sifted(
+    read: Sequence[bytes | FileMatches | Skipped], sieve: LiteralFilter
+) -> list[bytes | FileMatches | Skipped]:
+    return [
+        NOTHING if isinstance(data, bytes) and not sieve.passes(data) else data for data in read
+    ]
+
+
+def _batches(entries: Sequence[DirectoryEntry]) -> Iterator[list[DirectoryEntry]]:
+    batch: list[DirectoryEntry] = []
+    size = 0
+    for entry in entries:
+        if batch and (len(batch) >= _BATCH_FILES or size + (entry.size or 0) > _BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(entry)
+        size += min(entry.size or 0, FILE_BYTES)
+    if batch:
+        yield batch
+
+
+async def _read(files: Files, top: str, entry: DirectoryEntry) -> bytes | Skipped:
+    if (entry.size or 0) > FILE_BYTES:
+        return "large"
+    try:
+        path = f"{top.rstrip('/')}/{entry.path}" if entry.path else top
+        content = await files.read(path, limit=FILE_BYTES)
+    except PathError:
+        return "unreadable"
+    return content.data if content.at_end else "large"
+
+
+_NARROW = "narrow it down with path, glob or pattern"
+
+
+class GrepReport:
+    """Collects matches, file by file, up to a limit; counts all of them."""
+
+    def __init__(
+        self,
+        mode: Literal["content", "files", "count"],
+        limit: int,
+        *,
+        is_multiline: bool = False,
+        has_context: bool = False,
+    ) -> None:
+        self._has_context = has_context
+        self._mode = mode
+        self._limit = limit
+        self._unit = "matches" if is_multiline else "matching lines"
+        self._rows: list[str] = []
+        self._shown = 0
+        self._matches = 0
+        self._files = 0
+        self._skipped: dict[Skipped, int] = {"large": 0, "unreadable": 0}
+
+    def add(self, path: str, found: FileMatches | Skipped) -> None:
+        """Take in what was found in the next file."""
+        if isinstance(found, str):
+            self._skipped[found] += 1
+            return
+        if not found.total:
+            return
+        self._matches += found.total
+        self._files += 1
+        if self._mode == "content":
+            self._add_content(path, found)
+        elif self._shown < self._limit:
+            self._shown += 1
+            self._rows.append(path if self._mode == "files" else f"{path}:{found.total}")
+
+    def text(self, pattern: str, where: str, notes: Iterable[str]) -> str:
+        """The result, and what is missing from it."""
+        after = [*self._skips(), *notes]
+        if not self._files:
+            return "\n".join([f"Nothing in {where} matches {pattern!r}.", *after])
+        kept = keep_head(self._rows, max_lines=len(self._rows))
+        found = f"{self._matches} {self._unit} in {self._files} files"
+        shown_all = self._shown == (self._matches if self._mode == "content" else self._files)
+        if not kept.is_whole:
+            after.insert(0, f"({found}; only the first {kept.lines} lines are shown: {_NARROW})")
+        elif not shown_all:
+            after.insert(0, f"({found}; only the first {self._shown} are shown: {_NARROW})")
+        elif self._mode == "count":
+            after.insert(0, f"({found})")
+        return "\n".join([kept.text, *after])
+
+    def _add_content(self, path: str, found: FileMatches) -> None:
+        room = self._limit - self._shown
+        previous = -1
+        for row in found.rows:
+            if row.near > room:
+                continue
+            if self._has_context and self._rows and row.number != previous + 1:
+                self._rows.append("--")
+            sign = ":" if 0 < row.match <= room else "-"
+            self._rows.append(f"{path}{sign}{row.number}{sign}{row.text}")
+            previous = row.number
+        self._shown += min(found.total, room)
+
+    def _skips(self) -> Iterator[str]:
+        if count := self._skipped["large"]:
+            yield f"({count} files are larger than {FILE_BYTES} bytes and were not searched)"
+        if count := self._skipped["unreadable"]:
+            yield f"({count} files could not be read)"
+
+
+GrepMode: TypeAlias = Literal["content", "files", "count"]
 _LINES = 200
 _FILES = 500
 _SECONDS = 60.0
@@ -41,7 +188,7 @@ class GrepArguments(Arguments, frozen=True, kw_only=True):
     glob: Annotated[str | None, Meta(description="Only files that match, such as `*.py`.")] = None
     ignore_case: bool = False
     context: Annotated[int, Meta(ge=0, le=50, description="Lines around each match.")] = 0
-    mode: Mode = "content"
+    mode: GrepMode = "content"
     limit: Annotated[
         Annotated[int, Meta(ge=1)] | None,
         Meta(description="Matches (or files) to show; default 200 (500)."),
@@ -49,7 +196,7 @@ class GrepArguments(Arguments, frozen=True, kw_only=True):
     multiline: Annotated[bool, Meta(description="Let a match go over several lines.")] = False
 
 
-class Grep:
+class GrepTool:
     """Searches files; the same answer each time, and the end of it says what is missing."""
 
     name = "grep"
@@ -63,21 +210,21 @@ class Grep:
     @property
     def description(self) -> str:
         """The text that the model reads."""
-        return describe(__name__)
+        return read_description(__name__)
 
-    async def prepare(self, arguments: GrepArguments, workspace: Workspace) -> Prepared:
-        """Look at the path and the patterns. Raises NoSuchPath, OutsideRoots, ToolError."""
+    async def prepare(self, arguments: GrepArguments, workspace: ToolWorkspace) -> PreparedCall:
+        """Look at the path and the patterns. Raises NoSuchPathError, OutsideRootsError, ToolError."""
         if len(arguments.pattern) > _PATTERN_LENGTH:
             raise ToolError(f"The pattern is longer than {_PATTERN_LENGTH} characters.")
         only = compile_glob(arguments.glob) if arguments.glob else None
-        target = await look(workspace, arguments.path, "read")
+        target = await look_up_path(workspace, arguments.path, "read")
         if target.stat is None:
-            raise NoSuchPath(arguments.path)
+            raise NoSuchPathError(arguments.path)
 
-        async def run(live: Live) -> Outcome:
+        async def run(live: LiveCall) -> ToolOutcome:
             return await _grep(arguments, workspace, target, only, self._worth)
 
-        return Prepared(
+        return PreparedCall(
             title=f"Search {arguments.pattern!r}"
             + ("" if target.shown == "." else f" in {target.shown}"),
             call=workspace.call(self.name, self.kind, paths=(target.use,)),
@@ -89,20 +236,20 @@ class Grep:
 
 async def _grep(
     arguments: GrepArguments,
-    workspace: Workspace,
-    target: Target,
+    workspace: ToolWorkspace,
+    target: FileTarget,
     only: re.Pattern[str] | None,
     worth: int,
-) -> Outcome:
+) -> ToolOutcome:
     await expect_unmoved(workspace.system.files, target)
     limit = arguments.limit or (_LINES if arguments.mode == "content" else _FILES)
-    report = Report(
+    report = GrepReport(
         arguments.mode,
         limit,
         is_multiline=arguments.multiline,
         has_context=arguments.context > 0,
     )
-    query = Query(
+    query = GrepQuery(
         arguments.pattern,
         arguments.ignore_case,
         arguments.multiline,
@@ -112,35 +259,35 @@ async def _grep(
     async with open_engine(query, workspace.system) as engine:
         tree, prefix = await _candidates(workspace, target)
         entries = [e for e in tree.files if not only or not e.path or only.fullmatch(e.path)]
-        sieve = sieve_of(query)
+        sieve = make_literal_filter(query)
         if sieve is not None:
             entries = await _promising(workspace.system, target.real, entries, sieve, worth)
-        found = sweep(workspace.system.files, target.real, entries, engine, sieve)
+        found = search_files(workspace.system.files, target.real, entries, engine, sieve)
         async for path, matches in found:
             report.add(prefix + path if path else target.shown, matches)
-    return said(report.text(arguments.pattern, target.shown, tree.notes))
+    return text_outcome(report.text(arguments.pattern, target.shown, tree.notes))
 
 
 async def _promising(
-    system: System, top: str, entries: list[Entry], sieve: Sieve, worth: int
-) -> list[Entry]:
+    system: System, top: str, entries: list[DirectoryEntry], sieve: LiteralFilter, worth: int
+) -> list[DirectoryEntry]:
     """The entries without those of which ripgrep knows that they cannot match."""
     small = [e for e in entries if e.path and e.kind == "file" and (e.size or 0) <= FILE_BYTES]
     if sum(entry.size or 0 for entry in small) < worth:
         return entries
-    kept = await without_hopeless(system, top, small, sieve)
+    kept = await find_candidates(system, top, small, sieve)
     if kept is None:
         return entries
     hopeless = {entry.path for entry in small} - kept
     return [entry for entry in entries if entry.path not in hopeless]
 
 
-async def _candidates(workspace: Workspace, target: Target) -> tuple[Tree, str]:
+async def _candidates(workspace: ToolWorkspace, target: FileTarget) -> tuple[DirectoryTree, str]:
     """What to search, and what to put before each path. A file that is named is searched alone."""
     files = workspace.system.files
     if target.stat is not None and target.stat.kind == "directory":
         prefix = "" if target.shown == "." else target.shown.rstrip("/") + "/"
-        return await survey(files, target.real, may_read=workspace.may_read), prefix
+        return await list_tree(files, target.real, may_read=workspace.may_read), prefix
     if target.stat is None or target.stat.kind != "file":
         raise ToolError(f"{target.shown!r} is neither a file nor a directory.")
-    return Tree(files=(Entry(path="", kind="file", size=target.stat.size),)), ""
+    return DirectoryTree(files=(DirectoryEntry(path="", kind="file", size=target.stat.size),)), ""

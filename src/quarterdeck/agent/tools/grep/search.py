@@ -12,14 +12,14 @@ import warnings
 from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
-__all__ = ["NOTHING", "FileMatches", "Query", "Row", "Searcher", "frame", "is_quick"]
+__all__ = ["NOTHING", "FileMatches", "GrepLine", "GrepQuery", "Searcher", "frame", "is_quick"]
 
 LINE_CHARACTERS = 400
 _BEFORE = 80
 _HEAD = 8192
 
 
-class Row(NamedTuple):
+class GrepLine(NamedTuple):
     """A line to show. Matches of a file are counted from 1."""
 
     number: int
@@ -30,7 +30,7 @@ class Row(NamedTuple):
     text: str
 
 
-class Query(NamedTuple):
+class GrepQuery(NamedTuple):
     """What to look for in each file."""
 
     pattern: str
@@ -46,7 +46,7 @@ class FileMatches(NamedTuple):
 
     total: int
     """Matching lines; with ``multiline`` matches."""
-    rows: tuple[Row, ...] = ()
+    rows: tuple[GrepLine, ...] = ()
     is_binary: bool = False
 
 
@@ -70,7 +70,7 @@ class Searcher:
         re.error: The pattern is not valid.
     """
 
-    def __init__(self, query: Query) -> None:
+    def __init__(self, query: GrepQuery) -> None:
         self._query = query
         flags = re.IGNORECASE if query.ignore_case else 0
         with warnings.catch_warnings():
@@ -127,7 +127,7 @@ class Searcher:
             for index in range(max(first - around, 0), min(last + around + 1, len(lines))):
                 near.setdefault(index, count)
         rows = [
-            Row(index + 1, near[index], match, _shown(lines[index], column))
+            GrepLine(index + 1, near[index], match, _shown(lines[index], column))
             for index in sorted(near)
             for match, column in (matching.get(index, (0, 0)),)
         ]
@@ -166,7 +166,7 @@ def _receive(stream: BinaryIO) -> bytes | None:
 
 def _main() -> None:
     query = _receive(sys.stdin.buffer)
-    searcher = Searcher(Query(*json.loads(query or b"[]")))
+    searcher = Searcher(GrepQuery(*json.loads(query or b"[]")))
     while (data := _receive(sys.stdin.buffer)) is not None:
         sys.stdout.buffer.write(frame(json.dumps(searcher.search(data)).encode()))
         sys.stdout.buffer.flush()

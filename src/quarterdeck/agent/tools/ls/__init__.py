@@ -4,17 +4,24 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from quarterdeck.system.errors import NoSuchPath
-from quarterdeck.system.port import Entry
-from quarterdeck.wire.toolcalls import ToolCallLocation, ToolKind
+from quarterdeck.system.api import DirectoryEntry
+from quarterdeck.system.errors import NoSuchPathError
+from quarterdeck.wire.tool_calls import ToolCallLocation, ToolKind
 
-from ..describe import describe
-from ..targets import Target, expect_unmoved, look
-from ..tool import Arguments, Live, Outcome, Prepared, ToolError, said
-from ..truncate import keep_head
-from ..workspace import Workspace
+from ..file_access import FileTarget, expect_unmoved, look_up_path
+from ..tool import (
+    Arguments,
+    LiveCall,
+    PreparedCall,
+    ToolError,
+    ToolOutcome,
+    read_description,
+    text_outcome,
+)
+from ..truncation import keep_head
+from ..workspace import ToolWorkspace
 
-__all__ = ["Ls", "LsArguments"]
+__all__ = ["LsArguments", "LsTool"]
 
 _LIMIT = 1000
 
@@ -27,7 +34,7 @@ class LsArguments(Arguments, frozen=True, kw_only=True):
     )
 
 
-class Ls:
+class LsTool:
     """Lists a directory as it is, sorted by name; nothing is left out but what is said."""
 
     name = "ls"
@@ -37,20 +44,20 @@ class Ls:
     @property
     def description(self) -> str:
         """The text that the model reads."""
-        return describe(__name__)
+        return read_description(__name__)
 
-    async def prepare(self, arguments: LsArguments, workspace: Workspace) -> Prepared:
-        """Look at the directory. Raises NoSuchPath, OutsideRoots, ToolError."""
-        target = await look(workspace, arguments.path, "read")
+    async def prepare(self, arguments: LsArguments, workspace: ToolWorkspace) -> PreparedCall:
+        """Look at the directory. Raises NoSuchPathError, OutsideRootsError, ToolError."""
+        target = await look_up_path(workspace, arguments.path, "read")
         if target.stat is None:
-            raise NoSuchPath(arguments.path)
+            raise NoSuchPathError(arguments.path)
         if target.stat.kind != "directory":
             raise ToolError(f"{target.shown!r} is a {target.stat.kind}, no directory; use read.")
 
-        async def run(live: Live) -> Outcome:
+        async def run(live: LiveCall) -> ToolOutcome:
             return await _list(workspace, target)
 
-        return Prepared(
+        return PreparedCall(
             title=f"List {target.shown}",
             call=workspace.call(self.name, self.kind, paths=(target.use,)),
             run=run,
@@ -58,20 +65,20 @@ class Ls:
         )
 
 
-async def _list(workspace: Workspace, target: Target) -> Outcome:
+async def _list(workspace: ToolWorkspace, target: FileTarget) -> ToolOutcome:
     await expect_unmoved(workspace.system.files, target)
     entries = await workspace.system.files.list(target.real)
     if not entries:
-        return said(f"{target.shown} is empty.")
+        return text_outcome(f"{target.shown} is empty.")
     kept = keep_head(map(_row, entries), max_lines=_LIMIT)
     if kept.is_whole:
-        return said(kept.text)
-    return said(
+        return text_outcome(kept.text)
+    return text_outcome(
         f"{kept.text}\n({kept.lines} of {len(entries)} entries; use glob to narrow it down)"
     )
 
 
-def _row(entry: Entry) -> str:
+def _row(entry: DirectoryEntry) -> str:
     match entry.kind:
         case "directory":
             return f"{entry.path}/"

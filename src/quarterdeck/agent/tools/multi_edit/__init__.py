@@ -4,14 +4,13 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from quarterdeck.wire.toolcalls import ToolKind
+from quarterdeck.wire.tool_calls import ToolKind
 
-from ..describe import describe
-from ..edit.changing import prepare_change
-from ..tool import Arguments, Prepared
-from ..workspace import Workspace
+from ..edit.replacement import prepare_change
+from ..tool import Arguments, PreparedCall, read_description
+from ..workspace import ToolWorkspace
 
-__all__ = ["MultiEdit", "MultiEditArguments", "OneEdit"]
+__all__ = ["MultiEditArguments", "MultiEditTool", "OneEdit"]
 
 
 class OneEdit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -34,7 +33,7 @@ class MultiEditArguments(Arguments, frozen=True, kw_only=True):
     ]
 
 
-class MultiEdit:
+class MultiEditTool:
     """Replaces several texts in a file, one after the other, in one step."""
 
     name = "multi_edit"
@@ -44,10 +43,12 @@ class MultiEdit:
     @property
     def description(self) -> str:
         """The text that the model reads."""
-        return describe(__name__)
+        return read_description(__name__)
 
-    async def prepare(self, arguments: MultiEditArguments, workspace: Workspace) -> Prepared:
-        """Find the texts and show the change. Raises NoSuchPath, OutsideRoots, ToolError."""
+    async def prepare(
+        self, arguments: MultiEditArguments, workspace: ToolWorkspace
+    ) -> PreparedCall:
+        """Find the texts and show the change. Raises NoSuchPathError, OutsideRootsError, ToolError."""
         return await prepare_change(
             self.name, self.kind, arguments.path, arguments.edits, workspace
         )

@@ -1,23 +1,66 @@
-"""``read``: lines of a file with their numbers, or an image."""
+"""The tool ``read``: lines of a file with their numbers, or an image."""
 
 import asyncio
+import base64
 from typing import Annotated
 
 from msgspec import Meta
 
-from quarterdeck.system.port import Files, Lines, Stat
-from quarterdeck.wire.conversation import TextPart
-from quarterdeck.wire.toolcalls import ToolCallLocation, ToolKind
+from quarterdeck.system.api import FileLines, Files, FileStat
+from quarterdeck.wire.content import ImageContent
+from quarterdeck.wire.conversation import ImagePart, TextPart
+from quarterdeck.wire.tool_calls import ContentItem, ToolCallLocation, ToolKind
 
-from ..describe import describe
-from ..targets import Target, expect_unmoved, look_at_file
-from ..texts import HEAD_BYTES, binary_reason
-from ..tool import Arguments, Live, Outcome, Prepared, ToolError, said
-from ..truncate import LINE_BYTES, RESULT_BYTES, shorten, size_of
-from ..workspace import Workspace
-from .images import image_outcome, image_type
+from ..file_access import HEAD_BYTES, FileTarget, binary_reason, expect_unmoved, look_up_file
+from ..tool import (
+    Arguments,
+    LiveCall,
+    PreparedCall,
+    ToolError,
+    ToolOutcome,
+    read_description,
+    text_outcome,
+)
+from ..truncation import LINE_BYTES, RESULT_BYTES, shorten, size_of
+from ..workspace import ToolWorkspace
 
-__all__ = ["Read", "ReadArguments"]
+__all__ = ["IMAGE_BYTES", "ReadArguments", "ReadTool", "image_outcome", "image_type"]
+
+IMAGE_BYTES = 3_750_000
+"""The largest image: vendors take 5 MB of base 64."""
+
+
+def image_type(head: bytes) -> str:
+    """The MIME type that the first bytes of a file tell; empty for anything but an image."""
+    if head.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "image/png"
+    if head.startswith(b"\xff\xd8\xff"):
+        return "image/jpeg"
+    if head.startswith((b"GIF87a", b"GIF89a")):
+        return "image/gif"
+    if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
+        return "image/webp"
+    return ""
+
+
+async def image_outcome(
+    workspace: ToolWorkspace, target: FileTarget, size: int, mime_type: str
+) -> ToolOutcome:
+    """Read an image whole. Raises ToolError if it is too large."""
+    content = await workspace.system.files.read(target.real, limit=IMAGE_BYTES + 1)
+    if len(content.data) > IMAGE_BYTES:
+        raise ToolError(
+            f"{target.shown!r} is an image of {size} bytes; at most {IMAGE_BYTES} can be shown. "
+            "Make a smaller copy first."
+        )
+    workspace.seen.note(target.real, content.identity)
+    data = base64.b64encode(content.data).decode()
+    told = f"{target.shown} ({mime_type}, {len(content.data)} bytes)"
+    return ToolOutcome(
+        result=(TextPart(text=told), ImagePart(data=data, mime_type=mime_type)),
+        content=(ContentItem(content=ImageContent(data=data, mime_type=mime_type)),),
+    )
+
 
 _DEFAULT_LINES = 2000
 _WINDOW_BYTES = 1_048_576
@@ -34,7 +77,7 @@ class ReadArguments(Arguments, frozen=True, kw_only=True):
     limit: Annotated[int, Meta(ge=1, description="How many lines to read.")] = _DEFAULT_LINES
 
 
-class Read:
+class ReadTool:
     """Reads text in windows of lines, in memory that does not depend on the file's size.
 
     What was read is noted, so that the file may be changed as it was seen.
@@ -47,16 +90,16 @@ class Read:
     @property
     def description(self) -> str:
         """The text that the model reads."""
-        return describe(__name__)
+        return read_description(__name__)
 
-    async def prepare(self, arguments: ReadArguments, workspace: Workspace) -> Prepared:
-        """Look at the file. Raises NoSuchPath, OutsideRoots, ToolError."""
-        target, stat = await look_at_file(workspace, arguments.path, "read")
+    async def prepare(self, arguments: ReadArguments, workspace: ToolWorkspace) -> PreparedCall:
+        """Look at the file. Raises NoSuchPathError, OutsideRootsError, ToolError."""
+        target, stat = await look_up_file(workspace, arguments.path, "read")
 
-        async def run(live: Live) -> Outcome:
+        async def run(live: LiveCall) -> ToolOutcome:
             return await _read(arguments, workspace, target, stat)
 
-        return Prepared(
+        return PreparedCall(
             title=f"Read {target.shown}{_range(arguments)}",
             call=workspace.call(self.name, self.kind, paths=(target.use,)),
             run=run,
@@ -71,8 +114,8 @@ def _range(arguments: ReadArguments) -> str:
 
 
 async def _read(
-    arguments: ReadArguments, workspace: Workspace, target: Target, stat: Stat
-) -> Outcome:
+    arguments: ReadArguments, workspace: ToolWorkspace, target: FileTarget, stat: FileStat
+) -> ToolOutcome:
     files = workspace.system.files
     await expect_unmoved(files, target)
     head = (await files.read(target.real, limit=HEAD_BYTES)).data
@@ -94,19 +137,19 @@ async def _read(
         return _nothing(target, lines)
     longest = await _line_bytes(files, target.real, lines.first) if lines.is_cut else None
     text = await asyncio.to_thread(_numbered, target, lines, longest)
-    return Outcome(result=(TextPart(text=text),))
+    return ToolOutcome(result=(TextPart(text=text),))
 
 
-def _nothing(target: Target, lines: Lines) -> Outcome:
+def _nothing(target: FileTarget, lines: FileLines) -> ToolOutcome:
     if not lines.total:
-        return said(f"{target.shown} is empty (0 bytes).")
+        return text_outcome(f"{target.shown} is empty (0 bytes).")
     raise ToolError(
         f"{target.shown!r} has {lines.total} lines; line {lines.first} is after its end. "
         f"Give a line up to {lines.total}."
     )
 
 
-def _numbered(target: Target, lines: Lines, line_bytes: int | None) -> str:
+def _numbered(target: FileTarget, lines: FileLines, line_bytes: int | None) -> str:
     """The window as the model sees it: numbers, lines, and how to go on."""
     rows = lines.text.removesuffix("\n").split("\n")
     if lines.first == 1:
@@ -131,7 +174,7 @@ def _shown_line(row: str, line_bytes: int | None) -> str:
     return f"{kept} … [{line_bytes - size_of(kept)} more bytes in this line]"
 
 
-def _position(lines: Lines, shown: int) -> list[str]:
+def _position(lines: FileLines, shown: int) -> list[str]:
     following = lines.first + shown
     if lines.total is not None and following > lines.total:
         return [] if lines.first == 1 else [f"end of the file, {lines.total} lines"]
@@ -139,7 +182,7 @@ def _position(lines: Lines, shown: int) -> list[str]:
     return [f"lines {lines.first}–{following - 1}{of}; go on with line={following}"]
 
 
-def _oddities(lines: Lines) -> list[str]:
+def _oddities(lines: FileLines) -> list[str]:
     notes: list[str] = []
     if b"\r\n" in lines.data:
         notes.append("lines end in CR LF; edit and write keep that")

@@ -6,18 +6,30 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from quarterdeck.system.port import Identity
-from quarterdeck.wire.toolcalls import ToolCallLocation, ToolKind
+from quarterdeck.system.api import FileIdentity
+from quarterdeck.wire.tool_calls import ToolCallLocation, ToolKind
 
-from ..describe import describe
 from ..diffs import diff_content
-from ..seen import expect_seen
-from ..targets import Target, expect_unmoved, look
-from ..texts import uses_crlf, with_crlf
-from ..tool import Arguments, Live, Outcome, Prepared, ToolError, said
-from ..workspace import Workspace
+from ..file_access import (
+    FileTarget,
+    expect_seen,
+    expect_unmoved,
+    look_up_path,
+    uses_crlf,
+    with_crlf,
+)
+from ..tool import (
+    Arguments,
+    LiveCall,
+    PreparedCall,
+    ToolError,
+    ToolOutcome,
+    read_description,
+    text_outcome,
+)
+from ..workspace import ToolWorkspace
 
-__all__ = ["Write", "WriteArguments"]
+__all__ = ["WriteArguments", "WriteTool"]
 
 _LIMIT = 10_000_000
 _BOM = b"\xef\xbb\xbf"
@@ -36,16 +48,16 @@ class WriteArguments(Arguments, frozen=True, kw_only=True):
 class _Plan:
     """What would be written, and over what."""
 
-    target: Target
+    target: FileTarget
     data: bytes
-    identity: Identity | None
+    identity: FileIdentity | None
     """Of the content that would be replaced; None for a new file."""
     old: str | None
     kept: str
     """What of the old form is kept, for the model."""
 
 
-class Write:
+class WriteTool:
     """Creates or replaces a file; one that is there only if the model has seen it as it is."""
 
     name = "write"
@@ -55,19 +67,19 @@ class Write:
     @property
     def description(self) -> str:
         """The text that the model reads."""
-        return describe(__name__)
+        return read_description(__name__)
 
-    async def prepare(self, arguments: WriteArguments, workspace: Workspace) -> Prepared:
-        """Compare with what is there. Raises OutsideRoots, ToolError."""
-        target = await look(workspace, arguments.path, "write")
+    async def prepare(self, arguments: WriteArguments, workspace: ToolWorkspace) -> PreparedCall:
+        """Compare with what is there. Raises OutsideRootsError, ToolError."""
+        target = await look_up_path(workspace, arguments.path, "write")
         plan = await _plan(workspace, target, arguments.content)
         new = plan.data.decode("utf-8").removeprefix("\ufeff")
 
-        async def run(live: Live) -> Outcome:
+        async def run(live: LiveCall) -> ToolOutcome:
             return await _write(workspace, plan)
 
-        return Prepared(
-            title=f"{'Create' if plan.old is None else 'Write'} {target.shown}",
+        return PreparedCall(
+            title=f"{'Create' if plan.old is None else 'WriteTool'} {target.shown}",
             call=workspace.call(self.name, self.kind, paths=(target.use,)),
             run=run,
             content=await asyncio.to_thread(diff_content, target.path, plan.old, new),
@@ -75,7 +87,7 @@ class Write:
         )
 
 
-async def _plan(workspace: Workspace, target: Target, content: str) -> _Plan:
+async def _plan(workspace: ToolWorkspace, target: FileTarget, content: str) -> _Plan:
     try:
         data = content.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -98,7 +110,7 @@ async def _plan(workspace: Workspace, target: Target, content: str) -> _Plan:
     return await asyncio.to_thread(_over, target, content, there.data, there.identity)
 
 
-def _over(target: Target, content: str, there: bytes, identity: Identity) -> _Plan:
+def _over(target: FileTarget, content: str, there: bytes, identity: FileIdentity) -> _Plan:
     """Plan to write over a file, in its form."""
     old = there.decode("utf-8", "replace").removeprefix("\ufeff")
     kept: list[str] = []
@@ -113,7 +125,7 @@ def _over(target: Target, content: str, there: bytes, identity: Identity) -> _Pl
     return _Plan(target=target, data=data, identity=identity, old=old, kept=said_kept)
 
 
-async def _write(workspace: Workspace, plan: _Plan) -> Outcome:
+async def _write(workspace: ToolWorkspace, plan: _Plan) -> ToolOutcome:
     target = plan.target
     files = workspace.system.files
     async with workspace.seen.lock(target.real):
@@ -127,4 +139,4 @@ async def _write(workspace: Workspace, plan: _Plan) -> Outcome:
         workspace.seen.note(target.real, identity)
     lines = plan.data.count(b"\n") + (not plan.data.endswith(b"\n") and bool(plan.data))
     did = "Created" if plan.old is None else "Wrote"
-    return said(f"{did} {target.shown}: {lines} lines, {len(plan.data)} bytes.{plan.kept}")
+    return text_outcome(f"{did} {target.shown}: {lines} lines, {len(plan.data)} bytes.{plan.kept}")

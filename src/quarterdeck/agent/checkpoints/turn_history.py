@@ -1,0 +1,333 @@
+"""The turns of a session: what the log says of them, and undo, rewind and redo of conversation
+and files.
+"""
+
+import asyncio
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
+from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from quarterdeck.wire.content import TextContent
+from quarterdeck.wire.events import (
+    Checkpointed,
+    Event,
+    ModelCallFinished,
+    Prompted,
+    Redone,
+    Rewound,
+)
+from quarterdeck.wire.ids import TurnId
+from quarterdeck.wire.record import Record
+
+from ..content_parts import told_content
+from ..conversation import Conversation
+from .errors import NothingToUndoError
+from .file_state import FileChange, FileState, Manifest
+from .restore import FileRestorer, RestorePlan
+from .snapshot import TurnSnapshots
+
+__all__ = [
+    "TurnHistory",
+    "TurnLedger",
+    "TurnState",
+    "begins_turn",
+    "find_turn",
+    "read_ledger",
+    "rebuild_conversation",
+    "told_records",
+]
+
+_LONGEST = 80
+
+
+class TurnState(Struct, frozen=True, kw_only=True):
+    """A turn and what became of it."""
+
+    number: int
+    """Counted from 1 in the order of the log; never changes."""
+    id: TurnId
+    prompt: str
+    """Its beginning, in one line."""
+    time: int
+    """Microseconds since the epoch."""
+    checkpoint: Checkpointed | None = None
+    """None: it changed no files."""
+    is_told: bool = True
+    """The model hears of it."""
+    is_applied: bool = True
+    """Its changes to files are in place."""
+
+
+class TurnLedger(Struct, frozen=True, kw_only=True):
+    """The turns of a session, oldest first."""
+
+    turns: tuple[TurnState, ...]
+    redoable: tuple[Rewound, ...]
+    """What can be redone, the newest last."""
+    moves: int
+    """How often the session went back or forth."""
+
+
+def read_ledger(records: Iterable[Record]) -> TurnLedger:
+    """Read the log of one session. Turns that only answered a command are no turns here."""
+    turns: dict[TurnId, TurnState] = {}
+    done: list[tuple[Rewound, dict[TurnId, TurnState]]] = []
+    moves = 0
+    for record in records:
+        moves += isinstance(record.event, Rewound | Redone)
+        match record.event:
+            case Prompted() as prompted if begins_turn(record, prompted):
+                assert record.turn is not None
+                turns[record.turn] = TurnState(
+                    number=len(turns) + 1,
+                    id=record.turn,
+                    prompt=_line(prompted),
+                    time=record.time,
+                )
+                done.clear()
+            case Checkpointed(turn=turn) as event if turn in turns:
+                turns[turn] = replace(turns[turn], checkpoint=event)
+            case Rewound() as event if event.to in turns:
+                done.append((event, dict(turns)))
+                _rewind(turns, event)
+            case Redone() if done:
+                turns |= done.pop()[1]
+            case _:
+                pass
+    redoable = tuple(event for event, _ in done)
+    return TurnLedger(turns=tuple(turns.values()), redoable=redoable, moves=moves)
+
+
+def told_records(records: Iterable[Record]) -> list[Record]:
+    """The records that the conversation with the model is made of."""
+    told: list[Record] = []
+    undone: list[list[Record]] = []
+    for record in records:
+        match record.event:
+            case Rewound(conversation=conversation, to=to):
+                at = _place(told, to) if conversation else len(told)
+                undone.append(told[at:])
+                del told[at:]
+            case Redone() if undone:
+                told += undone.pop()
+            case Prompted() as prompted if begins_turn(record, prompted):
+                undone.clear()
+                told.append(record)
+            case _:
+                told.append(record)
+    return told
+
+
+def rebuild_conversation(records: Iterable[Record]) -> Conversation:
+    """The conversation, as it is told now; ids of calls that are no longer told stay taken."""
+    kept = list(records)
+    conversation = Conversation(record.event for record in told_records(kept))
+    for record in kept:
+        if isinstance(record.event, ModelCallFinished) and record.event.reply is not None:
+            conversation.reserve(record.event.reply)
+    return conversation
+
+
+def begins_turn(record: Record, prompted: Prompted) -> bool:
+    """Whether a turn of the model begins here."""
+    return record.turn is not None and not prompted.steers and bool(told_content(prompted))
+
+
+def _place(records: list[Record], turn: TurnId) -> int:
+    for at, record in enumerate(records):
+        if record.turn == turn:
+            return at
+    return len(records)
+
+
+def _rewind(turns: dict[TurnId, TurnState], event: Rewound) -> None:
+    first = turns[event.to].number
+    for id_, turn in turns.items():
+        turns[id_] = replace(
+            turn,
+            is_told=turn.is_told and not (event.conversation and turn.number >= first),
+            is_applied=turn.is_applied and id_ not in event.files,
+        )
+
+
+def _line(prompted: Prompted) -> str:
+    texts = (block.text for block in prompted.content if isinstance(block, TextContent))
+    return " ".join(" ".join(texts).split())[:_LONGEST]
+
+
+E = TypeVar("E", Rewound, Redone)
+
+
+class TurnHistory:
+    """One session's past, to go back to. No turn may run while a method does.
+
+    Args:
+        keeping: what is kept of the session's files.
+        records: reads the session's log, all that was appended so far.
+        emit: appends an event to it and returns when it is durable.
+    """
+
+    def __init__(
+        self,
+        keeping: TurnSnapshots,
+        records: Callable[[], AsyncIterable[Record]],
+        emit: Callable[[Event], Awaitable[None]],
+    ) -> None:
+        self._keeping = keeping
+        self._records = records
+        self._emit = emit
+        self._restoring = FileRestorer(keeping.directory, keeping.blobs, keeping.root)
+
+    async def ledger(self) -> TurnLedger:
+        """The turns so far."""
+        return read_ledger([record async for record in self._records()])
+
+    async def changes(self, turn: str | None = None) -> Manifest:
+        """What a turn did to files; None: all turns whose changes are in place, together.
+
+        ``turn`` is a number or an id. Raises NothingToUndoError, ContentMissingError.
+        """
+        turns = (await self.ledger()).turns
+        wanted = (
+            [find_turn(turns, turn)] if turn is not None else [t for t in turns if t.is_applied]
+        )
+        return await asyncio.to_thread(self._together, wanted)
+
+    async def undo(
+        self, *, files: bool = True, conversation: bool = True, force: bool = False
+    ) -> Rewound:
+        """Take the newest turn back that is not taken back yet. Raises as ``rewind``."""
+        turns = (await self.ledger()).turns
+        for turn in reversed(turns):
+            has_files = files and turn.is_applied and turn.checkpoint is not None
+            if (conversation and turn.is_told) or has_files:
+                return await self.rewind(
+                    turn.id, files=files, conversation=conversation, force=force
+                )
+        raise NothingToUndoError("there is no turn to undo" if turns else "no turn has run yet")
+
+    async def rewind(
+        self, turn: str, *, files: bool = True, conversation: bool = True, force: bool = False
+    ) -> Rewound:
+        """Go back to where a turn began; it and all later ones are taken back.
+
+        Raises:
+            NothingToUndoError: there is no such turn, or nothing of it is left to take back.
+            FilesChangedError: somebody changed the files since; nothing was changed now.
+            ContentMissingError: what the files were is not kept any more.
+            RestoreError: the system refused; the files are as they were.
+        """
+        ledger = await self.ledger()
+        turns = ledger.turns
+        target = find_turn(turns, turn)
+        if not target.is_told and not (target.checkpoint and target.is_applied):
+            raise NothingToUndoError(f"turn {target.number} is taken back already")
+        later = [one for one in turns if one.number >= target.number]
+        undone = [one for one in reversed(later) if files and one.is_applied and one.checkpoint]
+        said = [one.id for one in later if conversation and one.is_told]
+        if not undone and not said:
+            raise NothingToUndoError(f"nothing of turn {target.number} is left to take back")
+        # Of what is told, the first: the conversation can go back to nothing else.
+        to, files_of = (said or [target.id])[0], tuple(one.id for one in undone)
+        event = Rewound(to=to, conversation=bool(said), files=files_of)
+        changes = await asyncio.to_thread(self._way_back, undone)
+        return await self._restore(changes, event, ledger.moves, force)
+
+    async def redo(self, *, force: bool = False) -> Redone:
+        """Take the newest going back back, as it was done. Raises as ``rewind``."""
+        ledger = await self.ledger()
+        if not ledger.redoable:
+            raise NothingToUndoError(
+                "there is nothing to redo: nothing was undone since the last turn"
+            )
+        last = ledger.redoable[-1]
+        changes: tuple[FileChange, ...] = ()
+        if last.restored is not None:
+            manifest = await asyncio.to_thread(self._keeping.blobs.get_manifest, last.restored)
+            changes = tuple(change.reversed for change in manifest.changes)
+        return await self._restore(changes, Redone(to=last.to), ledger.moves, force)
+
+    async def finish(self) -> None:
+        """Carry through what a process that was killed had begun; at the session's opening."""
+        intent = await asyncio.to_thread(self._restoring.left_over)
+        if intent is None:
+            return
+        if (await self.ledger()).moves == intent.moves:
+            kept = await asyncio.to_thread(self._restoring.finish, intent)
+            await self._emit(replace(intent.event, kept=(*intent.event.kept, *kept)))
+        await asyncio.to_thread(self._restoring.done)
+
+    async def _restore(self, changes: Iterable[FileChange], event: E, moves: int, force: bool) -> E:
+        """Bring files where they shall be, then write down that it was done."""
+        plan, event = await asyncio.to_thread(self._plan, changes, event, force)
+        working = asyncio.ensure_future(self._carry_out(plan, event, moves))
+        try:
+            await asyncio.shield(working)
+        except asyncio.CancelledError:
+            await working  # half of it would be worse than a moment's waiting
+            raise
+        return event
+
+    async def _carry_out(self, plan: RestorePlan, event: Rewound | Redone, moves: int) -> None:
+        if plan.changes:
+            await asyncio.to_thread(self._restoring.carry_out, plan, event, moves)
+        await self._emit(event)
+        await asyncio.to_thread(self._restoring.done)
+
+    def _plan(self, changes: Iterable[FileChange], event: E, force: bool) -> tuple[RestorePlan, E]:
+        plan = self._restoring.plan(changes, force=force)
+        told = replace(event, changed=len(plan.changes), kept=plan.kept, forced=plan.forced)
+        if isinstance(told, Rewound) and plan.changes:
+            manifest = Manifest(root=self._keeping.root, changes=plan.changes)
+            told = replace(told, restored=self._keeping.blobs.put_manifest(manifest))
+        return plan, told
+
+    def _way_back(self, turns: list[TurnState]) -> tuple[FileChange, ...]:
+        """From what the newest of the turns left to what the oldest found; newest first.
+
+        Where somebody changed a file between two of them, it starts at what is not there: the
+        file counts as changed since.
+        """
+        found: dict[bytes, FileChange] = {}
+        for turn in turns:
+            for change in self._manifest(turn).changes:
+                later = found.get(change.path)
+                if later is None:
+                    found[change.path] = change.reversed
+                elif later.after == change.after:
+                    found[change.path] = replace(later, after=change.before)
+                else:
+                    astray = FileState(kind="file", digest="changed between two turns")
+                    found[change.path] = FileChange(
+                        path=change.path, before=astray, after=change.before
+                    )
+        return tuple(change for change in found.values() if change.before != change.after)
+
+    def _together(self, turns: list[TurnState]) -> Manifest:
+        found: dict[bytes, FileChange] = {}
+        uncovered: list[str] = []
+        for turn in turns:
+            manifest = self._manifest(turn)
+            uncovered += manifest.uncovered
+            for change in manifest.changes:
+                first = found.get(change.path, change)
+                found[change.path] = replace(change, before=first.before)
+        changes = tuple(c for _, c in sorted(found.items()) if c.before != c.after)
+        return Manifest(root=self._keeping.root, changes=changes, uncovered=tuple(uncovered))
+
+    def _manifest(self, turn: TurnState) -> Manifest:
+        if turn.checkpoint is None:
+            return Manifest(root=self._keeping.root)
+        return self._keeping.blobs.get_manifest(turn.checkpoint.manifest)
+
+
+def find_turn(turns: Iterable[TurnState], wanted: str) -> TurnState:
+    """A turn by its number or its id. Raises NothingToUndoError."""
+    known = list(turns)
+    for turn in known:
+        if wanted in (turn.id, str(turn.number)):
+            return turn
+    there = f"turns 1 to {len(known)}" if known else "none yet"
+    raise NothingToUndoError(f"there is no turn {wanted!r}; there are {there}")

@@ -1,0 +1,97 @@
+"""What a session knows of its children before it has any: how to make them, and their profiles.
+
+All else of this room is imported when there is a profile to read or a child to start.
+"""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from quarterdeck.wire.events import NoticePosted
+
+if TYPE_CHECKING:
+    from ..environment import SessionEnvironment
+    from ..session import Session, SessionSetup
+    from ..tools.toolbox import Toolbox
+    from .children import Children
+
+__all__ = ["ProfileFolder", "introduce_profiles", "make_children_factory", "profile_folders"]
+
+
+class ProfileFolder(Struct, frozen=True, kw_only=True):
+    """A directory with profiles."""
+
+    path: Path
+    claude: bool = False
+    """They are written for Claude Code."""
+
+
+def profile_folders(config: Path, ground: "SessionEnvironment") -> tuple[ProfileFolder, ...]:
+    """The directories that count, the strongest first; a project's only when it is trusted."""
+    own = ProfileFolder(path=config / "profiles")
+    if not ground.trusted:
+        return (own,)
+    project = Path(ground.project)
+    theirs = ProfileFolder(path=project / ".quarterdeck" / "profiles")
+    return (theirs, ProfileFolder(path=project / ".claude" / "agents", claude=True), own)
+
+
+async def introduce_profiles(
+    shelves: tuple[ProfileFolder, ...], toolbox: "Toolbox"
+) -> tuple[str, tuple[NoticePosted, ...]]:
+    """What the model is told of profiles that did not come with us, and what people are told.
+
+    A profile that cannot be used is told to people and left out. One that names a tool which
+    there is not works without it; that is told, too.
+    """
+    if "spawn_agent" not in toolbox.names or not await asyncio.to_thread(_is_any, shelves):
+        return "", ()
+    from .profile import read_profiles
+    from .session_factory import missing_tools
+
+    library = await read_profiles(shelves)
+    problems = list(library.problems)
+    for profile in library.own():
+        problems += (
+            f"profile {profile.source!r} names the tool {name!r}, which there is not; "
+            "it works without"
+            for name in missing_tools(profile, toolbox)
+        )
+    notices = tuple(NoticePosted(title=problem, severity="warning") for problem in problems)
+    lines = [f"- `{one.name}`: {' '.join(one.description.split())}" for one in library.own()]
+    if not lines:
+        return "", notices
+    return "\n".join(("# Profiles for `spawn_agent`", *lines)), notices
+
+
+def make_children_factory(
+    session: "Session",
+    setup: "SessionSetup",
+    ground: "SessionEnvironment",
+    shelves: tuple[ProfileFolder, ...],
+) -> Callable[[], "Children"]:
+    """Give what makes the children of a session when they are first needed."""
+
+    def children() -> "Children":
+        if (known := setup.workspace.resources.get("children")) is not None:
+            return known
+        from functools import partial
+
+        from .children import Children, ChildrenContext
+        from .profile import read_profiles
+
+        family = ChildrenContext(
+            settings=ground.settings.children,
+            read_profiles=partial(read_profiles, shelves),
+            prompt=ground.system_prompt,
+        )
+        return Children(session, setup, family)
+
+    return children
+
+
+def _is_any(shelves: tuple[ProfileFolder, ...]) -> bool:
+    return any(shelf.path.is_dir() for shelf in shelves)

@@ -1,0 +1,63 @@
+"""How prompt content is told to a model: content blocks become conversation parts."""
+
+from typing import assert_never
+
+from quarterdeck.wire.content import (
+    AudioContent,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+)
+from quarterdeck.wire.conversation import ImagePart, Part, TextPart
+from quarterdeck.wire.events import Prompted
+
+__all__ = ["parts_of", "told_content"]
+
+
+def told_content(prompted: Prompted) -> tuple[ContentBlock, ...]:
+    """What the model is told of a prompt; empty: it never hears of it."""
+    return prompted.content if prompted.told is None else prompted.told
+
+
+def parts_of(content: tuple[ContentBlock, ...]) -> tuple[Part, ...]:
+    """Turn prompt content into parts, in order; what a model cannot take is described in words."""
+    return tuple(_part(block) for block in content)
+
+
+def _part(block: ContentBlock) -> Part:
+    match block:
+        case TextContent():
+            return TextPart(text=block.text)
+        case ImageContent():
+            return ImagePart(data=block.data, mime_type=block.mime_type)
+        case AudioContent():
+            return TextPart(text=f"[A sound ({block.mime_type}), which cannot be heard here.]")
+        case ResourceLink():
+            return TextPart(text=_link(block))
+        case EmbeddedResource():
+            return _resource(block)
+        case _:
+            assert_never(block)
+
+
+def _link(link: ResourceLink) -> str:
+    facts = [f"name: {link.title or link.name}", f"uri: {link.uri}"]
+    if link.description:
+        facts.append(f"about: {link.description}")
+    if link.mime_type:
+        facts.append(f"type: {link.mime_type}")
+    if link.size is not None:
+        facts.append(f"size: {link.size} bytes")
+    return "[Referenced by the user: " + "; ".join(facts) + "]"
+
+
+def _resource(block: EmbeddedResource) -> Part:
+    resource = block.resource
+    if resource.text is not None:
+        return TextPart(text=f'<resource uri="{resource.uri}">\n{resource.text}\n</resource>')
+    if resource.blob is not None and (resource.mime_type or "").startswith("image/"):
+        return ImagePart(data=resource.blob, mime_type=resource.mime_type or "image/png")
+    kind = resource.mime_type or "unknown type"
+    return TextPart(text=f"[Attached by the user: {resource.uri}, {kind}, not readable as text.]")

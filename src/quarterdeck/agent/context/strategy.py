@@ -1,0 +1,269 @@
+"""What is done when the window fills up: clear, summarise in the background, wait, drop.
+
+The functions that find where a conversation may be cut are pure; a cut never stands between a call
+and its result.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from quarterdeck.models.model import Effort, Model
+from quarterdeck.wire.conversation import Message, TextPart, ToolResultPart, ToolUsePart
+from quarterdeck.wire.events import Event, NoticePosted, ResultsCleared, UsageReported
+
+from ..conversation import Conversation
+from .carryover import carryover_parts, running_commands
+from .compaction import CompactionOrder, Compactor
+from .summary import ModelCallSettings
+from .token_meter import Thresholds, TokenMeter
+
+if TYPE_CHECKING:
+    from ..ports import Turn
+    from ..session import SessionSetup
+
+__all__ = ["PROMPT_SHARE", "CompactionStrategy", "cut_before_tail", "is_cut", "savings_below"]
+
+
+def is_cut(messages: Sequence[Message], index: int) -> bool:
+    """Whether no call below the index has its result, or is still without one, from there on."""
+    if index < len(messages) and _has(messages[index], ToolResultPart):
+        return False
+    return index == 0 or index > len(messages) or not _has(messages[index - 1], ToolUsePart)
+
+
+def _has(message: Message, kind: type[ToolResultPart] | type[ToolUsePart]) -> bool:
+    return any(isinstance(part, kind) for part in message.parts)
+
+
+def cut_before_tail(conversation: Conversation, turns: int, most: int) -> int:
+    """The number of the first message of the tail that stays whole.
+
+    The tail is the newest turns, as many of ``turns`` as fit into ``most`` bytes; where not even
+    the newest does, its newest steps. The last step always stays.
+    """
+    messages, sizes, first = conversation.told, conversation.sizes, conversation.first
+    if not messages:
+        return first
+    starts = _turn_starts(conversation, turns)
+    last = step = _last_step(messages)
+    turn: int | None = None
+    total = sum(sizes[last:])
+    for place in range(last, -1, -1):  # from the end: what is old costs nothing
+        total += sizes[place] if place < last else 0
+        if total > most:
+            break
+        if is_cut(messages, place):
+            step = place
+            turn = place if place in starts else turn
+        if place == min(starts, default=0):
+            break
+    return first + (step if turn is None else turn)
+
+
+def _turn_starts(conversation: Conversation, turns: int) -> set[int]:
+    """The places, among those that are told, of the newest prompts that started a turn."""
+    starts: set[int] = set()
+    for said in reversed(conversation.memory.prompts):
+        if said.at < conversation.first or len(starts) == turns:
+            break
+        if said.starts_turn:
+            starts.add(said.at - conversation.first)
+    return starts
+
+
+def _last_step(messages: Sequence[Message]) -> int:
+    """The last place where a cut leaves at least one message."""
+    index = len(messages) - 1
+    while index > 0 and not is_cut(messages, index):
+        index -= 1
+    return index
+
+
+def savings_below(conversation: Conversation, cut: int) -> int:
+    """Bytes that clearing the results below a cut would free, about."""
+    begin = max(0, conversation.cleared - conversation.first)
+    return sum(conversation.savings[begin : cut - conversation.first])
+
+
+PROMPT_SHARE = 0.1
+"""Of what can be used: the prompts that are told whole after a compaction."""
+_DEMAND_TAIL = 0.05
+"""Of what can be used: what stays whole when a person asks for a compaction."""
+_DEMAND_SHARE = 0.25
+"""Of what there is: the same, where there is little."""
+_LEAST_RESULT = 200
+"""Characters that are left of a result at least."""
+_STRIDE = 0.05
+"""Of what can be used: how much a conversation grows after a failure before the next try."""
+
+
+class CompactionStrategy:
+    """Makes room in one conversation; what is decided follows from its events and the settings."""
+
+    def __init__(
+        self,
+        setup: "SessionSetup",
+        conversation: Conversation,
+        meter: TokenMeter,
+        emit: Callable[[Event], Awaitable[None]],
+        is_idle: Callable[[], bool],
+    ) -> None:
+        self._setup = setup
+        self._conversation = conversation
+        self._meter = meter
+        self._emit = emit
+        self.compactor = Compactor(conversation, emit, is_idle, setup.hooks)
+
+    async def relieve(self, turn: "Turn") -> None:
+        """Do what the marks say."""
+        model, meter = turn.model, self._meter
+        marks = meter.marks(model)
+        await self._clear(marks, model, least=marks.gain)
+        if meter.estimate(model) >= marks.summarise:
+            await self._begin(turn, marks)
+        if meter.estimate(model) < marks.wait:
+            return
+        if self.compactor.is_running:
+            await self.finish(model)
+        if meter.estimate(model) >= marks.wait:
+            await self._clear(marks, model, least=1)
+        if meter.estimate(model) >= marks.wait:
+            await self._drop(turn, marks)
+        if meter.estimate(model) >= marks.wait:
+            await self._cut(marks, model)
+
+    async def make_room(self, turn: "Turn") -> bool:
+        """Do what can be done, because the vendor refused the request; False if that is nothing."""
+        model, before = turn.model, self._conversation.size
+        self._meter.refused(model)
+        marks = self._meter.marks(model)
+        while self.compactor.is_running:
+            await self.finish(model)
+        if self._meter.estimate(model) >= marks.clear:
+            order = self._order(model, turn.effort, marks, marks.tail)
+            await self._clear(marks, model, least=1)
+            if not await self._summarise(model, order):
+                await self._drop(turn, marks)
+        if self._meter.estimate(model) >= marks.wait:
+            await self._cut(marks, model)
+        return self._conversation.size < before
+
+    async def compact(self, model: Model, effort: Effort, focus: str) -> str:
+        """Summarise because a person wants it; says what came of it."""
+        while self.compactor.is_running:
+            await self.finish(model)
+        marks, before = self._meter.marks(model), self._meter.estimate(model)
+        tail = min(marks.usable * _DEMAND_TAIL, before * _DEMAND_SHARE)
+        order = self._order(model, effort, marks, tail, focus)
+        if self._worth(order) == 0:
+            return "There is nothing to compact yet."
+        if not await self._summarise(model, order):
+            return f"The conversation stays as it is: {self.compactor.error}."
+        after = self._meter.estimate(model)
+        return f"Compacted from about {before:,} to about {after:,} tokens."
+
+    async def finish(self, model: Model) -> bool:
+        """Wait for the summary under way and put it into effect; False if it failed."""
+        was_done = await self.compactor.finish()
+        if was_done:
+            await self._tell_usage(model)
+        return was_done
+
+    async def _clear(self, marks: Thresholds, model: Model, *, least: int) -> None:
+        """Clear old results if that frees ``least`` tokens; rarely, as it costs the cache."""
+        conversation, meter = self._conversation, self._meter
+        keep = self._setup.context.keep_turns
+        cut = cut_before_tail(conversation, keep, meter.tail(marks, marks.tail))
+        if cut > conversation.cleared and savings_below(conversation, cut) >= meter.bytes(least):
+            await self._emit(ResultsCleared(through=cut))
+            await self._tell_usage(model)
+
+    async def _cut(self, marks: Thresholds, model: Model) -> None:
+        """Leave the middle out of results of the newest steps that alone fill the window."""
+        conversation = self._conversation
+        told = conversation.told[max(0, conversation.cleared - conversation.first) :]
+        results = [p for each in told for p in each.parts if isinstance(p, ToolResultPart)]
+        longest = max(_LEAST_RESULT, self._meter.tail(marks, marks.tail) // max(1, len(results)))
+        texts = (
+            part.text for each in results for part in each.content if isinstance(part, TextPart)
+        )
+        if any(len(text) > longest + _LEAST_RESULT for text in texts):
+            await self._emit(ResultsCleared(through=conversation.count, longest=longest))
+            await self._tell_usage(model)
+
+    async def _begin(self, turn: "Turn", marks: Thresholds) -> None:
+        """Begin a summary in the background, unless the last one failed a moment ago."""
+        if self.compactor.is_running or self._is_too_early(marks):
+            return
+        order = self._order(turn.model, turn.effort, marks, marks.tail)
+        if self._worth(order) >= self._meter.bytes(marks.gain):
+            self.compactor.start(order)
+
+    def _is_too_early(self, marks: Thresholds) -> bool:
+        """Whether the conversation is hardly larger than when the last summary failed."""
+        conversation = self._conversation
+        if not conversation.failures:
+            return False
+        stride = marks.usable * _STRIDE * 2 ** min(conversation.failures - 1, 8)
+        return conversation.size < conversation.failed_at + self._meter.bytes(stride)
+
+    async def _summarise(self, model: Model, order: CompactionOrder) -> bool:
+        if self._worth(order) == 0:
+            return False
+        while self.compactor.is_running:  # of another who asks at the same time
+            await self.finish(model)
+        if self._worth(order) <= 0:
+            return True
+        self.compactor.start(order)
+        return await self.finish(model)
+
+    async def _drop(self, turn: "Turn", marks: Thresholds) -> None:
+        """The last resort: forget the oldest steps by rule."""
+        order = self._order(turn.model, turn.effort, marks, marks.tail)
+        if not await self.compactor.drop(order):
+            return
+        await self._emit(
+            NoticePosted(
+                title="Earlier steps were dropped to make room",
+                severity="warning",
+                description="No summary could be had; the log has everything.",
+            )
+        )
+        await self._tell_usage(turn.model)
+
+    def _order(
+        self, model: Model, effort: Effort, marks: Thresholds, tail: float, focus: str = ""
+    ) -> CompactionOrder:
+        setup, meter = self._setup, self._meter
+        keep = 1 if tail < marks.tail else setup.context.keep_turns
+        through = cut_before_tail(self._conversation, keep, meter.tail(marks, tail))
+        most = min(meter.bytes(marks.usable * PROMPT_SHARE), meter.tail(marks, marks.tail))
+        name = setup.context.summary_model
+        return CompactionOrder(
+            asking=ModelCallSettings(
+                model=model,
+                effort=effort,
+                system=setup.system_prompt,
+                tools=setup.toolbox.specs,
+                pace=setup.pace,
+            ),
+            through=through,
+            kept=lambda: carryover_parts(
+                self._conversation.memory,
+                through,
+                most=most,
+                commands=running_commands(setup.workspace),
+            ),
+            focus=focus,
+            max_output=marks.reserve,
+            writer=None if name is None else partial(setup.make_model, name),
+        )
+
+    def _worth(self, order: CompactionOrder) -> int:
+        """Bytes of what would be replaced for the first time."""
+        conversation = self._conversation
+        return sum(conversation.sizes[: max(0, order.through - conversation.first)])
+
+    async def _tell_usage(self, model: Model) -> None:
+        await self._emit(UsageReported(context=self._meter.usage(model)))

@@ -1,0 +1,266 @@
+"""The hooks of a session: read from the configuration, run in order, their answers combined."""
+
+import asyncio
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import msgspec
+from msgspec.structs import replace
+
+from quarterdeck.config.schema import HookSettings
+from quarterdeck.policy.call import Call
+from quarterdeck.policy.errors import PolicyError
+from quarterdeck.system.environment import PASSED_ON
+from quarterdeck.wire.events import Event, NoticePosted, PermissionAsked, QuestionAsked
+
+from ..ports import HookEmit, HookPoint, HookVerdict
+from .hook import Hook, HookError, HookReply, HookRunError, call_function, run_command
+
+if TYPE_CHECKING:
+    from quarterdeck.config.loader import Config, PlacedValue
+    from quarterdeck.policy.rules import Pattern
+
+    from ..environment import SessionEnvironment
+
+__all__ = ["POINTS", "SessionHooks", "read_hooks", "session_hooks"]
+
+_VERSION = 1
+_MOST_CONTEXT = 20_000
+"""Characters that a hook may tell the model."""
+_MOST_WAITING = 20
+"""Notifications that may be under way; more are dropped, as nobody could follow them."""
+_LONG = 1000
+"""Characters of a command beyond which it is held against a pattern in a thread."""
+
+
+@dataclass(slots=True)
+class _Place:
+    session: str
+    cwd: str
+    project: str
+
+
+class SessionHooks:
+    """The hooks of one session; see ``seam.Hooks``."""
+
+    def __init__(
+        self,
+        hooks: Mapping[HookPoint, tuple[Hook, ...]],
+        *,
+        session: str,
+        cwd: str,
+        project: str,
+        environment: Mapping[str, str],
+        most_continued: int = 3,
+    ) -> None:
+        self.most_continued = most_continued
+        self._hooks = hooks
+        self._place = _Place(session, cwd, project)
+        # A session's environment may be another than this process's: its word counts.
+        self._inherited = {key: value for key, value in environment.items() if key in PASSED_ON}
+        self._notifying: set[asyncio.Task[None]] = set()
+
+    def has(self, point: HookPoint) -> bool:
+        """Whether there is any hook for a point."""
+        return bool(self._hooks.get(point))
+
+    async def run(
+        self, point: HookPoint, facts: Mapping[str, Any], emit: HookEmit, call: Call | None = None
+    ) -> HookVerdict:
+        """Run the hooks of a point; a refusal ends the row."""
+        verdict = HookVerdict()
+        for hook in self._hooks.get(point, ()):
+            if call is not None and not await _holds(hook, call):
+                continue
+            given = dict(facts)
+            if verdict.input is not None:
+                given["input"] = verdict.input
+            reply = await self._ask(hook, point, given, emit)
+            verdict = _with(verdict, reply, hook)
+            if verdict.refused is not None:
+                break
+        return verdict
+
+    def saw(self, event: Event, emit: HookEmit) -> None:
+        """Notify, in the background, of what waits for a person."""
+        if not self.has("notification") or len(self._notifying) >= _MOST_WAITING:
+            return
+        match event:
+            case PermissionAsked(title=title, name=name):
+                facts = {"kind": "permission", "title": title, "tool": name}
+            case QuestionAsked(text=title, to=None):
+                facts = {"kind": "question", "title": title}
+            case _:
+                return
+        task = asyncio.create_task(self._notify(facts, emit), name="hooks notify")
+        self._notifying.add(task)
+        task.add_done_callback(self._notifying.discard)
+
+    async def close(self) -> None:
+        """End what runs in the background."""
+        for task in tuple(self._notifying):
+            task.cancel()
+        if self._notifying:
+            await asyncio.wait(self._notifying)
+
+    async def _notify(self, facts: Mapping[str, Any], emit: HookEmit) -> None:
+        await self.run("notification", facts, emit)
+
+    async def _ask(
+        self, hook: Hook, point: HookPoint, facts: dict[str, Any], emit: HookEmit
+    ) -> HookReply:
+        place = self._place
+        told = {
+            "v": _VERSION,
+            "point": point,
+            "session": place.session,
+            "cwd": place.cwd,
+            "project": place.project,
+            **facts,
+        }
+        try:
+            if hook.target:
+                return await call_function(hook, told, place.project)
+            data = msgspec.json.encode(told, enc_hook=repr)
+            return await run_command(hook, data, place.project, self._variables(point))
+        except HookRunError as error:
+            title = f"Hook {hook} at {point} is ignored"
+            await emit(NoticePosted(title=title, severity="warning", description=str(error)))
+            return HookReply()
+
+    def _variables(self, point: HookPoint) -> dict[str, str]:
+        place = self._place
+        return {
+            **self._inherited,
+            "QUARTERDECK_HOOK": point,
+            "QUARTERDECK_SESSION": place.session,
+            "QUARTERDECK_CWD": place.cwd,
+            "QUARTERDECK_PROJECT": place.project,
+        }
+
+
+def _with(verdict: HookVerdict, reply: HookReply, hook: Hook) -> HookVerdict:
+    """What was said so far, and one more answer; asking outranks allowing."""
+    if reply.context.strip():
+        said = reply.context.strip()[:_MOST_CONTEXT]
+        verdict = replace(verdict, context=(*verdict.context, said))
+    if reply.input is not None:
+        verdict = replace(verdict, input=reply.input)
+    if reply.goes_on and verdict.again is None:
+        again = reply.reason.strip()[:_MOST_CONTEXT] or f"Go on: hook {hook} says it is not done."
+        verdict = replace(verdict, again=again, by=str(hook))
+    reason = reply.reason.strip()[:_MOST_CONTEXT]
+    match reply.decision:
+        case "deny":
+            refused = reason or f"{hook} gives no reason"
+            return replace(verdict, refused=refused, by=str(hook))
+        case "ask":
+            return replace(verdict, wish="ask", by=str(hook), reason=reason)
+        case "allow" if verdict.wish is None:
+            return replace(verdict, wish="allow", by=str(hook), reason=reason)
+        case _:
+            return verdict
+
+
+async def _holds(hook: Hook, call: Call) -> bool:
+    """Whether a hook is for a call; where only running it would tell, it is."""
+    if hook.pattern is None:
+        return True
+    if len(call.command or "") > _LONG:
+        return await asyncio.to_thread(_touched, hook, call)
+    return _touched(hook, call)
+
+
+def _touched(hook: Hook, call: Call) -> bool:
+    from quarterdeck.policy.call_parts import parts_of
+    from quarterdeck.policy.matching import touches
+
+    assert hook.pattern is not None
+    return any(touches(hook.pattern, part, call) != "no" for part in parts_of(call))
+
+
+POINTS: tuple[HookPoint, ...] = get_args(HookPoint)
+_FOR_TOOLS = ("before_tool", "after_tool")
+_LONGEST_NAME = 60
+
+
+def session_hooks(
+    ground: "SessionEnvironment", environment: Mapping[str, str], session: str
+) -> SessionHooks:
+    """Make the hooks of a session.
+
+    Raises:
+        HookError: one is declared wrongly.
+    """
+    return SessionHooks(
+        read_hooks(ground.config),
+        session=session,
+        cwd=ground.cwd,
+        project=ground.project,
+        environment=environment,
+        most_continued=ground.settings.hooks.continue_at_most,
+    )
+
+
+def read_hooks(config: "Config") -> dict[HookPoint, tuple[Hook, ...]]:
+    """The hooks of each point, in the order of their declaration, the user's own first.
+
+    Raises:
+        HookError: one is declared wrongly.
+    """
+    return {
+        point: tuple(_hook(point, placed) for placed in found)
+        for point in POINTS
+        if (found := config.elements("hooks", point))
+    }
+
+
+def _hook(point: HookPoint, placed: "PlacedValue") -> Hook:
+    settings = msgspec.convert(placed.value, HookSettings)
+    where = placed.source.place or placed.source.layer
+    if (settings.command is None) == (settings.python is None):
+        raise HookError(f"a hook for {point!r} in {where} needs either 'command' or 'python'")
+    if settings.match is not None and point not in _FOR_TOOLS:
+        raise HookError(f"a hook for {point!r} in {where} has 'match', which is for tools only")
+    name = settings.python or _shown(settings.command or "")
+    return Hook(
+        name=name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…",
+        source=where,
+        timeout=settings.timeout,
+        argv=_argv(point, where, settings),
+        target=settings.python or "",
+        match=settings.match,
+        pattern=_pattern(point, where, settings.match),
+    )
+
+
+def _shown(command: str | tuple[str, ...]) -> str:
+    return command if isinstance(command, str) else shlex.join(command)
+
+
+def _argv(point: HookPoint, where: str, settings: HookSettings) -> tuple[str, ...]:
+    command = settings.command
+    if command is None:
+        return ()
+    if not command or not "".join(command).strip():
+        raise HookError(f"a hook for {point!r} in {where} has an empty 'command'")
+    if isinstance(command, str):
+        return ("/bin/sh", "-c", command)
+    return (_program(command[0]), *command[1:])
+
+
+def _pattern(point: HookPoint, where: str, match: str | None) -> "Pattern | None":
+    from quarterdeck.policy.grammar import parse_pattern
+
+    try:
+        return None if match is None else parse_pattern(match)
+    except PolicyError as error:
+        raise HookError(f"'match' of a hook for {point!r} in {where}: {error}") from error
+
+
+def _program(name: str) -> str:
+    # Path would take the "./" away, and the name would be looked for in PATH.
+    return str(Path(name).expanduser()) if name.startswith("~") else name

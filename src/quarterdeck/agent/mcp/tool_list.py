@@ -1,0 +1,188 @@
+"""What a model may be shown of a server's tools: names that every vendor takes, sound schemas.
+
+A vendor refuses a whole request for one bad tool, so what cannot be mended is left out.
+"""
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from typing import Any, cast
+
+import msgspec
+from msgspec import Struct
+
+from quarterdeck.models.model import ToolSpec
+
+from ..tool_servers import ServerDefinition
+from .argument_headers import ArgumentHeaders, argument_headers_in
+from .protocol import ListedTool, McpError
+
+__all__ = ["ServerToolSpec", "ToolList", "read_tool_list", "server_name", "tool_name"]
+
+_LONGEST_NAME = 64
+"""The least of what the vendors allow."""
+_LONGEST_SERVER = 32
+_OTHER = re.compile(r"[^A-Za-z0-9_-]")
+_RULE = re.compile(r"[A-Za-z0-9_.:/-]{1,64}")
+_PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_LONGEST_TEXT = 8000
+"""Characters of a description."""
+_LARGEST_SCHEMA = 100_000
+_DEEPEST = 40
+_REFUSED_AT_TOP = ("oneOf", "anyOf", "allOf", "not", "enum", "if", "then", "else", "$schema", "$id")
+"""What vendors refuse at the top of a schema; the server still checks it."""
+
+
+class ServerToolSpec(Struct, frozen=True, kw_only=True):
+    """A tool of a server, ready to be shown."""
+
+    server: str
+    tool: str
+    """Its name at the server."""
+    spec: ToolSpec
+    """As the model sees it."""
+    rule_name: str
+    """As rules name it: its own name, or the model's where that cannot be written."""
+    title: str
+    hints: tuple[str, ...] = ()
+    """What its server says of it, for people."""
+    only_reads: bool = False
+    """Its server says that it changes nothing."""
+    mirrored: ArgumentHeaders = ()
+
+
+class ToolList(Struct, frozen=True, kw_only=True):
+    """The tools of a server, by name, and why others were left out."""
+
+    tools: tuple[ServerToolSpec, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+def server_name(name: str) -> str:
+    """A server's name as tool names and rules can have it."""
+    plain = re.sub(r"_{2,}", "_", _OTHER.sub("_", name)).strip("_-")[:_LONGEST_SERVER]
+    return plain or "server"
+
+
+def tool_name(server: str, tool: str, *, is_taken: bool = False) -> str:
+    """The name by which a model calls a tool; longer and doubtful ones end with a hash."""
+    name = f"mcp__{server}__{_OTHER.sub('_', tool)}"
+    if len(name) <= _LONGEST_NAME and not is_taken:
+        return name
+    mark = hashlib.sha256(tool.encode("utf-8", "replace")).hexdigest()[:6]
+    return f"{name[: _LONGEST_NAME - 7]}_{mark}"
+
+
+def read_tool_list(definition: ServerDefinition, listed: Iterable[Any]) -> ToolList:
+    """Read what a server lists. Never raises: a tool that is no good costs only itself."""
+    found: dict[str, ListedTool] = {}
+    problems: list[str] = []
+    for raw in listed:
+        try:
+            tool = msgspec.convert(raw, ListedTool)
+        except msgspec.ValidationError as error:
+            problems.append(f"a tool cannot be read: {error}")
+            continue
+        if not _is_wanted(definition, tool.name):
+            continue
+        if not tool.name or tool.name in found:
+            problems.append(f"{tool.name[:64]!r}: the name is empty or stands for two")
+            continue
+        found[tool.name] = tool
+    taken = Counter(tool_name(definition.name, name) for name in found)
+    tools: list[ServerToolSpec] = []
+    for name in sorted(found):
+        plain = tool_name(definition.name, name)
+        is_doubtful = taken[plain] > 1 and not plain.endswith(f"__{name}")
+        try:
+            tools.append(_lent(definition, found[name], is_taken=is_doubtful))
+        except McpError as error:
+            problems.append(f"{name[:64]!r}: {error}")
+    return ToolList(tools=tuple(tools), problems=tuple(problems))
+
+
+def _is_wanted(definition: ServerDefinition, name: str) -> bool:
+    if any(fnmatchcase(name, pattern) for pattern in definition.without):
+        return False
+    return definition.tools is None or any(fnmatchcase(name, each) for each in definition.tools)
+
+
+def _lent(definition: ServerDefinition, tool: ListedTool, *, is_taken: bool) -> ServerToolSpec:
+    schema = _mended(tool.input_schema)
+    notes = tool.annotations or {}
+    told = tool.title or notes.get("title")
+    title = " ".join(told.split()) if isinstance(told, str) else ""
+    name = tool_name(definition.name, tool.name, is_taken=is_taken)
+    is_plain = _RULE.fullmatch(tool.name) is not None
+    return ServerToolSpec(
+        server=definition.name,
+        tool=tool.name,
+        spec=ToolSpec(name=name, description=_description(tool, title), parameters=schema),
+        rule_name=tool.name if is_plain else name.removeprefix(f"mcp__{definition.name}__"),
+        title=(title or " ".join(tool.name.split()))[:100],
+        hints=_hints(notes),
+        only_reads=notes.get("readOnlyHint") is True,
+        mirrored=argument_headers_in(schema) if definition.url else (),
+    )
+
+
+def _description(tool: ListedTool, title: str) -> str:
+    text = (tool.description or title or tool.name).strip()
+    if len(text) <= _LONGEST_TEXT:
+        return text
+    return f"{text[:_LONGEST_TEXT]} […{len(text) - _LONGEST_TEXT} more characters]"
+
+
+def _hints(notes: dict[str, Any]) -> tuple[str, ...]:
+    words = {
+        ("readOnlyHint", True): "only reads",
+        ("destructiveHint", True): "may destroy",
+        ("openWorldHint", True): "reaches the outside",
+    }
+    return tuple(text for (name, value), text in words.items() if notes.get(name) is value)
+
+
+def _mended(schema: Any) -> dict[str, Any]:
+    """A schema that every vendor takes. Raises McpError."""
+    if schema is None:
+        return {"type": "object", "properties": {}}
+    if not isinstance(schema, dict):
+        raise McpError("its schema is no object")
+    given = cast("dict[str, Any]", schema)
+    kind = given.get("type", "object")
+    kinds = cast("list[Any]", kind) if isinstance(kind, list) else [kind]
+    if "object" not in kinds:
+        raise McpError(f"its arguments are no object but {str(kinds)[:40]!r}")
+    if _depth(given) > _DEEPEST or len(msgspec.json.encode(given)) > _LARGEST_SCHEMA:
+        raise McpError("its schema is too large")
+    kept = {key: value for key, value in given.items() if key not in _REFUSED_AT_TOP}
+    properties = _properties(given.get("properties"))
+    mended = {**kept, "type": "object", "properties": properties}
+    required = given.get("required")
+    mended.pop("required", None)
+    if isinstance(required, list):
+        names = cast("list[Any]", required)
+        if known := [name for name in dict.fromkeys(map(str, names)) if name in properties]:
+            mended["required"] = known
+    return mended
+
+
+def _properties(properties: Any) -> dict[str, Any]:
+    if not isinstance(properties, dict):
+        return {}
+    given = cast("dict[str, Any]", properties)
+    for name in given:
+        if not _PROPERTY.fullmatch(name):
+            raise McpError(f"no vendor takes a parameter of the name {name[:40]!r}")
+    return {name: each for name, each in given.items() if isinstance(each, dict)}
+
+
+def _depth(node: Any, depth: int = 1) -> int:
+    if depth > _DEEPEST or not isinstance(node, dict | list):
+        return depth
+    inner: Iterable[Any] = (
+        cast("dict[str, Any]", node).values() if isinstance(node, dict) else cast("list[Any]", node)
+    )
+    return max((_depth(each, depth + 1) for each in inner), default=depth)

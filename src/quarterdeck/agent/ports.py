@@ -1,0 +1,343 @@
+"""What a turn asks of the parts around the loop, and ``Turn``, the value that holds them all.
+
+``TurnWatch`` records what a turn does to files, ``ContextWindow`` keeps the conversation within
+the model's window, ``Hooks`` runs the user's hooks. Each has an implementation that does nothing;
+the real ones are imported when they are needed.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from quarterdeck.models.model import Effort, Model
+from quarterdeck.policy.call import Call
+from quarterdeck.policy.gate import Gate
+from quarterdeck.wire.content import TextContent, text
+from quarterdeck.wire.events import ContextAdded, Event, NoticePosted, Prompted
+from quarterdeck.wire.ids import new_message_id
+
+from .clock import SessionClock
+from .conversation import Conversation
+from .instructions import NestedInstructions
+from .limits import TurnLimits, TurnSpending
+from .tool_servers import NO_SERVERS, ToolServers
+from .tools.toolbox import Toolbox
+from .tools.workspace import ToolWorkspace
+
+if TYPE_CHECKING:
+    from .environment import SessionEnvironment
+
+__all__ = [
+    "CHECKPOINT_COMMANDS",
+    "NO_HOOKS",
+    "NO_TURN_WATCH",
+    "UNBOUNDED_WINDOW",
+    "CheckpointCommand",
+    "ContextWindow",
+    "HookEmit",
+    "HookPoint",
+    "HookVerdict",
+    "Hooks",
+    "NoTurnWatch",
+    "Turn",
+    "TurnWatch",
+    "UnboundedWindow",
+    "add_hook_context",
+    "find_hooks",
+    "make_snapshot_notice",
+    "run_prompt_hooks",
+    "run_start_hooks",
+    "run_stop_hooks",
+]
+
+
+class CheckpointCommand(NamedTuple):
+    """A command; ``hint`` is what may be typed after its name."""
+
+    name: str
+    description: str
+    hint: str = ""
+
+
+CHECKPOINT_COMMANDS = (
+    CheckpointCommand("changes", "Show what turns did to files", "turn"),
+    CheckpointCommand("undo", "Take the last turn back", "files | conversation, force"),
+    CheckpointCommand("redo", "Take the last undo back", "force"),
+    CheckpointCommand(
+        "rewind", "Go back to where a turn began", "turn, files | conversation, force"
+    ),
+)
+
+
+class TurnWatch(Protocol):
+    """Watches what one turn does to files."""
+
+    async def before_call(self, turn: "Turn", call: "Call") -> None:
+        """Keep what the call may change, before it runs; raises nothing but cancellation.
+
+        Calls of one step may come here side by side; none returns before all is kept.
+        """
+        ...
+
+    async def finish(self, turn: "Turn", *, hurried: bool = False) -> None:
+        """Write down what the turn changed, before it ends.
+
+        ``hurried``: take half a second at the most; what is not done then is done later.
+        """
+        ...
+
+
+class NoTurnWatch:
+    """Nobody watches: nothing can be undone."""
+
+    async def before_call(self, turn: "Turn", call: "Call") -> None:
+        """Nothing is kept."""
+
+    async def finish(self, turn: "Turn", *, hurried: bool = False) -> None:
+        """Nothing is written."""
+
+
+NO_TURN_WATCH = NoTurnWatch()
+
+
+def make_snapshot_notice(problem: str) -> NoticePosted:
+    """What a person is told when a work tree could not be written down."""
+    return NoticePosted(
+        title="What commands change in this turn cannot be undone",
+        severity="warning",
+        description=f"{problem}; what the tools for files change still can.",
+    )
+
+
+class ContextWindow(Protocol):
+    """Makes room before and after a call of the model; everything it does is an event."""
+
+    async def before_call(self, turn: "Turn") -> int | None:
+        """Make room where it is needed; may wait for a summary, cancelling that is safe.
+
+        Gives the longest answer that still fits; None: as long as the model likes.
+        """
+        ...
+
+    async def overflowed(self, turn: "Turn") -> bool:
+        """Make room because the vendor says that there is none; True if the call may be retried."""
+        ...
+
+
+class UnboundedWindow:
+    """Nobody cares: the conversation grows until the vendor refuses it."""
+
+    async def before_call(self, turn: "Turn") -> int | None:
+        """Nothing is done."""
+        return None
+
+    async def overflowed(self, turn: "Turn") -> bool:
+        """Nothing can be done."""
+        return False
+
+
+UNBOUNDED_WINDOW = UnboundedWindow()
+
+
+HookPoint: TypeAlias = Literal[
+    "session_start",
+    "session_end",
+    "prompt",
+    "before_tool",
+    "after_tool",
+    "before_compaction",
+    "after_compaction",
+    "turn_end",
+    "notification",
+]
+"""When hooks are run."""
+HookEmit: TypeAlias = Callable[[Event], Awaitable[None]]
+
+
+class HookVerdict(Struct, frozen=True, kw_only=True):
+    """What the hooks of one point came to, all together."""
+
+    refused: str | None = None
+    """Why it must not be; None: nobody says so."""
+    by: str = ""
+    """The hook whose word that is, or whose wish ``wish`` is."""
+    wish: Literal["allow", "ask"] | None = None
+    """Whether a person need not, or must, be asked."""
+    reason: str = ""
+    """Why that is wished."""
+    input: dict[str, Any] | None = None
+    """What a tool is to be called with instead."""
+    context: tuple[str, ...] = ()
+    """What the model is to be told besides."""
+    again: str | None = None
+    """What the model is to be told so that it goes on, at the end of a turn."""
+
+
+_NOTHING = HookVerdict()
+
+
+class Hooks(Protocol):
+    """The hooks of one session."""
+
+    most_continued: int
+    """How often hooks may go on with one turn."""
+
+    def has(self, point: HookPoint) -> bool:
+        """Whether there is any hook for a point."""
+        ...
+
+    async def run(
+        self, point: HookPoint, facts: Mapping[str, Any], emit: HookEmit, call: Call | None = None
+    ) -> HookVerdict:
+        """Run the hooks of a point, one after the other, in the order of their declaration.
+
+        What goes wrong with one is told as a notice and otherwise ignored; each has its own time.
+        ``call``: what hooks for some tools only are held against. Cancelling ends what runs.
+        """
+        ...
+
+    def saw(self, event: Event, emit: HookEmit) -> None:
+        """Take note of an event: somebody may have to be notified, in the background."""
+        ...
+
+    async def close(self) -> None:
+        """End what runs in the background; may be called again."""
+        ...
+
+
+class _NoHooks:
+    """No hook at all."""
+
+    most_continued = 0
+
+    def has(self, point: HookPoint) -> bool:
+        return False
+
+    async def run(
+        self, point: HookPoint, facts: Mapping[str, Any], emit: HookEmit, call: Call | None = None
+    ) -> HookVerdict:
+        return _NOTHING
+
+    def saw(self, event: Event, emit: HookEmit) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+
+NO_HOOKS: Hooks = _NoHooks()
+
+
+def find_hooks(ground: "SessionEnvironment", environment: Mapping[str, str], session: str) -> Hooks:
+    """The hooks of a session, as the configuration has them.
+
+    Raises:
+        HookError: one is declared wrongly; the message names it.
+    """
+    if not ground.settings.hooks.any:
+        return NO_HOOKS
+    from .hooks.runner import session_hooks
+
+    return session_hooks(ground, environment, session)
+
+
+async def run_prompt_hooks(hooks: Hooks, emit: HookEmit, prompted: Prompted) -> Prompted | str:
+    """A prompt as the model is to be told it; a text: why it must not be told at all."""
+    if not hooks.has("prompt"):
+        return prompted
+    told = prompted.content if prompted.told is None else prompted.told
+    words = [block.text for block in told if isinstance(block, TextContent)]
+    typed = [block.text for block in prompted.content if isinstance(block, TextContent)]
+    facts = {
+        "prompt": "\n".join(words),
+        "typed": "\n".join(typed),
+        "origin": prompted.origin,
+        "steers": prompted.steers,
+    }
+    verdict = await hooks.run("prompt", facts, emit)
+    if verdict.refused is not None:
+        return f"hook {verdict.by} refused the prompt: {verdict.refused}"
+    if not verdict.context:
+        return prompted
+    return replace(prompted, told=(*told, *map(text, verdict.context)))
+
+
+async def run_start_hooks(
+    hooks: Hooks, conversation: "Conversation", emit: HookEmit, *, resumed: bool
+) -> None:
+    """Run the hooks of a session's begin, and tell the model what they say."""
+    verdict = await hooks.run("session_start", {"resumed": resumed}, emit)
+    await add_hook_context(verdict, "session_start", conversation, emit)
+
+
+async def run_stop_hooks(turn: "Turn", continued: int) -> Prompted | None:
+    """What hooks have the model hear at the end of a turn, so that it goes on; None: it ends."""
+    hooks = turn.hooks
+    if not hooks.has("turn_end"):
+        return None
+    facts = {"stop": "end_turn", "continued": continued, "answer": _answer(turn.conversation)}
+    verdict = await hooks.run("turn_end", facts, turn.emit)
+    said = verdict.again or verdict.refused
+    if said is None:
+        return None
+    if continued >= hooks.most_continued:
+        title = f"Hook {verdict.by} would go on with the turn again, which is enough"
+        most = f"hooks.continue_at_most is {hooks.most_continued}; it said: {said}"
+        await turn.emit(NoticePosted(title=title, severity="warning", description=most))
+        return None
+    return Prompted(content=(text(said),), message=new_message_id(), origin="hook", steers=True)
+
+
+def _answer(conversation: "Conversation") -> str:
+    last = conversation.memory.last
+    return "\n".join(block.text for block in last if isinstance(block, TextContent))
+
+
+async def add_hook_context(
+    verdict: HookVerdict, point: HookPoint, conversation: "Conversation", emit: HookEmit
+) -> None:
+    """Tell the model what hooks say that are not about a prompt or a call; twice is once."""
+    for index, words in enumerate(verdict.context, 1):
+        source = f"hook {point} {index}"
+        said = f"[A hook says, at {point}:]\n\n{words}"
+        if conversation.memory.added.get(source) != said:
+            await emit(ContextAdded(source=source, text=said))
+
+
+class Turn(Struct, frozen=True, kw_only=True):
+    """What the loop needs for one turn; every seam is a field."""
+
+    model: Model
+    effort: Effort
+    system_prompt: str
+    conversation: Conversation
+    toolbox: Toolbox
+    workspace: ToolWorkspace
+    gate: Gate
+    limits: TurnLimits
+    spending: TurnSpending
+    emit: Callable[[Event], Awaitable[None]]
+    """Appends an event of this turn to the log and folds it into the conversation. Waits when
+    the log is behind; never raises for a slow reader."""
+    durable: Callable[[], Awaitable[None]]
+    """Waits until what was emitted so far is safe from a crash."""
+    steering: Callable[[], tuple[Prompted, ...]]
+    """Takes the messages that wait to be injected at the next step boundary."""
+    pace: SessionClock
+    servers: ToolServers = NO_SERVERS
+    """Lend tools, which join and leave between steps."""
+    context: ContextWindow = UNBOUNDED_WINDOW
+    """Keeps the conversation within the model's window."""
+    watch: TurnWatch = NO_TURN_WATCH
+    """Keeps what files were, so that the turn can be undone."""
+
+    instructions: NestedInstructions | None = None
+    """Tells instructions of directories when a file below them is touched."""
+    hooks: Hooks = NO_HOOKS
+    """Programs and functions of the user's that have a say."""
+
+    def elapsed(self) -> float:
+        """Seconds of this turn so far, those in which it waited for a person not counted."""
+        return self.pace.clock() - self.gate.pauses.seconds - self.spending.started

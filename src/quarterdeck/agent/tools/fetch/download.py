@@ -1,0 +1,234 @@
+"""From a URL to its page: which addresses are allowed, redirects that stay on the host.
+
+A name is looked up once. Every address it has must be allowed, and the connection is made to one
+of these addresses, not to the name: a second lookup could answer differently.
+"""
+
+import asyncio
+import socket
+import ssl
+import zlib
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TypeAlias
+from urllib.parse import urldefrag, urljoin, urlsplit
+
+import quarterdeck
+from quarterdeck.models.errors import CallError
+from quarterdeck.models.http_client import ResponseHead, VendorConnection, tls_context
+from quarterdeck.net.http1 import HttpOrigin
+from quarterdeck.policy.domains import UrlTarget, address_class, parse_target
+
+from ..tool import ToolError
+from .page import FetchedPage, check_type
+
+__all__ = [
+    "MovedPage",
+    "Resolve",
+    "Streams",
+    "check_name",
+    "connect",
+    "download_page",
+    "resolve_by_system",
+]
+
+Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
+"""Gives the IP addresses of a host; raises OSError if it has none."""
+Streams: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+_HEAD_LIMIT = 65_536
+_PATIENCE = 5.0
+"""Seconds for one address, if there are more to try."""
+
+
+async def resolve_by_system(host: str, port: int) -> Sequence[str]:
+    """Look a host up as every program of this machine does."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+def check_name(target: UrlTarget, *, allow_private: bool) -> None:
+    """Refuse a host that is not public by its text alone.
+
+    Raises:
+        ToolError: It is not, and that was not allowed.
+    """
+    if target.address_class != "public" and not allow_private:
+        raise _refusal(target.host, target.host, target.address_class)
+
+
+async def connect(target: UrlTarget, resolve: Resolve, *, allow_private: bool) -> Streams:
+    """Connect to a checked address of the target.
+
+    Raises:
+        ToolError: An address is not allowed, or nobody answers there.
+    """
+    check_name(target, allow_private=allow_private)
+    try:
+        addresses = await resolve(target.host, target.port)
+    except (OSError, UnicodeError) as error:
+        raise ToolError(f"The host {target.host!r} cannot be found: {error}.") from error
+    if not addresses:
+        raise ToolError(f"The host {target.host!r} has no address.")
+    for address in addresses:
+        where = address_class(address)
+        if where != "public" and not allow_private:
+            raise _refusal(target.host, address, where)
+    return await _connect_one(target, addresses)
+
+
+async def _connect_one(target: UrlTarget, addresses: Sequence[str]) -> Streams:
+    context = await asyncio.to_thread(tls_context) if target.scheme == "https" else None
+    problem = "no address"
+    for number, address in enumerate(addresses, start=1):
+        patience = _PATIENCE if number < len(addresses) else None
+        try:
+            async with asyncio.timeout(patience):
+                return await asyncio.open_connection(
+                    address,
+                    target.port,
+                    limit=_HEAD_LIMIT,
+                    ssl=context,
+                    server_hostname=target.host if context else None,
+                    flags=socket.AI_NUMERICHOST,
+                )
+        except TimeoutError:
+            problem = f"no answer within {_PATIENCE:g} s"
+        except ssl.SSLCertVerificationError as error:
+            problem = f"its certificate is not trusted: {error.verify_message}"
+        except OSError as error:
+            problem = error.strerror or str(error)
+    raise ToolError(f"No connection to {target}: {problem}.")
+
+
+def _refusal(host: str, address: str, where: str) -> ToolError:
+    leads = "" if host == address else f" leads to {address}, which"
+    return ToolError(
+        f"{host!r}{leads} is a {where} address; fetch is not allowed to ask those. "
+        "The person can allow it with the setting tools.fetch.allow_private."
+    )
+
+
+_MOST_HOPS = 10
+_REDIRECTS = frozenset((301, 302, 303, 307, 308))
+_COMPRESSIONS = frozenset(("gzip", "x-gzip", "deflate"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovedPage:
+    """The page is on another host, for which there may be no leave."""
+
+    url: str
+    to: str
+
+
+async def download_page(
+    url: str,
+    target: UrlTarget,
+    resolve: Resolve,
+    *,
+    allow_private: bool,
+    timeout: float,
+    limit: int,
+) -> FetchedPage | MovedPage:
+    """Get a page of at most ``limit`` bytes; the rest is not read.
+
+    Raises:
+        ToolError: It cannot be had, or is not text.
+    """
+    for _ in range(_MOST_HOPS + 1):
+        reader, writer = await connect(target, resolve, allow_private=allow_private)
+        connection = VendorConnection(
+            HttpOrigin(target.scheme == "https", target.host, target.port), reader, writer
+        )
+        try:
+            found = await _ask(connection, url, timeout, limit)
+        except (CallError, asyncio.LimitOverrunError, zlib.error) as error:
+            raise ToolError(f"{target} did not answer properly: {error}.") from error
+        finally:
+            connection.abort()
+        if isinstance(found, FetchedPage):
+            return found
+        following = parse_target(found)
+        if isinstance(following, str):
+            raise ToolError(f"{url} redirects to {found!r}, which cannot be fetched: {following}.")
+        if not _stays(target, following):
+            return MovedPage(url=url, to=found)
+        url, target = found, following
+    raise ToolError(f"More than {_MOST_HOPS} redirects; the last led to {url}.")
+
+
+def _stays(here: UrlTarget, there: UrlTarget) -> bool:
+    """Whether a redirect leads to the host, and port, that leave was given for."""
+    if here.host != there.host:
+        return False
+    if here.scheme == there.scheme:
+        return here.port == there.port
+    is_upgrade = (here.scheme, there.scheme) == ("http", "https")
+    return is_upgrade and here.has_default_port and there.has_default_port
+
+
+async def _ask(
+    connection: VendorConnection, url: str, timeout: float, limit: int
+) -> FetchedPage | str:
+    """The page, or where it went."""
+    head = await connection.exchange(_request(connection.origin, url), b"", timeout)
+    location = head.headers.get("location")
+    if head.status in _REDIRECTS and location:
+        try:
+            return urldefrag(urljoin(url, location)).url
+        except ValueError:
+            raise ToolError(f"{url} redirects to {location!r}, which is no address.") from None
+    length = head.headers.get("content-length", "")
+    size = int(length) if length.isdecimal() else None
+    kind = head.headers.get("content-type", "")
+    check_type(kind, size)
+    data, is_cut = await _body(connection, head, timeout, limit)
+    return FetchedPage(
+        url=url, status=head.status, type=kind, data=data, is_cut=is_cut, length=size
+    )
+
+
+def _request(origin: HttpOrigin, url: str) -> bytes:
+    parts = urlsplit(url)
+    path = _escaped(parts.path or "/") + (f"?{_escaped(parts.query)}" if parts.query else "")
+    lines = (
+        f"GET {path} HTTP/1.1",
+        f"Host: {origin.host_header}",
+        f"User-Agent: quarterdeck/{quarterdeck.__version__}",
+        "Accept: text/html, text/*, application/json, */*;q=0.5",
+        "Accept-Encoding: identity",
+        "Connection: close",
+    )
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("ascii")
+
+
+def _escaped(text: str) -> str:
+    """The text with everything but visible ASCII escaped."""
+    return "".join(
+        chr(byte) if 0x21 <= byte <= 0x7E else f"%{byte:02X}"
+        for byte in text.encode("utf-8", "replace")
+    )
+
+
+async def _body(
+    connection: VendorConnection, head: ResponseHead, timeout: float, limit: int
+) -> tuple[bytes, bool]:
+    """The body, unpacked, and whether it goes on after ``limit`` bytes."""
+    if head.status in (204, 304):
+        return b"", False
+    packing = head.headers.get("content-encoding", "identity").lower().strip()
+    if packing not in ("", "identity", *_COMPRESSIONS):
+        raise ToolError(f"The page is packed with {packing!r} though that was not asked for.")
+    unpacker = zlib.decompressobj(wbits=47) if packing in _COMPRESSIONS else None
+    data = bytearray()
+    async with aclosing(connection.body(head, timeout)) as pieces:
+        async for piece in pieces:
+            # One byte more than the limit tells a page that fits from one that does not.
+            room = limit + 1 - len(data)
+            data += unpacker.decompress(piece, room) if unpacker else piece[:room]
+            if len(data) > limit:
+                return bytes(data[:limit]), True
+    return bytes(data), False

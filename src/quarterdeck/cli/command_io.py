@@ -1,0 +1,123 @@
+"""What commands share: the connection to the host, common options, JSON and text output."""
+
+import asyncio
+import os
+import re
+import shutil
+import sys
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from .output import echo
+
+if TYPE_CHECKING:
+    from quarterdeck.fleet.client import HostClient
+
+__all__ = [
+    "DURATION",
+    "Duration",
+    "as_json_option",
+    "echo_json",
+    "echo_lines",
+    "plain_json",
+    "read_given_text",
+    "resolve_directory",
+    "terminal_width",
+    "with_fleet",
+]
+
+T = TypeVar("T")
+
+as_json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+
+
+def with_fleet(work: "Callable[[HostClient], Awaitable[T]]", *, start: bool = True) -> T:
+    """Do some work with the host's fleet; ``start`` starts a host where there is none.
+
+    Raises:
+        NoHostError: none is running, and none shall be started.
+        QuarterdeckError: the host cannot be reached, or it refuses.
+    """
+    return asyncio.run(_with_fleet(work, start))
+
+
+async def _with_fleet(work: "Callable[[HostClient], Awaitable[T]]", start: bool) -> T:
+    from quarterdeck.config.places import Places
+    from quarterdeck.fleet.client import HostClient
+
+    async with HostClient.connect(Places.find(), start=start, name="cli") as fleet:
+        return await work(fleet)
+
+
+def echo_json(value: Any) -> None:
+    """Write a value as indented JSON."""
+    import msgspec
+
+    echo(plain_json(msgspec.json.format(msgspec.json.encode(value), indent=2)))
+
+
+def plain_json(data: bytes) -> str:
+    """JSON that means the same and holds nothing that acts on a terminal."""
+    from .text_table import escape_json
+
+    return escape_json(data.decode())
+
+
+def echo_lines(lines: Iterable[str]) -> None:
+    """Write lines as they are."""
+    for line in lines:
+        echo(line)
+
+
+def terminal_width() -> int | None:
+    """The columns of the terminal; None where the output is no terminal, and nothing is cut."""
+    if not sys.stdout.isatty() and "COLUMNS" not in os.environ:
+        return None
+    return shutil.get_terminal_size().columns
+
+
+def resolve_directory(given: str | None) -> str:
+    """An absolute directory; the current one by default.
+
+    Raises:
+        click.UsageError: the current directory is gone.
+    """
+    try:
+        return str(Path(given or ".").resolve(strict=True))
+    except FileNotFoundError as error:
+        raise click.UsageError("the current directory is gone; change to another") from error
+
+
+def read_given_text(given: str | None) -> str | None:
+    """A prompt from the argument, or from standard input with ``-``."""
+    if given != "-":
+        return given
+    piped = sys.stdin.buffer.read().decode("utf-8", "replace")
+    if not piped.strip():
+        raise click.UsageError("no prompt came from standard input")
+    return piped
+
+
+_SECONDS = {"w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "s": 1}
+_FORM = re.compile(r"([0-9]{1,6})([wdhms])")
+
+
+class Duration(click.ParamType[int]):
+    """A number and a unit; the value is in microseconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Read it."""
+        if isinstance(value, int):
+            return value
+        found = _FORM.fullmatch(str(value).strip())
+        if found is None:
+            self.fail(f"{value!r} is no length of time; write it as 90d, 12h or 30m", param, ctx)
+        return int(found[1]) * _SECONDS[found[2]] * 1_000_000
+
+
+DURATION = Duration()

@@ -1,0 +1,153 @@
+"""Commands that steer agents: ``send``, ``hand-over``, ``interrupt``, ``kill`` and so on."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..command_io import as_json_option, echo_json, read_given_text, with_fleet
+from ..output import echo
+from ..text_table import escape_controls
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from quarterdeck.fleet.api import AgentInfo
+    from quarterdeck.fleet.client import HostClient
+
+__all__ = ["archive", "close", "hand_over", "interrupt", "kill", "rename", "send", "wait"]
+
+agents_argument = click.argument("agents", nargs=-1, required=True)
+
+
+@click.command()
+@click.argument("agent")
+@click.argument("prompt")
+@as_json_option
+def send(agent: str, prompt: str, as_json: bool) -> None:
+    """Give AGENT a prompt; it comes after those that wait. ``-`` reads standard input."""
+    from quarterdeck.wire.content import text
+
+    content = (text(read_given_text(prompt) or ""),)
+    message = with_fleet(lambda fleet: fleet.send(agent, content))
+    if as_json:
+        echo_json({"message": message})
+
+
+@click.command("hand-over")
+@click.argument("agent")
+@click.option("--to", "kind", required=True, metavar="KIND", help="The agent that takes over.")
+@click.option("-n", "--name", help="What the new one is called.")
+@click.option("-m", "--model", help="The new one's model.")
+@click.argument("prompt", required=False)
+@as_json_option
+def hand_over(
+    agent: str,
+    kind: str,
+    name: str | None,
+    model: str | None,
+    prompt: str | None,
+    as_json: bool,
+) -> None:
+    """Hand AGENT's work to another.
+
+    The new one is told what the old one was asked, said and did. PROMPT is what it shall do now;
+    without one it goes on.
+    """
+    from quarterdeck.fleet.sessions.handover import hand_over as hand
+
+    words = read_given_text(prompt) if prompt is not None else None
+    info = with_fleet(lambda fleet: hand(fleet, agent, kind, name=name, model=model, prompt=words))
+    if as_json:
+        echo_json(info)
+    else:
+        echo(info.name)
+
+
+@click.command()
+@agents_argument
+@click.option("--drop-queue", is_flag=True, help="Also drop the prompts that wait.")
+@as_json_option
+def interrupt(agents: tuple[str, ...], drop_queue: bool, as_json: bool) -> None:
+    """End the turn that each agent works on; the agent stays."""
+    _each(agents, as_json, lambda fleet, one: fleet.interrupt(one, keep_queue=not drop_queue))
+
+
+@click.command()
+@agents_argument
+@click.option("--reason", help="Why; kept in the log.")
+@as_json_option
+def kill(agents: tuple[str, ...], reason: str | None, as_json: bool) -> None:
+    """End agents and all their processes now, and their children too."""
+    _each(agents, as_json, lambda fleet, one: fleet.kill(one, reason=reason))
+
+
+@click.command()
+@agents_argument
+@as_json_option
+def close(agents: tuple[str, ...], as_json: bool) -> None:
+    """End agents in good order; they can be resumed."""
+    _each(agents, as_json, lambda fleet, one: fleet.close(one))
+
+
+@click.command()
+@agents_argument
+@click.option("--undo", is_flag=True, help="Take them out again.")
+@as_json_option
+def archive(agents: tuple[str, ...], undo: bool, as_json: bool) -> None:
+    """Put agents away: ended, kept, and left out of lists."""
+    _each(agents, as_json, lambda fleet, one: fleet.archive(one, archived=not undo))
+
+
+@click.command()
+@click.argument("agent")
+@click.argument("name")
+@as_json_option
+def rename(agent: str, name: str, as_json: bool) -> None:
+    """Call AGENT by another name."""
+    info = with_fleet(lambda fleet: fleet.rename(agent, name))
+    if as_json:
+        echo_json(info)
+
+
+@click.command(
+    epilog="Exit codes: 0 at rest, 4 somebody needs you, 5 one failed or was ended, "
+    "124 not in time."
+)
+@agents_argument
+@click.option("--any", "is_any", is_flag=True, help="Until one of them is at rest.")
+@click.option("--timeout", type=float, metavar="S", help="Seconds at the most.")
+@as_json_option
+def wait(agents: tuple[str, ...], is_any: bool, timeout: float | None, as_json: bool) -> None:
+    """Wait until agents are at rest: done, failed, or waiting for a person."""
+    from .agent_wait import wait_for
+
+    code, rested = with_fleet(
+        lambda fleet: wait_for(fleet, agents, "any" if is_any else "all", timeout)
+    )
+    _show(rested, as_json)
+    raise SystemExit(code)
+
+
+def _each(
+    agents: tuple[str, ...],
+    as_json: bool,
+    act: "Callable[[HostClient, str], Awaitable[Any]]",
+) -> None:
+    """Do it to each in turn; the first refusal ends it, and is told."""
+
+    async def act_on_all(fleet: "HostClient") -> "list[AgentInfo]":
+        for agent in agents:
+            await act(fleet, agent)
+        return [await fleet.agent(agent) for agent in agents] if as_json else []
+
+    done = with_fleet(act_on_all)
+    if as_json:
+        echo_json({"agents": done})
+
+
+def _show(agents: "list[AgentInfo]", as_json: bool) -> None:
+    if as_json:
+        echo_json({"agents": agents})
+        return
+    for agent in agents:
+        echo(f"{escape_controls(agent.name)} {agent.state}")

@@ -1,0 +1,26 @@
+"""Exit codes of the fleet's commands; documented in docs/fleet.md."""
+
+from collections.abc import Sequence
+
+from quarterdeck.fleet.api import AgentInfo
+
+__all__ = ["ANSWERED", "ENDED_BADLY", "NEEDS_PERSON", "NO_HOST", "OK", "TIMED_OUT", "rest_code"]
+
+OK = 0
+NO_HOST = 3
+NEEDS_PERSON = 4
+"""An agent waits for somebody to answer."""
+ENDED_BADLY = 5
+"""An agent failed, was killed or interrupted."""
+ANSWERED = 6
+"""Somebody else had answered before."""
+TIMED_OUT = 124
+
+_BAD = ("failed", "killed", "interrupted")
+
+
+def rest_code(agents: Sequence[AgentInfo]) -> int:
+    """The code for agents that are at rest."""
+    if any(agent.state in _BAD for agent in agents):
+        return ENDED_BADLY
+    return NEEDS_PERSON if any(agent.needs_person for agent in agents) else OK

@@ -1,0 +1,182 @@
+"""A headless run of another agent: its session over a driver, kept in a log like our own."""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from quarterdeck.agent.recovery import closing_events
+from quarterdeck.agent.session_store import NoSuchSessionError, SessionStore
+from quarterdeck.config.places import Places
+from quarterdeck.drivers.catalogue import find_agent
+from quarterdeck.drivers.driver import DriverSession, DriverSessionOptions
+from quarterdeck.drivers.errors import UnsupportedError
+from quarterdeck.drivers.open_session import open_session
+from quarterdeck.fleet.permissions.session_gate import make_gate
+from quarterdeck.journal import Journal
+from quarterdeck.policy.gate import Gate
+from quarterdeck.policy.modes import Mode
+from quarterdeck.policy.rules import Rule
+from quarterdeck.wire.content import ContentBlock
+from quarterdeck.wire.events import (
+    Event,
+    PermissionViolated,
+    SessionChanged,
+    SessionOpened,
+    TurnEnded,
+)
+from quarterdeck.wire.ids import SessionId, ToolCallId, TurnId, new_session_id
+
+__all__ = ["ForeignAgentOptions", "ForeignSession", "open_foreign"]
+
+
+class ForeignAgentOptions(Struct, frozen=True, kw_only=True):
+    """Which agent, and how it shall be."""
+
+    agent: str
+    cwd: str
+    transport: str | None = None
+    model: str | None = None
+    mode: Mode | None = None
+    agent_mode: str | None = None
+    rules: tuple[Rule, ...] = ()
+    resume: str | None = None
+    """Our id of the session to go on with; empty for the agent's latest of this directory."""
+    fork: bool = False
+    max_seconds: float | None = None
+
+
+class ForeignSession:
+    """A session of another agent with its log. Made by ``open_foreign``."""
+
+    def __init__(self, id_: SessionId, journal: Journal, gate: Gate, limit: float | None) -> None:
+        self.id = id_
+        self.journal = journal
+        self.gate = gate
+        self.last_seq = 0
+        self.model: str | None = None
+        self.violations = 0
+        self._limit = limit
+        self._session: DriverSession
+
+    async def sink(
+        self, event: Event, *, turn: TurnId | None = None, parent: ToolCallId | None = None
+    ) -> None:
+        """Write an event down."""
+        match event:
+            case SessionOpened(model=str(model)):
+                self.model = model
+            case SessionChanged(model=model) if model is not UNSET:
+                self.model = model if isinstance(model, str) else None
+            case PermissionViolated():
+                self.violations += 1
+            case _:
+                pass
+        record = await self.journal.append(self.id, event, turn=turn, parent=parent)
+        self.last_seq = record.seq
+
+    def use(self, session: DriverSession) -> None:
+        """Talk with this one."""
+        self._session = session
+
+    async def prompt(self, content: tuple[ContentBlock, ...]) -> TurnEnded:
+        """Run a turn, for as long as it may last."""
+        turn = asyncio.ensure_future(self._session.prompt(content))
+        done, _ = await asyncio.wait([turn], timeout=self._limit)
+        if not done:
+            await self._session.interrupt()
+        ended = await turn
+        await self.journal.durable(self.last_seq)
+        if done:
+            return ended
+        return replace(ended, stop="max_turn_requests", reason=f"it took {self._limit:g} s")
+
+    async def cancel(self) -> None:
+        """End the running turn."""
+        await self._session.interrupt()
+
+
+@asynccontextmanager
+async def open_foreign(wish: ForeignAgentOptions) -> AsyncGenerator[ForeignSession]:
+    """Open a session with another agent, new or gone on with; leaving ends it.
+
+    Raises:
+        UnknownAgentError, OpenFailedError, UnsupportedError: why it cannot be.
+        NoSuchSessionError: there is none to go on with.
+    """
+    places, environment = Places.find(), dict(os.environ)
+    agent = await asyncio.to_thread(find_agent, wish.agent, places)
+    store = SessionStore(places.state / "sessions")
+    async with AsyncExitStack() as stack:
+        known, theirs = await _past(store, wish, agent.name)
+        is_going_on = known is not None and not wish.fork
+        id_ = known if known is not None and not wish.fork else new_session_id()
+        log = await store.open(id_) if is_going_on else store.create(id_)
+        journal = await stack.enter_async_context(log)
+        if is_going_on:
+            await _close_what_was_open(journal, id_)
+        gate, around = await make_gate(
+            places,
+            environment,
+            wish.cwd,
+            mode=wish.mode,
+            session=id_,
+            agent=agent.name,
+            attended=False,
+        )
+        gate.rules = (*gate.rules, *wish.rules)
+        session = ForeignSession(id_, journal, gate, wish.max_seconds)
+        opening = DriverSessionOptions(
+            cwd=wish.cwd,
+            model=wish.model,
+            mode=gate.mode,
+            agent_mode=wish.agent_mode,
+            resume=theirs,
+            fork=wish.fork and theirs is not None,
+        )
+        opened = await open_session(
+            agent,
+            opening,
+            session.sink,
+            gate=gate,
+            around=around,
+            session_id=id_,
+            is_known=is_going_on,
+            transport=wish.transport,
+        )
+        session.use(opened)
+        stack.push_async_callback(opened.close)
+        yield session
+
+
+async def _past(
+    store: SessionStore, wish: ForeignAgentOptions, agent: str
+) -> tuple[SessionId | None, str | None]:
+    """Our id and the agent's own of the session to go on with; None for a new one."""
+    if wish.resume is None:
+        return None, None
+    if wish.resume:
+        found = await store.summary(wish.resume)
+    else:
+        latest = await store.sessions(cwd=wish.cwd, agent=agent, limit=1)
+        found = latest[0] if latest else None
+    if found is None:
+        raise NoSuchSessionError(wish.resume or f"the latest of {agent} in {wish.cwd}")
+    if found.agent != agent:
+        told = f"go on with a session of {found.agent!r}"
+        raise UnsupportedError(agent, "any transport", told, f"Use -a {found.agent}.")
+    if found.agent_session is None:
+        raise UnsupportedError(agent, "any transport", "go on with it: it never told its id")
+    return found.id, found.agent_session
+
+
+async def _close_what_was_open(journal: Journal, id_: SessionId) -> None:
+    """Write the ends that a killed process left out."""
+    records = [record async for record in journal.history(session=id_)]
+    for turn, event in closing_events(records):
+        await journal.append(id_, event, turn=turn)
+    with suppress(IndexError):
+        await journal.durable(journal.last)

@@ -1,0 +1,268 @@
+"""``permissions list`` and ``permissions explain``: the rules, and what they decide."""
+
+import asyncio
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from quarterdeck.wire.settings import PermissionMode
+
+from ..command_io import as_json_option, echo_json, echo_lines, resolve_directory, terminal_width
+from ..text_table import escape_controls, escape_to_line, format_age, table
+
+if TYPE_CHECKING:
+    from quarterdeck.config.places import Places
+    from quarterdeck.fleet.permissions.effective_rules import EffectivePermissions, EffectiveRule
+    from quarterdeck.fleet.permissions.explanation import CallExplanation, ConsideredRule
+    from quarterdeck.policy.grants import Grant
+    from quarterdeck.wire.ids import SessionId
+
+__all__ = ["PermissionSubject", "explain", "find_permission_subject", "list_"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PermissionSubject:
+    """An agent; nothing is set where all are meant."""
+
+    agent: str | None = None
+    """The kind, as the catalogue names it."""
+    session: "SessionId | None" = None
+    """The rest is set for an agent of the fleet."""
+    cwd: str | None = None
+    mode: str | None = None
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+
+
+async def find_permission_subject(places: "Places", name: str | None) -> PermissionSubject:
+    """Find out who is meant; an agent of the fleet before a kind of the same name.
+
+    Raises:
+        UnknownAgentError: it is neither.
+        JournalError: the log cannot be read.
+    """
+    if name is None:
+        return PermissionSubject()
+    from quarterdeck.drivers.catalogue import find_agent
+    from quarterdeck.fleet.permissions.grants import find_agent_entry
+
+    member = await find_agent_entry(places, name)
+    if member is not None:
+        wish = member.wish
+        return PermissionSubject(
+            agent=wish.agent,
+            session=member.session,
+            cwd=wish.cwd,
+            mode=member.mode,
+            allow=wish.allow,
+            deny=wish.deny,
+        )
+    return PermissionSubject(agent=(await asyncio.to_thread(find_agent, name, places)).name)
+
+
+@click.command("list")
+@click.option(
+    "--project", "-C", "place", metavar="DIR", help="Whose rules; the current directory's."
+)
+@click.option("--agent", metavar="NAME", help="Only what holds for this agent.")
+@click.option("--session", metavar="ID", help="Also those of this session, run without a host.")
+@click.option("--all", "everywhere", is_flag=True, help="Also standing answers of other projects.")
+@as_json_option
+def list_(
+    place: str | None, agent: str | None, session: str | None, everywhere: bool, as_json: bool
+) -> None:
+    """List rules and standing answers, and where each comes from.
+
+    Deny beats ask, ask beats allow.
+    """
+    found = asyncio.run(_look(place, agent, session, everywhere))
+    if as_json:
+        echo_json(found)
+        return
+    echo_lines(_format_rules(found))
+
+
+async def _look(
+    place: str | None, agent: str | None, session: str | None, everywhere: bool
+) -> "EffectivePermissions":
+    from quarterdeck.config.places import Places
+    from quarterdeck.fleet.permissions.effective_rules import find_effective_permissions
+    from quarterdeck.fleet.permissions.grants import load_all_grants
+
+    places = Places.find()
+    who = await find_permission_subject(places, agent)
+    grants = await load_all_grants(places)
+    if session is not None:
+        from quarterdeck.fleet.sessions.retention import load_standalone_grants
+
+        grants += await load_standalone_grants(places, session)
+    return await find_effective_permissions(
+        places,
+        dict(os.environ),
+        resolve_directory(place) if place or who.cwd is None else who.cwd,
+        grants,
+        everywhere=everywhere,
+        agent=who.agent,
+        session=who.session,
+    )
+
+
+def _format_rules(found: "EffectivePermissions") -> Iterator[str]:
+    trust = "trusted" if found.trusted else "not trusted"
+    yield f"{escape_to_line(found.project)} ({trust}), mode {found.mode}"
+    yield ""
+    if found.rules:
+        rows = [
+            (f"{one.effect} {one.pattern}", _source(one), one.idle or "") for one in found.rules
+        ]
+        yield from table(("RULE", "FROM", "NOT IN FORCE"), rows, terminal_width())
+    else:
+        yield "No rules."
+    yield ""
+    if found.grants:
+        head = ("ID", "STANDING ANSWER", "FOR", "BY", "SINCE", "ENDS")
+        yield from table(head, [_row(grant) for grant in found.grants], terminal_width())
+    else:
+        yield "No standing answers."
+
+
+def _source(rule: "EffectiveRule") -> str:
+    place = rule.place or rule.layer
+    return f"{place}:{rule.line}" if rule.line else f"{place} {rule.key}"
+
+
+def _row(grant: "Grant") -> tuple[str, ...]:
+    now = time.time_ns() // 1000
+    ends: list[str] = []
+    if grant.uses is not None:
+        ends.append(f"after {grant.uses} calls")
+    if grant.expires is not None:
+        left = f"in {format_age(now, grant.expires)}" if grant.expires > now else "has ended"
+        ends.append(left)
+    return (
+        grant.id,
+        f"{grant.effect} {grant.pattern}",
+        _reach(grant),
+        grant.by,
+        format_age(grant.created, now),
+        ", ".join(ends),
+    )
+
+
+def _reach(grant: "Grant") -> str:
+    place = {"session": grant.session, "project": grant.project}.get(grant.scope)
+    reach = f"{grant.scope} {place}" if place else grant.scope
+    return f"{reach}, {grant.agent} only" if grant.agent else reach
+
+
+_VERDICTS = {"allow": "Allowed", "ask": "A person is asked", "deny": "Denied"}
+
+
+@click.command(
+    epilog='For example: explain bash "git push --force"; explain edit src/x.py; '
+    "explain fetch https://example.com; explain mcp github:create_issue."
+)
+@click.argument("words", nargs=-1, metavar="[TOOL WHAT...]")
+@click.option("--tool", metavar="NAME", help="A tool as its agent calls it, with --input.")
+@click.option("--input", "input_", metavar="JSON", default="{}", help="What the tool is given.")
+@click.option("-C", "place", metavar="DIR", help="Where it would happen; the current directory.")
+@click.option("--mode", metavar="MODE", help="In this permission mode; the configured one.")
+@click.option("--agent", metavar="NAME", help="For this agent: a name of the fleet, or a kind.")
+@click.option("-v", "--verbose", is_flag=True, help="Also the rules that do not hold.")
+@as_json_option
+def explain(
+    words: tuple[str, ...],
+    tool: str | None,
+    input_: str,
+    place: str | None,
+    mode: str | None,
+    agent: str | None,
+    verbose: bool,
+    as_json: bool,
+) -> None:
+    """Tell what would be decided about a call, why, and what would change it. Nothing is run."""
+    if (tool is None) == (not words):
+        raise click.UsageError("say what is called: bash COMMAND, edit PATH, … or --tool NAME")
+    found = asyncio.run(_explain(words, tool, input_, place, mode, agent))
+    if as_json:
+        echo_json(found)
+        return
+    echo_lines(_format_explanation(found, verbose))
+
+
+async def _explain(
+    words: tuple[str, ...],
+    tool: str | None,
+    input_: str,
+    place: str | None,
+    mode: str | None,
+    agent: str | None,
+) -> "CallExplanation":
+    from quarterdeck.config.places import Places
+    from quarterdeck.fleet.permissions.explanation import (
+        explain_call,
+        make_tool_call,
+        parse_call,
+        parse_tool_input,
+        prepare_hypothetical_session,
+    )
+    from quarterdeck.fleet.permissions.grants import load_all_grants
+
+    places = Places.find()
+    who = await find_permission_subject(places, agent)
+    scene = await prepare_hypothetical_session(
+        places,
+        dict(os.environ),
+        resolve_directory(place) if place or who.cwd is None else who.cwd,
+        mode=_mode(mode or who.mode),
+        allow=who.allow,
+        deny=who.deny,
+        agent=who.agent,
+        session=who.session,
+        grants=tuple(await load_all_grants(places)),
+    )
+    if tool is not None:
+        given = parse_tool_input(input_)
+        call = await asyncio.to_thread(make_tool_call, tool, given, scene.around)
+    else:
+        call = await asyncio.to_thread(parse_call, words, scene.around)
+    return await explain_call(call, scene)
+
+
+def _mode(name: str | None) -> PermissionMode | None:
+    from quarterdeck.policy.modes import parse_mode
+
+    return None if name is None else parse_mode(name)
+
+
+def _format_explanation(found: "CallExplanation", verbose: bool) -> Iterator[str]:
+    reason = f": {escape_to_line(found.reason)}" if found.reason else ""
+    yield f"{_VERDICTS[found.decision]}{reason}"
+    for by in found.by:
+        yield f"  by {escape_to_line(by)}"
+    yield f"  in {escape_to_line(found.cwd)}, mode {found.mode}" + (
+        "" if found.trusted else ", not trusted: allow rules of the project's files do nothing"
+    )
+    part = None
+    for step in found.considered:
+        if step.part != part:
+            part = step.part
+            yield f"\n{escape_controls(part)}"
+        if verbose or step.outcome != "does not hold":
+            yield f"  {_considered(step)}"
+    if found.changes:
+        yield "\nThis would change it:"
+    for change in found.changes:
+        where = f" from {escape_to_line(change.where)}" if change.where else ""
+        yield f"  {change.do} {escape_to_line(change.what)!r}{where}: {change.then}"
+
+
+def _considered(step: "ConsideredRule") -> str:
+    if step.kind == "mode":
+        return f"mode {step.by}: {escape_to_line(step.outcome)}"
+    where = f" ({escape_to_line(step.where)})" if step.where else ""
+    return f"{escape_to_line(step.by)}{where}: {step.outcome}"

@@ -1,0 +1,257 @@
+"""What an agent does in a turn, held against what was decided about it.
+
+Agents tell of their calls whether or not they asked. A call that is over, that nobody permitted and
+that policy by itself would not have allowed is a violation: told in the log, and by setting the end
+of the turn.
+"""
+
+import asyncio
+import posixpath
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from msgspec import UnsetType
+
+from quarterdeck.policy.call import Call
+from quarterdeck.policy.decision import Allow, Deny
+from quarterdeck.policy.foreign_calls import CallContext
+from quarterdeck.policy.gate import Gate
+from quarterdeck.wire.events import (
+    PermissionAsked,
+    PermissionViolated,
+    ToolCallEnded,
+    ToolCallStarted,
+    ToolCallUpdated,
+)
+from quarterdeck.wire.ids import ToolCallId, new_request_id
+from quarterdeck.wire.tool_calls import (
+    Diff,
+    TerminalItem,
+    ToolCallContent,
+    ToolCallLocation,
+    ToolKind,
+)
+
+from .enforcement import Enforcement
+from .permissions import call_of, core_command
+
+if TYPE_CHECKING:
+    from .file_changes import Fingerprint
+
+__all__ = ["CallMonitor"]
+
+_CHANGES: tuple[ToolKind, ...] = ("edit", "delete", "move")
+_CHANGES_NOTHING = frozenset(("read-only", "plan", "deny-all"))
+"""Modes in which an agent may change no file unless a person lets it."""
+_MOST_SHOWN = 5
+
+
+@dataclass(slots=True)
+class _KnownCall:
+    """What is known of a call."""
+
+    title: str
+    name: str | None = None
+    kind: ToolKind = "other"
+    raw_input: Any = None
+    locations: tuple[ToolCallLocation, ...] = ()
+    content: tuple[ToolCallContent, ...] = ()
+    diffs: dict[str, None] = field(default_factory=dict[str, None])
+    """Every file that it was said to change, at whatever time."""
+    decided: Literal["", "allowed", "refused"] = ""
+
+
+class CallMonitor:
+    """The calls of a session that are under way, and what was decided about each."""
+
+    def __init__(self, gate: Gate, around: CallContext) -> None:
+        self._gate = gate
+        self._around = around
+        self._calls: dict[ToolCallId, _KnownCall] = {}
+        self._terminals: set[str] = set()
+        """Of ours: what runs in them was decided."""
+        self._written: set[str] = set()
+        """Files that were written in this turn by leave, or told to be against it: real paths."""
+        self._before: Fingerprint | None = None
+        self._ran_command = False
+        """A person let a command run in this turn; it may have changed any file."""
+
+    # What is heard
+
+    def started(self, start: ToolCallStarted) -> None:
+        """A call is announced."""
+        told = self._calls[start.call] = _KnownCall(
+            title=start.title, name=start.name, kind=start.kind
+        )
+        self._take(told, start)
+
+    def updated(self, update: ToolCallUpdated) -> None:
+        """More is said of a call."""
+        told = self._calls.get(update.call)
+        if told is None:
+            return
+        for name in ("title", "name", "kind"):
+            value = getattr(update, name)
+            if not isinstance(value, UnsetType):
+                setattr(told, name, value)
+        self._take(told, update)
+
+    def _take(
+        self, told: _KnownCall, event: ToolCallStarted | ToolCallUpdated | ToolCallEnded
+    ) -> None:
+        if isinstance(event.content, tuple) and event.content:
+            told.content = event.content
+            told.diffs.update((item.path, None) for item in event.content if isinstance(item, Diff))
+        if isinstance(event.locations, tuple) and event.locations:
+            told.locations = event.locations
+        raw = getattr(event, "raw_input", None)
+        if raw and not isinstance(raw, UnsetType):
+            told.raw_input = raw
+
+    def decided(self, call: ToolCallId, *, allowed: bool) -> None:
+        """Somebody or something has decided about a call."""
+        told = self._calls.get(call)
+        if told is not None and told.decided != "allowed":
+            told.decided = "allowed" if allowed else "refused"
+
+    def permitted(self, call: Call, *, by_person: bool) -> None:
+        """A call was permitted that may write these files."""
+        self._ran_command = self._ran_command or (by_person and call.command is not None)
+        self._written.update(use.resolved for use in call.paths if use.access == "write")
+
+    def shows(self, terminal: str) -> None:
+        """A terminal of ours was started by leave."""
+        self._terminals.add(terminal)
+
+    def end_turn(self) -> None:
+        """Nothing of this turn goes on."""
+        self._calls.clear()
+        self._written.clear()
+        self._ran_command = False
+
+    # What is seen on the disk
+
+    async def begin_turn(self, held: Enforcement) -> None:
+        """Look at the files before a turn in which none may change."""
+        self._before = None
+        if self._gate.mode in _CHANGES_NOTHING and not held.is_left("edit"):
+            from .file_changes import read_fingerprint
+
+            self._before = await asyncio.to_thread(read_fingerprint, self._around.roots)
+
+    async def changed_on_disk(self) -> PermissionViolated | None:
+        """What is wrong with files that changed in the turn; None: it was permitted."""
+        if self._before is None or self._ran_command:
+            return None
+        from .file_changes import changed_files, read_fingerprint
+
+        after = await asyncio.to_thread(read_fingerprint, self._around.roots)
+        changed = () if after is None else changed_files(self._before, after)
+        left = [path for path in changed if path not in self._written]
+        if not left:
+            return None
+        here = self._around.cwd.rstrip("/") + "/"
+        shown = ", ".join(path.removeprefix(here) for path in left[:_MOST_SHOWN])
+        more = f" and {len(left) - _MOST_SHOWN} more" if len(left) > _MOST_SHOWN else ""
+        return PermissionViolated(
+            request=new_request_id(),
+            title=f"changed files: {shown}{more}",
+            kind="edit",
+            reason=(
+                f"they changed during the turn, and the mode {self._gate.mode!r} lets the agent"
+                " change none; ignore this if you or another program changed them"
+            ),
+        )
+
+    # What is asked
+
+    def find(self, call: Call) -> ToolCallId | None:
+        """The call under way that something belongs to which the agent has us do."""
+        for id_, told in reversed(self._calls.items()):
+            if call.command is not None:
+                if told.kind in ("execute", "other") and call.command in self._commands(told, call):
+                    return id_
+            elif any(use.path in self._paths(told) for use in call.paths):
+                return id_
+        return None
+
+    def _commands(self, told: _KnownCall, call: Call) -> Iterator[str]:
+        wanted = core_command(call.command or "", call.cwd)
+        for text in (_fields(told.raw_input).get("command"), told.title):
+            if isinstance(text, str) and core_command(text, call.cwd) == wanted:
+                yield call.command or ""
+
+    def _paths(self, told: _KnownCall) -> set[str]:
+        named = [location.path for location in told.locations]
+        named += [item.path for item in told.content if isinstance(item, Diff)]
+        given = _fields(told.raw_input).values()
+        named += [value for value in given if isinstance(value, str) and value[:1] == "/"]
+        return {posixpath.join(self._around.cwd, path) for path in named}
+
+    async def violation(self, end: ToolCallEnded, held: Enforcement) -> PermissionViolated | None:
+        """What was wrong with a call that is over; None: nothing, as far as can be told."""
+        told = self._calls.pop(end.call, None)
+        if told is None or end.status != "completed" or told.decided == "allowed":
+            return None
+        self._take(told, end)
+        if told.kind not in ("read", "search", "execute", *_CHANGES):
+            return None
+        if any(
+            isinstance(x, TerminalItem) and x.terminal_id in self._terminals for x in told.content
+        ):
+            return None
+        call = await call_of(_question(end.call, told), self._around, self._gate)
+        writes = {use.resolved for use in call.paths if use.access == "write"}
+        if writes and writes <= self._written:
+            return None
+        reason = await self._reason(told, call, held)
+        if reason is None:
+            return None
+        self._written |= writes  # told once
+        return PermissionViolated(
+            request=new_request_id(),
+            call=end.call,
+            title=told.title,
+            kind=told.kind,
+            reason=reason,
+        )
+
+    async def _reason(self, told: _KnownCall, call: Call, held: Enforcement) -> str | None:
+        if told.decided == "refused" and told.kind not in ("read", "search"):
+            return "it was refused, and done all the same"
+        # What an agent leaves unsaid is no proof that it did something else.
+        decision = await self._gate.judge(replace(call, doubts=()))
+        match decision:
+            case Allow():
+                return None
+            case _ if call.mcp is not None and not isinstance(decision, Deny):
+                return None  # a server of ours checks its calls itself
+            case Deny(by=by) if by.kind == "rule":
+                return decision.reason
+            case _ if held.is_left(told.kind):
+                return None
+            case Deny():
+                return decision.reason
+            case _ if told.kind in ("read", "search"):
+                return None
+            case _:
+                return f"nobody was asked: {decision.reason}"
+
+
+def _fields(raw_input: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", raw_input) if isinstance(raw_input, dict) else {}
+
+
+def _question(call: ToolCallId, told: _KnownCall) -> PermissionAsked:
+    named = [*told.locations, *(ToolCallLocation(path=path) for path in told.diffs)]
+    return PermissionAsked(
+        request=new_request_id(),
+        call=call,
+        title=told.title,
+        options=(),
+        kind=told.kind,
+        name=told.name,
+        locations=tuple(named),
+        raw_input=told.raw_input,
+    )

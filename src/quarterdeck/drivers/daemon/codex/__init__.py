@@ -1,0 +1,1 @@
+"""Codex as a server: ``codex app-server`` over JSON-RPC."""

@@ -1,0 +1,290 @@
+"""``opencode serve``: requests over HTTP, and a stream of events that may be cut at any byte."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from quarterdeck.net.http1 import BrokenResponseError, NoConnectionError
+from quarterdeck.wire.content import ContentBlock
+from quarterdeck.wire.errors import LinkClosedError, LinkError
+from quarterdeck.wire.events import MessageChunk, ModeChanged, SessionChanged
+
+from ...agent_process import Launch
+from ...driver import Capabilities, DriverSessionOptions
+from ...enforcement import Enforcement, enforcement_of
+from ...errors import OpenFailedError, UnsupportedError, WrongProtocolError
+from ...foreign_json import as_list, as_map, as_text
+from ...link import AgentExit, LinkHost, StartedAgent, TurnOutcome
+from ...pipe.opencode import server_of
+from .client import OpencodeAnswerError, OpencodeClient, OpencodeStatusError, path_of
+from .events import OpencodeServerReader
+from .listener import FAULTS, TAKING, OpencodeListener
+from .params import OpencodeMode, model_of, new_prompt_id, parse_opencode_mode, parts_of, rules_of
+from .server import OpencodeServer
+
+__all__ = ["OpencodeLink"]
+
+_log = logging.getLogger(__name__)
+
+_AWAY = 30.0
+"""Seconds for which a server may be away before the session counts as lost."""
+_AGAIN = 0.2
+"""Seconds until a connection is tried again."""
+_STOPPING = 1.0
+"""Seconds after which a turn that goes on is told again to stop."""
+
+
+class OpencodeLink:
+    """One session of opencode; see ``drivers.link.Link``.
+
+    Args:
+        launch: how the server is started, or where it is.
+        away: seconds for which it may be away before the session counts as lost.
+        again: seconds until a connection is tried again.
+    """
+
+    transport = "daemon"
+    capabilities = Capabilities(
+        asks=True,
+        streams=True,
+        resumes=True,
+        forks=True,
+        lists=True,
+        sets_mode=True,
+        sets_model=True,
+        images=True,
+        questions=True,
+        mcp=True,
+    )
+
+    def __init__(self, launch: Launch, *, away: float = _AWAY, again: float = _AGAIN) -> None:
+        self._launch = launch
+        self._away = away
+        self._again = again
+        self._server = OpencodeServer(launch)
+        self._manner = OpencodeMode()
+        self._model: tuple[str, str] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._over: LinkError | None = None
+        self._ending: asyncio.Task[AgentExit | None] | None = None
+
+    _host: LinkHost
+    _api: OpencodeClient
+    _ear: OpencodeListener
+    _session: str = ""
+
+    # Beginning
+
+    def enforcement(self, opening: DriverSessionOptions) -> Enforcement:
+        """What a session asks about, and what it does unasked."""
+        return enforcement_of(self._launch, opening, asks=True)
+
+    async def start(self, host: LinkHost) -> StartedAgent:
+        """Start the server, or find it, and open, resume or fork a session.
+
+        Raises:
+            OpenFailedError, UnsupportedError: and ``end`` is all that is left to do.
+        """
+        self._host = host
+        opening = host.opening
+        self._manner = parse_opencode_mode(self._launch, opening.agent_mode)
+        if opening.model is not None:
+            self._model = model_of(self._launch, opening.model)
+        version = await self._server.start(opening)
+        self._api = self._server.api
+        try:
+            info = await self._open(opening)
+        except FAULTS as error:
+            raise OpenFailedError(f"{self._launch.agent} refused: {error}") from error
+        self._session = as_text(info.get("id"))
+        if not self._session:
+            raise WrongProtocolError(f"{self._launch.agent} opened a session without an id")
+        model = opening.model or _model_name(as_map(info.get("model")))
+        self._ear = self._new_ear(host, model or "", as_text(info.get("title")))
+        if opening.resume is not None and opening.replay:
+            await self._replay()
+        self._tasks = [asyncio.create_task(self._watch()), asyncio.create_task(self._ear.run())]
+        await self._hears()
+        return StartedAgent(
+            agent_session=self._session,
+            agent_version=version,
+            model=model,
+            mode=opening.agent_mode,
+        )
+
+    def _new_ear(self, host: LinkHost, model: str, title: str) -> OpencodeListener:
+        agent, session = self._launch.agent, self._session
+        reader = OpencodeServerReader(agent, session, model=model, title=title)
+        away, again = self._away, self._again
+        return OpencodeListener(
+            agent, session, host, self._api, reader, self._lose, away=away, again=again
+        )
+
+    async def _open(self, opening: DriverSessionOptions) -> Mapping[str, Any]:
+        for server in opening.mcp_servers:
+            await self._api.post("/mcp", {"name": server.name, "config": server_of(server)})
+        rules = {"permission": rules_of(opening, self._manner)}
+        title = {"title": opening.title} if opening.title is not None else {}
+        if opening.resume is None:
+            return as_map(await self._api.post("/session", {**rules, **title}))
+        past = opening.resume
+        if opening.fork:
+            copy = as_map(await self._api.post(path_of("session", past, "fork")))
+            past = as_text(copy.get("id"))
+        # Not created here, so its rules are those of whoever did.
+        return as_map(await self._api.send("PATCH", path_of("session", past), {**rules, **title}))
+
+    async def _replay(self) -> None:
+        kept = await self._ear.kept(self._session)
+        for role, event in self._ear.reader.past(kept):
+            if role == "user" and isinstance(event, MessageChunk):
+                event = msgspec.structs.replace(event, role="user")
+            await self._host.emit(event)
+
+    async def _hears(self) -> None:
+        """Wait until the stream of events is open."""
+        connected = asyncio.create_task(self._ear.connected.wait())
+        try:
+            await asyncio.wait([connected, *self._tasks], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            connected.cancel()
+        if self._over is not None:
+            raise self._over
+
+    # Turns
+
+    async def prompt(self, content: tuple[ContentBlock, ...]) -> TurnOutcome:
+        """Send a prompt and return when the turn is over.
+
+        Raises:
+            LinkError: the server is gone.
+            UnsupportedError: it does not take this kind of content.
+        """
+        if self._over is not None:
+            raise self._over
+        id_ = new_prompt_id()
+        body: dict[str, Any] = {"messageID": id_, "parts": parts_of(self._launch, content)}
+        if self._model is not None:
+            vendor, name = self._model
+            body["model"] = {"providerID": vendor, "modelID": name}
+        if self._manner.agent is not None:
+            body["agent"] = self._manner.agent
+        if self._host.opening.system_prompt is not None:
+            body["system"] = self._host.opening.system_prompt
+        try:
+            return await self._send(id_, body, self._ear.begin(id_))
+        finally:
+            await self._ear.finish()
+
+    async def _send(
+        self, id_: str, body: Mapping[str, Any], turn: "asyncio.Future[TurnOutcome]"
+    ) -> TurnOutcome:
+        try:
+            await self._until_there(path_of("session", self._session, "prompt_async"), body)
+        except BrokenResponseError as error:
+            if not await self._is_taken(id_):
+                return TurnOutcome(stop="failed", reason=f"the prompt did not get through: {error}")
+        except (OpencodeStatusError, OpencodeAnswerError) as error:
+            return TurnOutcome(stop="failed", reason=f"{self._launch.agent} refused: {error}")
+        return await turn
+
+    async def _until_there(self, path: str, body: Mapping[str, Any]) -> None:
+        """Send it; while nobody listens, again. What was sent and cut off is not sent again."""
+        while self._over is None:
+            try:
+                await self._api.post(path, body)
+                return
+            except NoConnectionError:
+                await asyncio.sleep(self._again)
+        raise self._over
+
+    async def _is_taken(self, id_: str) -> bool:
+        """Whether the server has a prompt of which it is not known that it arrived."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(TAKING):
+                while self._over is None and not self._ear.reader.has_begun:
+                    with suppress(*FAULTS):
+                        await self._api.get(path_of("session", self._session, "message", id_))
+                        return True
+                    await asyncio.sleep(self._again)
+        return self._ear.reader.has_begun
+
+    async def interrupt(self) -> None:
+        """Tell it to stop until it has: what is told before it has begun is lost."""
+        self._ear.interrupt()
+        turn = self._ear.turn
+        while turn is not None and not turn.done():
+            with suppress(*FAULTS):
+                await self._api.post(path_of("session", self._session, "abort"))
+            await asyncio.wait([turn], timeout=_STOPPING)
+
+    # Settings
+
+    async def set_mode(self, mode: str) -> None:
+        """Have another of its agents answer, from the next prompt on."""
+        manner = parse_opencode_mode(self._launch, mode)
+        if manner.asks != self._manner.asks:
+            rules = {"permission": rules_of(self._host.opening, manner)}
+            await self._api.send("PATCH", path_of("session", self._session), rules)
+        self._manner = manner
+        await self._host.emit(ModeChanged(mode=mode))
+
+    async def set_model(self, model: str) -> None:
+        """Use another model, from the next prompt on."""
+        self._model = model_of(self._launch, model)
+        await self._host.emit(SessionChanged(model=model))
+
+    async def set_option(self, option: str, value: str | bool) -> None:
+        """It has no other settings to change."""
+        raise UnsupportedError(self._launch.agent, self.transport, f"change the option {option!r}")
+
+    async def list_sessions(self) -> tuple[Mapping[str, Any], ...]:
+        """The sessions of this directory, newest first."""
+        listed = await self._api.get("/session", roots="true")
+        return tuple(as_map(one) for one in as_list(listed))
+
+    # The end
+
+    async def _watch(self) -> None:
+        self._lose(await self._server.watch())
+
+    def _lose(self, error: LinkError) -> None:
+        """Everybody who waits hears that the server is gone."""
+        self._over = self._over or error
+        self._ear.fail(self._over)
+        self._host.lost(self._over)
+
+    async def end(self) -> AgentExit | None:
+        """End a server of our own and all that it started; may be called again."""
+        if self._ending is None:
+            self._ending = asyncio.create_task(self._end())
+        return await asyncio.shield(self._ending)
+
+    async def _end(self) -> AgentExit | None:
+        self._over = self._over or LinkClosedError(f"the session of {self._launch.agent} is closed")
+        if not self._server.is_ours and self._tasks and self._ear.turn is not None:
+            with suppress(TimeoutError, *FAULTS):
+                async with asyncio.timeout(_STOPPING):
+                    await self._api.post(path_of("session", self._session, "abort"))
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+            await self._ear.close()
+            self._ear.fail(self._over)
+        return await self._server.end()
+
+
+def _model_name(told: Mapping[str, Any]) -> str | None:
+    vendor, name = as_text(told.get("providerID")), as_text(told.get("id"))
+    return f"{vendor}/{name}" if vendor and name else None
+
+
+if TYPE_CHECKING:
+    from ...link import AgentLink
+
+    _link: AgentLink = OpencodeLink(Launch(agent="", command=()))

@@ -1,0 +1,208 @@
+"""The files of Codex sessions: rollouts in their order, given names, the index."""
+
+import contextlib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from ..foreign_json import as_map, as_text
+from .databases import open_database
+from .errors import HistoryError, HistoryUnreadableError
+from .files import (
+    FoundFile,
+    ReadBudget,
+    decode_json,
+    json_lines,
+    list_files,
+    list_folders,
+    make_title,
+    open_plain,
+    parse_time,
+    tail_lines,
+)
+from .reader import ReadTally
+from .zstandard import open_zstd
+
+__all__ = [
+    "IndexedSession",
+    "Rollout",
+    "RolloutPiece",
+    "current_rollouts",
+    "find_rollouts",
+    "open_rollout",
+    "read_index",
+    "read_names",
+    "rollout_lineage",
+]
+
+_UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+_NAME = re.compile(
+    rf"rollout-(\d{{4}}-\d\d-\d\d)(?:T(\d\d-\d\d-\d\d))?-({_UUID})(?:_({_UUID}))?"
+    r"\.(?:jsonl|json|jsonl\.zst)"
+)
+_LONGEST = 100
+"""Files that one session is read from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rollout:
+    """A file of a session."""
+
+    file: FoundFile
+    session: str
+    """What Codex takes to go on with it."""
+    id: str
+    """The file's own: the session's for the first, another for each time of going back."""
+    started: int
+    """When the session began, in microseconds since the epoch."""
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether it is compressed."""
+        return self.file.path.suffix == ".zst"
+
+    @property
+    def is_first(self) -> bool:
+        """Whether it holds the beginning of the session."""
+        return self.id == self.session
+
+    @classmethod
+    def of(cls, file: FoundFile) -> "Rollout | None":
+        """What a file's name tells; None if it is no rollout."""
+        named = _NAME.fullmatch(file.path.name)
+        if named is None:
+            return None
+        day, clock, session, piece = named.groups()
+        told = f"{day}T{clock.replace('-', ':')}" if clock else day
+        return cls(file=file, session=session, id=piece or session, started=parse_time(told))
+
+    @classmethod
+    def named(cls, path: Path) -> "Rollout | None":
+        """The same of a path, without a look at the file."""
+        return cls.of(FoundFile(path, 0, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutPiece:
+    """A part of a session: a file, up to a place."""
+
+    path: Path
+    end: int | None = None
+    """The ordinal of the first entry that no longer counts; None: all do."""
+
+
+def find_rollouts(home: Path) -> Iterator[Rollout]:
+    """Every rollout below Codex's directory; plain and compressed at once counts once."""
+    for folder in _folders(home):
+        found = {one.path.name: one for one in list_files(folder, _is_rollout)}
+        for name, file in found.items():
+            if name.endswith(".zst") and name.removesuffix(".zst") in found:
+                continue  # Codex unpacks it beside itself before it goes on with it
+            rollout = Rollout.of(file)
+            if rollout is not None:
+                yield rollout
+
+
+def current_rollouts(found: Iterable[Rollout]) -> list[Rollout]:
+    """Of each session the file that it goes on in; those written last come first."""
+    chosen: dict[str, Rollout] = {}
+    for one in found:
+        other = chosen.get(one.session)
+        if other is None or _rank(one) > _rank(other):
+            chosen[one.session] = one
+    return sorted(chosen.values(), key=lambda one: one.file.changed, reverse=True)
+
+
+def rollout_lineage(home: Path, path: Path) -> tuple[list[RolloutPiece], str | None]:
+    """The pieces that a session is read from, the oldest first; and what is missing before them."""
+    pieces = [RolloutPiece(path)]
+    known: dict[str, Rollout] | None = None
+    while len(pieces) < _LONGEST and (base := _base(pieces[0].path)):
+        known = known or {one.id: one for one in find_rollouts(home)}
+        before, end = as_text(base.get("thread_id")), base.get("end_ordinal_exclusive")
+        source = known.pop(before, None)
+        if source is None or not isinstance(end, int):
+            return pieces, before
+        pieces.insert(0, RolloutPiece(source.file.path, end))
+    return pieces, None
+
+
+def open_rollout(path: Path) -> AbstractContextManager[IO[bytes]]:
+    """Open a rollout as lines, compressed or not.
+
+    Raises:
+        HistoryUnreadableError: it cannot be opened.
+    """
+    return open_zstd(path) if path.suffix == ".zst" else open_plain(path)
+
+
+def _base(path: Path) -> Mapping[str, Any]:
+    """What a file goes on from; empty if it stands for itself or cannot be read."""
+    if path.suffix == ".json":
+        return {}
+    try:
+        with open_rollout(path) as file:
+            first = as_map(next(json_lines(file, ReadTally()), None))
+    except (HistoryUnreadableError, OSError):
+        return {}
+    return as_map(as_map(first.get("payload")).get("history_base"))
+
+
+def _folders(home: Path) -> Iterator[Path]:
+    yield home / "archived_sessions"
+    level = [home / "sessions"]
+    for _ in ("all", "year", "month", "day"):
+        yield from level
+        level = [below for folder in level for below in list_folders(folder)]
+
+
+def _is_rollout(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None
+
+
+def _rank(one: Rollout) -> tuple[bool, str, int]:
+    """What comes later ranks higher: ids of files are made of the time."""
+    return not one.is_first, one.id if not one.is_first else "", one.file.changed
+
+
+_NAMES = 256 * 1024
+"""Bytes of the end of the list of names that are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedSession:
+    """What the index tells of a session."""
+
+    cwd: str | None
+    title: str | None
+    is_sub_agent: bool
+
+
+def read_names(home: Path, budget: ReadBudget) -> Mapping[str, str]:
+    """The names that were given last, by session."""
+    given: dict[str, str] = {}
+    for file in list_files(home, lambda name: name == "session_index.jsonl"):
+        for line in tail_lines(file.path, file.size, budget, most=_NAMES):
+            told = as_map(decode_json(line))
+            if name := make_title(as_text(told.get("thread_name"))):
+                given.setdefault(as_text(told.get("id")), name)
+    return given
+
+
+def read_index(home: Path) -> Mapping[str, IndexedSession]:
+    """What the newest index tells, by session; empty where it cannot be read."""
+    found = list_files(home, lambda name: name.startswith("state_") and name.endswith(".sqlite"))
+    newest = max(found, key=lambda one: one.changed, default=None)
+    if newest is None:
+        return {}
+    told: dict[str, IndexedSession] = {}
+    with contextlib.suppress(HistoryError), open_database(newest.path) as connection:
+        query = "SELECT id, cwd, title, source FROM threads"
+        for id_, cwd, title, source in connection.execute(query):
+            told[as_text(id_)] = IndexedSession(
+                as_text(cwd) or None, make_title(as_text(title)), "subagent" in as_text(source)
+            )
+    return told

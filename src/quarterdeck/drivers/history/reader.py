@@ -1,0 +1,169 @@
+"""Stored sessions, the contract of their readers, and readers of one file per session."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from quarterdeck.wire.events import Event
+from quarterdeck.wire.ids import ToolCallId, TurnId
+
+from .files import FoundFile, ReadBudget, json_lines, open_plain
+
+__all__ = [
+    "EntryReader",
+    "HistoryEvent",
+    "HistoryReader",
+    "HistorySession",
+    "ReadTally",
+    "newest_sessions",
+    "read_entries",
+]
+
+
+class HistorySession(Struct, frozen=True, kw_only=True):
+    """A session as an agent keeps it."""
+
+    agent: str
+    """The agent's name in the catalogue."""
+    id: str
+    """What the agent takes to go on with it."""
+    path: str
+    """The file that has it."""
+    cwd: str | None = None
+    """Where it worked; None where it is not told."""
+    title: str | None = None
+    """The title that it was given, else the beginning of the first prompt."""
+    started: int = 0
+    """Microseconds since the epoch, as all times; 0: not known."""
+    updated: int = 0
+    size: int | None = None
+    """Bytes on disk; None where many sessions share a file."""
+    messages: int | None = None
+    """How many, where counting is cheap."""
+    version: str | None = None
+    """Of the program that began it."""
+    archived: bool = False
+    """The agent has put it away."""
+    can_resume: bool = True
+    """Whether the agent can go on with it; False where it kept nothing but prompts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryEvent:
+    """One thing that happened, in its place."""
+
+    event: Event
+    time: int | None = None
+    """Microseconds since the epoch; None where it is not told."""
+    turn: TurnId | None = None
+    """The same each time that the session is read."""
+    parent: ToolCallId | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class ReadTally:
+    """What a reading came across; filled while the events are taken."""
+
+    lines: int = 0
+    """Lines or rows that were read."""
+    corrupt: int = 0
+    """Left out: no JSON, or not of a form that can be read."""
+    too_long: int = 0
+    """Left out: longer than ``files.LONGEST_LINE``."""
+    is_cut: bool = False
+    """The last line has no end: it is being written, or writing broke off."""
+    unknown: dict[str, int] = field(default_factory=dict[str, int])
+    """Entries of kinds that we do not know, left out, by kind; 50 kinds at the most."""
+
+    @property
+    def skipped(self) -> int:
+        """How many entries could not be told."""
+        return self.corrupt + self.too_long + sum(self.unknown.values())
+
+    def note_unknown(self, kind: str) -> None:
+        """Count an entry of a kind that we do not know."""
+        kind = kind[:60] if kind in self.unknown or len(self.unknown) < 50 else "…"
+        self.unknown[kind] = self.unknown.get(kind, 0) + 1
+
+
+class HistoryReader(Protocol):
+    """Reads what one agent keeps. All methods touch the disk: call them in a thread.
+
+    Nothing is ever written, and no file is opened that could hold a credential.
+    """
+
+    agent: str
+
+    def list(
+        self, directory: Path | None, limit: int | None, budget: ReadBudget
+    ) -> list[HistorySession]:
+        """Sessions that worked in a directory, or all with None; those used last come first.
+
+        Reads the heads and tails of files within the budget; what is no longer affordable is left
+        out of a session's facts, and sessions whose directory cannot be told are left out unless
+        all are asked for. Damaged files are left out.
+
+        Raises:
+            HistoryIncompleteError: a database that holds some of them cannot be read; it has the others.
+        """
+        ...
+
+    def read(self, past: HistorySession, tally: ReadTally) -> Iterator[HistoryEvent]:
+        """What happened, in order, as the iterator is drawn; the same each time.
+
+        What cannot be read is counted in ``tally`` and never raises.
+
+        Raises:
+            HistoryLockedError, HistoryUnreadableError: the file or database cannot be opened.
+        """
+        ...
+
+    def has_words(self, past: HistorySession, words: tuple[str, ...], budget: ReadBudget) -> bool:
+        """Whether all of these may occur; cheap, and True where it cannot be told cheaply.
+
+        ``words`` are casefolded.
+        """
+        ...
+
+
+class EntryReader(Protocol):
+    """Turns the entries of one session into events."""
+
+    def entry(self, entry: Mapping[str, Any], /) -> Iterator[HistoryEvent]:
+        """What an entry tells."""
+        ...
+
+    def finish(self) -> Iterator[HistoryEvent]:
+        """What is left to tell at the end."""
+        ...
+
+
+def newest_sessions(
+    found: Iterable[FoundFile],
+    limit: int | None,
+    past_of: Callable[[FoundFile], HistorySession | None],
+) -> list[HistorySession]:
+    """The sessions of files, the file that changed last first; ``past_of``: None for one that is
+    no session, or of another directory.
+    """
+    sessions: list[HistorySession] = []
+    for file in sorted(found, key=lambda one: one.changed, reverse=True):
+        if limit is not None and len(sessions) >= limit:
+            break
+        past = past_of(file)
+        if past is not None:
+            sessions.append(past)
+    return sessions
+
+
+def read_entries(
+    past: HistorySession, tally: ReadTally, reader: EntryReader
+) -> Iterator[HistoryEvent]:
+    """The events of a session that is a file of JSON lines."""
+    with open_plain(Path(past.path)) as file:
+        for entry in json_lines(file, tally):
+            yield from reader.entry(entry)
+    yield from reader.finish()

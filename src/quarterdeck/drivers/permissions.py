@@ -1,0 +1,227 @@
+"""Permission requests of an agent: the call as policy sees it, and the answer to the agent.
+
+A permission also covers what the agent then asks us to do for the same call, which is not asked
+about twice. Permission to edit a file covers reading it and one write of it; permission for a
+command covers one terminal with exactly that command in that directory; permission to read a file
+covers any read of it. It ends with the turn. Every other request of the agent is decided by
+itself.
+"""
+
+import asyncio
+import os
+import posixpath
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from msgspec.structs import replace as copied
+
+from quarterdeck.policy.call import Call, PathUse
+from quarterdeck.policy.foreign_calls import CallContext, bare_name, call_from_tool
+from quarterdeck.policy.gate import Gate, PermissionGranted, PermissionRefused
+from quarterdeck.policy.grants import applicable_rules
+from quarterdeck.policy.lookup import look_up
+from quarterdeck.policy.paths import fixed_part, is_below
+from quarterdeck.policy.permission_options import choice_of
+from quarterdeck.policy.rules import PathPattern
+from quarterdeck.system.local_disk import LocalDisk
+from quarterdeck.wire.events import PermissionAsked
+from quarterdeck.wire.permissions import PermissionOption
+from quarterdeck.wire.tool_calls import Diff
+
+from .link import PermissionVerdict
+
+__all__ = ["UnusedPermissions", "call_of", "core_command", "own_options", "verdict_of"]
+
+_SHELLS = frozenset(
+    f"{place}{name}"
+    for place in ("", "/bin/", "/usr/bin/", "/usr/local/bin/")
+    for name in ("sh", "bash", "dash")
+)
+_LINE_FLAGS = frozenset(("-c", "-lc", "-cl", "-ic", "-lic"))
+_CHANGE = re.compile(
+    r"cd (?P<place>'[^']*'|\"[^\"$`\\]*\"|[^\s'\"$`\\;&|<>()*?\[{~#]+) && (?P<rest>.+)", re.S
+)
+
+
+@dataclass(slots=True)
+class UnusedPermissions:
+    """What is permitted and not used up; by real paths, and by command and directory."""
+
+    _reads: set[str] = field(default_factory=set[str])
+    _writes: dict[str, int] = field(default_factory=dict[str, int])
+    _commands: dict[tuple[str, str], list[PermissionGranted]] = field(
+        default_factory=dict[tuple[str, str], list[PermissionGranted]]
+    )
+
+    def add(self, call: Call, permitted: PermissionGranted) -> None:
+        """The agent got leave for this call."""
+        for use in call.paths:
+            self._reads.add(use.resolved)
+            if use.access == "write":
+                self._writes[use.resolved] = self._writes.get(use.resolved, 0) + 1
+        if call.command is not None:
+            self._commands.setdefault(_key(call), []).append(permitted)
+
+    def take(self, call: Call) -> PermissionGranted | None:
+        """The leave that covers what we are to do; used up where it was for one time."""
+        if call.command is not None:
+            waiting = self._commands.get(_key(call))
+            return waiting.pop() if waiting else None
+        if not call.paths or call.doubts:
+            return None
+        reads = [use.resolved for use in call.paths if use.access == "read"]
+        writes = [use.resolved for use in call.paths if use.access == "write"]
+        if any(path not in self._reads for path in reads):
+            return None
+        if any(not self._writes.get(path) for path in writes):
+            return None
+        for path in writes:
+            self._writes[path] -= 1
+        return PermissionGranted()
+
+    def clear(self) -> None:
+        """The turn is over, and what was permitted in it."""
+        self._reads.clear()
+        self._writes.clear()
+        self._commands.clear()
+
+
+def core_command(command: str, cwd: str) -> str:
+    """The line that a shell is started for, without the shell and without going where it is.
+
+    ``/bin/bash -lc 'cd /work && make'`` in ``/work`` is ``make``; what is not plainly so stays.
+    """
+    line = command.strip()
+    try:
+        words = shlex.split(line)
+    except ValueError:
+        return line
+    if len(words) == 3 and words[0] in _SHELLS and words[1] in _LINE_FLAGS:
+        line = words[2].strip()
+    moved = _CHANGE.fullmatch(line)
+    if moved is not None and _is_same_place(moved["place"], cwd):
+        return moved["rest"].strip()
+    return line
+
+
+def _is_same_place(quoted: str, cwd: str) -> bool:
+    place = quoted[1:-1] if quoted[0] in "'\"" else quoted
+    return place.startswith("/") and posixpath.normpath(place) == posixpath.normpath(cwd)
+
+
+def _key(call: Call) -> tuple[str, str]:
+    return core_command(call.command or "", call.cwd), posixpath.normpath(call.cwd)
+
+
+_LISTERS = frozenset(("ls", "list", "list_directory", "list_files", "listdir"))
+"""Tools that show names and no content."""
+
+
+async def call_of(question: PermissionAsked, around: CallContext, gate: Gate) -> Call:
+    """The call that an agent asks about, with the real places of all that it names."""
+    return await asyncio.to_thread(_call, question, around, gate)
+
+
+def _call(question: PermissionAsked, around: CallContext, gate: Gate) -> Call:
+    named = [location.path for location in question.locations]
+    named += [item.path for item in question.content if isinstance(item, Diff)]
+    call = call_from_tool(
+        question.name,
+        question.kind,
+        question.raw_input,
+        tuple(dict.fromkeys(named)),
+        title=question.title,
+        around=around,
+    )
+    return _held_against(_looked_at(call), gate)
+
+
+def _looked_at(call: Call) -> Call:
+    """The same with what our disk says about it; policy itself touches none.
+
+    The agent's own ``PATH`` may differ from ours; ours is the best guess.
+    """
+    call = replace(call, paths=tuple(_real(use) for use in call.paths))
+    return look_up(call, LocalDisk())
+
+
+def _real(use: PathUse) -> PathUse:
+    return copied(use, resolved=os.path.realpath(use.path))
+
+
+def _held_against(call: Call, gate: Gate) -> Call:
+    """Doubt a search below which a rule denies something: nobody but the agent does the looking."""
+    within = [use for use in call.paths if _looks_below(call, use)]
+    if not within:
+        return call
+    given = applicable_rules(
+        gate.grants.all, project=call.project, session=call.session, agent=call.agent
+    )
+    for rule in (*gate.rules, *given):
+        pattern = rule.pattern
+        if rule.effect == "allow" or not isinstance(pattern, PathPattern) or not pattern.glob:
+            continue
+        if pattern.access != "read":
+            continue
+        if any(_may_lie_below(pattern.glob, use.resolved, call) for use in within):
+            doubt = f"it looks below a directory in which a rule guards {pattern.glob!r}"
+            return replace(call, doubts=(*call.doubts, doubt))
+    return call
+
+
+def _looks_below(call: Call, use: PathUse) -> bool:
+    if call.kind == "search":
+        return True
+    is_read = call.kind == "read" and bare_name(call.tool) not in _LISTERS
+    return is_read and Path(use.resolved).is_dir()
+
+
+def _may_lie_below(glob: str, directory: str, call: Call) -> bool:
+    if "/" not in glob.rstrip("/"):  # a name, at any depth
+        return True
+    fixed = fixed_part(glob, root=call.project_root, home=call.home)
+    return is_below(fixed, (directory,)) or is_below(directory, (fixed,))
+
+
+def own_options(theirs: Iterable[PermissionOption], agent: str) -> tuple[PermissionOption, ...]:
+    """The agent's options as a person may see them.
+
+    What an option means to us stands in its ``_meta``; an agent has no say in that. One that the
+    agent itself would remember is called so.
+    """
+    return tuple(_plain(option, agent) for option in theirs)
+
+
+def _plain(option: PermissionOption, agent: str) -> PermissionOption:
+    name = option.name
+    if option.kind.endswith("_always"):
+        name = f"{name} (kept by {agent} itself)"
+    return PermissionOption(option_id=option.option_id, name=name, kind=option.kind)
+
+
+def verdict_of(
+    decided: PermissionGranted | PermissionRefused, theirs: Sequence[PermissionOption]
+) -> PermissionVerdict:
+    """What to tell the agent, in its own options where it offered any.
+
+    An option that the agent would remember is selected only if a person chose that very one.
+    """
+    if isinstance(decided, PermissionGranted):
+        option = _option(theirs, decided.option, "allow")
+        return PermissionVerdict(allowed=option is not None or not theirs, option=option)
+    if decided.cancelled:
+        return PermissionVerdict(allowed=False, cancelled=True, told=decided.told)
+    option = _option(theirs, decided.option, "reject")
+    return PermissionVerdict(allowed=False, option=option, told=decided.told)
+
+
+def _option(theirs: Sequence[PermissionOption], chosen: str | None, word: str) -> str | None:
+    """The agent's own option that says what was decided: the chosen one, else for this once."""
+    effect = "allow" if word == "allow" else "deny"
+    known = [option.option_id for option in theirs]
+    if chosen in known and choice_of(theirs, chosen).effect == effect:
+        return chosen
+    return next((one.option_id for one in theirs if one.kind == f"{word}_once"), None)

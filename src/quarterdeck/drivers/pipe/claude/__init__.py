@@ -1,0 +1,1 @@
+"""Claude Code, and agents that speak its stream-json, over a pipe."""

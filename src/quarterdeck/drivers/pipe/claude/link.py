@@ -1,0 +1,350 @@
+"""Claude Code, and who speaks its language, in one process for the whole session."""
+
+import asyncio
+import json
+import logging
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from quarterdeck.system.local import LocalSystem
+from quarterdeck.system.process_guard import shared_guard
+from quarterdeck.wire.content import ContentBlock
+from quarterdeck.wire.errors import (
+    LinkBrokenError,
+    LinkClosedError,
+    LinkEndedError,
+    LinkError,
+    RpcError,
+)
+from quarterdeck.wire.events import UnknownEvent
+
+from ...agent_process import AgentProcess, Launch
+from ...driver import AgentMcpServer, Capabilities, DriverSessionOptions
+from ...enforcement import Enforcement, enforcement_of
+from ...errors import LoginMethod, LoginNeededError, OpenFailedError, UnsupportedError
+from ...foreign_json import JsonLine, as_list, as_map, as_text, read_lines
+from ...link import AgentExit, LinkHost, StartedAgent, TurnOutcome
+from . import control_messages as control
+from .control_channel import ClaudeControlChannel, ClaudeRequestHandler
+from .events import ClaudeTranslator
+from .params import DIALECTS, blocks_of, command_words, mcp_config
+from .result import failure_of
+
+__all__ = ["ClaudeLink"]
+
+_log = logging.getLogger(__name__)
+
+_LEAVING = 2.0
+"""Seconds that a process may live on after it closed its output."""
+
+
+class ClaudeLink:
+    """Stream-json in both directions with the control protocol; see ``link.Link``."""
+
+    transport = "pipe"
+    capabilities = Capabilities(
+        asks=True,
+        streams=True,
+        resumes=True,
+        forks=True,
+        sets_mode=True,
+        sets_model=True,
+        images=True,
+        questions=True,
+        mcp=True,
+    )
+
+    def __init__(self, launch: Launch) -> None:
+        self._launch = launch
+        self._origin = launch.dialect or "claude"
+        self._translator = ClaudeTranslator(self._origin)
+        self._host: LinkHost
+        self._child: AgentProcess | None = None
+        self._system: LocalSystem | None = None
+        self._folder: str | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self._channel: ClaudeControlChannel
+        self._answers: ClaudeRequestHandler
+        self._turn: asyncio.Future[TurnOutcome] | None = None
+        self._prompt = ""
+        """Our id of the prompt that runs."""
+        self._over: LinkError | None = None
+        self._refusal = ""
+        self._ending: asyncio.Task[AgentExit | None] | None = None
+
+    # Beginning
+
+    def enforcement(self, opening: DriverSessionOptions) -> Enforcement:
+        """What a session asks about, and what it does unasked."""
+        return enforcement_of(self._launch, opening, asks=True)
+
+    async def start(self, host: LinkHost) -> StartedAgent:
+        """Start the program and greet it."""
+        self._host = host
+        opening = host.opening
+        session = None
+        if "session" in self._launch.words and (opening.resume is None or opening.fork):
+            session = str(uuid.uuid4())
+        mcp = await self._write_servers(opening.mcp_servers)
+        words = command_words(self._launch, opening, self.transport, session=session, mcp=mcp)
+        self._system = LocalSystem([opening.cwd, *opening.roots], guard=shared_guard())
+        self._child = await AgentProcess.start(self._launch, opening, self._system, words)
+        self._channel = ClaudeControlChannel(self._child)
+        self._answers = ClaudeRequestHandler(self._launch.agent, host, self._channel)
+        self._reader = asyncio.create_task(self._read(self._child))
+        try:
+            hooks = control.hooks_before() if "read" in self._launch.asks else None
+            greeting = await self._channel.request("initialize", hooks=hooks)
+        except RpcError as error:
+            raise OpenFailedError(f"{self._launch.agent} refused: {error.message}") from error
+        except LinkError as error:
+            if self._refusal:
+                raise OpenFailedError(f"{self._launch.agent} refused: {self._refusal}") from error
+            raise
+        self._check_login(greeting)
+        return self._started(opening, session, greeting)
+
+    def _started(
+        self, opening: DriverSessionOptions, session: str | None, greeting: Mapping[str, Any]
+    ) -> StartedAgent:
+        resumed = None if opening.fork else opening.resume
+        return StartedAgent(
+            agent_session=session or resumed,
+            agent_version=as_text(greeting.get("claude_code_version")) or None,
+            mode=as_text(greeting.get("current_permission_mode")) or opening.agent_mode,
+        )
+
+    def _check_login(self, greeting: Mapping[str, Any]) -> None:
+        account = as_map(greeting.get("account"))
+        known = [account.get(key) for key in ("tokenSource", "apiKeySource")]
+        if account.get("apiProvider") != "firstParty" or any(
+            k not in ("none", None) for k in known
+        ):
+            return
+        login = DIALECTS[self._origin].login
+        way = LoginMethod(id="terminal", name="log in in a terminal", command=login)
+        raise LoginNeededError(f"{self._launch.agent} is not logged in.", [way])
+
+    async def _write_servers(self, servers: tuple[AgentMcpServer, ...]) -> str | None:
+        """Write the tool servers where only we can read them: they may hold secrets."""
+        if not servers:
+            return None
+        self._folder = await asyncio.to_thread(tempfile.mkdtemp, prefix="quarterdeck-")
+        path = Path(self._folder) / "mcp.json"
+        await asyncio.to_thread(_write_private, path, json.dumps(mcp_config(servers)))
+        return str(path)
+
+    # Turns
+
+    async def prompt(self, content: tuple[ContentBlock, ...]) -> TurnOutcome:
+        """Send a prompt and wait for its result."""
+        if self._over is not None:
+            raise self._over
+        if self._answers.is_interrupted:  # before it was sent
+            self._answers.is_interrupted = False
+            return TurnOutcome(stop="cancelled")
+        try:
+            blocks = blocks_of(content)
+        except ValueError as error:
+            raise UnsupportedError(self._launch.agent, self.transport, str(error)) from error
+        self._prompt = str(uuid.uuid4())
+        turn = self._turn = asyncio.get_running_loop().create_future()
+        line = {
+            "type": "user",
+            "message": {"role": "user", "content": blocks},
+            "parent_tool_use_id": None,
+            "session_id": "",
+            "uuid": self._prompt,
+        }
+        try:
+            await self._say(line)
+            return await turn
+        finally:
+            self._turn = None
+            self._answers.is_interrupted = False
+
+    async def _say(self, line: Mapping[str, Any]) -> None:
+        try:
+            await self._channel.send(line)
+        except LinkError as error:
+            # What it last said, and how it left, is heard by the reader and tells more.
+            assert self._reader is not None
+            await asyncio.wait([self._reader], timeout=_LEAVING)
+            self._lose(error)
+
+    async def interrupt(self) -> None:
+        """Stop the turn, also one that waits in the program's own queue."""
+        self._answers.is_interrupted = True
+        if self._turn is None:
+            return
+        prompt = self._prompt
+        try:
+            answer = await self._channel.request("interrupt", cancel_queued=True)
+        except RpcError as error:
+            _log.warning("%s does not want to be interrupted: %s", self._launch.agent, error)
+            return
+        if prompt in as_list(answer.get("cancelled")) and prompt == self._prompt:
+            self._finish(TurnOutcome(stop="cancelled"))
+
+    async def set_mode(self, mode: str) -> None:
+        """Change the program's own permission mode."""
+        await self._change(f"use the mode {mode!r}", "set_permission_mode", mode=mode)
+
+    async def set_model(self, model: str) -> None:
+        """Change the model."""
+        await self._change(f"use the model {model!r}", "set_model", model=model)
+
+    async def set_option(self, option: str, value: str | bool) -> None:
+        """It has no other settings to change."""
+        raise UnsupportedError(self._launch.agent, self.transport, f"change the option {option!r}")
+
+    async def list_sessions(self) -> tuple[Mapping[str, Any], ...]:
+        """It cannot list its sessions."""
+        raise UnsupportedError(self._launch.agent, self.transport, "list its sessions")
+
+    async def _change(self, what: str, subtype: str, **fields: Any) -> None:
+        try:
+            await self._channel.request(subtype, **fields)
+        except RpcError as error:
+            raise UnsupportedError(
+                self._launch.agent, self.transport, what, error.message
+            ) from error
+
+    def _finish(self, outcome: TurnOutcome) -> None:
+        if self._turn is not None and not self._turn.done():
+            self._turn.set_result(outcome)
+
+    # Listening
+
+    async def _read(self, child: AgentProcess) -> None:
+        problem: LinkError | None = None
+        try:
+            async for line in read_lines(child.process):
+                await self._hear(line)
+        except LinkError as error:
+            problem = error
+        self._lose(await _departed(child, problem))
+
+    async def _hear(self, line: JsonLine) -> None:
+        if line.value is None:
+            await self._tell_noise(line.text)
+            return
+        match line.value.get("type"):
+            case "control_request":
+                for told in self._translator.asked(as_map(line.value.get("request"))):
+                    if told.event is not None:
+                        await self._host.emit(told.event, parent=told.parent)
+                self._answers.begin(line.value)
+            case "control_response":
+                await self._answered(as_map(line.value.get("response")))
+            case "control_cancel_request":
+                self._answers.withdraw(line.value)
+            case _:
+                await self._tell(line.value)
+
+    async def _tell(self, line: Mapping[str, Any]) -> None:
+        for told in self._translator.read(line):
+            if told.event is not None:
+                await self._host.emit(told.event, parent=told.parent)
+            elif told.outcome is not None:
+                await self._end_turn(line, told.outcome)
+
+    async def _end_turn(self, line: Mapping[str, Any], outcome: TurnOutcome) -> None:
+        named = as_list(line.get("user_message_uuids"))
+        if self._turn is not None and (not named or self._prompt in named):
+            self._finish(outcome)
+        elif self._channel.is_asking:
+            self._refusal = failure_of(line)
+        else:
+            reason = "it is the end of a turn that we did not begin"
+            await self._host.emit(UnknownEvent(origin=self._origin, raw=line, reason=reason))
+
+    async def _tell_noise(self, text: str) -> None:
+        told = self._translator.noise(text)
+        if told.event is not None:
+            await self._host.emit(told.event)
+
+    async def _answered(self, response: Mapping[str, Any]) -> None:
+        waiting = self._channel.answered(response)
+        if waiting is None:
+            return
+        answer = as_map(response.get("response"))
+        for event in self._translator.answer(answer):
+            await self._host.emit(event)
+        if not waiting.done():
+            waiting.set_result(answer)
+
+    # Ending
+
+    def _lose(self, error: LinkError) -> None:
+        """Everybody who waits hears that the program is gone."""
+        self._over = self._over or error
+        self._channel.close(self._over)
+        if self._turn is not None and not self._turn.done():
+            self._turn.set_exception(self._over)
+        self._host.lost(self._over)
+
+    async def end(self) -> AgentExit | None:
+        """End the program and all that it started."""
+        if self._ending is None:
+            self._ending = asyncio.create_task(self._end())
+        return await asyncio.shield(self._ending)
+
+    async def _end(self) -> AgentExit | None:
+        closed = LinkClosedError(f"the session of {self._launch.agent} is closed")
+        self._over = self._over or closed
+        try:
+            return await self._child.end() if self._child is not None else None
+        finally:
+            await self._stop_listening(self._over)
+            if self._system is not None:
+                await self._system.close()
+            if self._folder is not None:
+                await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+
+    async def _stop_listening(self, error: LinkError) -> None:
+        if self._reader is None:
+            return
+        self._reader.cancel()
+        await asyncio.wait([self._reader])
+        await self._answers.close()
+        self._channel.close(error)
+        if self._turn is not None and not self._turn.done():
+            self._turn.set_exception(error)
+
+
+async def _departed(child: AgentProcess, problem: LinkError | None) -> LinkError:
+    """Why there is nothing more to hear."""
+    if problem is not None:
+        return problem
+    try:
+        async with asyncio.timeout(_LEAVING):
+            left = await child.left()
+    except TimeoutError:
+        return LinkBrokenError("it closed its output and runs on", stderr=child.stderr())
+    if left.exit_code == 0:
+        return LinkEndedError("it left")
+    how = f"exit code {left.exit_code}" if left.signal is None else left.signal
+    last = left.stderr.splitlines()[-1] if left.stderr else ""
+    return LinkBrokenError(
+        f"it left with {how}: {last}" if last else f"it left with {how}",
+        exit_code=left.exit_code,
+        signal=left.signal,
+        stderr=left.stderr,
+    )
+
+
+def _write_private(path: Path, content: str) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(content)
+
+
+if TYPE_CHECKING:
+    from ...link import AgentLink
+
+    _link: AgentLink = ClaudeLink(Launch(agent="claude", command=("claude",)))

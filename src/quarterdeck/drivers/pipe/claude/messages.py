@@ -1,0 +1,249 @@
+"""What the model says through Claude Code: pieces as they come, then each block again as a whole.
+
+A block that came in pieces is not told twice. An answer that broke off (the agent asks the model
+again, under another id) is not withdrawn: it was seen; a notice says that it does not count.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from quarterdeck.wire.content import text
+from quarterdeck.wire.events import (
+    Event,
+    MessageChunk,
+    NoticePosted,
+    PlanChanged,
+    ThoughtChunk,
+    ToolCallEnded,
+    ToolCallStarted,
+    UnknownEvent,
+)
+from quarterdeck.wire.ids import MessageId, ToolCallId
+from quarterdeck.wire.usage import TokenUsage
+
+from ...foreign_json import as_list, as_map, as_text
+from .result import tokens_of
+from .tools import describe, plan_of
+
+__all__ = ["ClaudeMessages", "call_started_event"]
+
+_CALLS = ("tool_use", "server_tool_use", "mcp_tool_use")
+_QUIET_DELTAS = frozenset(("input_json_delta", "signature_delta", "citations_delta"))
+_QUIET_BLOCKS = frozenset(("redacted_thinking",))
+_BROKE_OFF = "The model's answer broke off; what it said does not count"
+
+
+@dataclass(slots=True)
+class _Block:
+    kind: str
+    said: list[str] = field(default_factory=list[str])
+    call: str = ""
+    is_whole: bool = False
+
+
+@dataclass(slots=True)
+class _Answer:
+    """An answer of the model that is coming in pieces."""
+
+    id: str
+    blocks: dict[int, _Block] = field(default_factory=dict[int, _Block])
+    stop: str | None = None
+    was_whole: bool = False
+    """A block that was whole had an index that another one has now, as with Qwen Code."""
+
+    @property
+    def has_whole_blocks(self) -> bool:
+        return self.was_whole or any(block.is_whole for block in self.blocks.values())
+
+
+class ClaudeMessages:
+    """Turns stream events and whole messages of one conversation, or one sub-agent's, to events."""
+
+    def __init__(self, origin: str) -> None:
+        self._origin = origin
+        self._answer: _Answer | None = None
+        self.model = ""
+        """The model that answered last."""
+        self.usage: TokenUsage | None = None
+        """Tokens of the model call that answered last: how full its window is."""
+
+    def stream(self, event: Mapping[str, Any]) -> Iterator[Event]:
+        """A piece of an answer, in the form of the vendor's API."""
+        match event.get("type"):
+            case "message_start":
+                self._begin(as_map(event.get("message")))
+            case "content_block_start":
+                yield from self._begin_block(_index(event), as_map(event.get("content_block")))
+            case "content_block_delta":
+                yield from self._piece(_index(event), as_map(event.get("delta")), event)
+            case "message_delta":
+                self._note(event)
+            case "message_stop":
+                yield from self._end()
+            case "content_block_stop" | "ping" | "goal_state":
+                pass
+            case "error":
+                told = as_text(as_map(event.get("error")).get("message"))
+                yield NoticePosted(title=told or "The model failed", severity="warning")
+            case _:
+                yield UnknownEvent(origin=self._origin, raw=event)
+
+    def whole(self, message: Mapping[str, Any]) -> Iterator[Event]:
+        """A message, or one block of it, complete."""
+        id_ = as_text(message.get("id"))
+        content = message.get("content")
+        if isinstance(content, str):
+            content = [{"type": "text", "text": content}]
+        for raw in as_list(content):
+            yield from self._whole_block(id_, as_map(raw))
+        self._count(message)
+
+    # Pieces
+
+    def _begin(self, message: Mapping[str, Any]) -> None:
+        self._answer = _Answer(as_text(message.get("id")))
+        self._count(message)
+
+    def _count(self, message: Mapping[str, Any]) -> None:
+        model = as_text(message.get("model"))
+        usage = as_map(message.get("usage"))
+        if model and not model.startswith("<") and usage:
+            self.model = model
+            self.usage = tokens_of(usage)
+
+    def _begin_block(self, index: int, block: Mapping[str, Any]) -> Iterator[Event]:
+        if self._answer is None:
+            self._answer = _Answer("")
+        kind = as_text(block.get("type"))
+        before = self._answer.blocks.get(index)
+        self._answer.was_whole |= before is not None and before.is_whole
+        made = self._answer.blocks[index] = _Block(kind)
+        if kind in _CALLS:
+            made.call = as_text(block.get("id"))
+            name = as_text(block.get("name"))
+            if made.call:
+                yield call_started_event(made.call, name, {})
+        elif first := as_text(block.get("text")) or as_text(block.get("thinking")):
+            made.said.append(first)
+            yield from _chunk(kind, first, self._answer.id)
+
+    def _piece(
+        self, index: int, delta: Mapping[str, Any], event: Mapping[str, Any]
+    ) -> Iterator[Event]:
+        kind = as_text(delta.get("type"))
+        if kind in _QUIET_DELTAS:
+            return
+        said = delta.get("text" if kind == "text_delta" else "thinking")
+        if kind not in ("text_delta", "thinking_delta") or not isinstance(said, str):
+            yield UnknownEvent(origin=self._origin, raw=event)
+            return
+        if self._answer is None:
+            self._answer = _Answer("")
+        block = self._answer.blocks.setdefault(index, _Block(kind.removesuffix("_delta")))
+        block.said.append(said)
+        yield from _chunk(kind.removesuffix("_delta"), said, self._answer.id)
+
+    def _note(self, event: Mapping[str, Any]) -> None:
+        stop = as_map(event.get("delta")).get("stop_reason")
+        if self._answer is not None and isinstance(stop, str):
+            self._answer.stop = stop
+        later = tokens_of(as_map(event.get("usage")))
+        if self.usage is not None and later.output:
+            self.usage = TokenUsage(input=max(self.usage.input, later.input), output=later.output)
+
+    def _end(self) -> Iterator[Event]:
+        answer = self._answer
+        if answer is None or answer.stop is not None or answer.has_whole_blocks:
+            return
+        self._answer = None
+        for block in answer.blocks.values():
+            if block.call:
+                yield ToolCallEnded(call=ToolCallId(block.call), status="failed", reason=_BROKE_OFF)
+        if answer.blocks:
+            yield NoticePosted(title=_BROKE_OFF, severity="warning")
+
+    # Whole blocks
+
+    def _whole_block(self, id_: str, block: Mapping[str, Any]) -> Iterator[Event]:
+        kind = as_text(block.get("type"))
+        if kind in ("text", "thinking"):
+            said = as_text(block.get(kind))
+            yield from _chunk(kind, self._unsaid(id_, kind, said), id_)
+        elif kind in _CALLS and block.get("id"):
+            yield from self._call(block)
+        elif kind.endswith("_tool_result") and block.get("tool_use_id"):
+            yield _server_result(block)
+        elif kind not in _QUIET_BLOCKS:
+            yield UnknownEvent(origin=self._origin, raw=block)
+
+    def _unsaid(self, id_: str, kind: str, said: str) -> str:
+        """The part of a whole block that did not come in pieces."""
+        for block in self._pieces(id_):
+            if block.kind == kind and not block.is_whole:
+                block.is_whole = True
+                told = "".join(block.said)
+                return said[len(told) :] if said.startswith(told) else ""
+        for block in self._answer.blocks.values() if self._answer is not None else ():
+            # Qwen Code gives each block of an answer an id of its own when it is whole.
+            if block.kind == kind and not block.is_whole and "".join(block.said) == said:
+                block.is_whole = True
+                return ""
+        return said
+
+    def _call(self, block: Mapping[str, Any]) -> Iterator[Event]:
+        call, name = as_text(block.get("id")), as_text(block.get("name"))
+        for piece in self._answer.blocks.values() if self._answer is not None else ():
+            if piece.call == call:
+                piece.is_whole = True
+        if not call:
+            yield UnknownEvent(origin=self._origin, raw=block)
+            return
+        yield call_started_event(call, name, block.get("input"))
+        plan = plan_of(name, block.get("input"))
+        if plan is not None:
+            yield PlanChanged(entries=plan)
+
+    def _pieces(self, id_: str) -> list[_Block]:
+        answer = self._answer
+        return list(answer.blocks.values()) if answer is not None and answer.id == id_ else []
+
+
+def _index(event: Mapping[str, Any]) -> int:
+    index = event.get("index")
+    return index if isinstance(index, int) else 0
+
+
+def _chunk(kind: str, said: str, id_: str) -> Iterator[Event]:
+    if not said:
+        return
+    message = MessageId(id_) if id_ else None
+    if kind == "thinking":
+        yield ThoughtChunk(content=text(said), message=message)
+    else:
+        yield MessageChunk(content=text(said), message=message)
+
+
+def call_started_event(call: str, name: str, raw_input: Any) -> ToolCallStarted:
+    """The beginning of a call."""
+    described = describe(name, raw_input)
+    return ToolCallStarted(
+        call=ToolCallId(call),
+        title=described.title,
+        name=name or None,
+        kind=described.kind,
+        content=described.content,
+        locations=described.locations,
+        raw_input=raw_input or None,
+    )
+
+
+def _server_result(block: Mapping[str, Any]) -> ToolCallEnded:
+    """The end of a call that the vendor's own servers ran."""
+    content = block.get("content")
+    failed = as_text(as_map(content).get("type")).endswith("_error")
+    return ToolCallEnded(
+        call=ToolCallId(as_text(block.get("tool_use_id")) or "unnamed"),
+        status="failed" if failed else "completed",
+        raw_output=content,
+    )

@@ -1,0 +1,471 @@
+"""The fleet's API: agents, inbox, terminals; the same methods in process and over a socket.
+
+Everything that a method takes or returns is a msgspec Struct, so that it can cross a socket.
+"""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Literal, Protocol, TypeAlias
+
+from msgspec import Struct
+
+from quarterdeck.journal.search_hit import SearchHit
+from quarterdeck.policy.grants import Grant
+from quarterdeck.terminal.viewer_events import ViewerEvent
+from quarterdeck.wire.content import ContentBlock
+from quarterdeck.wire.events import Origin, PermissionAsked, QuestionAsked
+from quarterdeck.wire.ids import MessageId, RequestId, SessionId
+from quarterdeck.wire.permissions import QuestionAction
+from quarterdeck.wire.record import Record
+from quarterdeck.wire.usage import ContextUsage, Cost, TokenUsage
+
+from .agent_state import AgentStateName
+
+__all__ = [
+    "TERMINAL_VARIABLE",
+    "AgentInfo",
+    "Fleet",
+    "FleetStatus",
+    "FleetTerminalOptions",
+    "FleetTerminals",
+    "ImportedSession",
+    "InboxItem",
+    "QueuedPrompt",
+    "SpawnOptions",
+    "TerminalInfo",
+    "WaitFor",
+    "WorkbenchHandler",
+    "WorkbenchRegistration",
+]
+
+TERMINAL_VARIABLE = "QUARTERDECK_TERMINAL"
+"""Tells a program the id of the terminal that it runs in."""
+
+
+class FleetTerminalOptions(Struct, frozen=True, kw_only=True):
+    """A wish for a terminal."""
+
+    cwd: str
+    """Absolute."""
+    command: tuple[str, ...] = ()
+    """The program and its words; empty: the person's shell."""
+    name: str | None = None
+    """None: the program's."""
+    columns: int = 120
+    rows: int = 40
+
+
+class TerminalInfo(Struct, frozen=True, kw_only=True):
+    """A terminal as the fleet knows it."""
+
+    id: str
+    """That of an agent's screen is the id of its session."""
+    name: str
+    command: tuple[str, ...]
+    cwd: str
+    pid: int
+    columns: int
+    rows: int
+    opened: int
+    """Microseconds since the epoch."""
+    title: str = ""
+    """What the program calls its window; foreign text."""
+    ended: str | None = None
+    """How the program ended, in words; None while it runs."""
+    session: SessionId | None = None
+    """The agent whose screen it is; such a one keeps its size, and ends with the agent."""
+
+
+class FleetTerminals(Protocol):
+    """Terminals, by their id. An agent's screen is named like the agent, by name or id."""
+
+    async def open_terminal(self, wish: FleetTerminalOptions) -> TerminalInfo:
+        """Start a program in a terminal; sizes are held to between 1 and 1000.
+
+        Raises:
+            InvalidOptionsError: there is no such directory or program.
+            AgentNotReadyError: the fleet is being stopped.
+            FleetLimitError: too many run already.
+        """
+        ...
+
+    async def terminals(self) -> list[TerminalInfo]:
+        """All that run, and those that ended and are not closed yet; oldest first."""
+        ...
+
+    def watch_terminal(self, terminal: str) -> AsyncGenerator[ViewerEvent]:
+        """The screen with what is above it, then everything that follows; ends after ``TerminalEnded``.
+
+        A viewer that is slow gets the screen again. Raises NoSuchTerminal.
+        """
+        ...
+
+    async def write_terminal(self, terminal: str, data: bytes) -> None:
+        """Type bytes as they are; returns when the program's terminal has them.
+
+        Raises:
+            NoSuchTerminal: there is none.
+            AgentNotReadyError: its program has left, or does not read what is typed.
+            InvalidOptionsError: it is too much at once.
+        """
+        ...
+
+    async def paste_terminal(self, terminal: str, text: str) -> None:
+        """Paste text: nothing in it can press a key. Raises like ``write_terminal``."""
+        ...
+
+    async def resize_terminal(self, terminal: str, columns: int, rows: int) -> None:
+        """Change the size for everybody who looks; the last who asks is right.
+
+        Raises:
+            NoSuchTerminal: there is none.
+            AgentNotReadyError: it is an agent's, whose size is fixed.
+        """
+        ...
+
+    async def close_terminal(self, terminal: str) -> None:
+        """End the program with all that it started, and forget the terminal.
+
+        Raises:
+            NoSuchTerminal: there is none.
+            AgentNotReadyError: it is an agent's; end the agent instead.
+        """
+        ...
+
+
+WaitFor: TypeAlias = Literal["any", "all"]
+WorkbenchHandler: TypeAlias = Callable[[str, dict[str, Any], str], Awaitable[Any]]
+"""Carries out a call at a screen: its name, its arguments, and whose it is (an agent's id, or
+``person``). Returns what JSON can hold; an error of ours tells the caller why not. It is cancelled
+when nobody waits for it any more."""
+
+
+class SpawnOptions(Struct, frozen=True, kw_only=True):
+    """A wish for an agent. What is asked for is what runs, or spawning fails and says why."""
+
+    agent: str = "native"
+    """A name of the catalogue."""
+    cwd: str
+    """Absolute."""
+    name: str | None = None
+    """None: one is made up from the agent's."""
+    prompt: str | None = None
+    roots: tuple[str, ...] = ()
+    transport: str | None = None
+    model: str | None = None
+    mode: str | None = None
+    """Our permission mode; None: the configuration's."""
+    agent_mode: str | None = None
+    system_prompt: str | None = None
+    tools: tuple[str, ...] | None = None
+    """Only these tools; an agent that cannot be limited so is not spawned."""
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    environment: dict[str, str] = {}
+    """Set for the agent; not kept."""
+    resume: str | None = None
+    """The agent's own id of a session to go on with."""
+    parent: SessionId | None = None
+    """The session whose agent asks for it."""
+    lead: bool = False
+    """It gets tools to start agents of its own and to look after them."""
+
+
+class QueuedPrompt(Struct, frozen=True, kw_only=True):
+    """A prompt that waits for its turn."""
+
+    message: MessageId
+    content: tuple[ContentBlock, ...]
+    origin: Origin = "person"
+    sender: SessionId | None = None
+
+
+class AgentInfo(Struct, frozen=True, kw_only=True):
+    """An agent as the fleet knows it."""
+
+    session: SessionId
+    name: str
+    agent: str
+    cwd: str
+    state: AgentStateName
+    waits_for: Literal["permission", "person", "agent"] | None = None
+    needs_person: bool = False
+    is_live: bool = False
+    is_archived: bool = False
+    can_resume: bool = False
+    reason: str | None = None
+    title: str | None = None
+    transport: str | None = None
+    model: str | None = None
+    mode: str | None = None
+    agent_session: str | None = None
+    parent: SessionId | None = None
+    spawned: int = 0
+    """Microseconds since the epoch, as all times."""
+    updated: int = 0
+    last_seq: int = 0
+    queue: tuple[QueuedPrompt, ...] = ()
+    usage: TokenUsage = TokenUsage()
+    cost: Cost | None = None
+    context: ContextUsage | None = None
+    takes_images: bool | None = None
+    """Whether prompts may have images; None: not known while it is not live."""
+
+
+class InboxItem(Struct, frozen=True, kw_only=True):
+    """A permission request or a question that waits for an answer."""
+
+    request: RequestId
+    session: SessionId
+    name: str
+    """The agent's."""
+    since: int
+    seq: int
+    permission: PermissionAsked | None = None
+    question: QuestionAsked | None = None
+    """One of the two is set."""
+
+
+class FleetStatus(Struct, frozen=True, kw_only=True):
+    """The fleet as a whole."""
+
+    version: str
+    pid: int
+    started: int
+    log: str
+    """Where the log is."""
+    last_seq: int
+    agents: dict[str, int]
+    """How many in each state, archived ones left out."""
+    needs_person: int
+    clients: int = 0
+    terminals: int = 0
+    """How many run a program that a person has started."""
+    problem: str | None = None
+    """Why nothing can be written at the moment."""
+
+
+class ImportedSession(Struct, frozen=True, kw_only=True):
+    """A session that another program kept, now in our log."""
+
+    agent: AgentInfo
+    added: int
+    """Events that were not in the log before."""
+    skipped: int
+    """Entries of its files that could not be read."""
+
+
+class WorkbenchRegistration(Protocol):
+    """A screen of ours that the fleet knows."""
+
+    async def active(self, cwd: str | None = None) -> None:
+        """A person has just done something; ``cwd``: the screen is about another directory now."""
+        ...
+
+
+class Fleet(FleetTerminals, Protocol):
+    """Many agents, and terminals beside them."""
+
+    async def spawn(self, wish: SpawnOptions) -> AgentInfo:
+        """Start an agent; returns once it is noted, in state ``starting``.
+
+        A start that fails ends in ``failed`` with the reason; ``wait`` tells.
+
+        Raises:
+            InvalidAgentNameError, NameTakenError, FleetLimitError, InvalidOptionsError, UnknownAgentError, RuleError, UnknownModeError: nothing was
+                noted.
+            NoSuchAgentError, AgentNotReadyError: there is no such parent, or it is not live.
+        """
+        ...
+
+    async def agents(
+        self, *, archived: bool = False, parent: SessionId | None = None
+    ) -> list[AgentInfo]:
+        """The agents: who needs a person first, then the latest to change.
+
+        ``archived``: also those that are put away. ``parent``: only its children.
+        """
+        ...
+
+    async def agent(self, agent: str) -> AgentInfo:
+        """One agent, by name or id. Raises NoSuchAgentError."""
+        ...
+
+    async def send(
+        self,
+        agent: str,
+        content: tuple[ContentBlock, ...],
+        *,
+        origin: Origin = "person",
+        sender: SessionId | None = None,
+    ) -> MessageId:
+        """Give an agent a prompt, after those that wait already.
+
+        Raises:
+            AgentNotReadyError: it is not live; resume it first.
+        """
+        ...
+
+    async def edit(
+        self, agent: str, message: MessageId, content: tuple[ContentBlock, ...] | None
+    ) -> bool:
+        """Change the words of a prompt that waits, or drop it; False if it waits no more."""
+        ...
+
+    async def interrupt(self, agent: str, *, keep_queue: bool = True) -> None:
+        """End the agent's running turn, and drop what waits if asked; returns when it has ended."""
+        ...
+
+    async def kill(self, agent: str, *, reason: str | None = None) -> None:
+        """End the agent and all its processes now; its children too."""
+        ...
+
+    async def close(self, agent: str) -> None:
+        """End the agent in good order; it is done, and can be resumed."""
+        ...
+
+    async def archive(self, agent: str, *, archived: bool = True) -> None:
+        """Put an agent away, ending it first, or take it out again. Raises NameTakenError."""
+        ...
+
+    async def delete(self, agent: str) -> None:
+        """Delete an agent that is not live for good, with all that was said. Raises AgentNotReadyError."""
+        ...
+
+    async def resume(self, agent: str) -> AgentInfo:
+        """Start an agent that is not live again, with its own session.
+
+        Raises:
+            AgentNotReadyError: it is live, or it cannot be resumed.
+        """
+        ...
+
+    async def fork(
+        self, agent: str, *, name: str | None = None, prompt: str | None = None
+    ) -> AgentInfo:
+        """Start a copy of an agent with the same past. Raises AgentNotReadyError where it cannot be done."""
+        ...
+
+    async def import_session(
+        self,
+        agent: str,
+        id: str,
+        homes: dict[str, str],
+        name: str | None = None,
+        cwd: str | None = None,
+    ) -> ImportedSession:
+        """Take a session that an agent keeps on disk into the log; it can be resumed then.
+
+        Taking it again adds what is new. One that the fleet itself has gone on with stays as it
+        is. ``homes``: the variables that tell where agents keep their sessions, see
+        ``drivers.history.homes``. ``cwd``: where it worked, if its files do not tell.
+
+        Raises:
+            HistoryError: there is none, or it cannot be read.
+            InvalidOptionsError, InvalidAgentNameError, NameTakenError: as for spawning.
+        """
+        ...
+
+    async def rename(self, agent: str, name: str) -> AgentInfo:
+        """Give an agent another name. Raises InvalidAgentNameError, NameTakenError."""
+        ...
+
+    async def set_option(self, agent: str, option: str, value: str | bool) -> None:
+        """Change a setting: ``mode`` (ours), ``agent_mode``, ``model``, or one that it offers."""
+        ...
+
+    async def inbox(self) -> list[InboxItem]:
+        """What waits for a person, oldest first."""
+        ...
+
+    async def answer(
+        self, request: RequestId, choice: str, *, by: str = "person", feedback: str | None = None
+    ) -> bool:
+        """Answer a permission request by an option's id or kind; False if it is answered already.
+
+        Raises:
+            NoSuchRequestError: there never was one.
+            ValueError: it offers no such option.
+        """
+        ...
+
+    async def reply(
+        self,
+        request: RequestId,
+        action: QuestionAction,
+        *,
+        by: str = "person",
+        content: dict[str, Any] | None = None,
+    ) -> bool:
+        """Answer a question; like ``answer``."""
+        ...
+
+    async def grants(self) -> list[Grant]:
+        """Every standing answer that a person gave: lasting ones, then those for one session."""
+        ...
+
+    async def revoke(self, grant: str, *, by: str = "person") -> bool:
+        """Take a standing answer back, by its id; False if there is none.
+
+        No call that is decided after this returns counts on it, in any process.
+        """
+        ...
+
+    async def read(
+        self, agent: str | None, *, after: int = 0, before: int | None = None, limit: int = 200
+    ) -> list[Record]:
+        """Records in order: those after ``after``, or the last before ``before``.
+
+        Of one agent, or of all with None.
+        """
+        ...
+
+    def follow(
+        self, after: int | None = None, *, agent: str | None = None
+    ) -> AsyncGenerator[Record]:
+        """Every record after a sequence number (None: from now on), for ever."""
+        ...
+
+    async def wait(
+        self, agents: Sequence[str], *, until: WaitFor = "all", timeout: float | None = None
+    ) -> list[AgentInfo]:
+        """Wait until any or all of these are at rest; those that are, possibly none at the timeout.
+
+        At rest: not starting, not running, nothing in the queue, waiting for nobody but a person.
+        """
+        ...
+
+    async def search(self, words: str, *, limit: int = 50) -> list[SearchHit]:
+        """Where these words were said, by any agent, newest first."""
+        ...
+
+    async def status(self) -> FleetStatus:
+        """The fleet as a whole."""
+        ...
+
+    def attach_screen(
+        self, handler: WorkbenchHandler, *, cwd: str, idle: float = 0.0
+    ) -> AbstractAsyncContextManager[WorkbenchRegistration]:
+        """Offer a screen to agents, until the end of the block.
+
+        ``cwd``: the directory that it is about. ``idle``: seconds since a person did something
+        there. Calls that are under way at the end raise ``WorkbenchGoneError`` at their callers.
+
+        Raises:
+            FleetLimitError: there are too many screens.
+        """
+        ...
+
+    async def call_screen(self, name: str, arguments: dict[str, Any], *, by: str = "person") -> Any:
+        """Let one screen do something, and return what it answers.
+
+        It is the one used last; before all others one whose directory is that of the agent ``by``
+        or above it.
+
+        Raises:
+            NoWorkbenchError: none is attached.
+            WorkbenchRefusedError: it will not, and says why.
+            WorkbenchGoneError, WorkbenchTimeoutError: it may be done or not.
+            WorkbenchCallError: the arguments or the result are too large or no JSON.
+        """
+        ...

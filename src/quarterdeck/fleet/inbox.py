@@ -1,0 +1,209 @@
+"""The inbox: open permission requests and questions, answered from anywhere, once."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from quarterdeck.journal import Journal, JournalClosedError
+from quarterdeck.policy.gate import Gate, PermissionAnswer, QuestionReply
+from quarterdeck.wire.events import (
+    Event,
+    PermissionAnswered,
+    PermissionAsked,
+    PermissionViolated,
+    QuestionAnswered,
+    QuestionAsked,
+)
+from quarterdeck.wire.ids import RequestId, SessionId, ToolCallId
+from quarterdeck.wire.permissions import Decider, QuestionAction, Selected, option_of_kind
+
+from .api import InboxItem
+from .errors import AgentNotReadyError, NoSuchRequestError
+from .live_index import LiveIndex
+from .log_writer import LogWriter
+from .names import looks_like_id
+from .projections import OpenRequest, was_asked
+
+__all__ = ["AgentQuestions", "Inbox"]
+
+
+class Inbox:
+    """What is open in the whole fleet. ``gate_of`` gives the gate of a live agent."""
+
+    def __init__(
+        self, journal: Journal, current: LiveIndex, gate_of: Callable[[SessionId], Gate | None]
+    ) -> None:
+        self._journal = journal
+        self._current = current
+        self._gate_of = gate_of
+
+    def items(self) -> list[InboxItem]:
+        """What waits for a person, oldest first."""
+        return [
+            self._item(one)
+            for one in self._current.requests.values()
+            if not isinstance(one.event, QuestionAsked) or one.event.to is None
+        ]
+
+    async def answer(self, request: RequestId, choice: str, by: str, feedback: str | None) -> bool:
+        """Answer a permission request; see ``Fleet.answer``."""
+        found = await self._find(request)
+        if found is None:
+            return False
+        if isinstance(found.event, PermissionViolated):
+            return await self._see(found, found.event, by)
+        if not isinstance(found.event, PermissionAsked):
+            raise ValueError(f"request {request!r} is a question: reply to it")
+        outcome = Selected(option_id=_option(found.event, choice))
+        answer = PermissionAnswer(outcome=outcome, by=_decider(by), feedback=feedback)
+        gate = self._gate_of(found.session)
+        return await self._settle(found, gate is not None and gate.answer(request, answer))
+
+    async def reply(
+        self, request: RequestId, action: QuestionAction, by: str, content: dict[str, Any] | None
+    ) -> bool:
+        """Answer a question; see ``Fleet.reply``."""
+        found = await self._find(request)
+        if found is None:
+            return False
+        if isinstance(found.event, PermissionViolated):
+            return await self._see(found, found.event, by)
+        if not isinstance(found.event, QuestionAsked):
+            raise ValueError(f"request {request!r} asks for leave: answer it by an option")
+        reply = QuestionReply(action=action, by=_decider(by), content=content)
+        gate = self._gate_of(found.session)
+        return await self._settle(found, gate is not None and gate.reply(request, reply))
+
+    async def _see(self, one: OpenRequest, event: PermissionViolated, by: str) -> bool:
+        """A person has seen what was done without leave; whatever they say, it was done."""
+        answered = PermissionAnswered(
+            request=event.request,
+            call=event.call or ToolCallId(event.request),  # where no call was told of
+            outcome=Selected(option_id="seen"),
+            by=_decider(by),
+        )
+        await self._journal.append(one.session, answered)
+        return await self._settle(one, True)
+
+    async def _find(self, request: RequestId) -> OpenRequest | None:
+        """The open request; None if it is answered. Raises NoSuchRequestError."""
+        found = self._current.requests.get(request)
+        if found is None and not await self._journal.query(lambda c: was_asked(c, request)):
+            raise NoSuchRequestError(request)
+        return found
+
+    async def _settle(self, one: OpenRequest, is_first: bool) -> bool:
+        """Report an answer that was taken once the log has it."""
+        if is_first:
+            requests = self._current.requests
+            await self._current.until(lambda: one.request not in requests, one.session)
+        return is_first
+
+    def _item(self, one: OpenRequest) -> InboxItem:
+        event = one.event
+        return InboxItem(
+            request=one.request,
+            session=one.session,
+            name=self._current.get(one.session).name,
+            since=one.time,
+            seq=one.seq,
+            permission=event if isinstance(event, PermissionAsked) else None,
+            question=_question(event),
+        )
+
+
+def _question(event: PermissionAsked | QuestionAsked | PermissionViolated) -> QuestionAsked | None:
+    """A question as it is; a violation as one that every face can show, without a form."""
+    match event:
+        case QuestionAsked():
+            return event
+        case PermissionViolated(title=title, reason=reason):
+            told = f"It did this without leave: {title}\n{reason}\nAnswer to say that you know."
+            return QuestionAsked(request=event.request, text=told, call=event.call)
+        case PermissionAsked():
+            return None
+
+
+def _option(asked: PermissionAsked, choice: str) -> str:
+    by_id = (one.option_id for one in asked.options if one.option_id == choice)
+    found = next(by_id, None) or option_of_kind(asked.options, choice)
+    if found is None:
+        offered = ", ".join(f"{one.option_id!r} ({one.kind})" for one in asked.options)
+        raise ValueError(f"request {asked.request!r} offers no {choice!r}; it offers {offered}")
+    return found
+
+
+def _decider(by: str) -> Decider:
+    return Decider(kind="agent" if looks_like_id(by) else "person", name=by)
+
+
+class AgentQuestions:
+    """Puts questions into the log and waits. ``gate_of`` gives the gate of a live agent."""
+
+    def __init__(
+        self, current: LiveIndex, notes: LogWriter, gate_of: Callable[[SessionId], Gate | None]
+    ) -> None:
+        self._current = current
+        self._notes = notes
+        self._gate_of = gate_of
+
+    def open_to(self, session: SessionId) -> list[OpenRequest]:
+        """The questions that wait for this session's agent to answer, oldest first."""
+        return [
+            one
+            for one in self._current.requests.values()
+            if isinstance(one.event, QuestionAsked) and one.event.to == session
+        ]
+
+    def is_open(self, request: RequestId) -> bool:
+        """Whether nobody has answered it yet."""
+        return request in self._current.requests
+
+    async def ask(
+        self, session: SessionId, question: QuestionAsked, *, timeout: float | None = None
+    ) -> QuestionAnswered:
+        """Ask for a live agent; returns when it is answered, however.
+
+        Nobody answers any more when the one who is asked is gone, or after ``timeout`` seconds.
+        Cancelling answers it as cancelled.
+
+        Raises:
+            AgentNotReadyError: the agent is not live.
+        """
+        gate = self._gate_of(session)
+        if gate is None:
+            raise AgentNotReadyError("an agent that is not live can ask nothing")
+
+        async def emit(event: Event) -> None:
+            await self._notes.take(session, event)
+
+        giving_up = asyncio.create_task(self._give_up(gate, question, timeout))
+        try:
+            answered = await gate.ask(emit, question)
+        finally:
+            giving_up.cancel()
+            await asyncio.wait([giving_up])
+        await self._notes.settled()
+        return answered
+
+    async def _give_up(self, gate: Gate, question: QuestionAsked, timeout: float | None) -> None:
+        """Answer for those who do not."""
+        by = Decider(kind="timeout")
+        try:
+            async with asyncio.timeout(timeout):
+                await self._gone(question.to)
+                by = Decider(kind="cancel", name="the one who was asked is gone")
+        except TimeoutError:
+            pass
+        except JournalClosedError:
+            return  # the fleet ends, and every question with it
+        gate.reply(question.request, QuestionReply(action="cancel", by=by))
+
+    def _gone(self, session: SessionId | None) -> "Coroutine[Any, Any, None]":
+        if session is None:
+            return _for_ever()
+        return self._current.until(lambda: not self._current.get(session).is_started)
+
+
+async def _for_ever() -> None:
+    await asyncio.Event().wait()

@@ -1,0 +1,247 @@
+"""The fleet as it is now, in memory: the durable log, folded as it grows.
+
+What is told from here is on disk, because it is made of nothing but records that are.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from heapq import heappop, heappush
+from itertools import count
+
+from msgspec.structs import replace
+
+from quarterdeck.journal import Journal, JournalClosedError
+from quarterdeck.wire.events import (
+    PermissionAnswered,
+    PermissionAsked,
+    PermissionViolated,
+    PromptQueued,
+    QuestionAnswered,
+    QuestionAsked,
+    SessionEnded,
+)
+from quarterdeck.wire.ids import MessageId, RequestId, SessionId
+from quarterdeck.wire.record import Record, event_type
+
+from .agent_entry import ENTRY_EVENTS, AgentEntry, fold_entry, make_agent_info
+from .api import AgentInfo, QueuedPrompt
+from .errors import NoSuchAgentError
+from .names import normalize_name
+from .projections import OpenRequest, find_entry, load_archived, load_requests, load_unarchived
+
+__all__ = ["LiveIndex"]
+
+_log = logging.getLogger(__name__)
+
+
+class LiveIndex:
+    """Who is in the fleet, what each waits for; follows the log while ``follow`` runs."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.seq = 0
+        """The last record that has been taken in."""
+        self.requests: dict[RequestId, OpenRequest] = {}
+        """What is open, oldest first."""
+        self.takes_images: Callable[[SessionId], bool | None] = lambda _: None
+        """Asked about agents that may be live."""
+        self._journal = journal
+        self._entries: dict[SessionId, AgentEntry] = {}
+        self._names: dict[str, SessionId] = {}
+        """Keys of the names of those that are not archived."""
+        self._words: dict[MessageId, QueuedPrompt] = {}
+        self._last: dict[SessionId, int] = {}
+        self._changed: dict[SessionId | None, asyncio.Event] = {}
+        """For those who wait for a change: of one session, or (None) of any."""
+        self._reaching: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._numbers = count()
+        self._is_over = False
+
+    # Taking in
+
+    async def load(self) -> None:
+        """Read the projections, once, before anything else is written."""
+        self.seq = self._journal.last
+        for entry in await self._journal.query(load_unarchived):
+            await self._adopt(entry)
+        requests = await self._journal.query(load_requests)
+        self.requests = {one.request: one for one in requests}
+
+    async def follow(self) -> None:
+        """Take in every record, until the log is closed."""
+        try:
+            async for record in self._journal.follow(self.seq):
+                try:
+                    self._take(record)
+                except Exception:
+                    # A bad record costs only itself.
+                    _log.exception("record %d could not be taken in", record.seq)
+                self._reached(record.seq)
+        finally:
+            self._is_over = True
+            self._reached(None)
+            for session in tuple(self._changed):
+                self._wake(session)
+
+    def _take(self, record: Record) -> None:
+        event, session = record.event, record.session
+        self._last[session] = record.seq
+        if event_type(event) not in ENTRY_EVENTS:
+            return
+        if isinstance(event, PromptQueued):
+            self._words[event.message] = _queued(event)
+        before = self._entries.get(session)
+        entry = fold_entry(before, record)
+        if entry is None:
+            return
+        self._entries[session] = entry
+        self._index(before, entry)
+        self._take_request(record)
+        self._wake(session)
+        self._wake(None)
+
+    def _take_request(self, record: Record) -> None:
+        match record.event:
+            case PermissionAsked() | QuestionAsked() | PermissionViolated() as event:
+                self.requests[event.request] = OpenRequest(
+                    request=event.request,
+                    session=record.session,
+                    seq=record.seq,
+                    time=record.time,
+                    event=event,
+                )
+            case PermissionAnswered(request=request) | QuestionAnswered(request=request):
+                self.requests.pop(request, None)
+            case SessionEnded():
+                mine = [r for r, one in self.requests.items() if one.session == record.session]
+                for request in mine:
+                    del self.requests[request]
+            case _:
+                pass
+
+    def _index(self, before: AgentEntry | None, entry: AgentEntry) -> None:
+        if before is not None and before.queue != entry.queue:
+            for gone in {one.message for one in before.queue} - {e.message for e in entry.queue}:
+                self._words.pop(gone, None)
+        if before is not None and self._names.get(normalize_name(before.name)) == entry.session:
+            del self._names[normalize_name(before.name)]
+        if not entry.standing.is_archived:
+            self._names[normalize_name(entry.name)] = entry.session
+
+    async def _adopt(self, entry: AgentEntry) -> None:
+        """Keep an entry that was read from disk, with the words of its queue."""
+        for waiting in entry.queue:
+            for record in await self._journal.read(waiting.seq - 1, entry.session, limit=1):
+                if isinstance(record.event, PromptQueued):
+                    self._words[waiting.message] = _queued(record.event)
+        if entry.session not in self._entries:
+            self._entries[entry.session] = entry
+            self._index(None, entry)
+
+    def forget(self, session: SessionId) -> None:
+        """Drop a session that was deleted from the log."""
+        entry = self._entries.pop(session, None)
+        self._last.pop(session, None)
+        if entry is None:
+            return
+        for waiting in entry.queue:
+            self._words.pop(waiting.message, None)
+        if self._names.get(normalize_name(entry.name)) == session:
+            del self._names[normalize_name(entry.name)]
+        self._wake(session)
+        self._wake(None)
+
+    # Telling
+
+    def get(self, session: SessionId) -> AgentEntry:
+        """The entry of a session that is known here. Raises NoSuchAgentError if it was deleted."""
+        try:
+            return self._entries[session]
+        except KeyError:
+            raise NoSuchAgentError(session) from None
+
+    def all(self) -> Iterable[AgentEntry]:
+        """Every entry in memory: all that are not archived, and some that are."""
+        return self._entries.values()
+
+    def names(self) -> set[str]:
+        """Keys of the names that are taken."""
+        return set(self._names)
+
+    def holder(self, key: str) -> SessionId | None:
+        """Who has the name of this key."""
+        return self._names.get(key)
+
+    async def find(self, agent: str) -> AgentEntry:
+        """An agent by id or name, one that is not archived first. Raises NoSuchAgentError."""
+        id_ = SessionId(agent)
+        if id_ not in self._entries:
+            id_ = self._names.get(normalize_name(agent), id_)
+        if id_ not in self._entries:
+            found = await self._journal.query(lambda connection: find_entry(connection, agent))
+            if found is None:
+                raise NoSuchAgentError(agent, [e.name for e in self._entries.values()])
+            await self._adopt(found)
+            id_ = found.session
+        return self._entries[id_]
+
+    async def archived(self) -> list[AgentEntry]:
+        """Those that are put away."""
+        stored = await self._journal.query(load_archived)
+        unknown = [entry for entry in stored if entry.session not in self._entries]
+        return [e for e in self._entries.values() if e.standing.is_archived] + unknown
+
+    def info(self, entry: AgentEntry) -> AgentInfo:
+        """An agent as callers see it."""
+        info = make_agent_info(entry, self._words, self._last.get(entry.session, 0))
+        able = self.takes_images(entry.session)
+        return info if able is None else replace(info, takes_images=able)
+
+    def words(self, message: MessageId) -> QueuedPrompt:
+        """A prompt that waits."""
+        return self._words[message]
+
+    # Waiting
+
+    async def reached(self, seq: int) -> None:
+        """Wait until a record has been taken in. Raises JournalClosedError."""
+        if seq <= self.seq:
+            return
+        if self._is_over:
+            raise JournalClosedError(self._journal.path)
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heappush(self._reaching, (seq, next(self._numbers), future))
+        await future
+
+    async def until(self, holds: Callable[[], bool], session: SessionId | None = None) -> None:
+        """Wait until something holds; looked at after each change, of a session or of any.
+
+        Raises:
+            JournalClosedError: nothing will change any more.
+        """
+        while not holds():
+            if self._is_over:
+                raise JournalClosedError(self._journal.path)
+            await self._changed.setdefault(session, asyncio.Event()).wait()
+
+    def _wake(self, session: SessionId | None) -> None:
+        changed = self._changed.pop(session, None)
+        if changed is not None:
+            changed.set()
+
+    def _reached(self, seq: int | None) -> None:
+        self.seq = self.seq if seq is None else seq
+        while self._reaching and (seq is None or self._reaching[0][0] <= seq):
+            _, _, future = heappop(self._reaching)
+            if future.done():
+                continue
+            if seq is None:
+                future.set_exception(JournalClosedError(self._journal.path))
+            else:
+                future.set_result(None)
+
+
+def _queued(event: PromptQueued) -> QueuedPrompt:
+    return QueuedPrompt(
+        message=event.message, content=event.content, origin=event.origin, sender=event.sender
+    )

@@ -1,0 +1,1 @@
+"""Permissions in a fleet: gates, grants, effective rules, explanations, trust, delegation."""

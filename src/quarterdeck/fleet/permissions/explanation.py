@@ -1,0 +1,263 @@
+"""Calls as a person would write them, and why the policy decides about them as it does."""
+
+import asyncio
+import os
+import shlex
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from quarterdeck.agent.environment import prepare_environment
+from quarterdeck.agent.session_system import make_local_system
+from quarterdeck.config.places import Places
+from quarterdeck.policy.advice import DecisionBasis, effect_of, find_changes
+from quarterdeck.policy.call import Call
+from quarterdeck.policy.decision import Allow, DecisionSource, Deny, explain
+from quarterdeck.policy.effects import Effect
+from quarterdeck.policy.foreign_calls import CallContext, call_from_tool
+from quarterdeck.policy.grant_store import GrantStore
+from quarterdeck.policy.grants import Grant
+from quarterdeck.policy.lookup import look_up
+from quarterdeck.policy.modes import NO_SANDBOX, Mode
+from quarterdeck.system.local_disk import LocalDisk
+from quarterdeck.wire.ids import SessionId
+from quarterdeck.wire.tool_calls import ToolKind
+
+from ..agent_entry import NATIVE
+from ..errors import InvalidOptionsError
+from .session_gate import make_gate
+
+__all__ = [
+    "CallExplanation",
+    "ConsideredRule",
+    "DecisionChange",
+    "HypotheticalSession",
+    "explain_call",
+    "make_tool_call",
+    "parse_call",
+    "parse_tool_input",
+    "prepare_hypothetical_session",
+]
+
+_FIELDS: dict[str, tuple[ToolKind, str]] = {
+    "bash": ("execute", "command"),
+    "read": ("read", "file_path"),
+    "edit": ("edit", "file_path"),
+    "write": ("edit", "file_path"),
+    "delete": ("delete", "file_path"),
+    "fetch": ("fetch", "url"),
+}
+
+
+class ConsideredRule(Struct, frozen=True, kw_only=True):
+    """A rule or the mode, held against one part of the call."""
+
+    part: str
+    by: str
+    """The rule's text or the mode's name."""
+    kind: str
+    outcome: str
+    scope: str | None = None
+    where: str | None = None
+    """The file, flag or grant that the rule came from."""
+
+
+class DecisionChange(Struct, frozen=True, kw_only=True):
+    """A change that would change the decision."""
+
+    do: str
+    what: str
+    then: Effect
+    where: str | None = None
+
+
+class CallExplanation(Struct, frozen=True, kw_only=True):
+    """A decision about a call, and all that led to it."""
+
+    decision: Effect
+    reason: str | None
+    """None where it is allowed."""
+    by: tuple[str, ...]
+    """The rules, modes or doubts that decided."""
+    tool: str
+    command: str | None
+    paths: tuple[str, ...]
+    urls: tuple[str, ...]
+    cwd: str
+    project: str | None
+    mode: Mode
+    trusted: bool
+    agent: str | None
+    considered: tuple[ConsideredRule, ...]
+    changes: tuple[DecisionChange, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HypotheticalSession:
+    """Where a call is imagined to happen."""
+
+    basis: DecisionBasis
+    around: CallContext
+
+
+async def prepare_hypothetical_session(
+    places: Places,
+    environment: Mapping[str, str],
+    directory: str,
+    *,
+    mode: Mode | None = None,
+    allow: tuple[str, ...] = (),
+    deny: tuple[str, ...] = (),
+    agent: str | None = None,
+    session: SessionId | None = None,
+    grants: tuple[Grant, ...] = (),
+) -> HypotheticalSession:
+    """Set the scene as for a session that works in a directory; ``grants``: all that there are.
+
+    Raises:
+        RuleError, ConfigError: as when a session begins there.
+    """
+    gate, around = await make_gate(
+        places,
+        environment,
+        directory,
+        mode=mode,
+        allow=allow,
+        deny=deny,
+        session=session,
+        agent=agent,
+        grants=GrantStore(),
+    )
+    sandbox = NO_SANDBOX
+    if agent in (None, NATIVE):
+        prepared = await prepare_environment(places, environment, directory)
+        cage = make_local_system((directory,), prepared)
+        try:
+            sandbox = await cage.sandbox()
+        finally:
+            await cage.close()
+    basis = DecisionBasis(
+        mode=gate.mode,
+        rules=gate.rules,
+        grants=grants,
+        sandbox=sandbox,
+        trusted=gate.trusted,
+        now=time.time_ns() // 1000,
+    )
+    return HypotheticalSession(basis=basis, around=around)
+
+
+def parse_call(words: tuple[str, ...], around: CallContext) -> Call:
+    """Read a call in a person's words: ``bash COMMAND``, ``edit PATH``, ``fetch URL``, ….
+
+    ``mcp SERVER:TOOL`` is a tool of a server; any other first word is a tool's name. Looks up
+    symbolic links.
+
+    Raises:
+        InvalidOptionsError: something is missing.
+    """
+    tool, *rest = words
+    if tool == "mcp":
+        server, _, name = ":".join(rest).partition(":")
+        if not server or not name:
+            raise InvalidOptionsError("write it as: mcp SERVER:TOOL")
+        return make_tool_call(f"mcp__{server}__{name}", {}, around)
+    if tool not in _FIELDS:
+        if rest:
+            raise InvalidOptionsError(
+                f"what {tool!r} takes is not known; there are {', '.join(_FIELDS)} and mcp, "
+                "or give its input with --tool and --input"
+            )
+        return make_tool_call(tool, {}, around)
+    kind, field = _FIELDS[tool]
+    if not rest:
+        raise InvalidOptionsError(f"{tool!r} of what? Write its {field.replace('_', ' ')} after it")
+    value = rest[0] if len(rest) == 1 else shlex.join(rest)
+    return make_tool_call(tool, {field: value}, around, kind)
+
+
+def make_tool_call(
+    name: str, raw_input: Any, around: CallContext, kind: ToolKind = "other"
+) -> Call:
+    """Read a call as an agent makes it: a tool's name and its input. Looks up symbolic links."""
+    call = call_from_tool(name, kind, raw_input, around=around)
+    paths = tuple(
+        msgspec.structs.replace(use, resolved=os.path.realpath(use.path)) for use in call.paths
+    )
+    return look_up(replace(call, paths=paths), LocalDisk())
+
+
+async def explain_call(call: Call, scene: HypotheticalSession) -> CallExplanation:
+    """Decide about a call as a session's gate would, and tell why and what would change it."""
+    return await asyncio.to_thread(_explain, call, scene.basis)
+
+
+def _explain(call: Call, basis: DecisionBasis) -> CallExplanation:
+    found = explain(
+        call,
+        basis.mode,
+        basis.rules,
+        basis.grants,
+        sandbox=basis.sandbox,
+        trusted=basis.trusted,
+        now=basis.now,
+    )
+    decision = found.decision
+    deciders = (decision.by,) if isinstance(decision, Deny) else decision.by
+    return CallExplanation(
+        decision=effect_of(decision),
+        reason=None if isinstance(decision, Allow) else decision.reason,
+        by=tuple(_told(by) for by in deciders),
+        tool=call.tool,
+        command=call.command,
+        paths=tuple(use.path for use in call.paths),
+        urls=call.urls,
+        cwd=call.cwd,
+        project=call.project,
+        mode=basis.mode,
+        trusted=basis.trusted,
+        agent=call.agent,
+        considered=tuple(
+            ConsideredRule(
+                part=step.part,
+                by=step.by.text,
+                kind=step.by.kind,
+                outcome=step.outcome,
+                scope=step.by.scope,
+                where=_where(step.by),
+            )
+            for step in found.steps
+        ),
+        changes=tuple(
+            DecisionChange(
+                do=change.do,
+                what=change.what,
+                then=change.then,
+                where=change.source.where if change.source is not None else None,
+            )
+            for change in find_changes(call, basis)
+        ),
+    )
+
+
+def _told(by: DecisionSource) -> str:
+    where = _where(by)
+    return f"{by.kind} {by.text!r}" + (f" ({where})" if where else "")
+
+
+def _where(by: DecisionSource) -> str | None:
+    if by.source is None:
+        return None
+    return f"{by.source.origin} {by.source.where}".strip()
+
+
+def parse_tool_input(text: str) -> Any:
+    """Read a tool's input. Raises InvalidOptionsError."""
+    try:
+        return msgspec.json.decode(text.encode())
+    except msgspec.DecodeError as error:
+        raise InvalidOptionsError(f"--input is no JSON: {error}") from None

@@ -1,0 +1,85 @@
+"""The gate of a session and what surrounds it, from the configuration of its directory."""
+
+from collections.abc import Iterable, Mapping
+
+from quarterdeck.agent.environment import prepare_environment, rules_of
+from quarterdeck.config.places import Places
+from quarterdeck.policy.foreign_calls import CallContext
+from quarterdeck.policy.gate import Gate
+from quarterdeck.policy.grammar import parse_pattern
+from quarterdeck.policy.grant_store import GrantStore
+from quarterdeck.policy.modes import Mode
+from quarterdeck.policy.rules import Effect, Rule, RuleSource
+from quarterdeck.wire.ids import SessionId
+
+__all__ = ["make_gate", "open_grants", "parse_session_rules"]
+
+_ASKED_FOR = RuleSource(origin="flag", where="asked for with the session")
+
+
+async def make_gate(
+    places: Places,
+    environment: Mapping[str, str],
+    cwd: str,
+    *,
+    mode: Mode | None,
+    allow: Iterable[str] = (),
+    deny: Iterable[str] = (),
+    roots: tuple[str, ...] = (),
+    session: SessionId | None = None,
+    agent: str | None = None,
+    attended: bool = True,
+    grants: GrantStore | None = None,
+) -> tuple[Gate, CallContext]:
+    """Make the gate of a session that works in ``cwd``, and say what surrounds its calls.
+
+    ``mode``: None for the configuration's. ``allow`` and ``deny`` are rules for this session, as
+    people write them, besides those of the configuration. ``grants``: the book to look in and to
+    write to; None: the user's own, read now.
+
+    Raises:
+        RuleError: a rule cannot be read.
+        ConfigError: a settings file is wrong; the message names file and key.
+        GrantsError: the file of grants cannot be read.
+    """
+    rules = parse_session_rules(allow, deny)
+    ground = await prepare_environment(places, environment, cwd, roots)
+    gate = Gate(
+        mode=mode or ground.settings.mode,
+        rules=(*rules_of(ground.config), *rules),
+        grants=grants if grants is not None else await open_grants(places),
+        trusted=ground.trusted,
+        attended=attended,
+        patience=ground.settings.permissions.patience,
+    )
+    around = CallContext(
+        cwd=cwd,
+        roots=(cwd, *roots),
+        home=environment.get("HOME", ""),
+        project=ground.project,
+        session=session,
+        agent=agent,
+        on_unheld=ground.settings.permissions.unheld,
+        on_violation=ground.settings.permissions.on_violation,
+    )
+    return gate, around
+
+
+async def open_grants(places: Places) -> GrantStore:
+    """The user's lasting grants, read now. Raises GrantsError."""
+    grants = GrantStore(places.state / "grants.json")
+    await grants.load()
+    return grants
+
+
+def parse_session_rules(allow: Iterable[str], deny: Iterable[str]) -> tuple[Rule, ...]:
+    """Read rules that were given for one session.
+
+    Raises:
+        RuleError: one cannot be read; it says where and what was expected.
+    """
+    return (*(_rule("allow", text) for text in allow), *(_rule("deny", text) for text in deny))
+
+
+def _rule(effect: Effect, text: str) -> Rule:
+    return Rule(effect=effect, pattern=parse_pattern(text), scope="session", source=_ASKED_FOR)

@@ -1,0 +1,1 @@
+"""Stored sessions: import, handover, rewind, retention, sub-agents."""

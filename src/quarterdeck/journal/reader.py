@@ -1,0 +1,263 @@
+"""The reading half of the journal: pages, followers, queries, search; reads run off the event
+loop.
+"""
+
+import asyncio
+import sqlite3
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from quarterdeck.wire.ids import SessionId
+from quarterdeck.wire.record import Record, encode_record
+
+from .errors import (
+    DATABASE_ERRORS,
+    JournalClosedError,
+    JournalCorruptError,
+    is_faulty_statement,
+    translate_reading_errors,
+)
+from .limits import JournalLimits
+from .recent_records import RecentRecords
+from .records import RecordReader
+from .sessions import SessionSummary, list_sessions, list_sessions_carefully
+from .store import connect_reader
+
+if TYPE_CHECKING:
+    from .check import CheckReport
+    from .search import SearchHit, SearchIndex
+
+__all__ = ["ReadableJournal", "ReaderPool"]
+
+T = TypeVar("T")
+_THREADS = 2
+
+
+class ReaderPool:
+    """Runs functions over read-only connections; opens them as they are first needed."""
+
+    def __init__(self, path: Path, page_bytes: int) -> None:
+        self._path = path
+        self._page_bytes = page_bytes
+        self._threads = ThreadPoolExecutor(_THREADS, "quarterdeck-journal-reader")
+        self._idle: list[RecordReader] = []
+        self._guard = Lock()
+        self._closed = False
+
+    async def run(self, work: Callable[[RecordReader], T]) -> T:
+        """Run ``work`` in a reader's thread.
+
+        Raises:
+            JournalError: the file failed, or the readers are closed.
+            sqlite3.Error: ``work`` asked something that the database does not understand.
+        """
+        if self._closed:
+            raise JournalClosedError(self._path)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, work)
+
+    def damaged(self) -> Counter[SessionId]:
+        """How many damaged records of each session the readers have come upon."""
+        with self._guard:
+            found = {seq: id_ for reader in self._idle for seq, id_ in reader.damaged.items()}
+        return Counter(found.values())
+
+    async def close(self) -> None:
+        """Wait for what runs and close the connections."""
+        self._closed = True
+        await asyncio.to_thread(self._close)
+
+    def _run(self, work: Callable[[RecordReader], T]) -> T:
+        with self._guard:
+            reader = self._idle.pop() if self._idle else None
+        try:
+            if reader is None:
+                reader = RecordReader(connect_reader(self._path), self._page_bytes)
+            return work(reader)
+        except DATABASE_ERRORS as error:
+            if is_faulty_statement(error):
+                raise
+            raise translate_reading_errors(error, self._path) from error
+        except msgspec.DecodeError as error:
+            # What a projection keeps is not guarded by checksums; it follows from the log.
+            raise JournalCorruptError(self._path, f"what was computed from it: {error}") from error
+        finally:
+            if reader is not None:
+                with self._guard:
+                    self._idle.append(reader)
+
+    def _close(self) -> None:
+        self._threads.shutdown(wait=True)
+        while self._idle:
+            self._idle.pop().connection.close()
+
+
+_PAGE = 1_000
+
+
+class ReadableJournal:
+    """What can be done with a log without writing to it.
+
+    Only durable records are seen. Everything works alike in the process that writes and in any
+    other.
+    """
+
+    def __init__(self, path: Path, limits: JournalLimits, recent: RecentRecords) -> None:
+        """Only ``Journal.open`` makes journals."""
+        self.path = path
+        self._limits = limits
+        self._recent = recent
+        self._readers = ReaderPool(path, limits.page_bytes)
+
+    @cached_property
+    def _search(self) -> "SearchIndex":
+        # Imported here, because most sessions end before anybody searches.
+        from .search import SearchIndex
+
+        if self._recent.closed:
+            raise JournalClosedError(self.path)
+        return SearchIndex(self.path)
+
+    @property
+    def last(self) -> int:
+        """The newest sequence number that readers and followers can see."""
+        return self._recent.last
+
+    @property
+    def damaged(self) -> int:
+        """How many damaged records reading has come upon since the log was opened."""
+        return self._readers.damaged().total()
+
+    async def read(
+        self, after: int = 0, session: SessionId | None = None, limit: int = _PAGE
+    ) -> list[Record]:
+        """The durable records that follow ``after``, in order.
+
+        A page may be shorter than ``limit`` when its records are large; only an empty page
+        means the end.
+        """
+        return await self._readers.run(lambda r: r.after(after, session=session, limit=limit))
+
+    async def tail(
+        self, session: SessionId | None = None, before: int | None = None, limit: int = 100
+    ) -> list[Record]:
+        """The last records, or the last of those before ``before``, in ascending order.
+
+        Page backwards with ``before=page[0].seq``; only an empty page means the beginning.
+        """
+        end = 1 << 62 if before is None else before
+        return await self._readers.run(lambda r: r.before(end, session=session, limit=limit))
+
+    async def history(
+        self, after: int = 0, session: SessionId | None = None
+    ) -> AsyncGenerator[Record, None]:
+        """All durable records that follow ``after``, to the end of the log, page by page."""
+        while records := await self.read(after, session):
+            for record in records:
+                yield record
+            after = records[-1].seq
+
+    async def follow(
+        self, after: int = 0, session: SessionId | None = None
+    ) -> AsyncGenerator[Record, None]:
+        """All records that follow ``after``, then each new one; ends when the journal closes.
+
+        Every record comes once, in order, and only when it is durable. However slow, a follower
+        holds up nobody and costs no memory: what it has missed it reads from disk.
+        """
+        recent, position = self._recent, after
+        while True:
+            found = recent.since(position, session)
+            if found is None:
+                published = recent.last
+                try:
+                    records = await self.read(position, session)
+                except JournalClosedError:
+                    return
+                position = records[-1].seq if records else max(position, published)
+            else:
+                records, position = found
+            for record in records:
+                yield record
+            if position >= recent.last:
+                if recent.closed:
+                    return
+                position = await recent.wait(position, session)
+
+    async def query(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run ``work`` over a read-only connection in a reader's thread; for projections.
+
+        Raises:
+            JournalError: the file could not be read.
+            sqlite3.Error: ``work`` asked something that the database does not understand.
+        """
+        return await self._readers.run(lambda reader: work(reader.connection))
+
+    async def sessions(
+        self, *, limit: int = _PAGE, before: int | None = None
+    ) -> list[SessionSummary]:
+        """The sessions opened last, newest first; ``before`` is an ``opened`` time to page on.
+
+        Those that are known to be damaged say so (``SessionSummary.damage``).
+        """
+        return await self._readers.run(lambda reader: self._sessions(reader, limit, before))
+
+    async def count(self, session: SessionId | None = None) -> int:
+        """How many events the log or a session has; takes time in proportion."""
+        return await self._readers.run(lambda reader: reader.count(session))
+
+    async def search(
+        self, query: str, session: SessionId | None = None, limit: int = 50
+    ) -> "list[SearchHit]":
+        """Find text in all that was said, newest first; brings the index up to date before.
+
+        All words must occur in one passage; ``"several words"`` is a phrase, ``word*`` a
+        beginning. No query is an error.
+        """
+        await self._search.catch_up()
+        return await self._search.find(query, session, limit)
+
+    async def check(self) -> "CheckReport":
+        """Examine the whole file and every record; takes time in proportion to its size.
+
+        What it finds is kept beside the log, so that damaged sessions are listed as such.
+        """
+        from .check import check_journal
+        from .damage import replace_damage
+
+        report = await self._readers.run(check_journal)
+        await asyncio.to_thread(replace_damage, self.path, report.damaged)
+        return report
+
+    async def export(
+        self, session: SessionId | None = None, after: int = 0
+    ) -> AsyncGenerator[bytes, None]:
+        """The records as JSON lines (``wire.record``'s form), each with its newline."""
+        async for record in self.history(after, session):
+            yield encode_record(record) + b"\n"
+
+    def _sessions(
+        self, reader: RecordReader, limit: int, before: int | None
+    ) -> list[SessionSummary]:
+        try:
+            found = list_sessions(reader.connection, limit=limit, before=before)
+        except (sqlite3.DatabaseError, TypeError, ValueError):
+            found = list_sessions_carefully(reader, limit=limit, before=before)
+        from .damage import read_damage
+
+        damage = read_damage(self.path)
+        return [replace(one, damage=damage.get(one.id)) for one in found] if damage else found
+
+    async def _keep_damage(self) -> None:
+        """Note what was found in passing, so that whoever lists the sessions can tell."""
+        if found := self._readers.damaged():
+            from .damage import note_damage
+
+            await asyncio.to_thread(note_damage, self.path, found)

@@ -1,0 +1,349 @@
+"""The sessions of one connection: opened, prompted, configured and closed as the client asks."""
+
+import asyncio
+import datetime
+from collections import defaultdict
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+
+from quarterdeck.agent.config_options import EFFORTS
+from quarterdeck.agent.environment import model_options, prepare_environment
+from quarterdeck.agent.native import NativeAgent, SessionOptions
+from quarterdeck.agent.session import Session
+from quarterdeck.agent.session_store import NoSuchSessionError
+from quarterdeck.agent.tool_servers import ServerDefinition
+from quarterdeck.config.places import Places
+from quarterdeck.journal import SessionSummary
+from quarterdeck.models.errors import ModelSetupError
+from quarterdeck.models.registry import choose_model_name, make_model
+from quarterdeck.policy.errors import UnknownModeError
+from quarterdeck.policy.modes import parse_mode
+from quarterdeck.wire.acp import schema as acp
+from quarterdeck.wire.acp.connection import AcpConnection
+from quarterdeck.wire.acp.schema import McpServer
+
+from .delegated_system import Delegation
+from .errors import make_invalid_params, refusal_of
+from .handshake import EditorClient
+from .session import ServedSession
+
+__all__ = ["ConnectionSessions", "servers_of"]
+
+
+def servers_of(servers: tuple[McpServer, ...]) -> tuple[ServerDefinition, ...]:
+    """The servers as the agent takes them.
+
+    Raises:
+        RpcError: one is of a transport that we did not offer.
+    """
+    return tuple(_definition(server) for server in servers)
+
+
+def _definition(server: McpServer) -> ServerDefinition:
+    if server.type not in (None, "stdio", "http"):
+        raise make_invalid_params(
+            f"MCP server {server.name!r} is of the transport {server.type!r}; this agent offers "
+            "'stdio' and 'http'"
+        )
+    if server.command is not None:
+        return ServerDefinition(
+            name=server.name,
+            command=(server.command, *(server.args or ())),
+            env={variable.name: variable.value for variable in server.env or ()},
+            source="the client",
+        )
+    return ServerDefinition(
+        name=server.name,
+        url=server.url,
+        headers={header.name: header.value for header in server.headers or ()},
+        source="the client",
+    )
+
+
+_PAGE = 50
+
+
+class ConnectionSessions:
+    """Answers every request that is about a session.
+
+    Each method takes ACP's request and returns its answer; what it raises becomes an answer by
+    ``refusal_of``. Opening and closing one session take turns; different sessions do not wait
+    for each other.
+    """
+
+    refusal_of = staticmethod(refusal_of)
+
+    def __init__(
+        self,
+        connection: AcpConnection,
+        client: EditorClient,
+        places: Places,
+        environment: Mapping[str, str],
+    ) -> None:
+        self._connection = connection
+        self._client = client
+        self._places = places
+        self._environment = environment
+        self._agent = NativeAgent(places, environment)
+        self._hosted: dict[str, ServedSession] = {}
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    # ---- the connection
+
+    async def check_model(self) -> acp.Empty:
+        """Make sure that a model can be used. Raises ModelSetupError."""
+        home = self._environment.get("HOME") or "/"
+        ground = await prepare_environment(self._places, self._environment, home)
+        options = model_options(ground.settings)
+        name = await choose_model_name(self._environment, options)
+        model = await asyncio.to_thread(make_model, name, self._environment, options)
+        await model.close()
+        return acp.Empty()
+
+    def cancel(self, session_id: str) -> None:
+        """Cancel the turn of a session; one that is not open is no error."""
+        if (hosted := self._hosted.get(session_id)) is not None:
+            hosted.cancel()
+
+    def cancel_all(self) -> None:
+        """Cancel every turn."""
+        for hosted in self._hosted.values():
+            hosted.cancel()
+
+    async def close_all(self) -> None:
+        """Close every session, all at once."""
+        async with asyncio.TaskGroup() as group:
+            for id_ in tuple(self._hosted):
+                group.create_task(self._close(id_))
+
+    async def close(self) -> None:
+        """Close every session and the agent."""
+        try:
+            await self.close_all()
+        finally:
+            await self._agent.__aexit__()
+
+    # ---- opening and closing
+
+    async def new(self, request: acp.NewSessionRequest) -> acp.NewSessionResponse:
+        """Begin a session."""
+        roots = await _check_places(request.cwd, request.additional_directories)
+        delegation = self._delegation()
+        wishes = _wishes(delegation, request.mcp_servers)
+        session = await self._agent.new(request.cwd, roots=roots, wishes=wishes)
+        delegation.session_id = session.id
+        hosted = self._host(session, delegation)
+        await hosted.begin(after=0)
+        return acp.NewSessionResponse(
+            session_id=session.id, modes=hosted.modes, config_options=session.options
+        )
+
+    async def load(self, request: acp.LoadSessionRequest) -> acp.LoadSessionResponse:
+        """Go on with a session and tell its whole past first."""
+        async with self._locks[request.session_id]:
+            hosted, _ = await self._reopen(request)
+            await hosted.replay()
+        return acp.LoadSessionResponse(modes=hosted.modes, config_options=hosted.session.options)
+
+    async def resume(self, request: acp.ResumeSessionRequest) -> acp.ResumeSessionResponse:
+        """Go on with a session and tell nothing of its past."""
+        async with self._locks[request.session_id]:
+            hosted, is_new = await self._reopen(request)
+            if is_new:
+                await hosted.begin(after=hosted.session.last_seq)
+        return acp.ResumeSessionResponse(modes=hosted.modes, config_options=hosted.session.options)
+
+    async def fork(self, request: acp.ForkSessionRequest) -> acp.ForkSessionResponse:
+        """Begin a session with the past of another."""
+        roots = await _check_places(request.cwd, request.additional_directories)
+        delegation = self._delegation()
+        session = await self._agent.fork(
+            request.session_id,
+            cwd=request.cwd,
+            roots=roots,
+            wishes=_wishes(delegation, request.mcp_servers),
+        )
+        delegation.session_id = session.id
+        hosted = self._host(session, delegation)
+        await hosted.begin(after=session.last_seq)
+        return acp.ForkSessionResponse(
+            session_id=session.id, modes=hosted.modes, config_options=session.options
+        )
+
+    async def list(self, request: acp.ListSessionsRequest) -> acp.ListSessionsResponse:
+        """The sessions there are, in pages, newest first."""
+        found = await self._agent.sessions(
+            cwd=request.cwd, limit=_PAGE, before=_time_in(request.cursor)
+        )
+        cursor = str(found[-1].updated) if len(found) == _PAGE else None
+        return acp.ListSessionsResponse(
+            sessions=tuple(_info(summary) for summary in found), next_cursor=cursor
+        )
+
+    async def close_session(self, request: acp.CloseSessionRequest) -> acp.Empty:
+        """Close a session; its turn is cancelled first."""
+        self._find(request.session_id)
+        await self._close(request.session_id)
+        return acp.Empty()
+
+    async def delete(self, request: acp.DeleteSessionRequest) -> acp.Empty:
+        """Delete a session for good; one that is not there is no error."""
+        await self._close(request.session_id)
+        with suppress(NoSuchSessionError):
+            await self._agent.delete(request.session_id)
+        return acp.Empty()
+
+    # ---- within a session
+
+    async def prompt(self, request: acp.PromptRequest) -> acp.PromptResponse:
+        """Run a turn."""
+        hosted = self._find(request.session_id)
+        if not request.prompt:
+            raise make_invalid_params(
+                "the prompt is empty; send at least one block", "empty_prompt"
+            )
+        return await hosted.prompt(request.prompt)
+
+    async def set_mode(self, request: acp.SetSessionModeRequest) -> acp.Empty:
+        """Change the permission mode."""
+        hosted = self._find(request.session_id)
+        await _set_mode(hosted.session, request.mode_id)
+        await hosted.flush()
+        return acp.Empty()
+
+    async def set_option(
+        self, request: acp.SetSessionConfigOptionRequest
+    ) -> acp.SetSessionConfigOptionResponse:
+        """Change a setting; the answer has all of them."""
+        hosted = self._find(request.session_id)
+        await _set_option(hosted.session, request.config_id, request.value)
+        await hosted.flush()
+        return acp.SetSessionConfigOptionResponse(config_options=hosted.session.options)
+
+    async def set_title(self, request: acp.SetSessionTitleRequest) -> acp.SetSessionTitleResponse:
+        """Name a session."""
+        hosted = self._find(request.session_id)
+        await hosted.session.set_title(request.title.strip())
+        await hosted.flush()
+        return acp.SetSessionTitleResponse(title=hosted.session.title or "")
+
+    # ---- inside
+
+    def _find(self, session_id: str) -> ServedSession:
+        hosted = self._hosted.get(session_id)
+        if hosted is None:
+            raise NoSuchSessionError(session_id)
+        return hosted
+
+    def _host(self, session: Session, delegation: Delegation) -> ServedSession:
+        hosted = ServedSession(self._connection, self._client, session, delegation.runs)
+        self._hosted[session.id] = hosted
+        return hosted
+
+    async def _reopen(
+        self, request: acp.LoadSessionRequest | acp.ResumeSessionRequest
+    ) -> tuple[ServedSession, bool]:
+        """The session of a request, and whether it was opened just now."""
+        roots = await _check_places(request.cwd, request.additional_directories)
+        if (hosted := self._hosted.get(request.session_id)) is not None:
+            if hosted.session.cwd != str(PurePosixPath(request.cwd)):
+                raise make_invalid_params(
+                    f"session {request.session_id!r} is open in {hosted.session.cwd!r}; close it "
+                    f"before loading it in {request.cwd!r}"
+                )
+            return hosted, False
+        delegation = self._delegation()
+        delegation.session_id = request.session_id
+        session = await self._agent.load(
+            request.session_id,
+            cwd=request.cwd,
+            roots=roots or None,
+            wishes=_wishes(delegation, request.mcp_servers),
+        )
+        return self._host(session, delegation), True
+
+    async def _close(self, session_id: str) -> None:
+        if session_id not in self._locks and session_id not in self._hosted:
+            return
+        async with self._locks[session_id]:
+            hosted = self._hosted.pop(session_id, None)
+            if hosted is not None:
+                try:
+                    await hosted.close()
+                finally:
+                    await self._agent.close(session_id)
+
+    def _delegation(self) -> Delegation:
+        return Delegation(self._connection, self._client)
+
+
+def _wishes(delegation: Delegation, servers: tuple[acp.McpServer, ...]) -> SessionOptions:
+    return SessionOptions(make_cage=delegation.make_cage, servers=servers_of(servers))
+
+
+async def _check_places(cwd: str, more: tuple[str, ...]) -> tuple[str, ...]:
+    for place in (cwd, *more):
+        if not place.startswith("/"):
+            raise make_invalid_params(
+                f"the directory {place!r} is not absolute; send an absolute path"
+            )
+        if not await asyncio.to_thread(Path(place).is_dir):
+            raise make_invalid_params(
+                f"the directory {place!r} does not exist; create it or send another"
+            )
+    return more
+
+
+async def _set_mode(session: Session, mode: str) -> None:
+    try:
+        await session.set_mode(parse_mode(mode))
+    except UnknownModeError as error:
+        raise make_invalid_params(str(error), "invalid_config_option") from error
+
+
+async def _set_option(session: Session, id_: str, value: str | bool) -> None:
+    match id_:
+        case "mode":
+            await _set_mode(session, str(value))
+        case "model":
+            try:
+                await session.set_model(str(value))
+            except ModelSetupError as error:
+                raise make_invalid_params(str(error), "invalid_config_option") from error
+        case "effort":
+            await _set_effort(session, value)
+        case _:
+            known = ", ".join(option.id for option in session.options)
+            raise make_invalid_params(
+                f"no option {id_!r}; there are {known}", "invalid_config_option"
+            )
+
+
+async def _set_effort(session: Session, value: str | bool) -> None:
+    for effort in EFFORTS:
+        if effort == value:
+            await session.set_effort(effort)
+            return
+    known = ", ".join(EFFORTS)
+    raise make_invalid_params(f"no effort {value!r}; there are {known}", "invalid_config_option")
+
+
+def _time_in(cursor: str | None) -> int | None:
+    if cursor is None:
+        return None
+    try:
+        return int(cursor)
+    except ValueError:
+        raise make_invalid_params(f"{cursor!r} is no cursor of ours; begin without one") from None
+
+
+def _info(summary: SessionSummary) -> acp.SessionInfo:
+    seconds = summary.updated / 1_000_000
+    updated = datetime.datetime.fromtimestamp(seconds, tz=datetime.UTC)
+    return acp.SessionInfo(
+        session_id=summary.id,
+        cwd=summary.cwd,
+        title=summary.title,
+        updated_at=updated.isoformat().replace("+00:00", "Z"),
+    )

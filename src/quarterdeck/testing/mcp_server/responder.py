@@ -1,0 +1,246 @@
+"""What the server answers, whatever carries the messages, and the mistakes it makes when told
+to.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from .tools import TOOLS, FakeToolCall, schemas_gone_wrong
+
+__all__ = ["McpReplyChannel", "McpResponder", "Quirks", "quirks_of"]
+
+
+@dataclass(kw_only=True)
+class Quirks:
+    """Told as ``name`` or ``name=value`` on the command line."""
+
+    era: str = "legacy"
+    """``legacy``, ``modern`` or ``dual``."""
+    silent: bool = False
+    """Answers nothing at all."""
+    slow: float = 0.0
+    """Seconds before it answers the greeting."""
+    garbage: bool = False
+    """Writes what is no message between messages."""
+    leaves: bool = False
+    """Ends at once when it is asked anything before ``initialize``."""
+    dies: bool = False
+    """Ends after it has listed its tools, once; see ``mark``."""
+    always_dies: bool = False
+    """Ends after it has listed its tools, every time."""
+    broken: bool = False
+    """Ends before it says anything, with words on standard error."""
+    schemas: bool = False
+    """Lists tools whose schemas are wrong, beside good ones."""
+    paged: bool = False
+    """Lists one tool on each page."""
+    endless: bool = False
+    """Lists pages without end."""
+    tardy: float = 0.0
+    """Seconds that it takes to list its tools, from the second time on."""
+    storm: int = 0
+    """How many changes of its tools it tells at once when a tool is called."""
+    version: str = ""
+    """The version that it claims to speak."""
+    token: str = ""
+    """Over HTTP: the bearer token that it wants."""
+    old: bool = False
+    """Over HTTP: the transport that there was at first."""
+    forgets: bool = False
+    """Over HTTP: forgets its session once, after the first call."""
+    mark: str = ""
+    """A file that is made when it has died once."""
+    seen: list[str] = field(default_factory=list[str])
+    """What has been cancelled, deleted and resumed."""
+
+
+def quirks_of(words: tuple[str, ...]) -> Quirks:
+    """Read the words of the command line. Raises SystemExit for one that is not known."""
+    quirks = Quirks()
+    for word in words:
+        name, _, value = word.partition("=")
+        name = name.replace("-", "_")
+        known = getattr(quirks, name, None)
+        if isinstance(known, bool):
+            setattr(quirks, name, True)
+        elif isinstance(known, str | int | float):
+            setattr(quirks, name, type(known)(value))
+        else:
+            raise SystemExit(f"mcp-server: there is no quirk {name!r}")
+    return quirks
+
+
+Message = dict[str, Any]
+_LEGACY = "2025-11-25"
+_MODERN = "2026-07-28"
+
+
+class McpReplyChannel(Protocol):
+    """Where the answers to one message go."""
+
+    def send(self, message: Message) -> None:
+        """Send a message."""
+        ...
+
+    def send_bytes(self, data: bytes) -> None:
+        """Send what may be none."""
+        ...
+
+    def ask(self, method: str, params: Message) -> Message:
+        """Ask the client, as servers of the older era do; returns its result or error."""
+        ...
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What came along with the message."""
+        ...
+
+    def die(self) -> None:
+        """End the server at once."""
+        ...
+
+
+class McpResponder:
+    """Answers messages; safe in many threads."""
+
+    def __init__(self, quirks: Quirks) -> None:
+        self.quirks = quirks
+        self.extra: list[str] = []
+        """Tools that were added while it ran."""
+        self.cancelled: set[Any] = set()
+        self.changed = threading.Condition()
+        self.changes = 0
+        self._greeted = False
+        self._lists = 0
+
+    def handle(self, message: Message, channel: McpReplyChannel) -> None:
+        """Answer one message of the client."""
+        method, id_ = message.get("method"), message.get("id")
+        if self.quirks.silent or method is None:
+            return
+        if id_ is None:
+            self._notified(method, message.get("params") or {})
+            return
+        answer = _ANSWERS.get(method)
+        if not self._greeted and method != "initialize" and self.quirks.leaves:
+            channel.die()
+        if answer is None or not self._speaks(method):
+            error = {"code": -32601, "message": f"there is no {method}"}
+            channel.send({"jsonrpc": "2.0", "id": id_, "error": error})
+            return
+        result = answer(self, message.get("params") or {}, channel, id_)
+        if result is not None and id_ not in self.cancelled:
+            channel.send({"jsonrpc": "2.0", "id": id_, "result": result})
+        if method == "tools/list" and not result_has_more(result):
+            self._listed(channel)
+
+    def change(self, name: str) -> None:
+        """Add a tool and tell it to whoever listens."""
+        with self.changed:
+            self.extra.append(name)
+            self.changes += 1
+            self.changed.notify_all()
+
+    def _speaks(self, method: str) -> bool:
+        if method in ("server/discover", "subscriptions/listen"):
+            return self.quirks.era != "legacy"
+        return method != "initialize" or self.quirks.era != "modern"
+
+    def _notified(self, method: str, params: Message) -> None:
+        if method == "notifications/cancelled":
+            self.cancelled.add(params.get("requestId"))
+            self.quirks.seen.append("cancelled")
+
+    def _listed(self, channel: McpReplyChannel) -> None:
+        quirks = self.quirks
+        if quirks.always_dies or (quirks.dies and _first_time(quirks.mark)):
+            time.sleep(0.05)
+            channel.die()
+
+    def initialize(self, params: Message, channel: McpReplyChannel, id_: Any) -> Message:
+        """Greet a client of the older era."""
+        time.sleep(self.quirks.slow)
+        self._greeted = True
+        return {
+            "protocolVersion": self.quirks.version or _LEGACY,
+            "capabilities": {"tools": {"listChanged": True}, "logging": {}},
+            "serverInfo": {"name": "hostile", "version": "1"},
+        }
+
+    def discover(self, params: Message, channel: McpReplyChannel, id_: Any) -> Message:
+        """Say what is spoken."""
+        time.sleep(self.quirks.slow)
+        return {
+            "resultType": "complete",
+            "supportedVersions": [self.quirks.version or _MODERN],
+            "capabilities": {"tools": {"listChanged": True}},
+            "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "hostile", "version": "1"}},
+        }
+
+    def list(self, params: Message, channel: McpReplyChannel, id_: Any) -> Message:
+        """List the tools."""
+        if self._lists:
+            time.sleep(self.quirks.tardy)
+        self._lists += 1
+        found = [tool.listed for tool in TOOLS.values()]
+        found += [{"name": name, "inputSchema": {"type": "object"}} for name in self.extra]
+        found += schemas_gone_wrong() if self.quirks.schemas else []
+        if self.quirks.endless:
+            return {"tools": found[:1], "nextCursor": "more"}
+        if not self.quirks.paged:
+            return {"tools": found}
+        at = int(params.get("cursor") or 0)
+        more = {"nextCursor": str(at + 1)} if at + 1 < len(found) else {}
+        return {"tools": found[at : at + 1], **more}
+
+    def call(self, params: Message, channel: McpReplyChannel, id_: Any) -> Message | None:
+        """Call a tool."""
+        name = str(params.get("name"))
+        for _ in range(self.quirks.storm):
+            channel.send({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+        tool = TOOLS.get(name)
+        if tool is None:
+            return {"content": [{"type": "text", "text": f"called {name}"}]}
+        say = FakeToolCall(self, channel, params, id_)
+        return tool.run(say)
+
+    def listen(self, params: Message, channel: McpReplyChannel, id_: Any) -> None:
+        """Tell changes, until the client has enough."""
+        meta = {"io.modelcontextprotocol/subscriptionId": id_}
+        told = {"_meta": meta, "notifications": params.get("notifications")}
+        note = "notifications/subscriptions/acknowledged"
+        channel.send({"jsonrpc": "2.0", "method": note, "params": told})
+        seen = self.changes
+        while id_ not in self.cancelled:
+            with self.changed:
+                self.changed.wait(0.2)
+            if self.changes != seen:
+                seen = self.changes
+                method = "notifications/tools/list_changed"
+                channel.send({"jsonrpc": "2.0", "method": method, "params": {"_meta": meta}})
+
+
+def result_has_more(result: Message | None) -> bool:
+    """Whether a list goes on with another page."""
+    return bool(result and "nextCursor" in result)
+
+
+def _first_time(mark: str) -> bool:
+    try:
+        with open(mark, "x"):  # noqa: PTH123 - this program imports as little as it can
+            return True
+    except FileExistsError:
+        return False
+
+
+_ANSWERS: dict[str, Callable[[McpResponder, Message, McpReplyChannel, Any], Message | None]] = {
+    "initialize": McpResponder.initialize,
+    "server/discover": McpResponder.discover,
+    "subscriptions/listen": McpResponder.listen,
+    "ping": lambda voice, params, channel, id_: {},
+    "tools/list": McpResponder.list,
+    "tools/call": McpResponder.call,
+}

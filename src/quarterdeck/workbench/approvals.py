@@ -1,0 +1,97 @@
+"""Requests come up when that disturbs nobody, and go when they are answered, here or elsewhere."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from textual.app import App
+
+    from quarterdeck.fleet.api import InboxItem
+
+    from .context import WorkbenchContext
+    from .screens.permission import PermissionScreen
+    from .screens.question import QuestionScreen
+
+__all__ = ["RequestPresenter"]
+
+
+class RequestPresenter:
+    """Shows one request at a time over everything else."""
+
+    def __init__(self, app: "App[None]", desk: "WorkbenchContext") -> None:
+        self._app = app
+        self._desk = desk
+        self._opened: PermissionScreen | QuestionScreen | None = None
+
+    @property
+    def current(self) -> "PermissionScreen | QuestionScreen | None":
+        """The request on the screen."""
+        return self._opened if self._app.screen is self._opened else None
+
+    def open_next(self) -> bool:
+        """Show what to answer next; False if nothing waits."""
+        item = self._desk.inbox.next(self._desk.focused)
+        if item is None or self.current is not None:
+            return item is not None
+        self._open(item)
+        return True
+
+    def open(self, request: str) -> None:
+        """Show a request by its id."""
+        for item in self._desk.inbox.items:
+            if item.request == request and self.current is None:
+                self._open(item)
+
+    def offer(self, is_typing: bool) -> None:
+        """Show a new request of the agent in view, unless the person is busy with something."""
+        if is_typing or len(self._app.screen_stack) > 1:
+            return
+        item = self._desk.inbox.offered(self._desk.focused)
+        if item is not None:
+            self._open(item)
+
+    def check(self) -> None:
+        """Take a request off the screen that is answered already."""
+        screen = self.current
+        if screen is not None and self._desk.inbox.find(screen.item.request) is None:
+            self._desk.drafts.put(_key(screen.item), "")
+            self._app.pop_screen()
+
+    def keep(self, item: "InboxItem", kept: str) -> bool:
+        """Note what is filled in; True if it is other than before."""
+        return self._desk.drafts.put(_key(item), kept)
+
+    def put_off(self, item: "InboxItem") -> None:
+        """Leave a request open."""
+        self._desk.inbox.put_off(item.request)
+        if self.current is not None:
+            self._app.pop_screen()
+
+    def settled(self, item: "InboxItem") -> None:
+        """A request was answered here; the agent's next one comes."""
+        self._desk.inbox.drop(item.request)
+        self._desk.drafts.put(_key(item), "")
+        self.check()
+        following = self._desk.inbox.offered(item.session)
+        if following is not None and len(self._app.screen_stack) == 1:
+            self._open(following)
+
+    def _open(self, item: "InboxItem") -> None:
+        self._opened = self._screen_of(item)
+        self._app.push_screen(self._opened)
+
+    def _screen_of(self, item: "InboxItem") -> "PermissionScreen | QuestionScreen":
+        if item.permission is None:
+            from .screens.question import QuestionScreen
+
+            return QuestionScreen(item, self._desk.drafts.get(_key(item)))
+        from .screens.permission import PermissionScreen
+
+        agent = self._desk.roster.find(item.session)
+        count = len(self._desk.inbox.items)
+        place = f" · 1 of {count}" if count > 1 else ""
+        return PermissionScreen(item, agent.cwd if agent else None, place)
+
+
+def _key(item: "InboxItem") -> str:
+    """Where what is filled in for a question is kept."""
+    return f"question-{item.request}"

@@ -1,0 +1,211 @@
+"""Commands for agents: sort and filter the table, retry, start fresh, install, log in."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from quarterdeck.wire.errors import QuarterdeckError
+
+from ..rendering.agent_rows import COLUMNS
+from ..stores.roster import SORTS
+from ..widgets.agent_table import AgentTable
+
+if TYPE_CHECKING:
+    from quarterdeck.fleet.api import AgentInfo
+    from quarterdeck.wire.ids import SessionId
+
+    from ..app import Workbench
+    from ..stores.discovery import DiscoveredAgent
+
+__all__ = [
+    "AgentTableError",
+    "choose_columns",
+    "copy_install_command",
+    "filter_agents",
+    "log_in_agent",
+    "retry_agent",
+    "run_agent_command",
+    "sort_agents",
+    "start_fresh_agent",
+    "toggle_directory_filter",
+]
+
+
+class AgentTableError(QuarterdeckError):
+    """A column that there is not."""
+
+
+async def run_agent_command(app: "Workbench", session: "SessionId", name: str) -> None:
+    """Do a command to an agent, asking first where there is no way back."""
+    from ..screens.dialogs import AskLineScreen, ConfirmScreen
+    from .registry import find_command
+
+    agent = app.desk.roster.find(session)
+    found = find_command(f"/{name}")
+    if name == "here":
+        toggle_directory_filter(app, "")
+    if agent is None or found is None or found[0].deed is None:
+        return
+    words = ""
+    if name == "kill" and not await app.push_screen_wait(
+        ConfirmScreen(f"kill {agent.name}", "It ends now, with all its processes and children.")
+    ):
+        return
+    if name == "rename":
+        words = await app.push_screen_wait(AskLineScreen("new name", agent.name)) or ""
+        if not words:
+            return
+    await app.steering.do(found[0], agent, words)
+
+
+async def sort_agents(app: "Workbench", words: str) -> None:
+    """Sort the agents; a minus before the name turns it round. Raises AgentTableError."""
+    by = words.strip().removeprefix("-")
+    if by not in SORTS:
+        raise AgentTableError(f"agents cannot be sorted by {by!r}; one of {', '.join(SORTS)}")
+    app.desk.roster.sort(by, is_reversed=words.strip().startswith("-"))
+    app.looks.choices.sort = words.strip()
+    await _keep(app)
+
+
+def filter_agents(app: "Workbench", words: str) -> None:
+    """Show only agents with these words."""
+    app.desk.roster.seek(words.strip())
+
+
+async def choose_columns(app: "Workbench", words: str) -> None:
+    """Choose the columns of the agents. Raises AgentTableError."""
+    names = tuple(words.replace(",", " ").split())
+    for name in names:
+        if name not in COLUMNS:
+            raise AgentTableError(f"there is no column {name!r}; {', '.join(COLUMNS)}")
+    for table in app.main.query(AgentTable):
+        table.columns = names
+        table.update()
+    app.looks.choices.columns = names
+    await _keep(app)
+
+
+def toggle_directory_filter(app: "Workbench", _: str) -> None:
+    """Show only agents of the directory of the workbench, or all."""
+    roster = app.desk.roster
+    roster.narrow(app.desk.cwd if roster.wish.within is None else None)
+
+
+async def _keep(app: "Workbench") -> None:
+    try:
+        await asyncio.to_thread(app.looks.save)
+    except OSError as error:
+        app.tell(f"the choice cannot be kept: {error}", True)
+
+
+async def retry_agent(app: "Workbench", words: str) -> None:
+    """Start the agent in view again; its prompt, if that was not heard, comes with it."""
+    agent = app.desk.agent
+    if agent is None:
+        app.tell("looking for the host once more")
+        app.feed.start_host()
+    elif agent.is_live and agent.state == "failed":
+        await _send_again(app, agent)
+    elif agent.is_live or agent.state == "starting":
+        app.tell(f"{agent.name} is at work; there is nothing to try again")
+    elif agent.can_resume:
+        await app.desk.fleet.resume(agent.session)
+        app.tell(f"{agent.name} starts again")
+        app.feed.refresh()
+    else:
+        await start_fresh_agent(app, words)
+
+
+async def start_fresh_agent(app: "Workbench", words: str) -> None:
+    """An agent like the one in view, without its past; that one is put away.
+
+    What it was told last is put into the input: it may be what it failed at.
+    """
+    del words
+    agent = app.desk.agent
+    if agent is None:
+        app.tell("there is no agent yet; ctrl+t starts one", True)
+        return
+    from quarterdeck.fleet.api import SpawnOptions
+
+    fleet = app.desk.fleet
+    prompts = _prompts(app, agent)
+    wish = SpawnOptions(
+        agent=agent.agent,
+        cwd=agent.cwd,
+        name=agent.name,
+        mode=agent.mode,
+        model=agent.model if agent.agent == "native" else None,
+    )
+    await fleet.archive(agent.session)
+    try:
+        info = await fleet.spawn(wish)
+    except QuarterdeckError:
+        await fleet.archive(agent.session, archived=False)
+        raise
+    if prompts:
+        app.desk.drafts.put(info.session, prompts[-1])
+    app.feed.refresh()
+    app.main.show_agent(info.session)
+    app.tell(f"{agent.name} begins anew; the old one is put away, /archived shows it")
+
+
+def copy_install_command(app: "Workbench", words: str) -> None:
+    """Copy the command that installs the agent in view, or the one that is named."""
+    found = _found(app, words)
+    if found is None or not found.install:
+        app.tell("nobody knows how to install that; /doctor lists what is known", True)
+        return
+    app.copy_to_clipboard(found.install)
+    app.tell(f"copied: {found.install}")
+
+
+async def log_in_agent(app: "Workbench", words: str) -> None:
+    """Log in to the agent in view, or the one that is named.
+
+    In a terminal, by one of the ways that the agent offers; where it offers none, tell how.
+    """
+    found, agent = _found(app, words), app.desk.agent
+    if found is not None and found.offers_logins:
+        from quarterdeck.drivers.agent_description import SELF, expand_command
+
+        command = list(expand_command((SELF, "login", found.name)))
+        options = {"cwd": app.desk.cwd, "command": command}
+        await app.screens_desk.call("open_panel", {"widget": "terminal", "options": options})
+        app.tell(f"choose a way to log in to {found.title}; then ctrl+r tries again")
+        return
+    from ..screens.dialogs import ReadingScreen
+
+    name = found.title if found is not None else words or (agent.agent if agent else "an agent")
+    hint = found.login_hint if found is not None else ""
+    steps = [
+        ("1", hint or "start its program in a terminal and follow it"),
+        ("", "/terminal opens one here, /terminal COMMAND runs a program in it"),
+        ("2", "close this and press ctrl+r: it is tried again"),
+    ]
+    app.push_screen(ReadingScreen(f"log in to {name}", [("How", steps)]))
+
+
+async def _send_again(app: "Workbench", agent: "AgentInfo") -> None:
+    from quarterdeck.wire.content import text
+
+    prompts = _prompts(app, agent)
+    if not prompts:
+        app.tell(f"nobody said anything to {agent.name} yet; type it", True)
+        return
+    await app.desk.fleet.send(agent.session, (text(prompts[-1]),))
+    app.tell("sent again")
+
+
+def _prompts(app: "Workbench", agent: "AgentInfo") -> list[str]:
+    from ..stores.blocks import describe_content
+
+    said = app.desk.pages.store(agent.session).prompts()
+    waiting = [" ".join(map(describe_content, queued.content)) for queued in agent.queue]
+    return [*said, *waiting]
+
+
+def _found(app: "Workbench", words: str) -> "DiscoveredAgent | None":
+    agent, found = app.desk.agent, app.desk.ground.found
+    name = words or (agent.agent if agent is not None else "")
+    return found.agent(name) if found is not None else None

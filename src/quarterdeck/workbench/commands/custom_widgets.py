@@ -1,0 +1,61 @@
+"""What a person does about custom widgets."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ..custom_widgets.library import CustomWidgetError, WidgetLibrary
+from ..sanitize import sanitize_line
+
+if TYPE_CHECKING:
+    from ..app import Workbench
+
+__all__ = ["decide_on_widget", "list_widgets"]
+
+
+async def list_widgets(app: "Workbench", _: str) -> None:
+    """List every custom widget and what became of it."""
+    from ..screens.help import HelpScreen
+
+    library = _library(app)
+    await asyncio.to_thread(library.scan)
+    rows: list[tuple[str, str]] = []
+    for name in library.names:
+        outcome, why = library.outcome(name)
+        rows.append((f"custom/{name}", f"{outcome}{': ' if why else ''}{sanitize_line(why)}"))
+        if name in library.offered and name in library.sources:
+            rows.append((f"custom/{name}", "another version waits for approval"))
+    how = [
+        ("/widget approve NAME", "shows the source; then it may run"),
+        ("/widget forget NAME", "it may run no more"),
+        ("folder", str(library.folder)),
+    ]
+    parts = [("Custom widgets", rows or [("none", "")]), ("What to do", how)]
+    app.push_screen(HelpScreen(parts, title="widgets"))
+
+
+async def decide_on_widget(app: "Workbench", words: str) -> None:
+    """``approve NAME`` or ``forget NAME``. Raises CustomWidgetError."""
+    from ..screens.widget_approval import ApproveScreen
+
+    what, _, name = words.strip().partition(" ")
+    name = name.strip().removeprefix("custom/")
+    library = _library(app)
+    await asyncio.to_thread(library.scan)
+    if what == "forget" and name:
+        await asyncio.to_thread(library.forget, name)
+        app.tell(f"widget {name} may run no more")
+    elif what == "approve" and name:
+        source = library.waiting(name)
+        if not await app.push_screen_wait(ApproveScreen(source)):
+            return
+        await asyncio.to_thread(library.approve, source)
+        app.tell(f"widget {name} may run; a layout calls it custom/{name}")
+    else:
+        raise CustomWidgetError("like this: /widget approve NAME, or /widget forget NAME")
+    library.tell()
+
+
+def _library(app: "Workbench") -> WidgetLibrary:
+    if app.looks.library is None:
+        raise CustomWidgetError("this workbench keeps no widgets")
+    return app.looks.library

@@ -1,0 +1,146 @@
+"""Binding keys while the workbench runs, and commands for what keys do by themselves."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ..preferences.keymap import (
+    KEY_PLACES,
+    MAIN,
+    KeyBinding,
+    KeyBindingError,
+    check_key,
+    normalize_key,
+    save_key,
+)
+
+if TYPE_CHECKING:
+    from ..app import Workbench
+
+__all__ = [
+    "bind_key",
+    "copy_or_interrupt",
+    "cycle_panels",
+    "focus_place",
+    "open_palette",
+    "reset_key",
+    "resize_panel",
+    "show_keys",
+    "show_next_agent",
+    "show_previous_agent",
+    "unbind_key",
+]
+
+
+async def bind_key(app: "Workbench", words: str) -> None:
+    """Let a key do a command from now on, and keep that: ``KEY COMMAND [words] [@place]``.
+
+    Raises:
+        KeyBindingError: the key, the command or the place is none, or the file cannot be written.
+    """
+    from .registry import find_command
+
+    key, _, said = words.strip().partition(" ")
+    said, when = _place(said.strip().removeprefix("/"))
+    found = find_command(f"/{said}") if said else None
+    if found is None:
+        raise KeyBindingError(f"there is no command {said!r}; like this: /bind {key} mode plan")
+    command, rest = found
+    bound = KeyBinding(key=normalize_key(key), command=command.name, words=rest, when=when)
+    check_key(bound.key, when, {MAIN, *KEY_PLACES})
+    before = describe_key(app, bound.key)
+    await _keep(app, bound, bound.key)
+    told = f"; before: {before}" if before and before != bound.shown else ""
+    app.tell(f"{key} does {bound.shown}{told}")
+
+
+async def unbind_key(app: "Workbench", words: str) -> None:
+    """Let a key do nothing, also after a restart. Raises KeyBindingError."""
+    key = normalize_key(words)
+    check_key(key, MAIN, {MAIN})
+    await _keep(app, KeyBinding(key=key, command=""), key)
+    app.tell(f"{words.strip()} does nothing now; /rebind {words.strip()} undoes that")
+
+
+async def reset_key(app: "Workbench", words: str) -> None:
+    """Take a key out of the person's file. Raises KeyBindingError."""
+    key = normalize_key(words)
+    await _keep(app, None, key)
+    app.tell(f"{words.strip()} does {describe_key(app, key) or 'nothing'}")
+
+
+def describe_key(app: "Workbench", key: str) -> str | None:
+    """What a key does on the main screen at the moment, in words."""
+    bound = app.looks.keymap.find(key)
+    if bound is not None:
+        return bound.shown
+    found = app.main.active_bindings.get(key)
+    return (found.binding.description or found.binding.action) if found is not None else None
+
+
+def show_keys(app: "Workbench", words: str) -> None:
+    """Show every key and how to bind another."""
+    from ..preferences.key_help import collect_key_help
+    from ..screens.help import HelpScreen
+
+    app.push_screen(HelpScreen(collect_key_help(app), title="keys", sought=words))
+
+
+def show_next_agent(app: "Workbench", _: str) -> None:
+    """The next agent."""
+    app.action_beside(1)
+
+
+def show_previous_agent(app: "Workbench", _: str) -> None:
+    """The previous agent."""
+    app.action_beside(-1)
+
+
+def copy_or_interrupt(app: "Workbench", _: str) -> None:
+    """Copy what is selected, else interrupt the agent in view."""
+    app.action_stop()
+
+
+def focus_place(app: "Workbench", place: str) -> None:
+    """Move the focus. Raises KeyBindingError: there is no such place."""
+    from textual.css.query import QueryError
+
+    try:
+        app.action_go(place.strip())
+    except QueryError as error:
+        raise KeyBindingError(
+            f"there is no {place!r} to go to; agents, transcript or inbox"
+        ) from error
+
+
+def cycle_panels(app: "Workbench", words: str) -> None:
+    """The next panel, or the previous."""
+    app.action_cycle(-1 if words.strip() == "previous" else 1)
+
+
+def resize_panel(app: "Workbench", words: str) -> None:
+    """Move the line beside the panel with the focus. Raises KeyBindingError: there is no such way."""
+    way = words.strip()
+    if way not in ("left", "right", "up", "down"):
+        raise KeyBindingError(f"{way!r} is no way; left, right, up or down")
+    app.action_resize(way)
+
+
+def open_palette(app: "Workbench", _: str) -> None:
+    """Every command by name."""
+    app.action_command_palette()
+
+
+def _place(said: str) -> tuple[str, str]:
+    """The command, and where its key counts."""
+    rest, _, last = said.rpartition(" ")
+    return (rest.strip(), last[1:]) if last.startswith("@") and rest else (said, MAIN)
+
+
+async def _keep(app: "Workbench", bound: KeyBinding | None, key: str) -> None:
+    path = app.looks.keys_file
+    if path is not None:
+        await asyncio.to_thread(save_key, path, bound, key)
+    if bound is None:
+        app.looks.keymap.drop(key)
+    else:
+        app.looks.keymap.put(bound)

@@ -1,0 +1,279 @@
+"""Commands for layouts, tabs, panels and the feed."""
+
+import asyncio
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from quarterdeck.wire.errors import QuarterdeckError
+
+from ..layout.panel_set import UnsavedPanelsError
+from ..layout.spec import panels_of
+from ..panels.feed.model import FEED_MODES
+from ..remote_control.api import RefusedCallError
+
+if TYPE_CHECKING:
+    from ..app import Workbench
+
+__all__ = [
+    "FeedModeError",
+    "change_directory",
+    "choose_layout",
+    "close_panel",
+    "control_layout",
+    "control_tab",
+    "edit_file",
+    "focus_panel",
+    "open_diff",
+    "open_file",
+    "open_widget",
+    "show_feed",
+    "split_panel",
+    "tail_file",
+    "toggle_zoom",
+]
+
+
+async def control_layout(app: "Workbench", words: str) -> None:
+    """Load, show, save, list, delete or reset a layout. Raises QuarterdeckError."""
+    action, _, name = words.strip().partition(" ")
+    name = name.strip()
+    match action:
+        case "":
+            await choose_layout(app, "")
+        case "list":
+            await _list(app)
+        case "show":
+            await _show(app)
+        case "save":
+            name, _, scope = (name or await _ask(app, "name of the layout")).partition(" ")
+            if name:
+                wish = {"name": name, "scope": scope.strip() or "user"}
+                saved = await app.screens_desk.call("save_layout", wish)
+                app.tell(f"the layout is saved in {saved['file']}")
+        case "delete":
+            await app.screens_desk.call("delete_layout", {"name": name})
+            app.tell(f"the layout {name} is deleted")
+        case "reset":
+            await app.screens_desk.call("reset_sizes", {})
+        case "load":
+            await _unless_lost(app, "load_layout", {"name": name})
+        case _:
+            await _unless_lost(app, "load_layout", {"name": action})
+
+
+async def choose_layout(app: "Workbench", _: str) -> None:
+    """Let the person choose one of the layouts. Raises QuarterdeckError."""
+    from ..screens.pickers import LayoutsScreen
+
+    found = await app.screens_desk.call("list_layouts", {})
+    name = await app.push_screen_wait(LayoutsScreen(found["layouts"]))
+    if name is not None:
+        await _unless_lost(app, "load_layout", {"name": name})
+
+
+async def split_panel(app: "Workbench", words: str) -> None:
+    """Open a panel right of the one with the focus, or below it. Raises QuarterdeckError."""
+    where, _, rest = words.strip().partition(" ")
+    if where not in ("right", "down"):
+        raise RefusedCallError(f"{where!r} is no side; /split right WIDGET, or /split down WIDGET")
+    widget, options = _widget(app, rest or "chat")
+    current = app.main.view.current
+    wish = {"widget": widget, "options": options, "where": where, "beside": current}
+    await app.screens_desk.call("open_panel", wish)
+
+
+async def open_widget(app: "Workbench", words: str) -> None:
+    """Open a panel where there is room for it. Raises QuarterdeckError."""
+    widget, options = _widget(app, words)
+    wish = {"widget": widget, "options": options, "where": "auto"}
+    await app.screens_desk.call("open_panel", wish)
+
+
+async def control_tab(app: "Workbench", words: str) -> None:
+    """Do something with tabs. Raises QuarterdeckError."""
+    action, _, rest = words.strip().partition(" ")
+    rest = rest.strip()
+    view = app.main.view
+    match action:
+        case "new":
+            await app.screens_desk.call("open_tab", {"title": rest} if rest else {})
+        case "close":
+            await _unless_lost(app, "close_tab", {"tab": rest} if rest else {})
+        case "rename":
+            title = rest or await _ask(app, "title of the tab")
+            if title:
+                await app.screens_desk.call("rename_tab", {"title": title})
+        case "next" | "previous":
+            await view.show_tab(view.tab + (1 if action == "next" else -1))
+        case _:
+            await app.screens_desk.call("show_tab", {"tab": words.strip()})
+
+
+async def focus_panel(app: "Workbench", words: str) -> None:
+    """Go to a panel. Raises QuarterdeckError."""
+    await app.screens_desk.call("focus", {"panel": words.strip()})
+
+
+async def close_panel(app: "Workbench", words: str) -> None:
+    """Close the panel with the focus, or the one that is named. Raises QuarterdeckError."""
+    panel = words.strip() or app.main.view.current
+    shown = app.main.view.panels.get(panel or "")
+    if panel is not None and (shown is None or await shown.leave()):
+        await _unless_lost(app, "close_panel", {"panel": panel})
+
+
+def toggle_zoom(app: "Workbench", _: str) -> None:
+    """Show the panel with the focus alone, or everything again."""
+    app.main.view.zoom()
+
+
+async def open_file(app: "Workbench", words: str) -> None:
+    """Show a file, at a line if ``:LINE`` follows its path. Raises QuarterdeckError."""
+    path, line = _with_line(words.strip())
+    await app.screens_desk.call("open_file", {"path": path, "line": line})
+
+
+async def edit_file(app: "Workbench", words: str) -> None:
+    """Edit a file. Raises QuarterdeckError."""
+    path, line = _with_line(words.strip())
+    await app.screens_desk.call("open_file", {"path": path, "line": line, "how": "edit"})
+
+
+async def tail_file(app: "Workbench", words: str) -> None:
+    """Follow a file. Raises QuarterdeckError."""
+    await app.screens_desk.call("open_file", {"path": words.strip(), "how": "tail"})
+
+
+async def open_diff(app: "Workbench", words: str) -> None:
+    """Show what an agent changed. Raises QuarterdeckError."""
+    agent = words.strip() or (app.desk.agent.name if app.desk.agent is not None else None)
+    await app.screens_desk.call("open_diff", {"agent": agent})
+
+
+async def change_directory(app: "Workbench", words: str) -> None:
+    """Go to another directory. Raises QuarterdeckError."""
+    from ..workspace.place_panel import resolve_path
+
+    path = resolve_path(app.desk.cwd, words.strip())
+    if not await asyncio.to_thread(Path(path).is_dir):
+        raise RefusedCallError(f"there is no directory {path!r}")
+    if path == app.desk.cwd:
+        return
+    try:
+        await app.move(path)
+    except UnsavedPanelsError as error:
+        if not await _confirmed(app, error):
+            return
+        await app.move(path, force=True)
+    from ..first_run import discover_and_ask_trust
+
+    app.tell(f"now in {path}")
+    await discover_and_ask_trust(app)
+
+
+async def _unless_lost(app: "Workbench", name: str, wish: Mapping[str, Any]) -> None:
+    """Do a call; where something would be lost, the person decides."""
+    try:
+        await app.screens_desk.call(name, wish)
+    except UnsavedPanelsError as error:
+        if await _confirmed(app, error):
+            await app.screens_desk.call(name, {**wish, "force": True})
+
+
+async def _confirmed(app: "Workbench", error: UnsavedPanelsError) -> bool:
+    from ..screens.dialogs import ConfirmScreen
+
+    words = "\n".join(f"{panel}: {what}" for panel, what in error.lost.items())
+    return await app.push_screen_wait(ConfirmScreen("lose what is not saved?", words))
+
+
+async def _ask(app: "Workbench", what: str) -> str:
+    from ..screens.dialogs import AskLineScreen
+
+    return await app.push_screen_wait(AskLineScreen(what)) or ""
+
+
+async def _list(app: "Workbench") -> None:
+    from ..screens.dialogs import ReadingScreen
+
+    found = await app.screens_desk.call("list_layouts", {})
+    rows = [(one["name"], f"{one['scope']}  {one['help']}") for one in found["layouts"]]
+    open_now = [(p.id, p.widget) for p in panels_of(app.main.view.spec)]
+    app.push_screen(ReadingScreen("layouts", [("Layouts", rows), ("Open panels", open_now)]))
+
+
+async def _show(app: "Workbench") -> None:
+    from ..screens.dialogs import ReadingScreen
+
+    got = await app.screens_desk.call("get_layout", {})
+    text = msgspec.json.format(msgspec.json.encode(got["layout"]), indent=2).decode()
+    parts = [("This layout", [("", text)]), ("What can be said", [("", got["format"])])]
+    app.push_screen(ReadingScreen("layout", parts))
+
+
+def _with_line(words: str) -> tuple[str, int | None]:
+    path, _, line = words.rpartition(":")
+    if path and line.isascii() and line.isdigit() and int(line) > 0:
+        return path, int(line)
+    return words, None
+
+
+def _widget(app: "Workbench", words: str) -> tuple[str, dict[str, Any]]:
+    """A widget's name and its options: ``name=value`` or JSON. Raises RefusedCallError."""
+    widget, _, rest = words.strip().partition(" ")
+    rest = rest.strip()
+    if widget not in app.kinds:
+        names = ", ".join(sorted(set(app.kinds) - {"missing"}))
+        raise RefusedCallError(f"there is no widget {widget!r}; there are {names}")
+    if rest.startswith("{"):
+        try:
+            return widget, msgspec.json.decode(rest, type=dict[str, Any])
+        except msgspec.DecodeError as error:
+            raise RefusedCallError(f"the options are not JSON: {error}") from error
+    options: dict[str, Any] = {}
+    try:
+        parts = shlex.split(rest)
+    except ValueError as error:
+        raise RefusedCallError(f"the options cannot be read: {error}") from error
+    for part in parts:
+        name, sign, value = part.partition("=")
+        if not sign:
+            raise RefusedCallError(f"{part!r} is no option; like this: name=value")
+        options[name] = _value(value)
+    return widget, options
+
+
+def _value(text: str) -> Any:
+    if text in ("true", "false", "null") or text.lstrip("-").isdigit():
+        return msgspec.json.decode(text)
+    return text
+
+
+class FeedModeError(QuarterdeckError):
+    """A mode that there is not."""
+
+
+async def show_feed(app: "Workbench", words: str) -> None:
+    """Show the feed, in a mode if one is named; from the feed back to the input.
+
+    Raises:
+        FeedModeError: there is no such mode.
+    """
+    from ..panels.feed.panel import FeedPanel
+
+    mode = words.strip()
+    if mode and mode not in FEED_MODES:
+        raise FeedModeError(f"there is no mode {mode!r}; one of {', '.join(FEED_MODES)}")
+    focused = app.main.focused
+    around = focused.ancestors_with_self if focused is not None else ()
+    if not mode and any(isinstance(node, FeedPanel) for node in around):
+        app.main.chat.focus()
+        return
+    shown = [panel for panel in app.main.query(FeedPanel) if panel.is_on_screen]
+    options = {"mode": mode} if mode else {"mode": shown[0].activity.mode} if shown else {}
+    wish = {"widget": "feed", "options": options, "where": "auto"}
+    await app.screens_desk.call("open_panel", wish)

@@ -1,0 +1,87 @@
+"""What a person says about terminals: open one, show one that runs, look at an agent's screen."""
+
+from typing import TYPE_CHECKING, Any
+
+from ..remote_control.api import RefusedCallError
+from ..terminal.command_line import format_command_line, parse_command_line
+
+if TYPE_CHECKING:
+    from quarterdeck.fleet.api import TerminalInfo
+
+    from ..app import Workbench
+
+__all__ = ["choose_terminal", "leave_terminal", "open_terminal", "toggle_agent_terminal"]
+
+
+async def open_terminal(app: "Workbench", words: str) -> None:
+    """Open a terminal with the person's shell, or with a command. Raises QuarterdeckError."""
+    options: dict[str, Any] = {"cwd": app.desk.cwd}
+    if argv := parse_command_line(words):
+        options["command"] = list(argv)
+    await app.screens_desk.call("open_panel", {"widget": "terminal", "options": options})
+
+
+async def choose_terminal(app: "Workbench", _: str) -> None:
+    """Let the person choose one of those that run, to see it or to end it.
+
+    Raises QuarterdeckError.
+    """
+    from ..screens.pickers import TerminalsScreen
+
+    terminals = await app.desk.fleet.terminals()
+    if not terminals:
+        app.tell("no terminal runs; /terminal opens one")
+        return
+    chosen = await app.push_screen_wait(TerminalsScreen(terminals))
+    if chosen is None:
+        return
+    found = next(one for one in terminals if one.id == chosen[0])
+    await (_end if chosen[1] else _show)(app, found)
+
+
+async def _show(app: "Workbench", terminal: "TerminalInfo") -> None:
+    from ..panels.terminal.panel import TerminalPanel
+
+    panels = app.main.view.panels
+    for name, panel in panels.items():
+        if not isinstance(panel, TerminalPanel):
+            continue
+        if panel.terminal == terminal.id or (
+            terminal.session and panel.session == terminal.session
+        ):
+            await app.screens_desk.call("focus", {"panel": name})
+            return
+    options: dict[str, Any] = {"agent": terminal.session}
+    if terminal.session is None:
+        options = {"terminal": terminal.id, "cwd": terminal.cwd, "command": terminal.command}
+    await app.screens_desk.call("open_panel", {"widget": "terminal", "options": options})
+
+
+async def _end(app: "Workbench", terminal: "TerminalInfo") -> None:
+    from ..screens.dialogs import ConfirmScreen
+
+    if terminal.session is not None:
+        raise RefusedCallError(f"{terminal.name!r} is an agent; /close ends it")
+    if terminal.ended is None:
+        words = f"{format_command_line(terminal.command)}\nin {terminal.cwd}"
+        asked = ConfirmScreen(f"end {terminal.name} and all that it started?", words)
+        if not await app.push_screen_wait(asked):
+            return
+    await app.desk.fleet.close_terminal(terminal.id)
+    app.tell(f"{terminal.name} is ended")
+
+
+def toggle_agent_terminal(app: "Workbench", _: str) -> None:
+    """Show the live screen of the agent in view, or its transcript. Raises RefusedCallError."""
+    from ..panels.transcript import TranscriptPanel
+
+    current = app.main.view.panels.get(app.main.view.current or "")
+    (current if isinstance(current, TranscriptPanel) else app.main.panel).toggle_screen()
+
+
+def leave_terminal(app: "Workbench", _: str) -> None:
+    """Let keys be the workbench's again."""
+    from ..widgets.terminal import TerminalView
+
+    if isinstance(app.focused, TerminalView):
+        app.focused.end_typing()

@@ -1,0 +1,52 @@
+"""Choosing colours: by name, or from a list that shows each at once."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ..preferences.themes.apply import ThemeError, apply_theme
+from ..preferences.themes.files import FoundTheme, find_theme, find_themes
+
+if TYPE_CHECKING:
+    from ..app import Workbench
+
+__all__ = ["save_theme_choice", "set_theme", "show_themes"]
+
+
+async def set_theme(app: "Workbench", words: str) -> None:
+    """Put a theme on and keep it: ``NAME``, or ``NAME here`` for this directory alone.
+
+    Raises:
+        ThemeError: there is none of that name, or it does not fit; nothing has changed.
+    """
+    name, _, where = words.strip().partition(" ")
+    if where.strip() not in ("", "here"):
+        raise ThemeError(f"there is no theme {words!r}; like this: /theme {name} here")
+    folders = app.looks.theme_folders
+    shelved = await asyncio.to_thread(find_theme, name, folders)
+    if shelved is None:
+        names = [one.name for one in await asyncio.to_thread(find_themes, folders)]
+        raise ThemeError(f"there is no theme {name!r}; one of {', '.join(names)}")
+    apply_theme(app, shelved)
+    await save_theme_choice(app, shelved, here=bool(where))
+
+
+async def show_themes(app: "Workbench", _: str) -> None:
+    """Show every theme; the one under the cursor is put on at once."""
+    from ..screens.pickers import ThemesScreen
+
+    shelved = await asyncio.to_thread(find_themes, app.looks.theme_folders)
+    chosen = await app.push_screen_wait(ThemesScreen(shelved))
+    if chosen is not None:
+        await save_theme_choice(app, chosen.shelved, here=chosen.here)
+
+
+async def save_theme_choice(app: "Workbench", shelved: FoundTheme, *, here: bool) -> None:
+    """Keep a theme for later starts."""
+    app.looks.theme = shelved
+    app.looks.choose_theme(shelved.name, here=here)
+    try:
+        await asyncio.to_thread(app.looks.save)
+    except OSError as error:
+        app.tell(f"the choice cannot be kept: {error}", True)
+    else:
+        app.tell(f"theme {shelved.name}" + (" for this directory" if here else ""))

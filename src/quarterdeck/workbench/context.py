@@ -1,0 +1,229 @@
+"""What every part of the workbench shares: the fleet, the stores, the selected agent, and pages
+of transcripts.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from quarterdeck.wire.events import CommandsChanged
+from quarterdeck.wire.record import Record
+from quarterdeck.wire.settings import Command
+
+from .drafts import Drafts
+from .preferences.store import Preferences
+from .stores.discovery import DiscoveryStore
+from .stores.inbox import InboxStore
+from .stores.roster import RosterStore
+from .stores.transcript import PAGE, TranscriptReader, TranscriptSpot, TranscriptStore
+
+if TYPE_CHECKING:
+    from quarterdeck.fleet.api import AgentInfo, Fleet
+    from quarterdeck.wire.ids import SessionId
+
+    from .feed import HostState
+
+__all__ = ["TranscriptPages", "WorkbenchContext"]
+
+_END = 2**62
+_LONG = 2_000
+"""Records of a long block that are read at once to find a place in it again."""
+
+
+class TranscriptPages:
+    """The transcripts that were looked at, and how they get their pages.
+
+    At most so many are kept; the one that was looked at longest ago goes.
+    """
+
+    MOST = 12
+
+    def __init__(self, fleet: "Fleet") -> None:
+        self._fleet = fleet
+        self._stores: dict[SessionId, TranscriptStore] = {}
+        self._reading: set[SessionId] = set()
+        self._commands: dict[SessionId, tuple[Command, ...]] = {}
+
+    def store(self, session: "SessionId") -> TranscriptStore:
+        """The transcript of a session; empty until its first page is read."""
+        store = self._stores.pop(session, None) or TranscriptStore(session, self._reader(session))
+        self._stores[session] = store
+        for old in list(self._stores)[: -self.MOST]:
+            del self._stores[old]
+        return store
+
+    def live(self, records: "Sequence[Record]") -> None:
+        """Hand on what has just happened to those transcripts that are kept."""
+        by_session: dict[SessionId, list[Record]] = {}
+        for record in records:
+            if isinstance(record.event, CommandsChanged):
+                self._commands[record.session] = record.event.commands
+            if record.session in self._stores:
+                by_session.setdefault(record.session, []).append(record)
+        for session, mine in by_session.items():
+            self._stores[session].live(mine)
+
+    async def commands(self, session: "SessionId") -> tuple[Command, ...]:
+        """The slash commands of an agent itself, as it last told them.
+
+        Raises:
+            QuarterdeckError: like ``read``.
+        """
+        if session not in self._commands:
+            store = self.store(session)
+            # Agents tell them when a run begins: at the beginning of the log, or near its end.
+            records = [*await store.read(after=0), *await store.read(before=_END)]
+            told = [r.event.commands for r in records if isinstance(r.event, CommandsChanged)]
+            self._commands.setdefault(session, told[-1] if told else ())
+        return self._commands[session]
+
+    async def read(
+        self,
+        store: TranscriptStore,
+        where: Literal["first", "older", "newer", "end"],
+        spot: TranscriptSpot | None = None,
+    ) -> None:
+        """Read a page into a transcript; does nothing while another is on its way.
+
+        ``spot``: where somebody read it in an earlier run; the first page is then that of it.
+
+        Raises:
+            QuarterdeckError: the fleet cannot be reached, or does not know the agent.
+        """
+        if store.session in self._reading:
+            return
+        self._reading.add(store.session)
+        try:
+            if where == "first" and spot is not None and not store.is_loaded:
+                await _read_from(store, spot)
+            else:
+                await self._read(store, where)
+        finally:
+            self._reading.discard(store.session)
+
+    async def _read(
+        self, store: TranscriptStore, where: Literal["first", "older", "newer", "end"]
+    ) -> None:
+        if where == "end" or (where == "first" and not store.is_loaded):
+            page = await store.read(before=_END)
+            if where == "end" or not store.is_loaded:
+                store.start(page, is_end=True)
+        elif where == "older" and store.has_older:
+            first = store.first
+            page = await store.read(before=first or _END)
+            if store.first == first:  # else the window is elsewhere by now
+                store.older(page)
+        elif where == "newer" and store.has_newer:
+            last = store.last
+            page = await store.read(after=last)
+            if store.last == last:
+                store.newer(page)
+
+    def _reader(self, session: "SessionId") -> TranscriptReader:
+        async def read(
+            *, after: int = 0, before: int | None = None, limit: int = PAGE
+        ) -> list[Record]:
+            return await self._fleet.read(session, after=after, before=before, limit=limit)
+
+        return read
+
+
+async def _read_from(store: TranscriptStore, spot: TranscriptSpot) -> None:
+    """Read from the block of a place on, and all of that block if it is not too long.
+
+    What is before it is not read yet: the block begins where it began when the place was noted.
+    """
+    for limit in (PAGE, _LONG):
+        page = await store.read(after=spot.first - 1, limit=limit)
+        if len(page) < limit or page[-1].seq >= spot.last:
+            break
+    store.open_at(None, page, most=limit)
+
+
+@dataclass(kw_only=True)
+class WorkbenchContext:
+    """One person's place at a fleet."""
+
+    fleet: "Fleet"
+    drafts: Drafts
+    cwd: str
+    """Where new agents work unless somebody says otherwise."""
+    clock: Callable[[], int]
+    """Microseconds since the epoch."""
+    looks: Preferences = field(default_factory=Preferences)
+    """Colours and keys."""
+    roster: RosterStore = field(default_factory=RosterStore)
+    inbox: InboxStore = field(default_factory=InboxStore)
+    shown: "SessionId | None" = None
+    """The selected agent: the one that chats show unless they have one of their own."""
+    pin: "Callable[[], SessionId | None]" = field(default=lambda: None)
+    """Tells the agent of the panel that has the focus, if that panel has one of its own."""
+    host: "HostState" = "connecting"
+    """How the way to the host is."""
+    host_reason: str = ""
+    """Why it is so; may be empty."""
+    ground: DiscoveryStore = field(default_factory=DiscoveryStore)
+    """What this machine and this workspace offer."""
+    pages: TranscriptPages = field(init=False)
+    listeners: list[Callable[[Sequence["Record"]], None]] = field(init=False)
+    """Who wants to hear of every record; panels put themselves in and out."""
+
+    _watchers: "list[Callable[[], None]]" = field(
+        default_factory=list["Callable[[], None]"], init=False
+    )
+
+    def __post_init__(self) -> None:
+        self.pages = TranscriptPages(self.fleet)
+        self.listeners = []
+
+    @property
+    def focused(self) -> "SessionId | None":
+        """The agent that keys and commands are for."""
+        return self.pin() or self.shown
+
+    @property
+    def agent(self) -> "AgentInfo | None":
+        """The agent that keys and commands are for, as the fleet last told it."""
+        return self.roster.find(self.focused)
+
+    def watch(self, watcher: Callable[[], None]) -> Callable[[], None]:
+        """Call somebody when another agent is selected, or the way to the host is another.
+
+        Returns what ends that.
+        """
+        self._watchers.append(watcher)
+        return lambda: self._watchers.remove(watcher)
+
+    def select(self, session: "SessionId | None") -> None:
+        """Select an agent."""
+        if session != self.shown:
+            self.shown = session
+            self._tell()
+
+    def show_host(self, state: "HostState", reason: str) -> None:
+        """Note how the way to the host is."""
+        self.host, self.host_reason = state, reason
+        self._tell()
+
+    def move(self, cwd: str) -> None:
+        """Be in another directory: new agents work there."""
+        self.cwd = cwd
+        self._tell()
+
+    def find_session(self, agent: str) -> "SessionId | None":
+        """The session of an agent by its name or session; of several with a name, the last."""
+        found = [a for a in self.roster.everyone if agent in (a.session, a.name)]
+        return max(found, key=lambda one: one.spawned).session if found else None
+
+    def changed(self) -> None:
+        """Something was found out that hints tell: everybody looks again."""
+        self._tell()
+
+    def _tell(self) -> None:
+        for watcher in list(self._watchers):
+            watcher()
+
+    def tell(self, records: Sequence["Record"]) -> None:
+        """Hand on what has just happened to those who listen."""
+        for listener in list(self.listeners):
+            listener(records)

@@ -1,0 +1,75 @@
+"""Custom widgets as kinds of panels, beside those that are built in."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..panels.kinds import KINDS, PanelKind
+
+if TYPE_CHECKING:
+    from ..context import WorkbenchContext
+    from ..panels.panel import Panel
+
+__all__ = ["PREFIX", "CustomKind", "all_kinds", "offer_widget"]
+
+PREFIX = "custom/"
+"""What the names of custom kinds begin with in a layout."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CustomKind(PanelKind):
+    """A custom widget, loaded or not; its panel says which."""
+
+    def load(self) -> "type[Panel]":
+        """A panel for this widget; runs nothing of it."""
+        from .panel import CustomPanel
+
+        name = self.name.removeprefix(PREFIX)
+        return type(f"Custom_{name}", (CustomPanel,), {"widget_name": name})
+
+
+class _Kinds(Mapping[str, PanelKind]):
+    """Also finds custom widgets that are gone: a layout that names one stays, and says why."""
+
+    def __init__(self, desk: "WorkbenchContext") -> None:
+        self._desk = desk
+
+    def __getitem__(self, name: str) -> PanelKind:
+        if name.startswith(PREFIX):
+            return _custom(name.removeprefix(PREFIX))
+        return KINDS[name]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from KINDS
+        library = self._desk.looks.library
+        yield from (PREFIX + name for name in (library.names if library is not None else ()))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def all_kinds(desk: "WorkbenchContext") -> Mapping[str, PanelKind]:
+    """What a layout may name here: built in, and ``custom/NAME``; always as it is by now."""
+    return _Kinds(desk)
+
+
+def offer_widget(desk: "WorkbenchContext", name: str, source: str, *, by: str | None = None) -> str:
+    """Keep a widget's source from an agent until the person approves it. Blocks; runs nothing.
+
+    Returns:
+        What the person has to do, for the agent.
+
+    Raises:
+        CustomWidgetError: the name or the source cannot be taken.
+    """
+    from .library import CustomWidgetError
+
+    library = desk.looks.library
+    if library is None:
+        raise CustomWidgetError("this workbench keeps no widgets")
+    library.offer(name, source, by=by)
+    return f"the person has to approve it first: /widget approve {name}; then use {PREFIX}{name}"
+
+
+def _custom(name: str) -> CustomKind:
+    return CustomKind(name=PREFIX + name, help="a custom widget", target="")

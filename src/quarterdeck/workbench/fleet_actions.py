@@ -1,0 +1,170 @@
+"""What a person does to the fleet: prompts, commands, new agents, answers. Errors are shown, and
+no text is lost.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from quarterdeck.wire.errors import QuarterdeckError
+
+from .commands.registry import find_command
+from .drafts import NEW
+from .sanitize import sanitize_text
+
+if TYPE_CHECKING:
+    from quarterdeck.fleet.api import AgentInfo, InboxItem, SpawnOptions
+    from quarterdeck.wire.ids import SessionId
+
+    from .app import Workbench
+    from .commands.registry import WorkbenchCommand
+    from .context import WorkbenchContext
+    from .panels.chat import ChatPanel
+
+__all__ = ["FleetActions", "PromptSender", "ShowMessage", "list_usable_agents"]
+
+ShowMessage = Callable[[str, bool], None]
+"""Shows a line to the person; True: something went wrong."""
+
+
+class FleetActions:
+    """Does what a person wants, and tells what came of it."""
+
+    def __init__(
+        self, desk: "WorkbenchContext", tell: ShowMessage, changed: Callable[[], None]
+    ) -> None:
+        """Args:
+        desk: where the person is.
+        tell: shows what happened.
+        changed: called after each deed; the agents may be others now.
+        """
+        self._desk = desk
+        self._tell = tell
+        self._changed = changed
+
+    async def send(self, agent: "AgentInfo", text: str) -> bool:
+        """Send a prompt; False if it was not taken."""
+        from .commands.registry import find_command
+        from .mentions import build_prompt
+
+        if text.startswith("//") and find_command(text[1:]) is not None:
+            text = text[1:]  # the agent's own command of a name that is ours too
+        takes_images = agent.takes_images is not False
+        content, notices = await asyncio.to_thread(
+            build_prompt, text, agent.cwd, takes_images=takes_images
+        )
+        for notice in notices:
+            self._tell(notice, False)
+        done = await self._try(self._desk.fleet.send(agent.session, content))
+        if done is None and not agent.is_live and agent.can_resume:
+            self._tell(f"{agent.name} is not at work; /resume starts it again", True)
+        return done is not None
+
+    async def do(self, command: "WorkbenchCommand", agent: "AgentInfo", words: str) -> None:
+        """Do a command to an agent."""
+        assert command.deed is not None
+        told = await self._try(command.deed(self._desk.fleet, agent, words))
+        if told is not None:
+            self._tell(told, False)
+
+    async def spawn(self, wish: "SpawnOptions") -> "SessionId | None":
+        """Start an agent; None if it was refused."""
+        info = await self._try(self._desk.fleet.spawn(wish))
+        return info.session if info is not None else None
+
+    async def interrupt(self, agent: "AgentInfo") -> None:
+        """End the turn of an agent."""
+        await self._try(self._desk.fleet.interrupt(agent.session))
+
+    async def answer(self, item: "InboxItem", choice: str, feedback: str | None) -> bool:
+        """Answer a permission request; False if that did not work and it is still open."""
+        answering = self._desk.fleet.answer(item.request, choice, by="workbench", feedback=feedback)
+        return self._answered(await self._try(answering))
+
+    async def reply(self, item: "InboxItem", content: dict[str, Any] | None) -> bool:
+        """Answer a question, or decline it; like ``answer``."""
+        action = "decline" if content is None else "accept"
+        answering = self._desk.fleet.reply(item.request, action, by="workbench", content=content)
+        return self._answered(await self._try(answering))
+
+    def _answered(self, counted: bool | None) -> bool:
+        if counted is False:
+            self._tell("somebody else had answered before", False)
+        return counted is not None
+
+    async def _try(self, deed: Awaitable[Any]) -> Any:
+        try:
+            return await deed
+        except (QuarterdeckError, ValueError) as error:
+            self._tell(str(error), True)
+            return None
+        finally:
+            self._changed()
+
+
+def list_usable_agents() -> list[str]:
+    """The agents whose program is here, our own first. Blocks on files."""
+    import shutil
+
+    from quarterdeck.drivers.catalogue import load_catalogue
+
+    try:
+        agents = load_catalogue().agents.values()
+    except QuarterdeckError:
+        agents = ()
+    found = [agent.name for agent in agents if agent.program and shutil.which(agent.program)]
+    return ["native", *(sanitize_text(name) for name in found if name != "native")]
+
+
+class PromptSender:
+    """Sends what people write, and keeps it until it has arrived."""
+
+    def __init__(self, app: "Workbench", save: "Callable[[], None]") -> None:
+        self._app = app
+        self._save = save
+        """Puts drafts on disk, soon."""
+
+    async def said(self, panel: "ChatPanel", text: str) -> None:
+        """Do what was written in a chat."""
+        found = find_command(text)
+        if found is not None:
+            panel.chat.set_text("")
+            panel.keep_draft()
+            self._app.do(*found)
+        elif self._app.desk.roster.find(panel.session) is None:
+            await self.spawn(panel)
+        else:
+            await self._send(panel, text)
+
+    async def _send(self, panel: "ChatPanel", text: str) -> None:
+        desk = self._app.desk
+        agent, key, drafts = desk.roster.find(panel.session), panel.draft, desk.drafts
+        if agent is None:
+            return
+        drafts.begin_sending(key, text)
+        panel.chat.set_text("")
+        panel.keep_draft()
+        panel.transcript.action_follow()
+        is_sent = await self._app.steering.send(agent, text)
+        drafts.end_sending(key, is_sent=is_sent)
+        if panel.is_attached and panel.draft == key:
+            panel.show_draft()
+        self._save()
+
+    async def spawn(self, panel: "ChatPanel") -> None:
+        """Ask for a new agent, with what is typed if that is for nobody yet."""
+        from .screens.spawn import SpawnScreen
+
+        desk = self._app.desk
+        is_free = desk.roster.find(panel.session) is None
+        typed = panel.chat.full_text if is_free else ""
+        names = await asyncio.to_thread(list_usable_agents)
+        wish = await self._app.push_screen_wait(SpawnScreen(desk.cwd, typed, names))
+        if wish is None:
+            return
+        session = await self._app.steering.spawn(wish)
+        if session is None:
+            return
+        if wish.prompt == typed.strip() and panel.draft.startswith(NEW):
+            panel.chat.set_text("")
+        desk.select(session)

@@ -1,0 +1,141 @@
+"""Start the workbench on a terminal. The fleet's client is imported after the first frame."""
+
+import asyncio
+import gc
+import os
+import string
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from quarterdeck.config.places import Places
+
+if TYPE_CHECKING:
+    from quarterdeck.fleet.api import Fleet
+    from quarterdeck.fleet.client import HostClient
+
+__all__ = ["LazyFleet", "open_workbench", "register_alt_keys"]
+
+
+class LazyFleet:
+    """Everything that ``HostClient`` is; made with the first ``reach``, or the first use.
+
+    Args:
+        places: where the host is.
+        environment: what a host that is started gets.
+    """
+
+    def __init__(self, places: "Places", environment: Mapping[str, str]) -> None:
+        self._places = places
+        self._environment = environment
+        self._client: HostClient | None = None
+
+    async def reach(self, starts: bool) -> None:
+        """Have a link to the host. Raises QuarterdeckError."""
+        # In a thread: importing takes longer than a key may wait.
+        client = self._client or await asyncio.to_thread(self._make)
+        self._client = client
+
+        async def ensure() -> Any:
+            from quarterdeck.fleet.host.launcher import ensure_host
+
+            return await ensure_host(self._places, self._environment)
+
+        await client.reach(ensure if starts else None)
+
+    async def disconnect(self) -> None:
+        """Give the link up, if there ever was one."""
+        if self._client is not None:
+            await self._client.disconnect()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if self._client is None:
+            self._client = self._make()
+        return getattr(self._client, name)
+
+    def _make(self) -> "HostClient":
+        from quarterdeck.fleet.client import HostClient
+        from quarterdeck.fleet.host.launcher import dial_host
+
+        return HostClient(lambda: dial_host(self._places), "workbench")
+
+
+_BEGINS = frozenset("[]OP^_\\")
+"""What begins a sequence, or ends one."""
+
+
+class _Named:
+    """A key by its name, as Textual's table holds them."""
+
+    def __init__(self, value: str) -> None:
+        self.value = value
+
+
+def register_alt_keys() -> None:
+    """Let Textual know them; what it knows already stays."""
+    from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
+    from textual.keys import _character_to_key  # pyright: ignore[reportPrivateUsage]
+
+    table = cast("dict[str, Any]", ANSI_SEQUENCES_KEYS)
+    for character in string.ascii_letters + string.digits + string.punctuation:
+        if character in _BEGINS:
+            continue
+        name = _character_to_key(character)
+        if character.isupper():
+            name = f"shift+{name.lower()}"
+        table.setdefault(f"\x1b{character}", (_Named(f"alt+{name}"),))
+
+
+def open_workbench(
+    places: Places | None = None,
+    environ: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    *,
+    demo: bool = False,
+) -> int:
+    """Run until the person leaves; returns the exit code. The agents go on.
+
+    ``demo`` begins the demo at once.
+
+    Raises:
+        Exception: what ended it unexpectedly; the terminal is as it was before.
+    """
+    # Nothing that is made before the first frame is garbage; looking for some delays it.
+    gc.disable()
+    from .app import Workbench, now
+    from .context import WorkbenchContext
+    from .drafts import Drafts
+    from .first_run import clear_demo
+    from .preferences.store import load_preferences
+
+    found = places or Places.find()
+    environment = dict(os.environ if environ is None else environ)
+    client = LazyFleet(found, environment)
+    drafts = Drafts(found.state / "workbench" / "drafts")
+    drafts.load()
+    here = str(cwd or Path.cwd())
+    looks = load_preferences(found, here, environment)
+    desk = WorkbenchContext(
+        fleet=cast("Fleet", client), drafts=drafts, cwd=here, clock=now, looks=looks
+    )
+    desk.ground.places, desk.ground.environment = found, environment
+    desk.ground.begins_demo = demo
+
+    async def leave() -> None:
+        await clear_demo(desk.ground, desk.fleet)
+        await client.disconnect()
+
+    register_alt_keys()
+    app = Workbench(desk, client.reach, leave=leave, begun=_collect_again)
+    app.run()
+    if app.crash is not None:
+        raise app.crash
+    return app.return_code or 0
+
+
+def _collect_again() -> None:
+    """Look for garbage from now on, and not among what stays until the end."""
+    gc.freeze()
+    gc.enable()

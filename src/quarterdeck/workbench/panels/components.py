@@ -1,0 +1,268 @@
+"""What panels are built from: a head line, a page, an input line, a panel that polls, a panel
+that shows one file as a page.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any, ClassVar, Literal, TypeAlias
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.timer import Timer
+from textual.widget import Widget
+from textual.widgets import Input
+
+from ..rendering.lines import Line, Span, clip, width_of, wrap
+from ..sanitize import sanitize_line, sanitize_text
+from ..widgets.lines_view import LineCanvas, LinesView
+from .panel import Panel
+from .paths import make_absolute, shorten_path
+
+__all__ = [
+    "AskBar",
+    "HeadLine",
+    "PagePanel",
+    "PanelPage",
+    "PolledPanel",
+    "Purpose",
+    "problem_lines",
+]
+
+Purpose: TypeAlias = Literal["search", "goto", "filter", "path"]
+
+
+def problem_lines(problem: str, width: int) -> list[Line]:
+    """An error in the place of what cannot be shown."""
+    spans: list[Span] = [("✗ ", "bad"), (sanitize_text(problem).replace("\n", " "), "bad")]
+    return [(), *wrap(spans, max(1, width))]
+
+
+class HeadLine(LineCanvas, can_focus=False):
+    """One line about what is below: a path, and what is to be said of it.
+
+    Where there is no room for both, the beginning of the path goes first.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(classes="panel-head")
+        self._path = ""
+        self._line: Line = ()
+
+    def show(self, path: str, *spans: Span) -> None:
+        """Say something else; ``path`` must be literal."""
+        if (path, spans) != (self._path, self._line):
+            self._path, self._line = path, spans
+            self.refresh()
+
+    def line_at(self, y: int) -> tuple[Line, bool]:
+        """See ``LineCanvas``."""
+        if y:
+            return (), False
+        width = self.size.width
+        room = max(min(16, width // 2), width - width_of(self._line))
+        return clip(((shorten_path(self._path, room), "strong"), *self._line), width), False
+
+
+class PanelPage(LinesView):
+    """Lines that somebody else works out for a width."""
+
+    def __init__(self, lines: Callable[[int], list[Line]], *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._give = lines
+
+    def lines(self, width: int) -> list[Line]:
+        """See ``LinesView``."""
+        return self._give(width)
+
+
+class AskBar(Input):
+    """A line to type in, there while something is asked."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "leave")]
+
+    @dataclass
+    class Typed(Message):
+        """Something was typed and may still be changed."""
+
+        purpose: Purpose
+        text: str
+
+    @dataclass
+    class Given(Message):
+        """The line is done; None: there shall be none."""
+
+        purpose: Purpose
+        text: str | None
+
+    def __init__(self) -> None:
+        super().__init__(classes="panel-ask", compact=True, select_on_focus=False)
+        self.purpose: Purpose = "search"
+        self._back: Widget | None = None
+        self.display = False
+
+    def ask(self, purpose: Purpose, title: str, given: str = "", *, back: Widget) -> None:
+        """Open the line; ``back`` gets the focus afterwards."""
+        self.purpose = purpose
+        self._back = back
+        self.placeholder = title
+        with self.prevent(Input.Changed):
+            self.value = given
+        self.cursor_position = len(given)
+        self.display = True
+        self.focus()
+
+    def close(self) -> None:
+        """Hide the line and give the focus back."""
+        if self.display:
+            self.display = False
+            if self._back is not None:
+                self._back.focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Tell what is typed."""
+        event.stop()
+        if self.display:
+            self.post_message(self.Typed(self.purpose, event.value))
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Tell what was typed."""
+        event.stop()
+        self.close()
+        self.post_message(self.Given(self.purpose, event.value))
+
+    def action_leave(self) -> None:
+        """Close without an answer."""
+        self.close()
+        self.post_message(self.Given(self.purpose, None))
+
+
+class PolledPanel(Panel):
+    """A panel that looks at something again and again, only while it can be seen."""
+
+    EVERY: ClassVar[float | None] = None
+    """Seconds between two looks; None: it looks only when it is shown, or told to."""
+
+    is_seen = False
+    _beat: Timer | None = None
+    _is_looking = False
+    _looks_again = False
+
+    def on_mount(self) -> None:
+        """Get ready to look."""
+        if self.EVERY is not None:
+            self._beat = self.set_interval(self.EVERY, self._beaten, pause=True)
+
+    def on_show(self) -> None:
+        """Look at once, and go on."""
+        self.is_seen = True
+        if self._beat is not None:
+            self._beat.resume()
+        self.look_now()
+
+    def on_hide(self) -> None:
+        """Rest."""
+        self.is_seen = False
+        if self._beat is not None:
+            self._beat.pause()
+
+    def look_now(self) -> None:
+        """Look without waiting; a look that is under way is followed by another."""
+        if self._is_looking:
+            self._looks_again = True
+            return
+        self._is_looking = True
+        self.run_worker(self._looking(), group="look")
+
+    async def look(self) -> None:
+        """Find out and show; a subclass knows how. Files are read in a thread."""
+
+    def focus_target(self) -> Widget | None:
+        """What takes the focus for the panel."""
+        return None
+
+    def enter(self) -> None:
+        """See ``Panel``."""
+        target = self.focus_target()
+        if target is not None:
+            self.screen.set_focus(target)
+
+    def _beaten(self) -> None:
+        if not self._is_looking:
+            self.look_now()
+
+    async def _looking(self) -> None:
+        try:
+            while True:
+                self._looks_again = False
+                await self.look()
+                if not self._looks_again:
+                    return
+        finally:
+            self._is_looking = False
+
+
+class PagePanel(PolledPanel):
+    """Base of viewers whose options have a ``path``; a subclass reads it and makes the lines."""
+
+    has_head: ClassVar[bool] = False
+    EVERY: ClassVar[float | None] = 1.0
+    KIND: ClassVar[str] = "page"
+    """What it is called while it shows no file."""
+
+    def __init__(self, desk: Any, options: Any, *, id: str | None = None) -> None:
+        super().__init__(desk, options, id=id)
+        self.path: str | None = self.absolute(options.path)
+        self._problem: str | None = None
+        self._identity: object = None
+        """Which file, and in what state, was read last; None: it is read at the next look."""
+        self._scroll: float | None = None
+        """Where to go when there is something to see."""
+        self.head = HeadLine()
+        self.page = PanelPage(self.lines, id="page")
+
+    def compose(self) -> ComposeResult:
+        """The parts."""
+        yield from (self.head, self.page)
+
+    @property
+    def title(self) -> str:
+        """See ``Panel``."""
+        return self.KIND if self.path is None else sanitize_line(PurePath(self.path).name, 60)
+
+    @property
+    def has_content(self) -> bool:
+        """Whether something was read that can be shown."""
+        raise NotImplementedError
+
+    def lines(self, width: int) -> list[Line]:
+        """The page for a width."""
+        raise NotImplementedError
+
+    def tell_head(self) -> None:
+        """Say in the first line what is shown."""
+        raise NotImplementedError
+
+    def focus_target(self) -> PanelPage:
+        """See ``PolledPanel``."""
+        return self.page
+
+    def action_reload(self) -> None:
+        """Read the file again."""
+        self._identity = None
+        self.look_now()
+
+    def absolute(self, path: str | None) -> str | None:
+        """A path as options have it, from the directory that the person is in."""
+        return None if path is None else make_absolute(self.desk.cwd, path)
+
+    def update(self) -> None:
+        """Show what was read."""
+        if not self.is_mounted:
+            return
+        self.page.update()
+        if self._scroll is not None and self.has_content:
+            self.page.scroll_to(y=self._scroll, animate=False, force=True)
+            self._scroll = None
+        self.tell_head()

@@ -1,0 +1,1 @@
+"""The feed panel: what all agents do."""

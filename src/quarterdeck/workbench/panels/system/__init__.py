@@ -1,0 +1,1 @@
+"""The system panel: load of the machine and of the agents' processes."""

@@ -1,0 +1,281 @@
+"""The log tail: follows the end of a file."""
+
+import asyncio
+import os
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+from textual.message import Message
+
+from ...rendering.lines import Line, clip
+from ...sanitize import sanitize_line, sanitize_text
+from ...widgets.lines_view import LineCanvas
+from ..components import AskBar, HeadLine, PolledPanel
+from ..panel import PanelOptions
+from ..paths import format_path, make_absolute
+from .model import Tail
+
+__all__ = ["TailOptions", "TailPanel"]
+
+_LONGEST = 4_000
+"""Characters of a line that are drawn; the rest is said to be there."""
+
+
+class TailOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a log tail can be told."""
+
+    path: str | None = None
+    """A file, which need not be there yet."""
+    filter: str = ""
+    """Only lines with this in them."""
+
+
+class _Lines(LineCanvas):
+    """The lines of the tail that pass the filter."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("k", "scroll_up", "up", show=False),
+        Binding("j", "scroll_down", "down", show=False),
+    ]
+
+    @dataclass
+    class Moved(Message):
+        """The person moved; at the end, or away from it."""
+
+        at_end: bool
+
+    def __init__(self) -> None:
+        super().__init__(id="lines")
+        self._lines: list[str] = []
+        self._partial = ""
+
+    def show(self, lines: list[str], partial: str, *, follows: bool, gone: int) -> None:
+        """Show these; ``gone`` lines are no more at the top, and the others stay where they are."""
+        self._lines, self._partial = lines, partial
+        count = len(lines) + bool(partial)
+        self.virtual_size = Size(self.scrollable_content_region.width, count)
+        if follows:
+            self.scroll_to(y=max(0, count - self.size.height), animate=False, force=True)
+        elif gone:
+            self.scroll_to(y=max(0, self.scroll_offset.y - gone), animate=False, force=True)
+        self.refresh()
+
+    def action_scroll_up(self) -> None:
+        """Go back a line, and stay there."""
+        super().action_scroll_up()
+        self._moved()
+
+    def action_page_up(self) -> None:
+        """Go back a page, and stay there."""
+        super().action_page_up()
+        self._moved()
+
+    def action_scroll_home(self) -> None:
+        """Go to the first line that is kept, and stay there."""
+        super().action_scroll_home()
+        self._moved()
+
+    def action_scroll_down(self) -> None:
+        """Go on a line; at the end follow again."""
+        super().action_scroll_down()
+        self._moved()
+
+    def action_page_down(self) -> None:
+        """Go on a page; at the end follow again."""
+        super().action_page_down()
+        self._moved()
+
+    def action_scroll_end(self) -> None:
+        """Go to the end and follow."""
+        self.post_message(self.Moved(True))
+
+    def on_mouse_scroll_up(self) -> None:
+        """Who looks back does not want to be pulled to the end."""
+        self._moved()
+
+    def on_mouse_scroll_down(self) -> None:
+        """At the end follow again."""
+        self._moved()
+
+    def _moved(self) -> None:
+        self.call_after_refresh(
+            lambda: self.post_message(self.Moved(self.scroll_offset.y >= self.max_scroll_y))
+        )
+
+    def line_at(self, y: int) -> tuple[Line, bool]:
+        """See ``LineCanvas``."""
+        if y < len(self._lines):
+            text, role = self._lines[y], "text"
+        elif y == len(self._lines) and self._partial:
+            text, role = self._partial, "faint"
+        else:
+            return (), False
+        shown = sanitize_text(text[:_LONGEST]).replace("\n", "\\n")
+        return clip(((shown, role),), self.scrollable_content_region.width), False
+
+
+class TailPanel(PolledPanel):
+    """Shows each line once, in order; keeps the last thousands."""
+
+    has_head: ClassVar[bool] = False
+    options_type: ClassVar[type[PanelOptions]] = TailOptions
+    EVERY: ClassVar[float | None] = 0.5
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("f,space", "follow", "follow the end, or pause"),
+        Binding("slash", "filter", "only lines with some words"),
+        Binding("escape", "clear_filter", "every line", show=False),
+        Binding("c", "clear", "forget these lines"),
+    ]
+
+    def __init__(self, desk: Any, options: TailOptions, *, id: str | None = None) -> None:
+        super().__init__(desk, options, id=id)
+        self.tail: Tail | None = self._tail_of(options.path)
+        self.words = options.filter
+        self.follows = True
+        self._shown: tuple[int, int, str] = (0, 0, "")
+        self._kept: list[str] = []
+        self._polling = asyncio.Lock()
+        self.head = HeadLine()
+        self.view = _Lines()
+        self.bar = AskBar()
+
+    def compose(self) -> ComposeResult:
+        """The parts."""
+        yield from (self.head, self.view, self.bar)
+
+    def on_mount(self) -> None:
+        """Say what is looked at."""
+        self._head()
+
+    async def on_unmount(self) -> None:
+        """Let go of the file."""
+        async with self._polling:
+            if self.tail is not None:
+                self.tail.close()
+
+    @property
+    def title(self) -> str:
+        """See ``Panel``."""
+        if self.tail is None:
+            return "tail"
+        return "tail " + sanitize_line(os.path.basename(self.tail.path), 60)  # noqa: PTH119
+
+    def focus_target(self) -> LineCanvas:
+        """See ``PolledPanel``."""
+        return self.view
+
+    def change(self, options: Any) -> bool:
+        """See ``Panel``."""
+        if options.path != self.options.path:
+            return False
+        self.options = options
+        self._filter(options.filter)
+        return True
+
+    def remember(self) -> dict[str, Any]:
+        """See ``Panel``."""
+        return {"filter": self.words, "follows": self.follows}
+
+    def recall(self, state: dict[str, Any]) -> None:
+        """See ``Panel``."""
+        if isinstance(state.get("filter"), str):
+            self.words = state["filter"]
+        if isinstance(state.get("follows"), bool):
+            self.follows = state["follows"]
+
+    async def look(self) -> None:
+        """Read what is new."""
+        tail = self.tail
+        if tail is None:
+            return
+        async with self._polling:
+            if not self.is_mounted:
+                return
+            has_changed = await asyncio.to_thread(tail.poll)
+        if has_changed:
+            self._update()
+
+    def action_follow(self, follows: bool | None = None) -> None:
+        """Stay at the end, or where the page is."""
+        self.follows = not self.follows if follows is None else follows
+        self._update()
+
+    def action_filter(self) -> None:
+        """Type what lines must hold."""
+        self.bar.ask("filter", "words", self.words, back=self.focus_target())
+
+    def action_clear_filter(self) -> None:
+        """Show every line."""
+        self._filter("")
+
+    def action_clear(self) -> None:
+        """Forget what came so far."""
+        if self.tail is not None:
+            self.tail.clear()
+            self._update()
+
+    @on(AskBar.Typed)
+    def _typed(self, event: AskBar.Typed) -> None:
+        event.stop()
+        self._filter(event.text)
+
+    @on(AskBar.Given)
+    def _given(self, event: AskBar.Given) -> None:
+        event.stop()
+        self._filter(event.text or "")
+
+    @on(_Lines.Moved)
+    def _moved(self, event: _Lines.Moved) -> None:
+        event.stop()
+        if event.at_end != self.follows:
+            self.action_follow(event.at_end)
+
+    def on_resize(self) -> None:
+        """Stay at the end."""
+        self._update()
+
+    def _tail_of(self, path: str | None) -> Tail | None:
+        return None if path is None else Tail(make_absolute(self.desk.cwd, path))
+
+    def _filter(self, words: str) -> None:
+        self.words = words
+        self._update()
+
+    def _update(self) -> None:
+        tail = self.tail
+        if tail is None or not self.is_mounted:
+            return
+        lines, words = list(tail.lines), self.words.casefold()
+        if words:
+            lines = [line for line in lines if words in line.casefold()]
+        before, gone = self._kept, 0
+        if not self.follows and before and lines:
+            # Lines that left the ring: by so many the page moves up, and seems not to move.
+            gone = next((n for n, line in enumerate(before) if line is lines[0]), 0)
+        self._kept = lines
+        self.view.show(lines, tail.partial, follows=self.follows, gone=gone)
+        self._head()
+
+    def _head(self) -> None:
+        tail = self.tail
+        if tail is None:
+            self.head.show("no file", ("  give the panel a path", "faint"))
+            return
+        told = {
+            "missing": "is not there; waiting for it",
+            "unreadable": f"cannot be read: {sanitize_text(tail.reason)}",
+            "reading": "following" if self.follows else "paused (f follows)",
+        }[tail.state]
+        parts = [told, f"{tail.taken:,} lines"]
+        if tail.taken > len(tail.lines):
+            parts.append(f"the last {len(tail.lines):,} kept")
+        if tail.skipped:
+            parts.append(f"{tail.skipped:,} bytes passed over")
+        if self.words:
+            parts.append(f"filter: {sanitize_text(self.words)}")
+        role = {"missing": "warning", "unreadable": "bad"}.get(tail.state, "faint")
+        self.head.show(format_path(self.desk.cwd, tail.path), ("  " + " · ".join(parts), role))

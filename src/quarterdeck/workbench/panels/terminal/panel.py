@@ -1,0 +1,339 @@
+"""A terminal in a panel: a program of the host's that goes on when the panel is gone.
+
+A panel starts a program only when a person says so: by opening it, or by a key in it. A command
+that a layout asks for, whoever wrote that, is shown and asked about first; one that was started
+before and whose terminal is gone waits for a key.
+"""
+
+import asyncio
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+
+from quarterdeck.wire.errors import QuarterdeckError
+
+from ...rendering.lines import Line
+from ...sanitize import sanitize_line, sanitize_text
+from ...screens.key_guard import KeyGuard
+from ...terminal.command_line import format_command_line, name_terminal, parse_command_line
+from ...widgets.terminal import LEAVE, TerminalView
+from ..components import AskBar, PanelPage
+from ..panel import Panel, PanelOptions
+from ..paths import format_path, make_absolute
+from .view import TitleLine, foot_spans, head_spans, offer_lines
+
+if TYPE_CHECKING:
+    from textual.app import App
+
+    from quarterdeck.wire.ids import SessionId
+
+    from ...context import WorkbenchContext
+
+__all__ = ["TerminalOptions", "TerminalPanel"]
+
+_LEAST = 2
+"""Cells that a program gets each way when it starts."""
+_USUAL = (80, 24)
+"""What it gets where nobody sees it yet."""
+_LAID_OUT = 0.5
+"""Seconds in which a panel has its size."""
+
+
+class TerminalOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a terminal can be told."""
+
+    command: str | tuple[str, ...] = ()
+    """The program and its words; empty: the person's shell."""
+    cwd: str | None = None
+    """Where it runs; None: in the directory that the person is in."""
+    terminal: str | None = None
+    """One that runs already, by its id."""
+    agent: str | None = None
+    """An agent whose screen is shown instead."""
+
+
+class TerminalPanel(Panel):
+    """Shows a terminal of the host, or offers to start one."""
+
+    has_head: ClassVar[bool] = False
+    options_type: ClassVar[type[PanelOptions]] = TerminalOptions
+    options: TerminalOptions
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(LEAVE, "leave_typing", "end typing, which every other key is; again: send it"),
+        Binding("enter", "start", "type into it; start it, where nothing runs"),
+        Binding("r", "again", "start it again, after it ended"),
+        Binding("slash", "search", "search what is above"),
+        Binding("n", "next(-1)", "the next place above", show=False),
+        Binding("N", "next(1)", "the next place below", show=False),
+        Binding("escape", "forget", "mark no places", show=False),
+    ]
+
+    def __init__(
+        self, desk: "WorkbenchContext", options: TerminalOptions, *, id: str | None = None
+    ) -> None:
+        super().__init__(desk, options, id=id)
+        self.terminal: str | None = options.terminal
+        """The id of the terminal that it shows."""
+        self.argv = parse_command_line(options.command)
+        self.cwd = make_absolute(desk.cwd, options.cwd or desk.cwd)
+        self.head = TitleLine()
+        self.view = TerminalView(desk, guarded=self.is_agents, tell=self._tell_bad, id="terminal")
+        self.offer = PanelPage(self._offer_lines, id="offer")
+        self.bar = AskBar()
+        self.foot = TitleLine()
+        self._guard = KeyGuard(time.monotonic)
+        self._is_starting = False
+        self._is_theirs = not self.argv
+        """Whether the person knows what would run here."""
+        self._sized = asyncio.Event()
+
+    def compose(self) -> ComposeResult:
+        """The parts."""
+        self.foot.add_class("terminal-foot")
+        yield from (self.head, self.view, self.offer, self.foot, self.bar)
+
+    def on_mount(self) -> None:
+        """Show what there is."""
+        self._show(self.options.agent or self.terminal)
+
+    @property
+    def is_agents(self) -> bool:
+        """Whether it shows the screen of an agent."""
+        return self.options.agent is not None
+
+    @property
+    def title(self) -> str:
+        """See ``Panel``: what the program calls its window, else its name."""
+        if self.options.agent is not None:
+            return sanitize_line(f"{self.options.agent}: screen", 60)
+        return sanitize_line(self.view.program_title, 60) or sanitize_line(
+            format_command_line(self.argv), 60
+        )
+
+    @property
+    def session(self) -> "SessionId | None":
+        """See ``Panel``."""
+        return self.desk.find_session(self.options.agent) if self.options.agent else None
+
+    @property
+    def has_program(self) -> bool:
+        """Whether there is a program of the person's that has not ended, as far as is known."""
+        is_over = self.view.standing in ("ended", "gone")
+        return self.terminal is not None and not is_over
+
+    def enter(self) -> None:
+        """See ``Panel``."""
+        self.screen.set_focus(self.offer if self.offer.display else self.view)
+
+    def change(self, options: TerminalOptions) -> bool:
+        """See ``Panel``: another terminal of the host can be shown in its place."""
+        if options == self.options:
+            return True
+        if self.is_agents or options.agent or not options.terminal or not self.is_mounted:
+            return False
+        self.options = options
+        self.argv = parse_command_line(options.command)
+        self._is_theirs = not self.argv
+        self._show(options.terminal)
+        return True
+
+    def remember(self) -> dict[str, Any]:
+        """See ``Panel``: the terminal, which goes on without this workbench."""
+        if self.terminal is None:
+            return {}
+        return {"terminal": self.terminal, "command": self.argv if self._is_theirs else None}
+
+    def recall(self, state: dict[str, Any]) -> None:
+        """See ``Panel``."""
+        if isinstance(state.get("terminal"), str) and not self.is_agents:
+            self.terminal = state["terminal"]
+            self._is_theirs |= state.get("command") == list(self.argv)
+
+    # Starting and ending
+
+    def opened(self) -> None:
+        """See ``Panel``: who opens a terminal wants something to run in it."""
+        self._is_theirs = True
+        if self.terminal is None and not self.is_agents:
+            self._start()
+
+    async def leave(self) -> bool:
+        """See ``Panel``: asks what shall become of a program that runs."""
+        if self.terminal is None:
+            return True
+        if self.has_program:
+            from ...screens.dialogs import LeaveTerminalScreen
+
+            asked = LeaveTerminalScreen(self.title, format_path(self.desk.cwd, self.cwd))
+            choice = await self._app.push_screen_wait(asked)
+            if choice is None:
+                return False
+            if choice == "leave":
+                self._tell(f"{self.title} goes on; /terminals shows it again")
+                return True
+        with suppress(QuarterdeckError):  # it may be gone already
+            await self.desk.fleet.close_terminal(self.terminal)
+        return True
+
+    def action_start(self) -> None:
+        """Start what is offered."""
+        if self.offer.display and not self._guard.holds:
+            self._start()
+
+    def action_leave_typing(self) -> None:
+        """The view takes the key before; here it is for the help."""
+
+    def action_again(self) -> None:
+        """Start the same once more, after it ended."""
+        self._start()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Nothing is started beside something that runs, and searched where nothing does."""
+        if action == "start":
+            return self.offer.display
+        if action in ("search", "next", "forget"):
+            return not self.offer.display  # there is nothing to search
+        if action == "again":
+            return self.view.standing in ("ended", "gone") and not self.is_agents
+        return True
+
+    def _start(self) -> None:
+        if not self._is_starting:
+            self._is_starting = True
+            self.run_worker(self._starting, group="start")
+
+    async def _is_wanted(self) -> bool:
+        """Whether the person wants to run what a layout asks for."""
+        from ...screens.dialogs import ConfirmScreen
+
+        if not self._is_theirs:
+            words = f"{format_command_line(self.argv)}\nin {self.cwd}\n\nA layout asks for it."
+            asked = ConfirmScreen("run this?", words)
+            self._is_theirs = bool(await self._app.push_screen_wait(asked))
+        return self._is_theirs
+
+    async def _starting(self) -> None:
+        try:
+            if await self._is_wanted():
+                await self._open()
+        except QuarterdeckError as error:
+            self._tell_bad(str(error))
+        finally:
+            self._is_starting = False
+
+    async def _open(self) -> None:
+        from quarterdeck.fleet.api import FleetTerminalOptions
+
+        before = self.terminal
+        columns, rows = await self._room()
+        wish = FleetTerminalOptions(
+            cwd=self.cwd,
+            command=self.argv,
+            name=name_terminal(self.argv),
+            columns=columns,
+            rows=rows,
+        )
+        info = await self.desk.fleet.open_terminal(wish)
+        if before is not None:
+            with suppress(QuarterdeckError):
+                await self.desk.fleet.close_terminal(before)
+        self._show(info.id)
+
+    async def _room(self) -> tuple[int, int]:
+        """How large the terminal will be; what draws at once shall not be wrapped anew then."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LAID_OUT):
+                await self._sized.wait()
+        if not self._sized.is_set():
+            return _USUAL
+        return max(_LEAST, self.size.width), max(_LEAST, self.size.height - 1)
+
+    def on_resize(self) -> None:
+        """Know that there is room."""
+        if self.size.width:
+            self._sized.set()
+
+    def _show(self, terminal: str | None) -> None:
+        """Show a terminal, or offer one."""
+        has_focus = self.has_focus_within
+        if not self.is_agents:
+            self.terminal = terminal
+        self.offer.display = terminal is None
+        self.view.display = terminal is not None
+        if terminal is not None:
+            self.view.attach(terminal)
+        if has_focus:
+            self.enter()
+        self._guard.close()
+        self._say()
+        self.post_message(self.Altered())
+
+    # Searching
+
+    def action_search(self) -> None:
+        """Search what is above."""
+        self.view.keep_looking()
+        self.bar.ask("search", "words", self.view.found, back=self.view)
+
+    def action_next(self, step: int) -> None:
+        """Go to another place with what was searched for."""
+        if self.view.found and not self.view.find(self.view.found, step):
+            self._tell(f"{sanitize_line(self.view.found, 40)!r} is not there")
+
+    def action_forget(self) -> None:
+        """Mark no places any more."""
+        self.view.find("")
+
+    @on(AskBar.Typed)
+    def _typed(self, event: AskBar.Typed) -> None:
+        event.stop()
+
+    @on(AskBar.Given)
+    def _given(self, event: AskBar.Given) -> None:
+        event.stop()
+        if event.text and not self.view.find(event.text):
+            self._tell(f"{sanitize_line(event.text, 40)!r} is not there")
+
+    # What is said about it
+
+    @on(TerminalView.Told)
+    def _told(self, event: TerminalView.Told) -> None:
+        event.stop()
+        self._say()
+        self.post_message(self.Renamed(self))
+
+    def on_descendant_focus(self) -> None:
+        """What was typed elsewhere starts nothing here."""
+        self._guard.close()
+        self._say()
+
+    def on_descendant_blur(self) -> None:
+        """Say what is to be said to who is elsewhere."""
+        self._say()
+
+    def _say(self) -> None:
+        keys = (("ctrl+w", "closes"),)
+        if not self.is_agents:
+            keys = (("r", "restarts"), *keys)
+        foot = foot_spans(self.view, keys) if not self.offer.display else []
+        self.foot.display = bool(foot)
+        self.foot.show("", *foot)
+        place = "" if self.offer.display else format_path(self.desk.cwd, self.cwd)
+        self.head.show(self.title, *head_spans(self.view, place))
+
+    def _offer_lines(self, width: int) -> list[Line]:
+        return offer_lines(self.argv, format_path(self.desk.cwd, self.cwd) or ".", width)
+
+    def _tell(self, words: str) -> None:
+        self.notify(sanitize_text(words), markup=False)
+
+    def _tell_bad(self, words: str) -> None:
+        self.notify(sanitize_text(words), severity="error", timeout=8, markup=False)
+
+    @property
+    def _app(self) -> "App[Any]":
+        return self.app  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]

@@ -1,0 +1,154 @@
+"""What a person has chosen for the screen: colours, keys, columns; kept over restarts."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from .keymap import MAIN, Keymap, load_keymap
+from .themes.files import DEFAULT, NO_COLOUR, FoundTheme, ThemeScope, find_theme
+
+if TYPE_CHECKING:
+    from quarterdeck.config.places import Places
+
+    from ..custom_widgets.library import WidgetLibrary
+
+__all__ = ["Preferences", "SavedPreferences", "load_preferences"]
+
+_MOST_WORKSPACES = 500
+
+
+class SavedPreferences(Struct, kw_only=True):
+    """What is kept in the file; fields that a newer program wrote are lost with the next change."""
+
+    v: int = 1
+    theme: str | None = None
+    """For every project that has none of its own."""
+    workspaces: dict[str, str] = {}
+    """Themes by the directory that the workbench was opened in."""
+    columns: tuple[str, ...] = ()
+    """Of the table of agents; none: as many as there is room for."""
+    sort: str | None = None
+
+
+@dataclass(kw_only=True)
+class Preferences:
+    """What was chosen, and where to keep it."""
+
+    places: "Places | None" = None
+    """None: nothing is read or kept."""
+    cwd: str = ""
+    project: Path | None = None
+    """The project's folder of settings, if the person trusts it."""
+    choices: SavedPreferences = field(default_factory=SavedPreferences)
+    keymap: Keymap = field(default_factory=Keymap)
+    has_colours: bool = True
+    """The person's terminal shall show colours."""
+    theme: FoundTheme | None = None
+    """What is put on at the start."""
+    problems: list[str] = field(default_factory=list[str])
+    """What was wrong with the files, for the person."""
+    _library: "WidgetLibrary | None" = None
+
+    @property
+    def library(self) -> "WidgetLibrary | None":
+        """Custom widgets; None: none are kept."""
+        if self._library is None and self.places is not None:
+            from ..custom_widgets.library import WidgetLibrary
+
+            self._library = WidgetLibrary(self.places)
+        return self._library
+
+    @property
+    def theme_folders(self) -> list[tuple[ThemeScope, Path]]:
+        """Where themes are looked for, the strongest last."""
+        folders: list[tuple[ThemeScope, Path]] = []
+        if self.places is not None:
+            folders.append(("user", self.places.config / "themes"))
+        if self.project is not None:
+            folders.append(("project", self.project / "themes"))
+        return folders
+
+    @property
+    def keys_file(self) -> Path | None:
+        """The person's keys."""
+        return self.places.config / "keys.toml" if self.places is not None else None
+
+    @property
+    def chosen_theme(self) -> str:
+        """The name that counts here."""
+        chosen = self.choices.workspaces.get(self.cwd) or self.choices.theme
+        return chosen or (DEFAULT if self.has_colours else NO_COLOUR)
+
+    def choose_theme(self, name: str, *, here: bool) -> None:
+        """Note a theme for this directory, or for all that have none."""
+        if not here:
+            self.choices.theme = name
+            self.choices.workspaces.pop(self.cwd, None)
+            return
+        self.choices.workspaces.pop(self.cwd, None)
+        self.choices.workspaces[self.cwd] = name
+        for old in list(self.choices.workspaces)[:-_MOST_WORKSPACES]:
+            del self.choices.workspaces[old]
+
+    def save(self) -> None:
+        """Keep the choices. Blocks.
+
+        Raises:
+            OSError: they cannot be written.
+        """
+        from quarterdeck.system.atomic_file import write_private
+
+        if self.places is not None:
+            text = msgspec.json.format(msgspec.json.encode(self.choices)).decode()
+            write_private(_choices_file(self.places), text + "\n")
+
+
+def load_preferences(places: "Places", cwd: str, environ: Mapping[str, str]) -> Preferences:
+    """Read what was chosen; what is wrong with a file is a problem, never an error. Blocks."""
+    from ..commands.registry import COMMANDS
+    from .keymap import KEY_PLACES
+
+    looks = Preferences(places=places, cwd=cwd, project=_trusted_project(places, Path(cwd)))
+    looks.has_colours = "NO_COLOR" not in environ and environ.get("TERM") != "dumb"
+    try:
+        data = _choices_file(places).read_bytes()
+        looks.choices = msgspec.json.decode(data, type=SavedPreferences)
+    except FileNotFoundError:
+        pass
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        looks.problems.append(f"{_choices_file(places)} cannot be read: {error}")
+    keys = places.config / "keys.toml"
+    names = [command.name for command in COMMANDS]
+    looks.keymap, problems = load_keymap(keys, names, {MAIN, *KEY_PLACES})
+    looks.problems += problems
+    if (places.config / "widgets").is_dir() and looks.library is not None:
+        looks.library.scan()
+    looks.theme = find_theme(looks.chosen_theme, looks.theme_folders)
+    if looks.theme is None:
+        looks.problems.append(f"there is no theme {looks.chosen_theme!r} any more; f9 lists them")
+    return looks
+
+
+def _choices_file(places: "Places") -> Path:
+    return places.state / "workbench" / "looks.json"
+
+
+def _trusted_project(places: "Places", cwd: Path) -> Path | None:
+    """The project's folder, if it has themes and is trusted."""
+    from quarterdeck.config.workspace import FOLDER, find_workspace
+    from quarterdeck.wire.errors import QuarterdeckError
+
+    with suppress(OSError, QuarterdeckError):
+        root = find_workspace(cwd).root
+        folder = root / FOLDER
+        if (folder / "themes").is_dir():
+            from quarterdeck.config.trust import TrustStore
+
+            if TrustStore(places.trust_file).is_trusted(root):
+                return folder
+    return None

@@ -1,0 +1,222 @@
+"""Putting a theme on, and taking it off again if it does not fit."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+from textual.app import App
+from textual.color import Color, ColorParseError
+from textual.css.errors import StylesheetError
+from textual.css.stylesheet import Stylesheet, StylesheetParseError
+from textual.css.tokenizer import TokenError
+from textual.theme import Theme
+
+from quarterdeck.wire.errors import QuarterdeckError
+
+if TYPE_CHECKING:
+    from textual.css.model import RuleSet
+
+    from .files import FoundTheme, Palette, ThemeFile
+
+__all__ = ["ThemeError", "apply_theme", "set_initial_theme"]
+
+_PLACE = ("theme", "css")
+"""Where the style sheet believes that a theme's rules come from."""
+_LOOKS = frozenset(
+    {
+        "color", "background", "background_tint", "tint", "text_style",
+        "text_opacity",
+        "border_title_color", "border_title_background", "border_title_style",
+        "border_subtitle_color", "border_subtitle_background", "border_subtitle_style",
+        "border_title_align", "border_subtitle_align", "text_align", "hatch", "keyline",
+        "link_color", "link_background", "link_style", "link_color_hover",
+        "link_background_hover", "link_style_hover",
+    }
+)  # fmt: skip
+_FAMILIES = ("border_", "outline_", "scrollbar_color", "scrollbar_background", "scrollbar_corner")
+_LEAST_CONTRAST = 1.3
+
+
+class ThemeError(QuarterdeckError):
+    """A theme that cannot be put on; everything looks as it did before."""
+
+
+def set_initial_theme(app: "App[Any]", shelved: "FoundTheme") -> None:
+    """Put on a theme before the application runs: colours alone, nothing is drawn yet.
+
+    Raises:
+        ThemeError: the file or a colour of it is wrong.
+    """
+    # Variables could break any rule; they come with ``apply_theme``, which can be undone.
+    theme = replace(_made(shelved), variables={})
+    app.register_theme(theme)
+    app.set_reactive(App.theme, theme.name)
+    app.stylesheet.set_variables(app.get_css_variables())
+
+
+def apply_theme(app: "App[Any]", shelved: "FoundTheme") -> None:
+    """Put a theme on a running application; all of it, or nothing.
+
+    Raises:
+        ThemeError: it cannot be; the message says where it is wrong.
+    """
+    theme = _made(shelved)
+    css = shelved.theme.css if shelved.theme is not None else ""
+    _try_on(app, theme, css)
+    before = (app.current_theme, app.stylesheet.source.get(_PLACE))
+    try:
+        _put(app, theme, css)
+        _look_at(app)
+    except Exception as error:
+        _undo(app, *before)
+        raise ThemeError(f"theme {shelved.name!r}: {_told(error)}") from error
+
+
+def _undo(app: "App[Any]", theme: Theme, source: Any) -> None:
+    _put(app, theme, source.content if source is not None else "")
+
+
+def _put(app: "App[Any]", theme: Theme, css: str) -> None:
+    app.register_theme(theme)
+    app.stylesheet.source.pop(_PLACE, None)
+    if css.strip():
+        # As if it were read last: the order decides between rules that are equally exact.
+        app.stylesheet.add_source(css, read_from=_PLACE)
+    app.theme = theme.name
+    app.refresh_css(animate=False)
+
+
+def _made(shelved: "FoundTheme") -> Theme:
+    file = shelved.theme
+    if file is None:
+        raise ThemeError(f"theme {shelved.name!r}: {shelved.error}")
+    for name, value in _colours(file.palette):
+        _colour(shelved.name, name, value)
+    try:
+        theme = _theme(shelved.name, file)
+        _check_contrast(theme)
+        _check_variables(theme)
+    except (ValueError, ColorParseError) as error:
+        raise ThemeError(f"theme {shelved.name!r}: {error}") from error
+    return theme
+
+
+def _theme(name: str, file: "ThemeFile") -> Theme:
+    palette = {field: value for field, value in _colours(file.palette) if value is not None}
+    return Theme(name=name, dark=file.dark, variables=dict(file.variables), **palette)
+
+
+def _check_variables(theme: Theme) -> None:
+    """Colours alone: anything else could break the rules of a widget that is shown much later."""
+    known = replace(theme, variables={}).to_color_system().generate()
+    for name, value in theme.variables.items():
+        if name not in known or not _is_colour(known[name]):
+            raise ValueError(f"variables.{name}: there is no such variable for a colour")
+        if not _is_colour(value):
+            raise ValueError(f"variables.{name}: {value!r} is no colour")
+
+
+def _is_colour(value: str) -> bool:
+    colour, _, share = value.strip().partition(" ")
+    try:
+        Color.parse(colour)
+    except ColorParseError:
+        return False
+    return not share or (share.endswith("%") and share[:-1].isdecimal())
+
+
+def _colours(palette: "Palette") -> list[tuple[str, Any]]:
+    return [(name, getattr(palette, name)) for name in palette.__struct_fields__]
+
+
+def _colour(theme: str, name: str, value: str | None) -> None:
+    try:
+        if value is not None and Color.parse(value).a < 1:
+            raise ThemeError(f"theme {theme!r}: palette.{name} {value!r} is transparent")
+    except ColorParseError as error:
+        raise ThemeError(f"theme {theme!r}: palette.{name} {value!r} is no colour") from error
+
+
+def _check_contrast(theme: Theme) -> None:
+    made = theme.to_color_system().generate()
+    for ground in ("background", "surface"):
+        if _is_alike(Color.parse(made["foreground"]), Color.parse(made[ground])):
+            raise ValueError(f"foreground cannot be read on {ground}")
+
+
+def _is_alike(one: Color, other: Color) -> bool:
+    """Whether one cannot be read on the other, as the guidelines for the web measure it."""
+    light, dark = sorted((_luminance(one), _luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05) < _LEAST_CONTRAST
+
+
+def _luminance(colour: Color) -> float:
+    parts = [part / 255 for part in colour.rgb]
+    red, green, blue = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def _try_on(app: "App[Any]", theme: Theme, css: str) -> None:
+    """Read every rule that there is with the theme's variables, in a style sheet of its own."""
+    variables = {**app.get_css_variables(), **theme.to_color_system().generate(), **theme.variables}
+    trial = Stylesheet(variables=variables)
+    for place, source in app.stylesheet.source.items():
+        if place != _PLACE:
+            content, is_default, tie_breaker, scope = source
+            trial.add_source(
+                content, place, is_default_css=is_default, tie_breaker=tie_breaker, scope=scope
+            )
+    known = len(trial.source)
+    if css.strip():
+        trial.add_source(css, read_from=_PLACE)
+    try:
+        trial.parse()
+        alone = Stylesheet(variables=variables)
+        if len(trial.source) > known:
+            alone.add_source(css, read_from=_PLACE)
+        for rule in alone.rules:
+            _check_rule(rule)
+    except (StylesheetError, StylesheetParseError, TokenError, ValueError) as error:
+        raise ThemeError(f"theme {theme.name!r}: {_told(error)}") from error
+
+
+def _check_rule(rule: "RuleSet") -> None:
+    rules = cast("dict[str, Any]", rule.styles.get_rules())
+    for name in rules:
+        plain = name.removeprefix("auto_")
+        if plain not in _LOOKS and not plain.startswith(_FAMILIES):
+            shown = name.replace("_", "-")
+            raise ValueError(
+                f"{rule.selectors} sets {shown!r}; a theme may set colours, borders and styles "
+                "of text only"
+            )
+    ink, ground = rules.get("color"), rules.get("background")
+    if ink is not None and ground is not None and ground.a == 1 and _is_alike(ink, ground):
+        raise ValueError(f"{rule.selectors}: its text cannot be read")
+    if rules.get("text_opacity", 1.0) < 0.3:
+        raise ValueError(f"{rule.selectors}: its text cannot be seen")
+
+
+def _look_at(app: "App[Any]") -> None:
+    """Raises ValueError: what a person needs cannot be seen any more."""
+    from ...widgets.chat_input import ChatInput
+
+    for chat in app.screen_stack[0].query(ChatInput):
+        _, _, ground, ink = chat.colors
+        if _is_alike(ground.blend(ink, ink.a, alpha=1), ground):
+            raise ValueError("the input cannot be read")
+
+
+def _told(error: Exception) -> str:
+    """What is wrong with CSS, in a line: Textual's own errors are made for a screen."""
+    if isinstance(error, TokenError):
+        line, column = error.start
+        return f"css, line {line}, column {column}: {error.args[0] if error.args else error}"
+    if isinstance(error, StylesheetParseError):
+        for rule in error.errors.rules:
+            for token, words in rule.errors:
+                line, _ = token.location
+                said = getattr(words, "summary", words)
+                return f"css, line {line + 1}: {said}"
+    return " ".join(str(error).split())

@@ -1,0 +1,125 @@
+"""Themes on disk: built in, of the user, and of a project that the user trusts.
+
+A theme is a TOML file; its name is the file's. What is wrong with a file is told beside its name
+and never raised: a theme cannot keep the workbench from starting.
+"""
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = [
+    "DEFAULT",
+    "NO_COLOUR",
+    "FoundTheme",
+    "Palette",
+    "ThemeFile",
+    "ThemeScope",
+    "find_theme",
+    "find_themes",
+]
+
+DEFAULT = "dark"
+NO_COLOUR = "mono"
+"""What is put on where colours are not wanted."""
+ThemeScope: TypeAlias = Literal["built-in", "user", "project"]
+
+_OURS: tuple[ThemeScope, Path] = ("built-in", Path(__file__).parent / "builtin")
+_MOST_BYTES = 200_000
+_MOST_FILES = 200
+
+
+class Palette(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Colours as CSS writes them; what is left out follows from the others."""
+
+    primary: str
+    """Borders, the sign of the input, links."""
+    secondary: str | None = None
+    accent: str | None = None
+    """What the person said, keys."""
+    success: str | None = None
+    warning: str | None = None
+    """What waits for the person."""
+    error: str | None = None
+    foreground: str | None = None
+    background: str | None = None
+    surface: str | None = None
+    """Bars and boxes."""
+    panel: str | None = None
+
+
+class ThemeFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a file of a theme holds."""
+
+    palette: Palette
+    help: str = ""
+    """What it is, in a line."""
+    dark: bool = True
+    """Light text on a dark ground."""
+    variables: dict[str, str] = {}
+    """Variables of the style sheet, without ``$``."""
+    css: str = ""
+    """Rules that go after all of ours; colours, borders and styles of text only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundTheme:
+    """A theme that was found, usable or not."""
+
+    name: str
+    scope: ThemeScope
+    path: Path
+    theme: ThemeFile | None = None
+    error: str | None = None
+    """Why it cannot be used."""
+
+
+def find_themes(folders: "Iterable[tuple[ThemeScope, Path]]") -> list[FoundTheme]:
+    """Every theme, ours first; a name that comes again hides the one before. Blocks.
+
+    Args:
+        folders: where to look besides what is built in, the strongest last.
+    """
+    found: dict[str, FoundTheme] = {}
+    for scope, folder in (_OURS, *folders):
+        try:
+            paths = sorted(folder.glob("*.toml"))[:_MOST_FILES]
+        except OSError:
+            continue
+        for path in paths:
+            found[path.stem] = _read(path, scope)
+    return list(found.values())
+
+
+def find_theme(name: str, folders: "Iterable[tuple[ThemeScope, Path]]") -> FoundTheme | None:
+    """One theme by its name; reads no other. Blocks."""
+    if "/" in name or name.startswith("."):
+        return None
+    for scope, folder in reversed((_OURS, *folders)):
+        path = folder / f"{name}.toml"
+        try:
+            is_there = path.is_file()
+        except OSError:
+            continue
+        if is_there:
+            return _read(path, scope)
+    return None
+
+
+def _read(path: Path, scope: ThemeScope) -> FoundTheme:
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MOST_BYTES + 1)
+        if len(data) > _MOST_BYTES:
+            raise ValueError(f"it is longer than {_MOST_BYTES} bytes")
+        theme = msgspec.convert(tomllib.loads(data.decode("utf-8")), ThemeFile)
+    except (OSError, ValueError) as error:  # TOML, UTF-8 and msgspec raise kinds of ValueError
+        return FoundTheme(name=path.stem, scope=scope, path=path, error=str(error))
+    return FoundTheme(name=path.stem, scope=scope, path=path, theme=theme)

@@ -1,0 +1,1 @@
+"""The workbench as agents see it: calls that change the layout, the theme and the keys."""

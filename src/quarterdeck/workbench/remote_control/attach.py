@@ -1,0 +1,164 @@
+"""This workbench as a screen of the fleet: agents that lead may arrange it, one call at a time.
+
+What a call changes is the layout, the colours or the keys; what the person is doing stays: the
+focus is theirs, and so is what they type meanwhile.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextvars import Context, copy_context
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from quarterdeck.wire.errors import QuarterdeckError, RpcError
+from quarterdeck.wire.rpc import METHOD_NOT_FOUND
+
+from ..sanitize import sanitize_text
+
+if TYPE_CHECKING:
+    from textual.screen import Screen
+    from textual.widget import Widget
+
+    from quarterdeck.fleet.api import WorkbenchRegistration
+
+    from ..app import Workbench
+
+__all__ = ["PACE", "CarryOutCall", "WorkbenchAttachment", "attach_workbench"]
+
+log = logging.getLogger(__name__)
+
+CarryOutCall: TypeAlias = Callable[[str, dict[str, Any], str], Awaitable[Any]]
+"""Carries out a call: its name, its arguments, whose it is."""
+
+PACE = 1.0
+"""Seconds between two words to the fleet that somebody sits here."""
+_TYPING = 2.0
+"""Seconds after a key for which the focus is not taken away."""
+_SHOWN = 30.0
+"""Seconds for which the person is told of an offer; after that ``/widgets`` lists it."""
+_MOVES = frozenset({"focus", "open_file", "open_diff", "open_agent", "open_tab", "load_layout"})
+"""Calls that may take the focus with them."""
+
+
+class PersonBusyError(QuarterdeckError):
+    """The person is in the middle of something."""
+
+
+class WorkbenchAttachment:
+    """Offers the workbench to the fleet while ``run`` runs.
+
+    Args:
+        app: the workbench.
+        call: carries out what is asked; one at a time, within the application.
+    """
+
+    def __init__(self, app: "Workbench", call: CarryOutCall) -> None:
+        self._app = app
+        self._call = call
+        self._turn = asyncio.Lock()
+        self._used = asyncio.Event()
+        self._linked = asyncio.Event()
+        self._last = 0.0
+        self._cwd = ""
+        self._context: Context = copy_context()
+
+    def used(self) -> None:
+        """The person has pressed a key, or clicked."""
+        self._last = monotonic()
+        self._used.set()
+
+    async def run(self) -> None:
+        """Be there for calls until cancelled; runs within the application, as a worker of it.
+
+        A host that is older than screens is left in peace.
+        """
+        self._context = copy_context()
+        unwatch = self._app.desk.watch(self._look)
+        self._look()
+        try:
+            while True:
+                await self._linked.wait()
+                try:
+                    await self._offer()
+                except QuarterdeckError as error:
+                    if isinstance(error, RpcError) and error.code == METHOD_NOT_FOUND:
+                        return
+                    log.info("the workbench is not offered to agents now: %s", error)
+                    self._linked.clear()
+        finally:
+            unwatch()
+
+    async def _offer(self) -> None:
+        desk = self._app.desk
+        self._cwd = desk.cwd
+        idle = monotonic() - self._last if self._last else 0.0
+        async with desk.fleet.attach_screen(self.answer, cwd=self._cwd, idle=idle) as screen:
+            await self._tell(screen)
+
+    async def _tell(self, screen: "WorkbenchRegistration") -> None:
+        while True:
+            await self._used.wait()
+            self._used.clear()
+            before, self._cwd = self._cwd, self._app.desk.cwd
+            await screen.active(self._cwd if self._cwd != before else None)
+            await asyncio.sleep(PACE)
+
+    async def answer(self, name: str, arguments: dict[str, Any], by: str) -> Any:
+        """Carry out a call, after those that came before it."""
+        async with self._turn:
+            # The link to the host knows nothing of the application, which widgets need.
+            context = self._context.copy()
+            return await asyncio.create_task(self._do(name, arguments, by), context=context)
+
+    async def _do(self, name: str, arguments: dict[str, Any], by: str) -> Any:
+        is_busy = self._is_busy
+        if name == "focus" and is_busy:
+            raise PersonBusyError("the person is typing, so the focus stays where it is; leave it")
+        before = [(screen, screen.focused) for screen in self._app.screen_stack]
+        try:
+            answer = await self._call(name, arguments, by)
+        finally:
+            if is_busy or name not in _MOVES:
+                _give_back(before)
+        if name == "offer_widget":
+            self._tell_offer(str(arguments.get("name")), by)
+        return answer
+
+    def _tell_offer(self, name: str, by: str) -> None:
+        desk = self._app.desk
+        agent = desk.roster.find(desk.find_session(by))
+        who = agent.name if agent is not None else by
+        told = f"{who} offers a widget; /widget approve {name} shows its source"
+        self._app.notify(sanitize_text(told), timeout=_SHOWN, markup=False)
+
+    @property
+    def _is_busy(self) -> bool:
+        """Whether the person types, or has something open over the main screen."""
+        return len(self._app.screen_stack) > 1 or monotonic() - self._last < _TYPING
+
+    def _look(self) -> None:
+        desk = self._app.desk
+        if desk.host == "connected":
+            self._linked.set()
+        if desk.cwd != self._cwd:
+            self._used.set()
+
+
+async def attach_workbench(app: "Workbench") -> None:
+    """Offer the workbench as it is; see ``WorkbenchAttachment.run``."""
+
+    async def call(name: str, arguments: dict[str, Any], by: str) -> Any:
+        return await app.screens_desk.call(name, arguments, by)
+
+    attached = WorkbenchAttachment(app, call)
+    app.on_use = attached.used
+    await attached.run()
+
+
+def _give_back(before: "list[tuple[Screen[Any], Widget | None]]") -> None:
+    for screen, focused in before:
+        if focused is None or focused is screen.focused or not screen.is_attached:
+            continue
+        if focused.is_attached and focused.focusable and focused.display:
+            screen.set_focus(focused, scroll_visible=False)

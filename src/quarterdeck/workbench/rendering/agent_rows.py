@@ -1,0 +1,213 @@
+"""The rows of the agent table: columns that a person chose, or as many as fit."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+
+from quarterdeck.wire.terminal_text import count, format_age
+
+from ..sanitize import sanitize_line
+from ..stores.roster import SYMBOLS, RosterStore
+from .lines import Line, Span, clip
+
+if TYPE_CHECKING:
+    from quarterdeck.fleet.api import AgentInfo
+
+    from ..stores.checkouts import Checkout
+
+__all__ = [
+    "COLUMNS", "STATE_ROLES", "AgentColumn", "AgentRow", "agent_head", "agent_line", "format_money", "place_columns"
+]  # fmt: skip
+
+STATE_ROLES = {
+    "running": "running",
+    "starting": "running",
+    "waiting": "asking",
+    "failed": "bad",
+    "killed": "bad",
+    "interrupted": "warning",
+    "done": "good",
+}
+_WAITS = {"permission": "asks leave", "person": "asks you", "agent": "asks agent"}
+_DAY = 20 * 3_600 * 1_000_000
+_LEAST_DOING = 24
+_NARROW = 60
+"""Cells below which the sign of a state stands for its word, and what is done has the room."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentRow:
+    """What a row is made of."""
+
+    agent: "AgentInfo"
+    roster: RosterStore
+    now: int
+    """Microseconds since the epoch."""
+    checkout: "Checkout | None" = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentColumn:
+    """A column; its width is in cells and does not change with what is in it."""
+
+    name: str
+    width: int
+    text: Callable[[AgentRow], str]
+    title: str = ""
+    is_right: bool = False
+    role: str = "faint"
+
+    @property
+    def head(self) -> str:
+        """What stands above it."""
+        return self.title or self.name
+
+
+def _elapsed(row: AgentRow) -> str:
+    """How long somebody works, or since when they do not: the one goes on, the other stays true."""
+    agent = row.agent
+    then = row.roster.since(agent)
+    if agent.state in ("running", "starting"):
+        return format_age(then, row.now)
+    form = "since %H:%M" if row.now - then < _DAY else "since %d%b"
+    return time.strftime(form, time.localtime(then / 1_000_000))
+
+
+def _state_and_doing(row: AgentRow, doing: str) -> str:
+    """Where there is no room for columns: how long one works, or which state another is in."""
+    agent = row.agent
+    if agent.state in ("running", "starting"):
+        return f"{_elapsed(row)} {doing}"
+    word = _WAITS.get(agent.waits_for or "", agent.state)
+    told = doing.removeprefix("asks: ")
+    return f"{word}: {told}" if told else word
+
+
+def _context(row: AgentRow) -> str:
+    context = row.agent.context
+    return f"{100 * context.used // context.size}%" if context and context.size else "-"
+
+
+def _cost(row: AgentRow) -> str:
+    cost = row.agent.cost
+    return format_money(cost.amount, cost.currency) if cost else "-"
+
+
+def _doing(row: AgentRow) -> str:
+    words = sanitize_line(row.roster.doing(row.agent), 300)
+    return "(archived) " + words if row.agent.is_archived else words
+
+
+COLUMNS = {
+    column.name: column
+    for column in (
+        AgentColumn(
+            name="name", title="agent", width=14, text=lambda r: sanitize_line(r.agent.name, 60)
+        ),
+        AgentColumn(
+            name="state",
+            width=12,
+            text=lambda r: _WAITS.get(r.agent.waits_for or "", r.agent.state),
+        ),
+        AgentColumn(name="time", width=11, text=_elapsed, is_right=True),
+        AgentColumn(name="doing", width=_LEAST_DOING, text=_doing, role="text"),
+        AgentColumn(name="kind", width=9, text=lambda r: sanitize_line(r.agent.agent, 20)),
+        AgentColumn(name="model", width=14, text=lambda r: sanitize_line(r.agent.model or "", 40)),
+        AgentColumn(
+            name="tokens", width=6, text=lambda r: count(r.agent.usage.total), is_right=True
+        ),
+        AgentColumn(name="context", title="ctx", width=4, text=_context, is_right=True),
+        AgentColumn(name="cost", width=7, text=_cost, is_right=True),
+        AgentColumn(name="branch", width=16, text=lambda r: sanitize_line(_checkout(r).branch, 60)),
+        AgentColumn(name="changes", width=11, text=lambda r: _checkout(r).changes),
+    )
+}
+"""In the order in which they stand."""
+_NEEDED = ("name", "state", "time", "doing")
+_NARROW_NEEDED = ("name", "doing")
+_BY_WORTH = ("context", "cost", "tokens", "branch", "changes", "model", "kind")
+"""Which come first where there is room."""
+
+
+def place_columns(width: int, chosen: Sequence[str] = ()) -> list[tuple[AgentColumn, int, int]]:
+    """The columns that are shown, each with where it begins and how wide it is.
+
+    What a person chose stays whole as long as it fits; what is done gets what is left over.
+    """
+    names = [name for name in COLUMNS if name in (chosen or _fitting(width))]
+    names = names if "name" in names else ["name", *names]
+    wide = {name: COLUMNS[name].width for name in names}
+    if width >= 100 or "doing" not in names:
+        wide["name"] = 20
+    spare = width - 2 - sum(wide.values()) - len(names)
+    grower = "doing" if "doing" in names else "name"
+    wide[grower] = max(8, wide[grower] + spare)
+    found: list[tuple[AgentColumn, int, int]] = []
+    at = 2
+    for name in names:
+        found.append((COLUMNS[name], at, wide[name]))
+        at += wide[name] + 1
+    return found
+
+
+def agent_head(width: int, chosen: Sequence[str] = (), by: str = "need") -> Line:
+    """The names of the columns; the one that is sorted by has a sign."""
+    spans: list[Span] = [("  ", "faint")]
+    for column, _, wide in place_columns(width, chosen):
+        title = column.head + ("▾" if column.name == by else "")
+        role = "strong" if column.name == by else "faint"
+        spans.append((_cell(title, wide, column.is_right) + " ", role))
+    return clip(tuple(spans), width)
+
+
+def agent_line(row: AgentRow, width: int, chosen: Sequence[str] = ()) -> Line:
+    """One agent."""
+    agent = row.agent
+    role = "faint" if agent.is_archived else STATE_ROLES.get(agent.state, "text")
+    spans: list[Span] = [(SYMBOLS[agent.state] + " ", role)]
+    is_narrow = width < _NARROW and not chosen
+    for column, _, wide in place_columns(width, chosen):
+        text = column.text(row)
+        if column.name == "doing" and is_narrow:
+            text = _state_and_doing(row, text)
+        own = {"name": "strong", "state": role}.get(column.name, column.role)
+        depth = row.roster.depth(agent.session)
+        if column.name == "name" and depth:
+            text = "  " * (min(depth, 4) - 1) + "└ " + text
+        spans.append((_cell(text, wide, column.is_right) + " ", own))
+    return clip(tuple(spans), width)
+
+
+def format_money(amount: float, currency: str) -> str:
+    """An amount in few characters."""
+    sign = "$" if currency == "USD" else sanitize_line(currency, 4) + " "
+    return f"{sign}{amount:.2f}" if amount >= 0.005 or not amount else f"<{sign}0.01"
+
+
+def _fitting(width: int) -> list[str]:
+    if width < _NARROW:
+        return list(_NARROW_NEEDED)
+    names = list[str](_NEEDED)
+    room = width - 2 - sum(COLUMNS[name].width + 1 for name in names)
+    for name in _BY_WORTH:
+        room -= COLUMNS[name].width + 1
+        if room < 0:
+            break
+        names.append(name)
+    return names
+
+
+def _checkout(row: AgentRow) -> "Checkout":
+    from ..stores.checkouts import Checkout
+
+    return row.checkout or Checkout()
+
+
+def _cell(text: str, width: int, is_right: bool = False) -> str:
+    """A text in exactly so many cells."""
+    ((shown, _),) = clip(((text, ""),), width) or (("", ""),)
+    room = " " * (width - cell_len(shown))
+    return room + shown if is_right else shown + room

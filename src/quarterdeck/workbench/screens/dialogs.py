@@ -1,0 +1,158 @@
+"""Small dialogs: type a line, confirm, leave a terminal, read some text."""
+
+import time
+from collections.abc import Sequence
+from typing import ClassVar, Literal, TypeAlias
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Input, Label
+
+from ..rendering.lines import Line, indented, plain, wrap
+from ..sanitize import sanitize_line, sanitize_text
+from ..widgets.lines_view import LinesView
+from .key_guard import KeyGuard
+
+__all__ = [
+    "AskLineScreen",
+    "ConfirmScreen",
+    "LeaveChoice",
+    "LeaveTerminalScreen",
+    "ReadingScreen",
+    "ReadingSection",
+]
+
+
+class AskLineScreen(ModalScreen[str | None]):
+    """Gives the line, or None if there shall be none."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "leave")]
+
+    def __init__(self, title: str, given: str = "") -> None:
+        super().__init__()
+        self._asked = title
+        self._given = given
+
+    def compose(self) -> ComposeResult:
+        """The parts."""
+        with Vertical(id="box") as box:
+            box.border_title = Content(sanitize_line(self._asked, 70))
+            box.border_subtitle = "enter · esc leaves"
+            yield Input(sanitize_line(self._given))
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Done."""
+        event.stop()
+        if event.value.strip():
+            self.dismiss(event.value.strip())
+
+
+class ConfirmScreen(ModalScreen[bool]):
+    """Gives True if the person wants it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "yes", "yes"),
+        Binding("n,escape", "no", "no"),
+    ]
+
+    def __init__(self, title: str, words: str) -> None:
+        super().__init__()
+        self._asked = title
+        self._words = words
+        self._guard = KeyGuard(time.monotonic)
+
+    def compose(self) -> ComposeResult:
+        """The parts."""
+        with Vertical(id="box") as box:
+            box.border_title = Content(sanitize_line(self._asked, 60))
+            box.border_subtitle = "y does it · n or esc does not"
+            yield Label(sanitize_text(self._words), markup=False)
+
+    def action_yes(self) -> None:
+        """Yes, unless the key was meant for something else."""
+        if not self._guard.holds:
+            self.dismiss(True)
+
+    def action_no(self) -> None:
+        """No."""
+        self.dismiss(False)
+
+
+LeaveChoice: TypeAlias = Literal["end", "leave"]
+
+
+class LeaveTerminalScreen(ModalScreen[LeaveChoice | None]):
+    """Gives what is chosen; None: the panel stays."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("e", "choose('end')", "end it"),
+        Binding("l", "choose('leave')", "leave it running"),
+        Binding("escape", "dismiss(None)", "keep the panel"),
+    ]
+
+    def __init__(self, title: str, place: str) -> None:
+        super().__init__()
+        self._named = title
+        self._place = place
+        self._guard = KeyGuard(time.monotonic)
+
+    def compose(self) -> ComposeResult:
+        """The parts."""
+        with Vertical(id="box") as box:
+            box.border_title = Content(f"{sanitize_line(self._named, 60)} is running")
+            box.border_subtitle = "e ends it · l leaves it running · esc keeps the panel"
+            yield Label(sanitize_text(f"in {self._place}"), markup=False)
+            yield Label("Left running, /terminals shows it again.", markup=False)
+
+    def action_choose(self, choice: LeaveChoice) -> None:
+        """Choose, unless the key was meant for something else."""
+        if not self._guard.holds:
+            self.dismiss(choice)
+
+
+ReadingSection = tuple[str, Sequence[tuple[str, str]]]
+"""A title, and below it names with words; any text."""
+_NAMES = 24
+
+
+class _Parts(LinesView, can_focus=True):
+    def __init__(self, parts: Sequence[ReadingSection]) -> None:
+        super().__init__(id="reading")
+        self._parts = parts
+
+    def lines(self, width: int) -> list[Line]:
+        lines: list[Line] = []
+        for title, rows in self._parts:
+            wide = min(_NAMES, max((len(name) for name, _ in rows), default=0)) + 2
+            lines.append(plain(sanitize_line(title), "heading"))
+            for name, words in rows:
+                before = (f"  {sanitize_line(name, _NAMES):<{wide}}", "key")
+                inner = wrap([(sanitize_text(words), "text")], max(10, width - wide - 2))
+                lines += indented(inner, before, (" " * (wide + 2), "text"))
+            lines.append(())
+        return lines
+
+
+class ReadingScreen(ModalScreen[None]):
+    """Shows what was found, or anything else in rows."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter", "dismiss(None)", "close")]
+
+    def __init__(self, title: str, parts: Sequence[ReadingSection]) -> None:
+        super().__init__()
+        self._head = title
+        self._parts = parts
+
+    def compose(self) -> ComposeResult:
+        """The parts."""
+        with Vertical(id="box") as box:
+            box.border_title = Content(sanitize_line(self._head, 60))
+            box.border_subtitle = "↑ ↓ scroll · esc closes"
+            yield _Parts(self._parts)
+
+    def on_mount(self) -> None:
+        """Let keys scroll."""
+        self.query_one(_Parts).focus()

@@ -1,0 +1,248 @@
+"""Screens to choose from a list: layouts, terminals, themes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+
+from ..preferences.themes.apply import ThemeError, apply_theme
+from ..preferences.themes.files import FoundTheme
+from ..rendering.lines import Line
+from ..sanitize import sanitize_line
+from ..terminal.command_line import format_command_line
+from ..widgets.picker import Picker
+
+if TYPE_CHECKING:
+    from textual.app import App
+    from textual.timer import Timer
+
+    from quarterdeck.fleet.api import TerminalInfo
+
+__all__ = ["LayoutsScreen", "TerminalsScreen", "ThemeChoice", "ThemesScreen"]
+
+
+class _Layouts(Picker):
+    def __init__(self, layouts: Sequence[dict[str, Any]]) -> None:
+        super().__init__(id="layouts")
+        self._layouts = layouts
+        self.cursor = layouts[0]["name"] if layouts else None
+
+    def rows(self, width: int) -> list[tuple[str, Line]]:
+        """See ``Picker``."""
+        return [
+            (
+                one["name"],
+                (
+                    (f"{sanitize_line(one['name'], 24):<26}", "strong"),
+                    (f"{one['scope']:<10}", "faint"),
+                    (sanitize_line(one["help"]), "text"),
+                ),
+            )
+            for one in self._layouts
+        ]
+
+
+class LayoutsScreen(ModalScreen[str | None]):
+    """Gives the name of a layout, or None."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss(None)", "leave")]
+
+    def __init__(self, layouts: Sequence[dict[str, Any]]) -> None:
+        super().__init__()
+        self._layouts = layouts
+
+    def compose(self) -> ComposeResult:
+        """The parts."""
+        with Vertical(id="box") as box:
+            box.border_title = "layouts"
+            box.border_subtitle = "enter loads · esc leaves · /layout save NAME keeps what is open"
+            yield _Layouts(self._layouts)
+
+    def on_mount(self) -> None:
+        """Let keys choose."""
+        self.query_one(_Layouts).focus()
+
+    @on(Picker.Chosen, "#layouts")
+    def _chosen(self, event: Picker.Chosen) -> None:
+        event.stop()
+        self.dismiss(event.key)
+
+
+class _Terminals(Picker):
+    def __init__(self, terminals: "Sequence[TerminalInfo]") -> None:
+        super().__init__(id="terminals")
+        self._terminals = terminals
+        self.cursor = terminals[0].id if terminals else None
+
+    def rows(self, width: int) -> list[tuple[str, Line]]:
+        """See ``Picker``."""
+        return [(one.id, _line(one)) for one in self._terminals]
+
+
+def _line(one: "TerminalInfo") -> Line:
+    what = one.title or format_command_line(one.command)
+    state = "runs" if one.ended is None else "ended"
+    kind = "agent" if one.session is not None else state
+    return (
+        (f"{sanitize_line(one.name, 16):<18}", "strong"),
+        (f"{kind:<7}", "faint" if one.ended is None else "warning"),
+        (sanitize_line(what, 60), "text"),
+        (f"  {sanitize_line(one.cwd, 200)}", "faint"),
+    )
+
+
+class TerminalsScreen(ModalScreen[tuple[str, bool] | None]):
+    """Gives the id of a terminal and whether it shall be ended; None: nothing shall be done."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q", "dismiss(None)", "leave"),
+        Binding("x", "end", "end it"),
+    ]
+
+    def __init__(self, terminals: "Sequence[TerminalInfo]") -> None:
+        super().__init__()
+        self._terminals = terminals
+
+    def compose(self) -> ComposeResult:
+        """The parts."""
+        with Vertical(id="box") as box:
+            box.border_title = "terminals"
+            box.border_subtitle = "enter shows it · x ends it · esc leaves"
+            yield _Terminals(self._terminals)
+
+    def on_mount(self) -> None:
+        """Let keys choose."""
+        self.query_one(_Terminals).focus()
+
+    @on(Picker.Chosen, "#terminals")
+    def _chosen(self, event: Picker.Chosen) -> None:
+        event.stop()
+        self.dismiss((event.key, False))
+
+    def action_end(self) -> None:
+        """End the program of the row."""
+        chosen = self.query_one(_Terminals).cursor
+        if chosen is not None:
+            self.dismiss((chosen, True))
+
+
+_PAUSE = 0.08
+"""Seconds that the cursor stays before a theme is put on: who passes by need not see it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThemeChoice:
+    """What the person took."""
+
+    shelved: FoundTheme
+    here: bool
+    """For this directory alone."""
+
+
+class _Themes(Picker):
+    def __init__(self, shelved: Sequence[FoundTheme]) -> None:
+        super().__init__(id="themes")
+        self.errors = {one.name: one.error for one in shelved if one.error}
+        self._shelved = shelved
+
+    def rows(self, width: int) -> list[tuple[str, Line]]:
+        """See ``Picker``."""
+        rows: list[tuple[str, Line]] = []
+        for one in self._shelved:
+            error = self.errors.get(one.name)
+            told = one.theme.help if one.theme is not None and error is None else ""
+            rows.append(
+                (
+                    one.name,
+                    (
+                        (f"{sanitize_line(one.name, 20):<14}", "strong"),
+                        (f" {one.scope:<9} ", "faint"),
+                        (
+                            f"✗ {sanitize_line(error)}" if error else sanitize_line(told),
+                            _role(error),
+                        ),
+                    ),
+                )
+            )
+        return rows
+
+
+def _role(error: str | None) -> str:
+    return "bad" if error else "text"
+
+
+class ThemesScreen(ModalScreen[ThemeChoice | None]):
+    """Gives the theme that was taken; with None everything looks as before."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,f9", "leave", "leave everything as it was"),
+        Binding("h", "take(True)", "take it for this directory alone"),
+    ]
+
+    def __init__(self, shelved: Sequence[FoundTheme]) -> None:
+        super().__init__()
+        self._by_name = {one.name: one for one in shelved}
+        self._shelved = shelved
+        self._timer: Timer | None = None
+
+    def compose(self) -> ComposeResult:
+        """The parts."""
+        with Vertical(id="box") as box:
+            box.border_title = "themes"
+            box.border_subtitle = "enter takes it · h for here alone · esc"
+            yield _Themes(self._shelved)
+
+    def on_mount(self) -> None:
+        """Begin at what is worn."""
+        self._app: App[Any] = cast("Any", super()).app
+        self._before = self._by_name.get(self._app.theme)
+        self._worn = self._app.theme
+        self._themes = self.query_one(_Themes)
+        self._themes.focus()
+        self._themes.place(self._app.theme)
+
+    @on(Picker.Moved)
+    def _moved(self, event: Picker.Moved) -> None:
+        event.stop()
+        if self._timer is not None:
+            self._timer.stop()
+        self._timer = self.set_timer(_PAUSE, self._show)
+
+    @on(Picker.Chosen)
+    def _chosen(self, event: Picker.Chosen) -> None:
+        event.stop()
+        self.action_take(False)
+
+    def action_take(self, here: bool) -> None:
+        """Keep what the cursor is on, if it can be worn."""
+        shelved = self._by_name.get(self._themes.cursor or "")
+        if shelved is not None and self._show():
+            self.dismiss(ThemeChoice(shelved=shelved, here=here))
+
+    def action_leave(self) -> None:
+        """Put on again what was worn before."""
+        if self._timer is not None:
+            self._timer.stop()
+        if self._before is not None and self._worn != self._before.name:
+            apply_theme(self._app, self._before)
+        self.dismiss(None)
+
+    def _show(self) -> bool:
+        shelved = self._by_name.get(self._themes.cursor or "")
+        if shelved is None:
+            return False
+        if shelved.name == self._worn:
+            return True
+        try:
+            apply_theme(self._app, shelved)
+        except ThemeError as error:
+            self._themes.errors[shelved.name] = str(error)
+            self._themes.update()
+            return False
+        self._worn = shelved.name
+        return True

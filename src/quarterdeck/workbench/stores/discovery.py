@@ -1,0 +1,61 @@
+"""What this machine and this workspace offer: agents, keys, trust."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from quarterdeck.config.places import Places
+    from quarterdeck.drivers.probe import LoginState
+    from quarterdeck.fleet.permissions.workspace_trust import WorkspaceTrust
+    from quarterdeck.wire.ids import SessionId
+
+__all__ = ["DiscoveredAgent", "DiscoveryStore", "MachineDiscovery"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiscoveredAgent:
+    """An agent of the catalogue on this machine."""
+
+    name: str
+    title: str
+    is_here: bool
+    """Whether a program of it is on PATH."""
+    login: "LoginState" = "unknown"
+    install: str = ""
+    """A command that installs it, or where to find one."""
+    login_hint: str = ""
+    """How to log in, for a person."""
+    offers_logins: bool = False
+    """It is here and speaks ACP, by which it may offer ways to log in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineDiscovery:
+    """What was found on this machine, without starting anything."""
+
+    agents: tuple[DiscoveredAgent, ...] = ()
+    """Those that are here first, then as people know them. Our own is not among them."""
+    keys: tuple[str, ...] = ()
+    """Variables with keys of vendors that are set; their names, never what they hold."""
+    key_names: tuple[str, ...] = ()
+    """Variables that could be set."""
+
+    def agent(self, name: str) -> DiscoveredAgent | None:
+        """An agent by its name."""
+        return next((agent for agent in self.agents if agent.name == name), None)
+
+
+@dataclass(slots=True, kw_only=True)
+class DiscoveryStore:
+    """What is known so far; everything None until somebody has looked."""
+
+    places: "Places | None" = None
+    """Ours; None: there are none, as in a test, and nothing is looked for."""
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    found: MachineDiscovery | None = None
+    trust: "WorkspaceTrust | None" = None
+    begins_demo: bool = False
+    """The demo is wanted as soon as the host is there."""
+    demo: "SessionId | None" = None
+    """The demo that was begun from here, while it is not kept."""

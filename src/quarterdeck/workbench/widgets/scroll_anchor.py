@@ -1,0 +1,137 @@
+"""Where somebody reads in a transcript, and where that is on the screen."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ..rendering.block_layout import BlockLayout
+from ..stores.blocks import Block
+from ..stores.transcript import TranscriptSpot, TranscriptStore
+
+__all__ = ["ScrollAnchor", "ScrollAnchors"]
+
+_MOST_KEPT = 50
+
+
+@dataclass(slots=True)
+class ScrollAnchor:
+    """A place that stays where it is while blocks come, go, grow, are measured or become one."""
+
+    store: TranscriptStore | None = None
+    follows: bool = True
+    """At the end, wherever that is."""
+    expected: TranscriptSpot | None = None
+    """Where it was in an earlier run; counts when the blocks there are read."""
+    marked: Block | None = None
+    """The block under the cursor."""
+    layout: BlockLayout = field(default_factory=lambda: BlockLayout(1))
+    _block: Block | None = None
+    """The block at the top of the view."""
+    _part: int = 0
+    """Which of its pieces."""
+    _offset: int = 0
+    """Which of the piece's lines is the first in view."""
+    _gap: int = 0
+    """Lines of it that are there only because something is before the block."""
+    _below: int = 0
+    """How many lines of the block are from there on; it may become one with the block before."""
+
+    def sync(self, width: int) -> None:
+        """Take the blocks as they are now, at a width."""
+        if width != self.layout.width:
+            self.layout = BlockLayout(width)
+        self.layout.sync(self.store.blocks if self.store is not None else ())
+        if self.expected is not None and self.store is not None and self.store.is_loaded:
+            spot, self.expected = self.expected, None
+            if (block := self.store.find(spot.first)) is not None:
+                self.put(block, spot.part, spot.offset + self._gap_of(block, spot.part))
+
+    @property
+    def spot(self) -> TranscriptSpot | None:
+        """What to keep of it over a restart; None: it is at the end."""
+        if self.expected is not None or self.follows or self._block is None:
+            return self.expected
+        offset = max(0, self._offset - self._gap)
+        return TranscriptSpot(self._block.first, self._block.last, self._part, offset)
+
+    def put(self, block: Block, part: int = 0, offset: int = 0) -> None:
+        """Be at a line of a block."""
+        self.follows = False
+        self._block, self._part, self._offset = block, part, offset
+
+    def note(self, y: int) -> None:
+        """Be at a line of the whole."""
+        if not len(self.layout):
+            return
+        at, self._offset = self.layout.pin(y)
+        self._block, self._part = self.layout.block(at), self.layout.part(at)
+        self._below = self.layout.below(at) - self._offset
+        self._gap = self._gap_of(self._block, self._part)
+
+    def top(self, y: int, rows: int) -> int:
+        """The first line to show of so many; what is in view then is measured.
+
+        ``y``: the line that is the first now.
+        """
+        if not len(self.layout):
+            return 0
+        if self.follows:
+            self.layout.reveal_end(rows)
+            return max(0, self.layout.total - rows)
+        first, offset = self._found(y)
+        self.layout.reveal(first, rows + offset)
+        self._below = self.layout.below(first) - offset
+        return min(max(0, self.layout.total - rows), self.layout.top(first) + offset)
+
+    def is_in_view(self, block: Block | None, y: int, rows: int) -> bool:
+        """Whether the first line of a block is among those."""
+        at = self.layout.find(block) if block is not None else None
+        return at is not None and y <= self.layout.top(at) < y + rows
+
+    def _gap_of(self, block: Block, part: int) -> int:
+        first = self.layout.find(block)
+        return int(self.layout.has_gap(first)) if first is not None and not part else 0
+
+    def _found(self, y: int) -> tuple[int, int]:
+        """Where the place is now: the piece, and which of its lines."""
+        block, layout = self._block, self.layout
+        first = layout.find(block) if block is not None else None
+        if first is None and block is not None and self.store is not None:
+            # It is one with another block now, and their ends are the same.
+            joined = self.store.find(block.last)
+            first = layout.find(joined) if joined is not None else None
+            if first is not None:
+                at, self._offset = layout.above_end(first, self._below)
+                self._block, self._part = joined, layout.part(at)
+        if first is None or self._block is None:
+            return layout.locate(y)
+        layout.open(first)
+        at = layout.find(self._block, self._part)
+        return first if at is None else at, self._offset
+
+
+class ScrollAnchors:
+    """Where somebody reads in each of several transcripts."""
+
+    def __init__(self) -> None:
+        self._standings: dict[str, ScrollAnchor] = {}
+
+    def of(self, store: TranscriptStore) -> ScrollAnchor:
+        """The place in a transcript; at its end at first."""
+        standing = self._standings.pop(store.session, None) or ScrollAnchor()
+        standing.store = store
+        self._standings[store.session] = standing
+        return standing
+
+    def expected(self, session: str) -> TranscriptSpot | None:
+        """Where a transcript was read in an earlier run, if not yet in this one."""
+        return self._standings[session].expected if session in self._standings else None
+
+    def remember(self) -> dict[str, TranscriptSpot]:
+        """Places that are not at the end, by session."""
+        spots = {session: one.spot for session, one in self._standings.items()}
+        kept = {session: spot for session, spot in spots.items() if spot is not None}
+        return dict(list(kept.items())[-_MOST_KEPT:])
+
+    def recall(self, kept: Mapping[str, TranscriptSpot]) -> None:
+        """Take what ``remember`` gave in an earlier run."""
+        self._standings |= {session: ScrollAnchor(expected=spot) for session, spot in kept.items()}

@@ -1,0 +1,1 @@
+"""What is open in a directory: captured, saved, restored."""

@@ -1,0 +1,174 @@
+"""What was open in a directory: kept when it changes, there again at the next start."""
+
+import hashlib
+import os
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+from msgspec import Struct
+
+from ..layout.files import UnusableLayoutError, builtin_layout, read_json_file
+from ..layout.spec import Layout, LayoutError, dump_layout, parse_layout
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..panels.kinds import PanelKind
+
+__all__ = ["WorkspaceFiles", "WorkspaceSnapshot"]
+
+_VERSION = 1
+_ASIDE = 5
+"""How many files that could not be read are kept for one directory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkspaceSnapshot:
+    """What is open in a directory."""
+
+    layout: Layout = field(default_factory=builtin_layout)
+    base: Layout | None = None
+    """The sizes to go back to; None: those of the layout."""
+    tab: int = 0
+    focus: str | None = None
+    """The panel with the focus."""
+    shown: str | None = None
+    """The selected agent."""
+    states: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    """What panels want to remember, by id."""
+    notice: str | None = None
+    """What the person should know about how it was read."""
+
+
+class _File(Struct, kw_only=True, forbid_unknown_fields=True):
+    version: int
+    cwd: str
+    layout: dict[str, Any]
+    base: dict[str, Any] | None = None
+    tab: int = 0
+    focus: str | None = None
+    shown: str | None = None
+    states: dict[str, dict[str, Any]] = {}
+
+
+class WorkspaceFiles:
+    """A file for each directory. Blocks on files.
+
+    Args:
+        folder: where the files are; None: nothing is kept.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+
+    def load(self, cwd: str, kinds: "Mapping[str, PanelKind]") -> WorkspaceSnapshot:
+        """What was open in a directory; the default layout where that cannot be told.
+
+        A file that cannot be used is put aside, not lost: ``notice`` says so.
+        """
+        path = self._path(cwd)
+        if path is None or not path.exists():
+            return WorkspaceSnapshot()
+        try:
+            file = _decoded(read_json_file(path))
+            layout = parse_layout(_mended(file.layout, kinds), kinds)
+            base = _optional(file.base, kinds)
+        except (UnusableLayoutError, LayoutError, msgspec.ValidationError) as error:
+            return WorkspaceSnapshot(notice=self._put_aside(path, str(error)))
+        return WorkspaceSnapshot(
+            layout=layout,
+            base=base,
+            tab=max(0, min(file.tab, len(layout.tabs) - 1)),
+            focus=file.focus,
+            shown=file.shown,
+            states=file.states,
+        )
+
+    def save(self, cwd: str, opened: WorkspaceSnapshot) -> None:
+        """Keep what is open in a directory; a crash leaves the old file or the new one.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        from quarterdeck.system.atomic_file import write_private
+
+        path = self._path(cwd)
+        if path is None:
+            return
+        file = _File(
+            version=_VERSION,
+            cwd=cwd,
+            layout=_whole(dump_layout(opened.layout)),
+            base=dump_layout(opened.base) if opened.base is not None else None,
+            tab=opened.tab,
+            focus=opened.focus,
+            shown=opened.shown,
+            states=opened.states,
+        )
+        write_private(path, msgspec.json.format(msgspec.json.encode(file)).decode() + "\n")
+
+    def _path(self, cwd: str) -> Path | None:
+        if self._folder is None:
+            return None
+        name = hashlib.sha256(os.fsencode(cwd)).hexdigest()[:24]
+        return self._folder / f"{name}.json"
+
+    def _put_aside(self, path: Path, reason: str) -> str:
+        for number in range(1, _ASIDE + 1):
+            aside = path.with_suffix(f".aside-{number}")
+            if not aside.exists() or number == _ASIDE:
+                with suppress(OSError):
+                    path.replace(aside)
+                    return (
+                        f"what was open here cannot be shown again: {reason}; "
+                        f"it is kept in {str(aside)!r}"
+                    )
+                break
+        return f"what was open here cannot be shown again: {reason}"
+
+
+def _decoded(data: object) -> _File:
+    version = cast("dict[str, object]", data).get("version") if isinstance(data, dict) else None
+    if isinstance(version, int) and version > _VERSION:
+        raise UnusableLayoutError(f"a newer program wrote it (version {version})")
+    return msgspec.convert(data, _File)
+
+
+def _optional(data: dict[str, Any] | None, kinds: "Mapping[str, PanelKind]") -> Layout | None:
+    with suppress(LayoutError):
+        return parse_layout(data, kinds) if data is not None else None
+    return None
+
+
+def _mended(data: Any, kinds: "Mapping[str, PanelKind]", depth: int = 0) -> Any:
+    """The data with a box instead of each panel whose widget is not there any more."""
+    if depth > 40:
+        return data
+    if isinstance(data, list):
+        return [_mended(one, kinds, depth + 1) for one in cast("list[Any]", data)]
+    if not isinstance(data, dict):
+        return data
+    node = cast("dict[str, Any]", data)
+    if node.get("type") != "panel":
+        return {name: _mended(value, kinds, depth + 1) for name, value in node.items()}
+    widget = node.get("widget")
+    if not isinstance(widget, str) or widget in kinds or "missing" not in kinds:
+        return node
+    options = {"widget": widget, "options": node.get("options", {})}
+    return {**node, "widget": "missing", "options": options}
+
+
+def _whole(data: Any) -> Any:
+    """The data with what boxes stand for."""
+    if isinstance(data, list | tuple):
+        return [_whole(one) for one in cast("list[Any]", data)]
+    if not isinstance(data, dict):
+        return data
+    node = cast("dict[str, Any]", data)
+    if node.get("type") == "panel":
+        options: dict[str, Any] = node.get("options") or {}
+        return {**node, **options} if node.get("widget") == "missing" else node
+    return {name: _whole(value) for name, value in node.items()}

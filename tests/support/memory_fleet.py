@@ -1,0 +1,545 @@
+"""A fleet in memory for tests of hosts, clients and commands. Prompts are commands:
+
+``say WORDS`` answers, ``ask`` asks for permission, ``question`` asks the person, ``form`` asks
+for more, ``work`` runs until interrupted, ``big N`` answers with N characters. Without a prompt an
+agent is idle. Its terminals run real programs; ``give_screen`` makes one an agent's screen.
+"""
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+from msgspec.structs import replace
+
+from quarterdeck.fleet.agent_state import NEW_STATUS, AgentStatus, advance_status
+from quarterdeck.fleet.api import (
+    AgentInfo,
+    FleetStatus,
+    ImportedSession,
+    InboxItem,
+    SpawnOptions,
+    WaitFor,
+    WorkbenchHandler,
+    WorkbenchRegistration,
+)
+from quarterdeck.fleet.attached_workbenches import AttachedWorkbenches
+from quarterdeck.fleet.errors import (
+    AgentNotReadyError,
+    NameTakenError,
+    NoSuchAgentError,
+    NoSuchFleetTerminalError,
+    NoSuchRequestError,
+)
+from quarterdeck.fleet.local import TerminalCalls
+from quarterdeck.fleet.terminals import HostTerminals, TerminalHandle
+from quarterdeck.journal.search import SearchHit
+from quarterdeck.policy.grants import Grant
+from quarterdeck.system.api import CommandSpec
+from quarterdeck.terminal.headless_terminal import HeadlessTerminal
+from quarterdeck.wire.content import ContentBlock, TextContent, text
+from quarterdeck.wire.events import (
+    Event,
+    MessageChunk,
+    Origin,
+    PermissionAnswered,
+    PermissionAsked,
+    Prompted,
+    PromptQueued,
+    QuestionAnswered,
+    QuestionAsked,
+    SessionChanged,
+    SessionEnded,
+    SessionOpened,
+    SessionResumed,
+    SessionSpawned,
+    ToolCallEnded,
+    ToolCallStarted,
+    TurnEnded,
+    TurnStarted,
+)
+from quarterdeck.wire.ids import (
+    MessageId,
+    RequestId,
+    SessionId,
+    ToolCallId,
+    TurnId,
+    new_message_id,
+    new_request_id,
+    new_session_id,
+    new_tool_call_id,
+    new_turn_id,
+)
+from quarterdeck.wire.permissions import Decider, PermissionOption, QuestionAction, Selected
+from quarterdeck.wire.record import Record
+from quarterdeck.wire.usage import Cost, TokenUsage
+
+OPTIONS = (
+    PermissionOption(option_id="yes", name="Allow", kind="allow_once"),
+    PermissionOption(option_id="always", name="Always allow ls", kind="allow_always"),
+    PermissionOption(option_id="no", name="Deny", kind="reject_once"),
+)
+
+
+class FakeFleet(TerminalCalls):
+    """A ``Fleet`` that keeps all in memory. ``stop`` ends the programs in its terminals."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.infos: dict[SessionId, AgentInfo] = {}
+        self.standings: dict[SessionId, AgentStatus] = {}
+        self.turns: dict[SessionId, TurnId] = {}
+        self.open: dict[RequestId, InboxItem] = {}
+        self.known: set[RequestId] = set()
+        self.granted: dict[str, Grant] = {}
+        self.changed = asyncio.Condition()
+        self.spawn_gate = asyncio.Event()
+        self.spawn_gate.set()
+        self.closed = False
+        self.screens = AttachedWorkbenches()
+        self.shown: dict[SessionId, HeadlessTerminal] = {}
+        """Screens of agents."""
+        self._terminals = HostTerminals({}, _Shown(self))
+        self.clock: Callable[[], int] = lambda: time.time_ns() // 1000
+        """Microseconds since the epoch; a test that looks at times has one of its own."""
+
+    async def stop(self) -> None:
+        await self._terminals.stop()
+        for terminal in self.shown.values():
+            await terminal.close()
+
+    async def give_screen(self, agent: str, *argv: str, size: tuple[int, int] = (120, 40)) -> None:
+        """Let an agent run in a terminal."""
+        session = self.find(agent)
+        command = CommandSpec(argv=argv, cwd=self.infos[session].cwd)
+        self.shown[session] = await HeadlessTerminal.start(command, size=size)
+
+    async def append(self, session: SessionId, event: Event) -> Record:
+        record = Record(
+            seq=len(self.records) + 1,
+            time=self.clock(),
+            session=session,
+            turn=self.turns.get(session),
+            event=event,
+        )
+        self.records.append(record)
+        standing = self.standings[session] = advance_status(
+            self.standings.get(session, NEW_STATUS), event
+        )
+        if (info := self.infos.get(session)) is not None:
+            self.infos[session] = replace(
+                info,
+                state=standing.state,
+                waits_for=standing.waits_for,
+                needs_person=standing.needs_person,
+                is_live=standing.is_live,
+                is_archived=standing.is_archived,
+                can_resume=not standing.is_live,
+                reason=standing.reason,
+                updated=record.time,
+                last_seq=record.seq,
+            )
+        async with self.changed:
+            self.changed.notify_all()
+        return record
+
+    async def spawn(self, wish: SpawnOptions) -> AgentInfo:
+        name = wish.name or wish.agent
+        if any(info.name == name and not info.is_archived for info in self.infos.values()):
+            raise NameTakenError(name)
+        await self.spawn_gate.wait()
+        session = new_session_id()
+        self.infos[session] = AgentInfo(
+            session=session,
+            name=name,
+            agent=wish.agent,
+            cwd=wish.cwd,
+            state="starting",
+            model=wish.model,
+            mode=wish.mode,
+            parent=wish.parent,
+            spawned=self.clock(),
+            usage=TokenUsage(input=1200, output=345),
+            cost=Cost(amount=0.0123, currency="USD"),
+            title=wish.prompt or _shown(wish),
+        )
+        event = SessionSpawned(
+            name=name, agent=wish.agent, cwd=wish.cwd, allow=wish.allow, deny=wish.deny
+        )
+        await self.append(session, event)
+        info = self.infos[session]
+        await self.append(session, SessionOpened(agent=wish.agent, cwd=wish.cwd))
+        if wish.prompt:
+            await self.send(session, (text(wish.prompt),))
+        return info
+
+    def find(self, agent: str) -> SessionId:
+        for session, info in self.infos.items():
+            if agent in (session, info.name):
+                return session
+        raise NoSuchAgentError(agent, [info.name for info in self.infos.values()])
+
+    async def agents(
+        self, *, archived: bool = False, parent: SessionId | None = None
+    ) -> list[AgentInfo]:
+        shown = [
+            info
+            for info in self.infos.values()
+            if (archived or not info.is_archived) and (parent is None or info.parent == parent)
+        ]
+        return sorted(shown, key=lambda info: (not info.needs_person, -info.updated))
+
+    async def agent(self, agent: str) -> AgentInfo:
+        return self.infos[self.find(agent)]
+
+    async def send(
+        self,
+        agent: str,
+        content: tuple[ContentBlock, ...],
+        *,
+        origin: Origin = "person",
+        sender: SessionId | None = None,
+    ) -> MessageId:
+        session = self.find(agent)
+        if not self.standings[session].is_live:
+            raise AgentNotReadyError(
+                f"{agent!r} is not live; `quarterdeck resume {agent}` starts it again"
+            )
+        message = new_message_id()
+        queued = PromptQueued(content=content, message=message, origin=origin, sender=sender)
+        await self.append(session, queued)
+        await self.append(session, Prompted(content=content, message=message, origin=origin))
+        self.turns[session] = new_turn_id()
+        await self.append(session, TurnStarted(prompt=message))
+        assert isinstance(content[0], TextContent)
+        await self._act(session, content[0].text)
+        return message
+
+    async def _act(self, session: SessionId, prompt: str) -> None:
+        word, _, rest = prompt.partition(" ")
+        if word == "ask":
+            call = new_tool_call_id()
+            started = ToolCallStarted(
+                call=call, title="ls /\x1b[31m", name="bash", raw_input={"command": "ls /"}
+            )
+            await self.append(session, started)
+            await self._ask(session, call)
+        elif word == "question":
+            await self._question(session, {})
+        elif word == "form":
+            sizes = {"type": "array", "items": {"enum": ["small", "large"]}}
+            await self._question(session, {"sizes": sizes, "why": {"type": "string"}})
+        elif word != "work":
+            told = "x" * int(rest) if word == "big" else rest or prompt
+            await self.append(session, MessageChunk(content=text(told)))
+            await self._end_turn(session)
+
+    async def _ask(self, session: SessionId, call: ToolCallId) -> None:
+        request = new_request_id()
+        asked = PermissionAsked(
+            request=request,
+            call=call,
+            title="ls /\x1b[31m\u202e",
+            name="bash",
+            options=OPTIONS,
+            raw_input={"command": "ls /"},
+        )
+        await self._put(session, await self.append(session, asked), asked)
+
+    async def _question(self, session: SessionId, more: dict[str, Any]) -> None:
+        form = {
+            "type": "object",
+            "properties": {"colour": {"type": "string", "enum": ["red", "blue"]}, **more},
+            "required": ["colour"],
+        }
+        asked = QuestionAsked(request=new_request_id(), text="Which colour?", form=form)
+        await self._put(session, await self.append(session, asked), asked)
+
+    async def _put(
+        self, session: SessionId, record: Record, asked: PermissionAsked | QuestionAsked
+    ) -> None:
+        is_permission = isinstance(asked, PermissionAsked)
+        self.known.add(asked.request)
+        self.open[asked.request] = InboxItem(
+            request=asked.request,
+            session=session,
+            name=self.infos[session].name,
+            since=record.time,
+            seq=record.seq,
+            permission=asked if is_permission else None,
+            question=None if is_permission else asked,
+        )
+
+    async def _end_turn(self, session: SessionId, stop: Any = "end_turn") -> None:
+        await self.append(session, TurnEnded(stop=stop))
+        self.turns.pop(session, None)
+
+    async def edit(
+        self, agent: str, message: MessageId, content: tuple[ContentBlock, ...] | None
+    ) -> bool:
+        self.find(agent)
+        return False
+
+    async def interrupt(self, agent: str, *, keep_queue: bool = True) -> None:
+        session = self.find(agent)
+        await self._drop(session, "cancel")
+        if session in self.turns:
+            await self._end_turn(session, "cancelled")
+
+    async def _drop(self, session: SessionId, kind: Any) -> None:
+        for item in [item for item in self.open.values() if item.session == session]:
+            del self.open[item.request]
+            by = Decider(kind=kind)
+            if item.question is not None:
+                await self.append(
+                    session, QuestionAnswered(request=item.request, action="cancel", by=by)
+                )
+
+    async def kill(self, agent: str, *, reason: str | None = None) -> None:
+        await self._end(self.find(agent), SessionEnded(how="killed", reason=reason))
+
+    async def close(self, agent: str) -> None:
+        await self._end(self.find(agent), SessionEnded(how="closed"))
+
+    async def _end(self, session: SessionId, ended: SessionEnded) -> None:
+        if self.standings[session].is_live:
+            await self._drop(session, "cancel")
+            await self.append(session, ended)
+
+    async def archive(self, agent: str, *, archived: bool = True) -> None:
+        session = self.find(agent)
+        await self._end(session, SessionEnded(how="closed"))
+        await self.append(session, SessionChanged(archived=archived))
+
+    async def resume(self, agent: str) -> AgentInfo:
+        session = self.find(agent)
+        if self.standings[session].is_live:
+            raise AgentNotReadyError(f"{agent!r} is live already")
+        await self.append(session, SessionResumed())
+        return self.infos[session]
+
+    async def import_session(
+        self,
+        agent: str,
+        id: str,
+        homes: dict[str, str],
+        name: str | None = None,
+        cwd: str | None = None,
+    ) -> ImportedSession:
+        known = [info for info in self.infos.values() if info.title == id]
+        info = known[0] if known else None
+        if info is None:
+            info = await self.spawn(
+                SpawnOptions(agent=agent, cwd=cwd or "/", name=name or id[:40], prompt=id)
+            )
+        return ImportedSession(agent=info, added=0 if known else 3, skipped=0)
+
+    async def fork(
+        self, agent: str, *, name: str | None = None, prompt: str | None = None
+    ) -> AgentInfo:
+        info = await self.agent(agent)
+        wish = SpawnOptions(
+            agent=info.agent, cwd=info.cwd, name=name or f"{info.name}-fork", prompt=prompt
+        )
+        return await self.spawn(wish)
+
+    async def rename(self, agent: str, name: str) -> AgentInfo:
+        session = self.find(agent)
+        if any(info.name == name for info in self.infos.values()):
+            raise NameTakenError(name)
+        await self.append(session, SessionChanged(name=name))
+        self.infos[session] = replace(self.infos[session], name=name)
+        return self.infos[session]
+
+    async def set_option(self, agent: str, option: str, value: str | bool) -> None:
+        session = self.find(agent)
+        self.infos[session] = replace(self.infos[session], mode=str(value))
+
+    async def inbox(self) -> list[InboxItem]:
+        return list(self.open.values())
+
+    async def answer(
+        self, request: RequestId, choice: str, *, by: str = "person", feedback: str | None = None
+    ) -> bool:
+        if request not in self.known:
+            raise NoSuchRequestError(request)
+        item = self.open.get(request)
+        if item is None or item.permission is None:
+            return False
+        for option in item.permission.options:
+            if choice in (option.option_id, option.kind):
+                break
+        else:
+            raise ValueError(f"{request} offers no {choice!r}")
+        del self.open[request]
+        answered = PermissionAnswered(
+            request=request,
+            call=item.permission.call,
+            outcome=Selected(option_id=option.option_id),
+            kind=option.kind,
+            by=Decider(kind="person", name=by),
+            feedback=feedback,
+        )
+        await self.append(item.session, answered)
+        ended = ToolCallEnded(call=item.permission.call, status="completed")
+        await self.append(item.session, ended)
+        await self.append(item.session, MessageChunk(content=text(f"You said {option.name}.")))
+        await self._end_turn(item.session)
+        return True
+
+    async def reply(
+        self,
+        request: RequestId,
+        action: QuestionAction,
+        *,
+        by: str = "person",
+        content: dict[str, Any] | None = None,
+    ) -> bool:
+        if request not in self.known:
+            raise NoSuchRequestError(request)
+        item = self.open.pop(request, None)
+        if item is None:
+            return False
+        answered = QuestionAnswered(
+            request=request, action=action, by=Decider(kind="person", name=by), content=content
+        )
+        await self.append(item.session, answered)
+        await self.append(item.session, MessageChunk(content=text(f"{action}: {content}")))
+        await self._end_turn(item.session)
+        return True
+
+    async def delete(self, agent: str) -> None:
+        session = self.find(agent)
+        if self.infos[session].is_live:
+            raise AgentNotReadyError(f"{agent!r} is live; end it first")
+        del self.infos[session]
+
+    async def grants(self) -> list[Grant]:
+        return list(self.granted.values())
+
+    async def revoke(self, grant: str, *, by: str = "person") -> bool:
+        return self.granted.pop(grant, None) is not None
+
+    async def read(
+        self, agent: str | None, *, after: int = 0, before: int | None = None, limit: int = 200
+    ) -> list[Record]:
+        session = None if agent is None else self.find(agent)
+        mine = [record for record in self.records if session in (None, record.session)]
+        if before is not None:
+            return [record for record in mine if record.seq < before][-limit:]
+        return [record for record in mine if record.seq > after][:limit]
+
+    async def follow(
+        self, after: int | None = None, *, agent: str | None = None
+    ) -> AsyncGenerator[Record]:
+        session = None if agent is None else self.find(agent)
+        position = len(self.records) if after is None else after
+        while True:
+            async with self.changed:
+                await self.changed.wait_for(lambda at=position: len(self.records) > at)
+            for record in self.records[position:]:
+                position = record.seq
+                if session is None or record.session == session:
+                    yield record
+
+    async def wait(
+        self, agents: Sequence[str], *, until: WaitFor = "all", timeout: float | None = None
+    ) -> list[AgentInfo]:
+        sessions = [self.find(agent) for agent in agents]
+
+        def resting() -> list[AgentInfo]:
+            found = [self.infos[session] for session in sessions]
+            return [info for info in found if info.state not in ("starting", "running")]
+
+        def is_over() -> bool:
+            return len(resting()) >= (len(sessions) if until == "all" else 1)
+
+        try:
+            async with asyncio.timeout(timeout), self.changed:
+                await self.changed.wait_for(is_over)
+        except TimeoutError:
+            pass
+        return resting()
+
+    async def search(self, words: str, *, limit: int = 50) -> list[SearchHit]:
+        hits: list[SearchHit] = []
+        for record in reversed(self.records):
+            match record.event:
+                case MessageChunk(content=TextContent(text=told)) if words in told:
+                    at = told.index(words)
+                    hits.append(
+                        SearchHit(
+                            session=record.session,
+                            seq=record.seq,
+                            type="message_chunk",
+                            snippet=told,
+                            marks=((at, at + len(words)),),
+                        )
+                    )
+        return hits[:limit]
+
+    def attach_screen(
+        self, handler: WorkbenchHandler, *, cwd: str, idle: float = 0.0
+    ) -> AbstractAsyncContextManager[WorkbenchRegistration]:
+        return self.screens.attach(handler, cwd=cwd, idle=idle)
+
+    async def call_screen(self, name: str, arguments: dict[str, Any], *, by: str = "person") -> Any:
+        info = self.infos.get(SessionId(by))
+        cwd = info.cwd if info is not None else None
+        return await self.screens.call(name, arguments, by=by, cwd=cwd)
+
+    async def status(self) -> FleetStatus:
+        counts: dict[str, int] = {}
+        for info in await self.agents():
+            counts[info.state] = counts.get(info.state, 0) + 1
+        return FleetStatus(
+            version="test",
+            pid=os.getpid(),
+            started=1,
+            log="memory",
+            last_seq=len(self.records),
+            agents=counts,
+            needs_person=sum(info.needs_person for info in self.infos.values()),
+            terminals=self._terminals.running,
+        )
+
+
+class _Shown:
+    """The screens of a fleet's agents."""
+
+    def __init__(self, fleet: FakeFleet) -> None:
+        self._fleet = fleet
+
+    def all(self) -> list[TerminalHandle]:
+        return [self._kept(session) for session in self._fleet.shown]
+
+    async def find(self, agent: str) -> TerminalHandle:
+        try:
+            return self._kept(self._fleet.find(agent))
+        except (NoSuchAgentError, KeyError):
+            raise NoSuchFleetTerminalError(agent) from None
+
+    def _kept(self, session: SessionId) -> TerminalHandle:
+        terminal, info = self._fleet.shown[session], self._fleet.infos[session]
+        return TerminalHandle(id=session, name=info.name, terminal=terminal, session=session)
+
+
+def _shown(wish: SpawnOptions) -> str | None:
+    told = {**wish.environment, **({"roots": wish.roots} if wish.roots else {})}
+    return json.dumps(told) if told else None
+
+
+@asynccontextmanager
+async def open_fake(*_: object) -> AsyncGenerator[FakeFleet]:
+    """What ``run_host`` takes to open a fleet; agents and terminals are closed at its end."""
+    fleet = FakeFleet()
+    try:
+        yield fleet
+    finally:
+        await fleet.stop()
+        for info in await fleet.agents(archived=True):
+            await fleet.close(info.session)
+        fleet.closed = True
