@@ -372,7 +372,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 {imports}
 from ..values import AcpValue
 from .methods import Method, Notification
-from .shapes import Leniency, require
+from .leniency import Leniency, require
 
 __all__ = [
 {names}

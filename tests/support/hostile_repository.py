@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from .trees import git, new_repository
+from .work_trees import git, new_repository
 
 __all__ = ["HostileRepository", "make_hostile_repository"]
 

@@ -12,7 +12,7 @@ from quarterdeck.workbench.panels.system.model import MachineSample, ProcessGrou
 from quarterdeck.workbench.panels.system.panel import SystemPanel
 
 from .agent_states import at_work, calm, many
-from .stage import Stage, StagedFleet, state
+from .staged_workbench import Stage, StagedFleet, state
 
 __all__: list[str] = []
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from .patience import SOON
+from .deadlines import SOON
 
 __all__ = [
     "PROGRAM",

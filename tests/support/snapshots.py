@@ -14,7 +14,7 @@ from textual.app import App
 from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
-from .patience import SOON
+from .deadlines import SOON
 
 __all__ = ["FOLDER", "UPDATE", "check", "looks", "picture"]
 

@@ -31,7 +31,7 @@ from quarterdeck.workbench.context import WorkbenchContext
 from quarterdeck.workbench.drafts import Drafts
 from quarterdeck.workbench.preferences.store import load_preferences
 
-from .desks import LostFleet, screen_text, until
+from .workbench_app import LostFleet, screen_text, until
 
 __all__ = ["START", "STATES", "Stage", "StagedFleet", "State", "made_project", "staged", "state"]
 

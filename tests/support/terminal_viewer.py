@@ -15,7 +15,7 @@ from quarterdeck.terminal.viewer_events import (
     ViewerEvent,
 )
 
-from .patience import SOON
+from .deadlines import SOON
 
 __all__ = ["Viewer"]
 

@@ -8,7 +8,7 @@ RUN = """
 import sys
 from pathlib import Path
 from quarterdeck.config.places import Places
-from quarterdeck.workbench import opening
+from quarterdeck.workbench import launch
 from quarterdeck.workbench.app import Workbench
 
 home = Path(sys.argv[1])
@@ -21,7 +21,7 @@ def first_frame(self):
 Workbench._begin = first_frame
 Workbench.run = lambda self: run(self, headless=True, size=(120, 40))
 places = Places(config=home / "c", state=home / "s", cache=home / "a", runtime=home / "r")
-sys.exit(opening.open_workbench(places, {"HOME": str(home), "PATH": ""}, home))
+sys.exit(launch.open_workbench(places, {"HOME": str(home), "PATH": ""}, home))
 """
 LATE = (
     "quarterdeck.fleet.client",

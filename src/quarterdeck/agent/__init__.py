@@ -34,10 +34,10 @@ __all__ = [
 _HOMES = {
     "PermissionAnswer": "quarterdeck.policy.gate",
     "NativeAgent": ".native",
-    "ServerDefinition": ".servers",
+    "ServerDefinition": ".tool_servers",
     "Session": ".session",
     "SessionOptions": ".native",
-    "all_tools": ".tools.all",
+    "all_tools": ".tools.builtin",
 }
 
 

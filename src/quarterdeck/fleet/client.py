@@ -88,7 +88,7 @@ class TerminalClient(ReconnectingClient):
 if TYPE_CHECKING:
     from .api import FleetTerminals
 
-    _: type[FleetTerminals] = TerminalClient
+    _terminals: type[FleetTerminals] = TerminalClient
 
 
 class HostClient(TerminalClient):

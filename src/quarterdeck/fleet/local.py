@@ -207,7 +207,7 @@ if TYPE_CHECKING:
 
     from .api import FleetTerminals
 
-    _: FleetTerminals = cast("TerminalCalls", None)
+    _terminals: FleetTerminals = cast("TerminalCalls", None)
 
 
 T = TypeVar("T")

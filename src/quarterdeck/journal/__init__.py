@@ -73,9 +73,9 @@ _HOMES = {
     "journal": ("Journal",),
     "limits": ("JournalLimits",),
     "projections": ("Projection",),
-    "reading": ("ReadableJournal",),
-    "salvaging": ("SalvageReport", "salvage_journal"),
-    "hits": ("SearchHit",),
+    "reader": ("ReadableJournal",),
+    "salvage": ("SalvageReport", "salvage_journal"),
+    "search_hit": ("SearchHit",),
     "sessions": ("SessionSummary",),
 }
 

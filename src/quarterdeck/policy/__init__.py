@@ -99,7 +99,7 @@ __all__ = [
 
 _HOMES = {
     "call": ("Call", "McpTool", "PathUse", "path_use"),
-    "deciding": (
+    "decision": (
         "Allow",
         "Ask",
         "DecisionSource",
@@ -112,15 +112,15 @@ _HOMES = {
         "explain",
     ),
     "errors": ("GrantsError", "PolicyError", "RuleError", "UnknownModeError"),
-    "foreign": ("CallContext", "call_from_tool"),
+    "foreign_calls": ("CallContext", "call_from_tool"),
     "grammar": ("parse_pattern", "parse_rule", "print_pattern", "print_rule"),
     "grants": ("Grant", "applicable_rules", "grants_from_json", "grants_to_json", "spend_grant"),
     "lookup": ("Disk", "look_up"),
     "modes": ("DEFAULT_MODE", "MODES", "NO_SANDBOX", "Mode", "SandboxState", "parse_mode"),
-    "options": ("PermissionChoice", "choice_of", "grants_of", "options_for", "session_grants"),
-    "parts": ("CallMentions", "mentioned_paths", "find_mentions"),
+    "permission_options": ("PermissionChoice", "choice_of", "grants_of", "options_for", "session_grants"),
+    "call_parts": ("CallMentions", "mentioned_paths", "find_mentions"),
     "rules": ("Effect", "Pattern", "Rule", "Scope", "RuleSource"),
-    "suggesting": ("Suggestion", "suggest_refusal", "suggest_grants"),
+    "suggestions": ("Suggestion", "suggest_refusal", "suggest_grants"),
 }
 
 

@@ -133,9 +133,9 @@ class AcpServer:
             if self._desk is None:
                 assert self.connection is not None, "requests come over a connection"
                 module: Any = await asyncio.to_thread(
-                    importlib.import_module, f"{__package__}.desk"
+                    importlib.import_module, f"{__package__}.sessions"
                 )
-                made: ConnectionSessions = module.Desk(
+                made: ConnectionSessions = module.ConnectionSessions(
                     self.connection, self._client, self._places, self._environment
                 )
                 self._desk = made

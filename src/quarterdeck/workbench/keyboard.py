@@ -59,8 +59,8 @@ class KeyboardApp(App[None]):
 
     def forgives(self, error: Exception) -> bool:
         """Whether an error came from a custom widget, which is replaced by a box that tells it."""
-        guarding = sys.modules.get(f"{__package__}.custom.guarding")
-        return guarding is not None and guarding.blame(self, error)
+        guard = sys.modules.get(f"{__package__}.custom_widgets.guard")
+        return guard is not None and guard.blame_panel(self, error)
 
     def action_command(self, name: str, words: str = "") -> None:
         """Do a command by its name."""
@@ -141,7 +141,7 @@ class KeyboardApp(App[None]):
 
     def _register(self, parent: "DOMNode", *widgets: "Widget", **how: Any) -> "list[Widget]":
         registered = cast("Any", super())._register(parent, *widgets, **how)
-        guarding = sys.modules.get(f"{__package__}.custom.guarding")
-        if guarding is not None:
-            guarding.adopt(parent, widgets)
+        guard = sys.modules.get(f"{__package__}.custom_widgets.guard")
+        if guard is not None:
+            guard.guard_children(parent, widgets)
         return registered

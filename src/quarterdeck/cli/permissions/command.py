@@ -12,11 +12,11 @@ _HERE = "quarterdeck.cli.permissions"
 @click.group(
     cls=LazyGroup,
     later={
-        "list": LazyCommand(f"{_HERE}.listing:list_", "List rules and standing answers."),
-        "add": LazyCommand(f"{_HERE}.granting:add", "Answer a kind of call once and for all."),
-        "revoke": LazyCommand(f"{_HERE}.granting:revoke", "Take standing answers back."),
+        "list": LazyCommand(f"{_HERE}.rules:list_", "List rules and standing answers."),
+        "add": LazyCommand(f"{_HERE}.grants:add", "Answer a kind of call once and for all."),
+        "revoke": LazyCommand(f"{_HERE}.grants:revoke", "Take standing answers back."),
         "explain": LazyCommand(
-            f"{_HERE}.explaining:explain", "Tell what would be decided, and why."
+            f"{_HERE}.rules:explain", "Tell what would be decided, and why."
         ),
     },
 )

@@ -44,7 +44,7 @@ class WorkbenchCommand:
     """An action of the application."""
     deed: "AgentAction | None" = None
     target: str | None = None
-    """``module:function``, relative to this package: called with the application and the words
+    """``module:function``, below ``quarterdeck.workbench``: called with the application and the words
     after the name; what it returns is awaited if it can be. Imported when it is called."""
     asks: str | None = None
     """What has to be typed after the name; None: nothing."""
@@ -53,7 +53,7 @@ class WorkbenchCommand:
         """Do what ``target`` names."""
         assert self.target is not None
         module, _, name = self.target.partition(":")
-        done: object = getattr(import_module(f".{module}", __package__), name)(app, words)
+        done: object = getattr(import_module(f"quarterdeck.workbench.{module}"), name)(app, words)
         return cast("Awaitable[object]", done) if isinstance(done, Awaitable) else None
 
 

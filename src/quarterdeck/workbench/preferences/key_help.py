@@ -131,7 +131,7 @@ def _panel_parts(app: "Workbench | None", mine: set[str]) -> list[HelpSection]:
 
 
 def _is_ours(kind: type) -> bool:
-    return kind.__module__.startswith(f"{__package__}.")
+    return kind.__module__.startswith("quarterdeck.workbench.")
 
 
 def _plain(name: str) -> str:
