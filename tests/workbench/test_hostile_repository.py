@@ -1,22 +1,32 @@
 """Nothing that a repository names runs because somebody looks at it in the workbench."""
 
 import asyncio
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from quarterdeck.config.places import Places
+from quarterdeck.config.trust import TrustStore
 from quarterdeck.drivers.history.errors import HistoryUnreadableError
 from quarterdeck.drivers.history.zstandard import open_zstd
+from quarterdeck.fleet.api import SpawnOptions
 from quarterdeck.system.errors import GitError
+from quarterdeck.workbench.app import Workbench
 from quarterdeck.workbench.completion import list_files
 from quarterdeck.workbench.panels.diff.model import ChangesQuery, read_changes
 from quarterdeck.workbench.panels.tree.model import read_status_marks
+from quarterdeck.workbench.preferences.store import load_preferences
+from quarterdeck.workbench.screens.key_guard import QUIET
+from quarterdeck.workbench.screens.trust import TrustScreen
 from quarterdeck.workbench.stores.checkouts import Checkouts
 from tests.support.hostile_repository import HostileRepository, make_hostile_repository
+from tests.support.memory_fleet import FakeFleet
 from tests.support.panel_app import alone, desk_in, shown, until_shown
 from tests.support.real_terminals import PROGRAM, clean_environment, needs_tmux, pane, stop_host
+from tests.support.workbench_app import screen_text, until
 
 VIEWERS = ("file", "markdown", "notebook", "tail", "editor", "diff")
 
@@ -90,6 +100,61 @@ def test_programs_that_lie_in_it_are_not_taken_for_those_of_the_machine(
     with suppress(HistoryUnreadableError), open_zstd(hostile.top / "a.txt") as file:
         file.read()
     assert hostile.ran() == []
+
+
+PANELS = (
+    *("tree", "diff", "agents", "history", "system", "feed", "usage", "inbox", "chat"),
+    *(
+        "file path=AGENTS.md",
+        "markdown path=AGENTS.md",
+        "editor path=conftest.py",
+        "tail path=Makefile",
+    ),
+)
+
+
+async def test_the_whole_workbench_with_an_agent_in_it(hostile: HostileRepository, tmp_path: Path):
+    places = Places.find({"QUARTERDECK_HOME": str(tmp_path / "home")})
+    environment = {"PATH": os.defpath, "HOME": str(tmp_path)}
+    before = await asyncio.to_thread(outside, hostile)
+    fleet = FakeFleet()
+    await fleet.spawn(
+        SpawnOptions(agent="claude", cwd=str(hostile.top), name="ann", prompt="say hello")
+    )
+    looks = await asyncio.to_thread(load_preferences, places, str(hostile.top), environment)
+    desk = desk_in(hostile.top, fleet)
+    desk.looks = looks
+    desk.ground.places, desk.ground.environment = places, environment
+
+    async def reach(starts: bool) -> None:
+        del starts
+
+    app = await asyncio.to_thread(Workbench, desk, reach)
+    async with asyncio.timeout(50), app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, TrustScreen))
+        await pilot.pause(QUIET + 0.05)
+        await pilot.press("n")
+        await until(pilot, lambda: len(app.screen_stack) == 1)
+        for words in PANELS:
+            app.action_command("open", words)
+            await pilot.pause()
+            app.action_command("close-panel", "")
+        app.action_command("open", "tree")
+        await until(pilot, lambda: "nested/" in screen_text(app))
+        app.action_command("open", "diff")
+        await until(pilot, lambda: "@@" in screen_text(app))
+        for name, words in (
+            ("diff", "ann"),
+            ("layout", "list"),
+            ("layout", "evil"),
+            ("doctor", ""),
+        ):
+            app.action_command(name, words)
+            await pilot.pause()
+        assert not await asyncio.to_thread(TrustStore(places.trust_file).is_trusted, hostile.top)
+    await fleet.stop()
+    assert await asyncio.to_thread(outside, hostile) == before
+    assert await asyncio.to_thread(hostile.ran) == []
 
 
 @needs_tmux

@@ -354,6 +354,8 @@ class LinkSession:
         violation = await self._conduct.changed_on_disk()
         if violation is not None:
             await self._sink(violation, turn=self._here())
+            if self._around.on_violation == "stop" and self._turn is not None:
+                self._turn.fails_for(f"without leave it {violation.title}")
 
     def answer(self, request: RequestId, answer: PermissionAnswer) -> bool:
         """Answer a permission request; False if it is not, or no longer, open."""

@@ -103,6 +103,10 @@ class DriverTurn:
             self._overdue = reason
         await self._stop()
 
+    def fails_for(self, reason: str) -> None:
+        """Let it end as failed for this reason, although the agent is done."""
+        self._overdue = self._overdue or reason
+
     async def give_up(self) -> None:
         """Its agent is gone: let it end, soon."""
         if self._running is not None and not self._running.done():
@@ -153,12 +157,12 @@ class DriverTurn:
     async def _end(self, outcome: TurnOutcome) -> TurnEnded:
         self._running = None
         stop, reason = outcome.stop, outcome.reason
-        if self._overdue is not None:
-            stop, reason = "failed", self._overdue
-        elif self.is_interrupted:
+        if self.is_interrupted:
             stop = "cancelled"
         self._gate.cancel_open()
         await self._answered()
+        if self._overdue is not None:
+            stop, reason = "failed", self._overdue
         left = "cancelled" if stop == "cancelled" else "failed"
         for event in self._ledger.close(left, "the agent did not say how it ended"):
             await self._sink(event, turn=self.id)

@@ -17,11 +17,11 @@ import msgspec
 from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.content import ImageContent, text
 from quarterdeck.wire.errors import RpcError
-from quarterdeck.wire.permissions import PermissionOption, Selected
 from quarterdeck.wire.settings import Command, PlanEntry
 from quarterdeck.wire.tool_calls import ContentItem, Diff, TerminalItem, ToolCallLocation
 from quarterdeck.wire.usage import Cost
 
+from .acting import ACTS, asked
 from .oddities import ODDITIES
 from .session import SavedSession
 
@@ -44,12 +44,6 @@ _DOT = (
     "RU5ErkJggg=="
 )
 """A picture of one pixel."""
-_OPTIONS = (
-    PermissionOption(option_id="yes", name="Allow once", kind="allow_once"),
-    PermissionOption(option_id="always", name="Always allow", kind="allow_always"),
-    PermissionOption(option_id="no", name="Reject", kind="reject_once"),
-    PermissionOption(option_id="never", name="Always reject", kind="reject_always"),
-)
 
 
 class StopTurnError(Exception):
@@ -141,15 +135,9 @@ async def _ask(work: PromptRun, rest: str) -> None:
     call = work.call_id()
     title = rest or "run a command"
     raw = {"command": title}
-    await work.update(acp.ToolCall(tool_call_id=call, title=title, kind="execute", raw_input=raw))
-    details = acp.ToolCallDetails(tool_call_id=call, title=title, kind="execute", raw_input=raw)
-    answer = await work.connection.call(
-        acp.SESSION_REQUEST_PERMISSION,
-        acp.RequestPermissionRequest(
-            session_id=work.session.id, tool_call=details, options=_OPTIONS
-        ),
+    chosen = await asked(
+        work, acp.ToolCall(tool_call_id=call, title=title, kind="execute", raw_input=raw)
     )
-    chosen = answer.outcome.option_id if isinstance(answer.outcome, Selected) else "cancelled"
     is_allowed = chosen in ("yes", "always")
     status = "completed" if is_allowed else "failed"
     await work.update(acp.ToolCallUpdate(tool_call_id=call, status=status))
@@ -378,5 +366,6 @@ COMMANDS: dict[str, Callable[[PromptRun, str], Awaitable[None]]] = {
     "stop": _stop,
     "error": _error,
     "error-data": _error_data,
+    **ACTS,
     **ODDITIES,
 }

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -11,7 +10,7 @@ from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.content import text
 from quarterdeck.wire.errors import RpcError
 from quarterdeck.wire.permissions import PermissionOption, Selected
-from quarterdeck.wire.tool_calls import Diff, TerminalItem
+from quarterdeck.wire.tool_calls import TerminalItem
 
 if TYPE_CHECKING:
     from .commands import PromptRun
@@ -51,23 +50,6 @@ async def _forged_options(work: "PromptRun", rest: str) -> None:
     )
     no = PermissionOption(option_id="no", name="Reject", kind="reject_once")
     await _ask_with(work, rest or "make", (forged, no))
-
-
-async def _sneak(work: "PromptRun", rest: str) -> None:
-    """Writes a file itself and asks nobody."""
-    path, _, content = rest.partition(" ")
-    call, change = work.call_id(), (Diff(path=path, new_text=content),)
-    await work.update(
-        acp.ToolCall(tool_call_id=call, title=f"Write {path}", kind="edit", content=change)
-    )
-    await asyncio.to_thread(Path(path).write_text, content)
-    await work.update(acp.ToolCallUpdate(tool_call_id=call, status="completed"))
-
-
-async def _hide(work: "PromptRun", rest: str) -> None:
-    """Writes a file itself, asks nobody and says nothing."""
-    path, _, content = rest.partition(" ")
-    await asyncio.to_thread(Path(path).write_text, content)
 
 
 async def _no_options(work: "PromptRun", rest: str) -> None:
@@ -202,8 +184,6 @@ ODDITIES: dict[str, Callable[["PromptRun", str], Awaitable[None]]] = {
     "odd-options": _odd_options,
     "no-options": _no_options,
     "forged-options": _forged_options,
-    "sneak": _sneak,
-    "hide": _hide,
     "loose": _loose,
     "shell": _shell,
     "compact": _compact,

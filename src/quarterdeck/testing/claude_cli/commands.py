@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from quarterdeck.testing.deeds import Deed, DeedKind, parse_deed, parse_sneak
+
 from .output import FakeClaudeOutput, TurnAbortedError
 
 if TYPE_CHECKING:
@@ -30,6 +32,20 @@ _DOT = (
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJ"
     "RU5ErkJggg=="
 )
+
+
+_TOOLS: dict[DeedKind, tuple[str, str]] = {
+    "read": ("Read", "file_path"),
+    "edit": ("Write", "file_path"),
+    "run": ("Bash", "command"),
+}
+_UNASKED: dict[str, frozenset[DeedKind]] = {
+    "default": frozenset(("read",)),
+    "plan": frozenset(("read",)),
+    "acceptEdits": frozenset(("read", "edit")),
+    "bypassPermissions": frozenset(("read", "edit", "run")),
+}
+"""What it does in each mode of its own without asking; a hook hears of it all the same."""
 
 
 class FakeClaudeFailedError(Exception):
@@ -120,6 +136,47 @@ def _write(program: "FakeClaude", rest: str) -> None:
     told = {"type": "create", "filePath": str(path), "content": content, "originalFile": before}
     voice.result(call, f"File created successfully at: {path}", told=told)
     voice.say("allowed")
+
+
+def _announced(voice: FakeClaudeOutput, deed: Deed) -> tuple[str, str, dict[str, Any]]:
+    """Tell of a call; returns its id, the tool's name and its input."""
+    name, field = _TOOLS[deed.kind]
+    given = {field: deed.target if deed.kind == "run" else deed.path}
+    if deed.kind == "edit":
+        given["content"] = deed.content
+    return voice.call(name, given), name, given
+
+
+def _do(program: "FakeClaude", rest: str) -> None:
+    """Do it, after the hook has heard of it and, where its mode asks, by leave."""
+    voice, deed = program.voice, parse_deed(rest)
+    call, name, given = _announced(voice, deed)
+    said = program.hook(name, given, call)
+    is_unasked = said != "ask" and deed.kind in _UNASKED.get(voice.mode, _UNASKED["default"])
+    if said == "deny":
+        voice.result(call, "Blocked by a hook", failed=True)
+        voice.say("denied\n")
+    elif is_unasked or _permitted(voice, call, name, given) is not None:
+        output = deed.carry_out()
+        voice.result(call, output)
+        voice.say(f"{output}\n")
+    else:
+        voice.say("denied\n")
+
+
+def _sneak(name: str) -> Callable[["FakeClaude", str], None]:
+    """Do it and tell of it; neither the hook nor anybody is asked."""
+
+    def sneak(program: "FakeClaude", rest: str) -> None:
+        deed = parse_sneak(name, rest)
+        call, _, _ = _announced(program.voice, deed)
+        program.voice.result(call, deed.carry_out())
+
+    return sneak
+
+
+def _hide(program: "FakeClaude", rest: str) -> None:
+    parse_sneak("hide", rest).carry_out()
 
 
 def _question(program: "FakeClaude", rest: str) -> None:
@@ -265,6 +322,10 @@ COMMANDS: dict[str, Callable[["FakeClaude", str], None]] = {
     "tool": _tool,
     "ask": _ask,
     "write": _write,
+    "do": _do,
+    "sneak": _sneak("sneak"),
+    "sneak-run": _sneak("sneak-run"),
+    "hide": _hide,
     "question": _question,
     "control": _control,
     "plan": _plan,

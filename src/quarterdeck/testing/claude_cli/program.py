@@ -36,6 +36,8 @@ class FakeClaude:
         self.servers = _servers(flags)
         self.stop = "end_turn"
         self.leave_with: int | None = None
+        self._hooks: list[str] = []
+        """Callbacks that want to hear of every call before it is done."""
         self._total = 0.0
         self._results = 0
         self._prompts: queue.Queue[dict[str, Any] | None] = queue.Queue()
@@ -107,6 +109,9 @@ class FakeClaude:
         subtype = request.get("subtype")
         mode = request.get("mode")
         if subtype == "initialize":
+            hooks: dict[str, list[dict[str, Any]]] = request.get("hooks") or {}
+            before = hooks.get("PreToolUse", [])
+            self._hooks = [name for one in before for name in one["hookCallbackIds"]]
             self._answer(id_, self._greeting())
         elif subtype == "interrupt":
             self._interrupt(id_)
@@ -122,6 +127,19 @@ class FakeClaude:
             self._answer(id_, {"model": self.voice.model})
         else:
             self._refuse(id_, f"Unsupported control request subtype: {subtype}")
+
+    def hook(self, tool: str, given: dict[str, Any], call: str) -> str:
+        """Let the hooks hear of a call: ``deny``, ``ask``, or nothing. Raises TurnAbortedError."""
+        told = {"hook_event_name": "PreToolUse", "tool_name": tool, "tool_input": given}
+        for name in self._hooks:
+            answer = self.voice.ask(
+                "hook_callback", callback_id=name, input={**told, "tool_use_id": call}
+            )
+            response: dict[str, dict[str, str]] = answer.get("response") or {}
+            said = response.get("hookSpecificOutput", {}).get("permissionDecision")
+            if said:
+                return said
+        return ""
 
     def _interrupt(self, id_: str) -> None:
         with self._lock:

@@ -353,6 +353,7 @@ class FakeCodex:
                 memory.id = f"{memory.id}-{len(self._threads) + 1}"
             thread = self._threads[memory.id] = CodexThread(self, memory)
         thread.clients.add(client)
+        thread.approval = params.get("approvalPolicy") or thread.approval
         if method == "thread/resume":
             thread.tell_usage(client)
         told: dict[str, Any] = {"id": thread.id, "cwd": params.get("cwd"), "turns": []}

@@ -4,6 +4,7 @@ import asyncio
 import shlex
 from typing import TYPE_CHECKING, Any
 
+from quarterdeck.testing.deeds import Deed
 from quarterdeck.testing.session_memory import SessionMemory
 
 from .commands import FakeServerFailedError, run_prompt
@@ -31,6 +32,8 @@ class CodexThread:
         self._growing: tuple[str, str, str] | None = None
         """The kind, the id and the text so far of the item that grows."""
         self.id = memory.id
+        self.approval = "on-request"
+        """When it asks: in ``untrusted`` about all but reading, else about nothing here."""
         self.clients: set[FakeCodexClient] = set()
         """Who hears it."""
         self.turns: list[dict[str, Any]] = []
@@ -80,6 +83,7 @@ class CodexThread:
         texts = [one["text"] for one in params["input"] if one["type"] == "text"]
         self._memory.keep("\n".join(texts))
         self._client = params.get("clientUserMessageId")
+        self.approval = params.get("approvalPolicy") or self.approval
         self._turn = f"turn-{self._memory.turns}"
         turn: dict[str, Any] = {
             "id": self._turn,
@@ -202,6 +206,39 @@ class CodexThread:
         allowed = answer.get("decision") == "accept"
         self._complete(_finished(item, "completed" if allowed else "declined"))
         return allowed
+
+    async def act(self, deed: Deed, *, asks: bool = True) -> str | None:
+        """Do something, by leave where its policy asks for it; None: it was refused.
+
+        It reads by commands that it knows to be harmless.
+        """
+        self._end_item()
+        if deed.kind == "edit":
+            item, what = self._change(deed), "fileChange"
+        else:
+            script = deed.target if deed.kind == "run" else f"cat {deed.target}"
+            item, what = self._command(script), "commandExecution"
+        self.tell("item/started", item=item)
+        if asks and deed.kind != "read" and self.approval == "untrusted":
+            asked = {"threadId": self.id, "turnId": self._turn, "itemId": item["id"]}
+            told = {"command": item["command"]} if what == "commandExecution" else {}
+            answer = await self._server.ask(self, f"item/{what}/requestApproval", {**asked, **told})
+            if answer.get("decision") != "accept":
+                self._complete({**item, "status": "declined"})
+                return None
+        output = await asyncio.to_thread(deed.carry_out)
+        told = {} if what == "fileChange" else {"aggregatedOutput": output, "exitCode": 0}
+        self._complete({**item, **told, "status": "completed"})
+        return output
+
+    def _change(self, deed: Deed) -> dict[str, Any]:
+        diff = f"@@ -1 +1 @@\n+{deed.content}\n"
+        return {
+            "type": "fileChange",
+            "id": self._id("call"),
+            "changes": [{"path": deed.path, "kind": {"type": "update"}, "diff": diff}],
+            "status": "inProgress",
+        }
 
     def _command(self, script: str) -> dict[str, Any]:
         return {

@@ -9,6 +9,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from quarterdeck.testing.deeds import Deed, parse_deed, parse_sneak
+
 __all__ = ["FakeServerFailedError", "FakeTurnOutput", "run_prompt"]
 
 _SLEEPER = "import time; time.sleep(600)"
@@ -47,6 +49,13 @@ class FakeTurnOutput(Protocol):
 
     async def ask(self, title: str) -> bool:
         """Run a shell command that needs leave; returns whether it was given."""
+        ...
+
+    async def act(self, deed: Deed, *, asks: bool = True) -> str | None:
+        """Do something, by leave where the client wants to be asked; None: it was refused.
+
+        Not ``asks``: nobody is asked, whatever the client wants.
+        """
         ...
 
     async def plan(self, steps: list[str]) -> None:
@@ -96,6 +105,20 @@ async def _history(voice: FakeTurnOutput, rest: str) -> None:
 async def _ask(voice: FakeTurnOutput, rest: str) -> None:
     allowed = await voice.ask(rest or "run a command")
     await voice.say("allowed" if allowed else "denied")
+
+
+async def _do(voice: FakeTurnOutput, rest: str) -> None:
+    output = await voice.act(parse_deed(rest))
+    await voice.say("denied\n" if output is None else f"{output}\n")
+
+
+async def _sneak(voice: FakeTurnOutput, deed: Deed) -> None:
+    """Do it and tell of it; nobody is asked."""
+    await voice.act(deed, asks=False)
+
+
+async def _hide(voice: FakeTurnOutput, rest: str) -> None:
+    await asyncio.to_thread(parse_sneak("hide", rest).carry_out)
 
 
 async def _garbage(voice: FakeTurnOutput, rest: str) -> None:
@@ -153,6 +176,10 @@ _COMMANDS: dict[str, Callable[[FakeTurnOutput, str], Awaitable[None]]] = {
     "history": _history,
     "tool": lambda voice, rest: voice.tool(rest or "look"),
     "ask": _ask,
+    "do": _do,
+    "sneak": lambda voice, rest: _sneak(voice, parse_sneak("sneak", rest)),
+    "sneak-run": lambda voice, rest: _sneak(voice, parse_sneak("sneak-run", rest)),
+    "hide": _hide,
     "plan": lambda voice, rest: voice.plan((rest or "look,mend").split(",")),
     "unknown": lambda voice, rest: voice.unknown(rest),
     "garbage": _garbage,

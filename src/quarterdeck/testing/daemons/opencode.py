@@ -187,6 +187,7 @@ class FakeOpencode:
         match method, rest:
             case "PATCH", "":
                 session.title = body.get("title") or session.title
+                session.rules = body.get("permission") or session.rules
                 return 200, session.info()
             case "POST", "/fork":
                 return 200, self._new(SessionMemory("opencode", id_, fork=True), {}).info()
@@ -209,6 +210,7 @@ class FakeOpencode:
             memory.id = f"{memory.id}-{len(self._sessions) + 1}"
         session = self._sessions[memory.id] = OpencodeSession(self, memory)
         session.title = body.get("title") or ""
+        session.rules = body.get("permission") or []
         return session
 
     def _reply(self, id_: str, body: dict[str, Any]) -> tuple[int, Any]:

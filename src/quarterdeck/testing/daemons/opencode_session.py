@@ -1,8 +1,10 @@
 """One session of the fake ``opencode serve``: its messages, its parts, the voice of its turns."""
 
 import asyncio
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
+from quarterdeck.testing.deeds import Deed, DeedKind
 from quarterdeck.testing.session_memory import SessionMemory
 
 from .commands import FakeServerFailedError, run_prompt
@@ -16,6 +18,12 @@ _INPUT, _OUTPUT = 11, 7
 """Tokens of a turn, as every fake counts them."""
 _ANSWER = "~"
 """Sorts after every letter: an answer's id must be greater than the prompt's."""
+_TOOLS: dict[DeedKind, tuple[str, str, str]] = {
+    "read": ("read", "read", "filePath"),
+    "edit": ("write", "edit", "filePath"),
+    "run": ("bash", "bash", "command"),
+}
+"""For each deed the tool's name, the permission that it needs, the field of its input."""
 
 
 class OpencodeSession:
@@ -26,6 +34,8 @@ class OpencodeSession:
         self._memory = memory
         self.id = memory.id
         self.title = ""
+        self.rules: list[dict[str, str]] = []
+        """What is allowed, asked about or denied; the last that fits counts, else it is allowed."""
         self.messages: list[dict[str, Any]] = []
         self.is_busy = False
         self._task: asyncio.Task[None] | None = None
@@ -41,7 +51,7 @@ class OpencodeSession:
     def moved(self, server: "FakeOpencode") -> "OpencodeSession":
         """The same session on another server, at rest."""
         session = OpencodeSession(server, self._memory)
-        session.title, session.messages = self.title, self.messages
+        session.title, session.messages, session.rules = self.title, self.messages, self.rules
         return session
 
     def info(self) -> dict[str, Any]:
@@ -164,20 +174,52 @@ class OpencodeSession:
     async def ask(self, title: str) -> bool:
         """Run a shell command that needs leave."""
         part = self._call(title)
-        asked = {
-            "sessionID": self.id,
-            "permission": "bash",
-            "patterns": [title],
-            "metadata": {"command": title},
-            "always": ["*"],
-            "tool": {"messageID": part["messageID"], "callID": part["callID"]},
-        }
-        answer = await self._server.ask(asked)
-        if answer.get("reply") in ("once", "always"):
+        if await self._leave(part, "bash", title, {"command": title}):
             self._part({**part, "state": _state("completed", title, output="done\n")})
             return True
         self._part({**part, "state": _state("error", title, error="The user rejected it.")})
         return False
+
+    async def _leave(
+        self, part: dict[str, Any], permission: str, pattern: str, told: dict[str, Any]
+    ) -> bool:
+        asked = {
+            "sessionID": self.id,
+            "permission": permission,
+            "patterns": [pattern],
+            "metadata": told,
+            "always": ["*"],
+            "tool": {"messageID": part["messageID"], "callID": part["callID"]},
+        }
+        answer = await self._server.ask(asked)
+        return answer.get("reply") in ("once", "always")
+
+    async def act(self, deed: Deed, *, asks: bool = True) -> str | None:
+        """Do something, by leave where its rules ask for it; None: it was refused."""
+        tool, permission, field = _TOOLS[deed.kind]
+        target = deed.target if deed.kind == "run" else deed.path
+        given = {field: target} | ({"content": deed.content} if deed.kind == "edit" else {})
+        self._end_part()
+        part = {**self._new("tool"), "tool": tool, "callID": self._id("call")}
+        state = {"input": given, "time": {"start": 1}}
+        self._part({**part, "state": {**state, "status": "running"}})
+        effect = self._effect(permission, target) if asks else "allow"
+        told = {"filepath": target} if deed.kind != "run" else {"command": target}
+        if effect == "deny" or (
+            effect == "ask" and not await self._leave(part, permission, target, told)
+        ):
+            self._part({**part, "state": {**state, "status": "error", "error": "rejected"}})
+            return None
+        output = await asyncio.to_thread(deed.carry_out)
+        self._part({**part, "state": {**state, "status": "completed", "output": output}})
+        return output
+
+    def _effect(self, permission: str, target: str) -> str:
+        found = "allow"
+        for rule in self.rules:
+            if fnmatchcase(permission, rule["permission"]) and fnmatchcase(target, rule["pattern"]):
+                found = rule["action"]
+        return found
 
     def _call(self, title: str) -> dict[str, Any]:
         self._end_part()

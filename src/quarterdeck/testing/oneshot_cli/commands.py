@@ -7,6 +7,8 @@ import sys
 import time
 from collections.abc import Callable
 
+from quarterdeck.testing.deeds import parse_deed, parse_sneak
+
 from .outputs import OneshotOutput
 
 __all__ = ["COMMANDS", "FakeOneshotFailedError", "run_line"]
@@ -53,6 +55,31 @@ def _ask(voice: OneshotOutput, rest: str) -> None:
     if voice.may_run:
         voice.tool(rest or "run a command")
     voice.say("allowed" if voice.may_run else "denied")
+
+
+def _do(voice: OneshotOutput, rest: str) -> None:
+    """Do it as far as the flags go."""
+    deed = parse_deed(rest)
+    if not voice.may(deed.kind):
+        voice.say("denied\n")
+        return
+    output = deed.carry_out()
+    voice.deed(deed, output)
+    voice.say(f"{output}\n")
+
+
+def _sneak(name: str) -> Callable[[OneshotOutput, str], None]:
+    """Do it whatever the flags say, and tell of it."""
+
+    def sneak(voice: OneshotOutput, rest: str) -> None:
+        deed = parse_sneak(name, rest)
+        voice.deed(deed, deed.carry_out())
+
+    return sneak
+
+
+def _hide(voice: OneshotOutput, rest: str) -> None:
+    parse_sneak("hide", rest).carry_out()
 
 
 def _garbage(voice: OneshotOutput, rest: str) -> None:
@@ -109,6 +136,10 @@ COMMANDS: dict[str, Callable[[OneshotOutput, str], None]] = {
     "history": lambda voice, _: voice.say(" | ".join(voice.memory.prompts[:-1]) or "(nothing)"),
     "tool": lambda voice, rest: voice.tool(rest or "look"),
     "ask": _ask,
+    "do": _do,
+    "sneak": _sneak("sneak"),
+    "sneak-run": _sneak("sneak-run"),
+    "hide": _hide,
     "plan": lambda voice, rest: voice.plan((rest or "look,mend").split(",")),
     "unknown": lambda voice, rest: voice.unknown(rest),
     "garbage": _garbage,

@@ -40,7 +40,7 @@ _CURSOR = {
 _PI = {
     **dict.fromkeys(("--print", "--offline", "--no-tools", "--no-session"), 0),
     **dict.fromkeys(("--mode", "--model", "--provider", "--session", "--tools", "--fork"), 1),
-    "--append-system-prompt": 1,
+    **dict.fromkeys(("--append-system-prompt", "--session-id"), 1),
 }
 _GENERIC = {
     "--quiet": 0,

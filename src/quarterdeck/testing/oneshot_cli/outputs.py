@@ -3,7 +3,10 @@
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from quarterdeck.testing.deeds import Deed, DeedKind
 
 if TYPE_CHECKING:
     from ..session_memory import SessionMemory
@@ -25,6 +28,8 @@ class OneshotOutput:
     """One agent: where its command line has what, and how it tells what it does."""
 
     streams: bool = True
+    tools: ClassVar[Mapping[DeedKind, tuple[str, str]]]
+    """For each deed the tool's name, and the field of its input that holds the path or command."""
     memory: "SessionMemory"
 
     def __init__(self, call: "OneshotFlags") -> None:
@@ -39,6 +44,15 @@ class OneshotOutput:
     def may_run(self) -> bool:
         """Whether the flags allow commands."""
         return False
+
+    @property
+    def may_edit(self) -> bool:
+        """Whether the flags allow files to be written."""
+        return self.may_run
+
+    def may(self, kind: DeedKind) -> bool:
+        """Whether the flags allow a deed; reading they mostly do."""
+        return {"read": True, "edit": self.may_edit, "run": self.may_run}[kind]
 
     def prompt(self) -> str:
         """The prompt: from standard input, unless the agent takes it as words."""
@@ -56,6 +70,19 @@ class OneshotOutput:
 
     def tool(self, title: str, output: str = "done") -> None:
         """Run a tool to its good end."""
+        name, field = self.tools["run"]
+        self.called(name, {field: title}, output)
+
+    def deed(self, deed: Deed, output: str) -> None:
+        """Tell of a deed that is done."""
+        name, field = self.tools[deed.kind]
+        given = {field: deed.target if deed.kind == "run" else deed.path}
+        if deed.kind == "edit":
+            given["content"] = deed.content
+        self.called(name, given, output)
+
+    def called(self, name: str, given: dict[str, Any], output: str) -> None:
+        """Tell of a tool call that ended well."""
         raise NotImplementedError
 
     def plan(self, steps: list[str]) -> None:
@@ -121,6 +148,14 @@ class OneshotCodex(OneshotOutput):
         about |= {"aggregated_output": output, "exit_code": 0}
         self._item("completed", number, "command_execution", **about, status="completed")
 
+    def deed(self, deed: Deed, output: str) -> None:
+        if deed.kind == "edit":
+            number, changes = self.next(), [{"path": deed.path, "kind": "update"}]
+            self._item("started", number, "file_change", changes=changes, status="in_progress")
+            self._item("completed", number, "file_change", changes=changes, status="completed")
+        else:  # it reads by commands
+            self.tool(deed.target if deed.kind == "run" else f"cat {deed.target}", output)
+
     def plan(self, steps: list[str]) -> None:
         items = [{"text": step, "completed": False} for step in steps]
         self._item("started", self.next(), "todo_list", items=items)
@@ -141,12 +176,22 @@ class OneshotCodex(OneshotOutput):
 class OneshotGemini(OneshotOutput):
     """``gemini -o stream-json``."""
 
+    tools: ClassVar[Mapping[DeedKind, tuple[str, str]]] = {
+        "read": ("read_file", "file_path"),
+        "edit": ("write_file", "file_path"),
+        "run": ("run_shell_command", "command"),
+    }
+
     def resumed(self) -> tuple[str | None, bool]:
         return self.call.given.get("--resume"), False
 
     @property
     def may_run(self) -> bool:
         return self.call.has("--yolo") or self.call.given.get("--approval-mode") == "yolo"
+
+    @property
+    def may_edit(self) -> bool:
+        return self.may_run or self.call.given.get("--approval-mode") == "auto_edit"
 
     def prompt(self) -> str:
         told = [super().prompt(), self.call.given.get("--prompt", ""), *self.call.words]
@@ -159,10 +204,9 @@ class OneshotGemini(OneshotOutput):
     def say(self, text: str) -> None:
         put({"type": "message", "role": "assistant", "content": text, "delta": True})
 
-    def tool(self, title: str, output: str = "done") -> None:
-        id_ = f"run_shell_command__{self.next()}"
-        about = {"tool_name": "run_shell_command", "tool_id": id_}
-        put({"type": "tool_use", **about, "parameters": {"command": title}})
+    def called(self, name: str, given: dict[str, Any], output: str) -> None:
+        id_ = f"{name}__{self.next()}"
+        put({"type": "tool_use", "tool_name": name, "tool_id": id_, "parameters": given})
         put({"type": "tool_result", "tool_id": id_, "status": "success", "output": output})
 
     def _result(self, status: str, **fields: Any) -> None:
@@ -182,6 +226,11 @@ class OneshotOpencode(OneshotOutput):
     """``opencode run --format json``."""
 
     streams = False
+    tools: ClassVar[Mapping[DeedKind, tuple[str, str]]] = {
+        "read": ("read", "filePath"),
+        "edit": ("write", "filePath"),
+        "run": ("bash", "command"),
+    }
 
     def resumed(self) -> tuple[str | None, bool]:
         if self.call.words[:1] != ["run"]:
@@ -190,8 +239,12 @@ class OneshotOpencode(OneshotOutput):
 
     @property
     def may_run(self) -> bool:
+        return self.may("run")
+
+    def may(self, kind: DeedKind) -> bool:
         rules: dict[str, Any] = json.loads(os.environ.get("OPENCODE_PERMISSION") or "{}")
-        return self.call.has("--auto") or rules.get("bash", rules.get("*", "allow")) == "allow"
+        name = "bash" if kind == "run" else kind
+        return self.call.has("--auto") or rules.get(name, rules.get("*", "allow")) == "allow"
 
     def prompt(self) -> str:
         return " ".join(self.call.words[1:]) + super().prompt()
@@ -210,12 +263,10 @@ class OneshotOpencode(OneshotOutput):
         if self.call.has("--thinking"):
             self._part("reasoning", type="reasoning", text=text)
 
-    def tool(self, title: str, output: str = "done") -> None:
-        state = {"status": "completed", "input": {"command": title}, "output": output}
-        id_ = f"call_{self.next()}"
-        self._part(
-            "tool_use", type="tool", tool="bash", callID=id_, state={**state, "title": title}
-        )
+    def called(self, name: str, given: dict[str, Any], output: str) -> None:
+        title = next(iter(given.values()))
+        state = {"status": "completed", "input": given, "output": output, "title": title}
+        self._part("tool_use", type="tool", tool=name, callID=f"call_{self.next()}", state=state)
 
     def fail(self, text: str) -> int:
         error = {"name": "APIError", "data": {"message": text, "isRetryable": True}}
@@ -232,6 +283,12 @@ class OneshotOpencode(OneshotOutput):
 
 class OneshotCursor(OneshotOutput):
     """``cursor-agent --print --output-format stream-json --stream-partial-output``."""
+
+    tools: ClassVar[Mapping[DeedKind, tuple[str, str]]] = {
+        "read": ("readToolCall", "path"),
+        "edit": ("writeToolCall", "path"),
+        "run": ("shellToolCall", "command"),
+    }
 
     def __init__(self, call: "OneshotFlags") -> None:
         super().__init__(call)
@@ -264,13 +321,13 @@ class OneshotCursor(OneshotOutput):
             self._message("assistant", self._said)
         self._said = ""
 
-    def tool(self, title: str, output: str = "done") -> None:
+    def called(self, name: str, given: dict[str, Any], output: str) -> None:
         self._whole()
-        about: dict[str, Any] = {"args": {"command": title}}
+        about: dict[str, Any] = {"args": given}
         line = {"type": "tool_call", "call_id": f"call_{self.next()}"}
-        put(line | {"subtype": "started", "tool_call": {"shellToolCall": about}})
+        put(line | {"subtype": "started", "tool_call": {name: about}})
         ended = about | {"result": {"success": {"stdout": output, "exitCode": 0}}}
-        put(line | {"subtype": "completed", "tool_call": {"shellToolCall": ended}})
+        put(line | {"subtype": "completed", "tool_call": {name: ended}})
 
     def _result(self, text: str, *, is_error: bool) -> None:
         subtype = "error" if is_error else "success"
@@ -288,14 +345,23 @@ class OneshotCursor(OneshotOutput):
 class OneshotPi(OneshotOutput):
     """``pi --mode json --print``."""
 
+    tools: ClassVar[Mapping[DeedKind, tuple[str, str]]] = {
+        "read": ("read", "path"),
+        "edit": ("write", "path"),
+        "run": ("bash", "command"),
+    }
+
     def resumed(self) -> tuple[str | None, bool]:
         fork = self.call.given.get("--fork")
         return fork or self.call.given.get("--session"), fork is not None
 
     @property
     def may_run(self) -> bool:
-        tools = self.call.given.get("--tools", "bash").split(",")
-        return "bash" in tools and not self.call.has("--no-tools")
+        return self.may("run")
+
+    def may(self, kind: DeedKind) -> bool:
+        tools = self.call.given.get("--tools", "read,write,bash").split(",")
+        return self.tools[kind][0] in tools and not self.call.has("--no-tools")
 
     def begin(self, prompt: str) -> None:
         put({"type": "session", "version": 3, "id": self.memory.id, "cwd": "."})
@@ -312,9 +378,9 @@ class OneshotPi(OneshotOutput):
     def think(self, text: str) -> None:
         self._update("thinking_delta", text)
 
-    def tool(self, title: str, output: str = "done") -> None:
-        about = {"toolCallId": f"call_{self.next()}", "toolName": "bash"}
-        put({"type": "tool_execution_start", **about, "args": {"command": title}})
+    def called(self, name: str, given: dict[str, Any], output: str) -> None:
+        about = {"toolCallId": f"call_{self.next()}", "toolName": name}
+        put({"type": "tool_execution_start", **about, "args": given})
         result = {"content": [{"type": "text", "text": output}]}
         put({"type": "tool_execution_end", **about, "result": result, "isError": False})
 
@@ -337,6 +403,12 @@ class OneshotPi(OneshotOutput):
 class OneshotGeneric(OneshotOutput):
     """An agent that nobody knows but its file; it takes its prompt as a word."""
 
+    tools: ClassVar[Mapping[DeedKind, tuple[str, str]]] = {
+        "read": ("read", "path"),
+        "edit": ("write", "path"),
+        "run": ("shell", "command"),
+    }
+
     def resumed(self) -> tuple[str | None, bool]:
         return self.call.given.get("--again"), False
 
@@ -357,9 +429,9 @@ class OneshotGeneric(OneshotOutput):
     def think(self, text: str) -> None:
         put({"event": "musing", "data": {"words": text}})
 
-    def tool(self, title: str, output: str = "done") -> None:
+    def called(self, name: str, given: dict[str, Any], output: str) -> None:
         id_ = f"act-{self.next()}"
-        put({"event": "act", "act": {"id": id_, "tool": "shell", "input": {"command": title}}})
+        put({"event": "act", "act": {"id": id_, "tool": name, "input": given}})
         put({"event": "acted", "act": {"id": id_, "output": output, "trouble": None}})
 
     def plan(self, steps: list[str]) -> None:

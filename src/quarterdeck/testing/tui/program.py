@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
+from ..deeds import Deed, parse_deed
 from ..oneshot_cli.commands import COMMANDS, FakeOneshotFailedError, run_line
 from ..session_memory import SessionMemory
 
@@ -236,6 +237,7 @@ class FakeTui:
         own = {
             "wait": self._wait,
             "ask": self._ask,
+            "do": self._do,
             "garbage": self._garbage,
             "noise": self._noise,
             "dialog": self.dialog,
@@ -256,14 +258,38 @@ class FakeTui:
     def _ask(self, title: str) -> None:
         title = title or "run a command"
         self._line(f"⚙ {title}")
+        chosen = self._leave("Run this command?", f"$ {title}")
+        self._is_saying = False
+        self.say("allowed" if chosen else "denied")
+
+    def _leave(self, question: str, about: str) -> bool:
+        """Ask for leave."""
         line = "─" * (self._drawing.columns - 1)
         options = (" ❯ 1. Yes", "   2. Yes, always", "   3. No")
         end = " enter to confirm · esc to cancel"
-        self._drawing.show((line, " Run this command?", f"   $ {title}", *options, "", end))
+        self._drawing.show((line, f" {question}", f"   {about}", *options, "", end))
         chosen = self._choose({"1": True, "2": True, "3": False, "enter": True})
         self._box("", "  working · esc to interrupt")
+        return chosen
+
+    def _do(self, rest: str) -> None:
+        """Do something by leave; read without."""
+        deed = parse_deed(rest)
+        self._line(f"⚙ {deed.title}")
+        match deed.kind:
+            case "edit":
+                may = self._leave("Edit this file?", deed.target)
+            case "run":
+                may = self._leave("Run this command?", f"$ {deed.target}")
+            case _:
+                may = True
+        output = deed.carry_out() if may else "denied"
         self._is_saying = False
-        self.say("allowed" if chosen else "denied")
+        self.say(output)
+
+    def deed(self, deed: Deed, output: str) -> None:
+        """Tell of something that is done."""
+        self.tool(deed.title)
 
     def _choose(self, keys: dict[str, bool]) -> bool:
         while True:

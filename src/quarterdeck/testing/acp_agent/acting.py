@@ -1,0 +1,97 @@
+"""What the fake agent does itself, to files and with commands: by leave, unasked, or unsaid."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from quarterdeck.testing.deeds import Deed, parse_deed, parse_sneak
+from quarterdeck.wire.acp import schema as acp
+from quarterdeck.wire.permissions import PermissionOption, Selected
+from quarterdeck.wire.tool_calls import Diff, ToolCallContent, ToolCallLocation, ToolKind
+
+if TYPE_CHECKING:
+    from .commands import PromptRun
+
+__all__ = ["ACTS", "asked"]
+
+_OPTIONS = (
+    PermissionOption(option_id="yes", name="Allow once", kind="allow_once"),
+    PermissionOption(option_id="always", name="Always allow", kind="allow_always"),
+    PermissionOption(option_id="no", name="Reject", kind="reject_once"),
+    PermissionOption(option_id="never", name="Always reject", kind="reject_always"),
+)
+_KINDS: dict[str, ToolKind] = {"read": "read", "edit": "edit", "run": "execute"}
+
+
+async def asked(work: "PromptRun", call: acp.ToolCall) -> str:
+    """Announce a call and ask for leave; returns the option that was chosen, or ``cancelled``."""
+    await work.update(call)
+    details = acp.ToolCallDetails(
+        tool_call_id=call.tool_call_id,
+        title=call.title,
+        kind=call.kind,
+        content=call.content or None,
+        locations=call.locations or None,
+        raw_input=call.raw_input,
+    )
+    answer = await work.connection.call(
+        acp.SESSION_REQUEST_PERMISSION,
+        acp.RequestPermissionRequest(
+            session_id=work.session.id, tool_call=details, options=_OPTIONS
+        ),
+    )
+    return answer.outcome.option_id if isinstance(answer.outcome, Selected) else "cancelled"
+
+
+def _call(work: "PromptRun", deed: Deed) -> acp.ToolCall:
+    """How it tells of a deed."""
+    content: tuple[ToolCallContent, ...] = ()
+    locations: tuple[ToolCallLocation, ...] = ()
+    if deed.kind == "edit":
+        content = (Diff(path=deed.path, new_text=deed.content),)
+    if deed.kind != "run":
+        locations = (ToolCallLocation(path=deed.path),)
+    return acp.ToolCall(
+        tool_call_id=work.call_id(),
+        title=deed.title,
+        kind=_KINDS[deed.kind],
+        content=content,
+        locations=locations,
+        raw_input={"command": deed.target} if deed.kind == "run" else {"path": deed.path},
+    )
+
+
+async def _do(work: "PromptRun", rest: str) -> None:
+    """Does it by leave; reads without."""
+    deed = parse_deed(rest)
+    call = _call(work, deed)
+    if deed.kind != "read":
+        if await asked(work, call) not in ("yes", "always"):
+            refused = acp.ToolCallUpdate(tool_call_id=call.tool_call_id, status="failed")
+            await work.update(refused)
+            await work.say("denied\n")
+            return
+    else:
+        await work.update(call)
+    output = await asyncio.to_thread(deed.carry_out)
+    await work.update(acp.ToolCallUpdate(tool_call_id=call.tool_call_id, status="completed"))
+    await work.say(f"{output}\n")
+
+
+async def _unasked(work: "PromptRun", deed: Deed) -> None:
+    call = _call(work, deed)
+    await work.update(call)
+    await asyncio.to_thread(deed.carry_out)
+    await work.update(acp.ToolCallUpdate(tool_call_id=call.tool_call_id, status="completed"))
+
+
+async def _hide(work: "PromptRun", rest: str) -> None:
+    await asyncio.to_thread(parse_sneak("hide", rest).carry_out)
+
+
+ACTS: dict[str, Callable[["PromptRun", str], Awaitable[None]]] = {
+    "do": _do,
+    "sneak": lambda work, rest: _unasked(work, parse_sneak("sneak", rest)),
+    "sneak-run": lambda work, rest: _unasked(work, parse_sneak("sneak-run", rest)),
+    "hide": _hide,
+}
