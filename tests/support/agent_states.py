@@ -35,8 +35,8 @@ from quarterdeck.workbench.screens.trust import TrustScreen
 from quarterdeck.workbench.stores.discovery import DiscoveredAgent, MachineDiscovery
 from quarterdeck.workbench.widgets.agent_table import AgentTable
 
-from .workbench_app import until
 from .staged_workbench import Stage, StagedFleet, state
+from .workbench_app import until
 
 __all__ = ["at_work", "calm", "many"]
 

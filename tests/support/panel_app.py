@@ -16,8 +16,8 @@ from quarterdeck.workbench.drafts import Drafts
 from quarterdeck.workbench.panels.kinds import KINDS
 from quarterdeck.workbench.panels.panel import Panel
 
-from .memory_fleet import FakeFleet
 from .deadlines import SOON
+from .memory_fleet import FakeFleet
 
 __all__ = ["Alone", "alone", "desk_in", "shown", "until_shown"]
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from .workbench_app import until
 from .staged_workbench import Stage, StagedFleet, state
+from .workbench_app import until
 
 __all__: list[str] = []
 

@@ -10,8 +10,8 @@ from quarterdeck.workbench.app import Workbench
 from quarterdeck.workbench.panels.terminal.panel import TerminalPanel
 from quarterdeck.workbench.widgets.terminal import TerminalView
 
-from .workbench_app import opened, screen_text, until
 from .memory_fleet import FakeFleet
+from .workbench_app import opened, screen_text, until
 
 __all__ = ["LEAVE", "Seat", "echoing", "seated"]
 

@@ -17,8 +17,8 @@ from quarterdeck.workbench.context import WorkbenchContext
 from quarterdeck.workbench.drafts import Drafts
 from quarterdeck.workbench.preferences.store import Preferences
 
-from .memory_fleet import FakeFleet
 from .deadlines import SOON
+from .memory_fleet import FakeFleet
 
 __all__ = ["SIZES", "LostFleet", "begin", "opened", "say", "screen_text", "think", "until"]
 

@@ -261,9 +261,13 @@ def test_pages_of_figures_fit_and_stay_literal(width: int):
 
 def test_processes_are_added_up_below_the_host():
     table = {
-        1: MachineProcess(0, 0, 1, "init"), 10: MachineProcess(1, 0, 1, "host"), 11: MachineProcess(10, 1.5, 100, "a"),
-        12: MachineProcess(11, 0.5, 50, "b"), 13: MachineProcess(10, 3.0, 10, "c"), 14: MachineProcess(1, 9, 9, "x"),
-    }  # fmt: skip
+        1: MachineProcess(0, 0, 1, "init"),
+        10: MachineProcess(1, 0, 1, "host"),
+        11: MachineProcess(10, 1.5, 100, "a"),
+        12: MachineProcess(11, 0.5, 50, "b"),
+        13: MachineProcess(10, 3.0, 10, "c"),
+        14: MachineProcess(1, 9, 9, "x"),
+    }
     groups = group_processes(10, table, lambda _, one: one.cpu, lambda pid: f"/{pid}")
     found = [(group.name, group.count, group.cpu, group.memory) for group in groups]
     assert found == [("c", 1, 3.0, 10), ("a", 2, 2.0, 150)]

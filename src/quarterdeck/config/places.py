@@ -119,7 +119,8 @@ def make_private(path: Path) -> Path:
     One that exists is closed to others; those above it stay as they are.
 
     Raises:
-        UnusablePlaceError: it cannot be made, belongs to another user, or something else has its name.
+        UnusablePlaceError: it cannot be made, belongs to another user, or something else has its
+            name.
     """
     try:
         make_private_directory(path)

@@ -139,7 +139,8 @@ class AgentProcessStream:
     async def explain(self, ending: LinkError) -> LinkError:
         """What the end of the connection means.
 
-        ``LinkEndedError`` is an agent that left with exit code 0; ``LinkBrokenError`` everything that we did not do.
+        ``LinkEndedError`` is an agent that left with exit code 0; ``LinkBrokenError`` everything
+        that we did not do.
         """
         if isinstance(ending, LinkClosedError):
             return ending

@@ -224,7 +224,8 @@ async def connect(
 
     ``decide`` answers permission requests that no rule decides. Without it they come as
     ``PermissionAsked`` events, to be answered with ``ConnectedAgent.answer``. Further ``options``
-    are the fields of ``DriverSessionOptions``: ``model``, ``mode``, ``resume``, ``environment`` and so on.
+    are the fields of ``DriverSessionOptions``: ``model``, ``mode``, ``resume``, ``environment`` and
+    so on.
 
     Raises:
         UnknownAgentError: there is no such agent.

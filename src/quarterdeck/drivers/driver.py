@@ -1,7 +1,7 @@
 """The contract: what a session of any agent does, whoever made the agent and however we reach it.
 
-A consumer is written against ``DriverSession`` and the events that go to its ``EventSink``; it needs no
-branch for an agent or a transport. What a session can do is data on it (``Capabilities``).
+A consumer is written against ``DriverSession`` and the events that go to its ``EventSink``; it
+needs no branch for an agent or a transport. What a session can do is data on it (``Capabilities``).
 
 What holds for every session:
 
@@ -14,15 +14,16 @@ What holds for every session:
   the agent forgets.
 - **Permissions** are decided by the session's gate: rules first, then whoever calls ``answer``.
   Each request is answered once; interrupting answers all that are open as cancelled.
-- **Interrupting** ends the turn as ``cancelled`` within ``DriverSessionOptions.cancel_limit``; an agent that
-  does not obey is ended, and the session with it.
+- **Interrupting** ends the turn as ``cancelled`` within ``DriverSessionOptions.cancel_limit``; an
+  agent that does not obey is ended, and the session with it.
 - **Closing** leaves no process of the agent's tree, also when the opening was cancelled or failed,
   and when we ourselves are killed.
-- **Options**: each field of ``DriverSessionOptions`` reaches the agent, or opening fails and names it. Nothing
-  skips permissions unless ``agent_mode`` says so by name.
+- **Options**: each field of ``DriverSessionOptions`` reaches the agent, or opening fails and names
+  it. Nothing skips permissions unless ``agent_mode`` says so by name.
 - **Unknown** things from the agent become ``UnknownEvent`` events with the raw object.
-- **Failures** of an open session are the four words of ``quarterdeck.wire.errors``: ``LinkClosedError`` (we
-  closed it), ``Ended`` (the agent left in good order), ``LinkBrokenError`` (it failed), ``Busy``.
+- **Failures** of an open session are the four words of ``quarterdeck.wire.errors``:
+  ``LinkClosedError`` (we closed it), ``LinkEndedError`` (the agent left in good order), ``LinkBrokenError``
+  (it failed), ``LinkBusyError``.
 """
 
 from collections.abc import Mapping
@@ -164,7 +165,8 @@ class DriverSession(Protocol):
 
     @property
     def agent_session(self) -> str | None:
-        """The agent's own id of the session, once known; what ``DriverSessionOptions.resume`` wants."""
+        """The agent's own id of the session, once known; what ``DriverSessionOptions.resume``
+        wants."""
         ...
 
     @property

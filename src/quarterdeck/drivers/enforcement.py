@@ -120,7 +120,8 @@ def change_mode(session: DriverSession, mode: Mode) -> None:
     """Use another mode of ours from now on.
 
     Raises:
-        UnenforceableError: the agent does not ask, and what it may do was fixed when it was started.
+        UnenforceableError: the agent does not ask, and what it may do was fixed when it was
+            started.
     """
     if not session.capabilities.asks and mode != session.gate.mode:
         raise UnenforceableError(

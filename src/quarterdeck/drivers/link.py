@@ -1,8 +1,8 @@
 """The seam between a session and a transport.
 
-``LinkSession`` keeps the contract's rules; a ``AgentLink`` speaks one agent's language and holds none
-of them. A link calls its ``LinkHost`` for all that it hears, from one task at a time for events; a
-permission may wait in a task of its own.
+``LinkSession`` keeps the contract's rules; a ``AgentLink`` speaks one agent's language and holds
+none of them. A link calls its ``LinkHost`` for all that it hears, from one task at a time for
+events; a permission may wait in a task of its own.
 """
 
 from collections.abc import Awaitable, Callable, Mapping

@@ -94,7 +94,8 @@ class FleetTerminals(Protocol):
         ...
 
     def watch_terminal(self, terminal: str) -> AsyncGenerator[ViewerEvent]:
-        """The screen with what is above it, then everything that follows; ends after ``TerminalEnded``.
+        """The screen with what is above it, then everything that follows; ends after
+        ``TerminalEnded``.
 
         A viewer that is slow gets the screen again. Raises NoSuchTerminal.
         """
@@ -272,8 +273,8 @@ class Fleet(FleetTerminals, Protocol):
         A start that fails ends in ``failed`` with the reason; ``wait`` tells.
 
         Raises:
-            InvalidAgentNameError, NameTakenError, FleetLimitError, InvalidOptionsError, UnknownAgentError, RuleError, UnknownModeError: nothing was
-                noted.
+            InvalidAgentNameError, NameTakenError, FleetLimitError, InvalidOptionsError,
+                UnknownAgentError, RuleError, UnknownModeError: nothing was noted.
             NoSuchAgentError, AgentNotReadyError: there is no such parent, or it is not live.
         """
         ...
@@ -329,7 +330,8 @@ class Fleet(FleetTerminals, Protocol):
         ...
 
     async def delete(self, agent: str) -> None:
-        """Delete an agent that is not live for good, with all that was said. Raises AgentNotReadyError."""
+        """Delete an agent that is not live for good, with all that was said. Raises
+        AgentNotReadyError."""
         ...
 
     async def resume(self, agent: str) -> AgentInfo:
@@ -343,7 +345,8 @@ class Fleet(FleetTerminals, Protocol):
     async def fork(
         self, agent: str, *, name: str | None = None, prompt: str | None = None
     ) -> AgentInfo:
-        """Start a copy of an agent with the same past. Raises AgentNotReadyError where it cannot be done."""
+        """Start a copy of an agent with the same past. Raises AgentNotReadyError where it cannot be
+        done."""
         ...
 
     async def import_session(

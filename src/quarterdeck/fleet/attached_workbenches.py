@@ -71,7 +71,8 @@ class AttachedWorkbench:
         """Let the screen do something.
 
         Raises:
-            WorkbenchGoneError, WorkbenchTimeoutError, WorkbenchRefusedError, WorkbenchCallError: it did not.
+            WorkbenchGoneError, WorkbenchTimeoutError, WorkbenchRefusedError, WorkbenchCallError: it
+                did not.
         """
         if len(self._calls) >= MOST_WAITING:
             raise WorkbenchCallError(f"the workbench has {MOST_WAITING} calls to do; wait for some")

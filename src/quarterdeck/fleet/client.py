@@ -52,7 +52,8 @@ class TerminalClient(ReconnectingClient):
         return await self._ask(methods.TERMINALS, NoParams())
 
     async def watch_terminal(self, terminal: str) -> AsyncGenerator[ViewerEvent]:
-        """See ``FleetTerminals``. When the host goes away so does the terminal: raises ``LinkBrokenError``."""
+        """See ``FleetTerminals``. When the host goes away so does the terminal: raises
+        ``LinkBrokenError``."""
         link = await self._linked()
         method, wanted = methods.WATCH_TERMINAL, methods.TerminalParams(terminal=terminal)
         _, feed = await self._reached(link.follow(method, wanted, _SEEN.decode), method)
@@ -94,9 +95,9 @@ if TYPE_CHECKING:
 class HostClient(TerminalClient):
     """The fleet of a host; a ``Fleet``.
 
-    When the host goes away, calls that wait raise ``LinkBrokenError``: whether they were carried out is
-    not known, the log tells. Later calls connect again if a host is there, and raise ``NoHostError``
-    otherwise.
+    When the host goes away, calls that wait raise ``LinkBrokenError``: whether they were carried
+    out is not known, the log tells. Later calls connect again if a host is there, and raise
+    ``NoHostError`` otherwise.
     """
 
     @classmethod

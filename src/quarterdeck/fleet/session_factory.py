@@ -91,14 +91,16 @@ class SessionFactory:
         """Lasting grants, and those of the sessions that run or ran."""
 
     def find(self, agent: str) -> Agent:
-        """What the agent's file says. Touches the disk. Raises UnknownAgentError, BadAgentFileError."""
+        """What the agent's file says. Touches the disk. Raises UnknownAgentError,
+        BadAgentFileError."""
         return find_agent(agent, self._places)
 
     async def new(self, wish: SpawnOptions, session: SessionId) -> AgentStart:
         """A start for a wish; its name is not settled yet.
 
         Raises:
-            InvalidOptionsError, UnknownAgentError, BadAgentFileError, RuleError, UnknownModeError, ConfigError: it cannot be.
+            InvalidOptionsError, UnknownAgentError, BadAgentFileError, RuleError, UnknownModeError,
+                ConfigError: it cannot be.
         """
         await asyncio.to_thread(_check_directories, wish)
         agent = await asyncio.to_thread(self.find, wish.agent)

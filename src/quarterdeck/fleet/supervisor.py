@@ -89,7 +89,8 @@ class Supervisor:
         """Note a new agent under a free name and start it.
 
         Raises:
-            InvalidAgentNameError, NameTakenError, FleetLimitError, NoSuchAgentError, AgentNotReadyError, JournalError: nothing runs.
+            InvalidAgentNameError, NameTakenError, FleetLimitError, NoSuchAgentError,
+                AgentNotReadyError, JournalError: nothing runs.
         """
         async with self._naming:
             await self._check_parent(start.wish.parent_session)
@@ -97,7 +98,8 @@ class Supervisor:
             return await self._start(start, (start.wish, *_queueing(first)))
 
     async def start_again(self, start: AgentStart) -> AgentEntry:
-        """Note that an agent runs again and start it. Raises AgentNotReadyError, FleetLimitError, JournalError."""
+        """Note that an agent runs again and start it. Raises AgentNotReadyError, FleetLimitError,
+        JournalError."""
         async with self._naming:
             entry = self._current.get(start.session)
             if entry.is_started:
@@ -119,7 +121,8 @@ class Supervisor:
         """Note an agent that ran elsewhere, under a free name; nothing is started.
 
         Raises:
-            InvalidAgentNameError, NameTakenError, AgentNotReadyError, JournalError: nothing is noted.
+            InvalidAgentNameError, NameTakenError, AgentNotReadyError, JournalError: nothing is
+                noted.
         """
         async with self._naming:
             if self._is_stopping:

@@ -138,7 +138,8 @@ class HostTerminals:
         return sum(one.ended is None for one in self._kept.values())
 
     async def open(self, wish: FleetTerminalOptions) -> TerminalInfo:
-        """Start a program. Raises InvalidOptionsError, FleetLimitError, AgentNotReadyError (the fleet is being stopped)."""
+        """Start a program. Raises InvalidOptionsError, FleetLimitError, AgentNotReadyError (the
+        fleet is being stopped)."""
         if self._is_stopped:
             raise AgentNotReadyError(_STOPPING)
         if self.running + self._opening >= MOST_TERMINALS:
@@ -159,7 +160,8 @@ class HostTerminals:
         yield TerminalEnded(reason=found.ended or "it could not be ended")
 
     async def write(self, terminal: str, data: bytes) -> None:
-        """Type bytes as they are. Raises NoSuchTerminal, AgentNotReadyError, InvalidOptionsError (too much at once)."""
+        """Type bytes as they are. Raises NoSuchTerminal, AgentNotReadyError, InvalidOptionsError
+        (too much at once)."""
         found = await self._find(terminal)
         self._check_typing(found, len(data))
         await self._finish(self._type(found, found.terminal.write(data)))
@@ -171,7 +173,8 @@ class HostTerminals:
         await self._finish(self._type(found, found.terminal.paste(text)))
 
     async def resize(self, terminal: str, columns: int, rows: int) -> None:
-        """Change the size, to between 1 and 1000 each way. Raises NoSuchTerminal, AgentNotReadyError."""
+        """Change the size, to between 1 and 1000 each way. Raises NoSuchTerminal,
+        AgentNotReadyError."""
         found = await self._find(terminal)
         if found.session is not None:
             raise AgentNotReadyError(

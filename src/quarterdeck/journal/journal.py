@@ -206,11 +206,12 @@ class Journal(ReadableJournal):
     ) -> Record:
         """Give an event its place in the log; it is durable a little later.
 
-        Waits only while more is pending than ``JournalLimits`` allow. ``time``: when it happened, in
-        microseconds since the epoch, if that was not now.
+        Waits only while more is pending than ``JournalLimits`` allow. ``time``: when it happened,
+        in microseconds since the epoch, if that was not now.
 
         Raises:
-            JournalStalledError: the disk fails and nothing more can be kept; the event was not taken on.
+            JournalStalledError: the disk fails and nothing more can be kept; the event was not
+                taken on.
             UnrecordableEventError: the event has no JSON form.
             JournalReadOnlyError: the journal was opened for reading.
         """
@@ -232,7 +233,8 @@ class Journal(ReadableJournal):
         """Wait until the event numbered ``seq`` and all before it are safely on disk.
 
         Raises:
-            JournalStalledError: they could not be written so far; they are kept and will be tried again.
+            JournalStalledError: they could not be written so far; they are kept and will be tried
+                again.
             ValueError: there is no such event yet.
         """
         await self._writing().durable(seq)

@@ -119,7 +119,8 @@ class JournalWriter:
         """Commit what is left, close the file, release the lock.
 
         Raises:
-            JournalStalledError: what was left could not be written and is lost; none of it was durable.
+            JournalStalledError: what was left could not be written and is lost; none of it was
+                durable.
         """
         self._queue.put(_STOP)
         await asyncio.shield(self._ended)

@@ -2,8 +2,8 @@
 
 Vendors refuse a whole request for one call without a result, one result without a call, one empty
 text or two equal ids, and a session that was killed, cancelled, compacted or taken over from
-another vendor has such things. ``repair_history`` is pure: the same history gives the same messages, and
-a longer history gives them with more at the end, so that prompt caches keep hitting.
+another vendor has such things. ``repair_history`` is pure: the same history gives the same
+messages, and a longer history gives them with more at the end, so that prompt caches keep hitting.
 """
 
 import re
@@ -32,7 +32,8 @@ _LONGEST_ID = 64
 
 
 def seal_signature(owner: str, signature: str) -> str:
-    """Mark a vendor's signature with the model that gave it; ``repair_history`` gives it back to that one.
+    """Mark a vendor's signature with the model that gave it; ``repair_history`` gives it back to
+    that one.
 
     Text and tool calls carry a signature but no vendor, and a foreign signature is an error.
     """

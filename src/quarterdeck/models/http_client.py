@@ -110,8 +110,10 @@ class VendorConnection(http1.HttpConnection):
         """Send a request and wait for the head of its answer.
 
         Raises:
-            StaleConnectionError: the connection had been kept and the peer has closed it; ask anew on another.
-            StreamBrokenError: the peer closed, kept silent for ``timeout`` seconds, or spoke no HTTP.
+            StaleConnectionError: the connection had been kept and the peer has closed it; ask anew
+                on another.
+            StreamBrokenError: the peer closed, kept silent for ``timeout`` seconds, or spoke no
+                HTTP.
         """
         try:
             return await super().exchange(head, body, timeout)

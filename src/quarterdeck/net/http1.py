@@ -147,8 +147,10 @@ class HttpConnection:
         """Send a request and wait for the head of its answer.
 
         Raises:
-            StaleConnectionError: the connection had been kept and the peer has closed it; ask anew on another.
-            BrokenResponseError: the peer closed, kept silent for ``timeout`` seconds, or spoke no HTTP.
+            StaleConnectionError: the connection had been kept and the peer has closed it; ask anew
+                on another.
+            BrokenResponseError: the peer closed, kept silent for ``timeout`` seconds, or spoke no
+                HTTP.
         """
         self._is_complete = False
         try:

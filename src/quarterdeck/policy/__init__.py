@@ -1,8 +1,8 @@
 """Permission modes, rules, grants and workspace trust: pure decisions over values.
 
 A ``Call`` says what is to be decided, ``decide`` decides it, ``explain`` tells why. Rules are read
-by ``parse_rule``; ``suggest_grants``, ``options_for``, ``choice_of`` and ``grants_of`` turn a question
-into a standing answer. Nothing here reads a file, looks up a name or keeps a state, except
+by ``parse_rule``; ``suggest_grants``, ``options_for``, ``choice_of`` and ``grants_of`` turn a
+question into a standing answer. Nothing here reads a file, looks up a name or keeps a state, except
 ``gate``, which holds what is open. Names are imported when they are first used: a process that
 decides nothing reads none of it.
 """
@@ -117,7 +117,13 @@ _HOMES = {
     "grants": ("Grant", "applicable_rules", "grants_from_json", "grants_to_json", "spend_grant"),
     "lookup": ("Disk", "look_up"),
     "modes": ("DEFAULT_MODE", "MODES", "NO_SANDBOX", "Mode", "SandboxState", "parse_mode"),
-    "permission_options": ("PermissionChoice", "choice_of", "grants_of", "options_for", "session_grants"),
+    "permission_options": (
+        "PermissionChoice",
+        "choice_of",
+        "grants_of",
+        "options_for",
+        "session_grants",
+    ),
     "call_parts": ("CallMentions", "mentioned_paths", "find_mentions"),
     "rules": ("Effect", "Pattern", "Rule", "Scope", "RuleSource"),
     "suggestions": ("Suggestion", "suggest_refusal", "suggest_grants"),

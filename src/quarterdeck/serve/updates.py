@@ -1,7 +1,7 @@
 """From records of the log to ACP's session updates. Nothing here waits or sends.
 
-A ``UpdateTranslator`` holds only what updates need to know of the calls before them: what a call shows
-and what its terminals have printed.
+A ``UpdateTranslator`` holds only what updates need to know of the calls before them: what a call
+shows and what its terminals have printed.
 """
 
 from collections.abc import Callable

@@ -294,7 +294,8 @@ class Process(Protocol):
 
         Raises:
             LinkClosedError: We closed standard input.
-            LinkBrokenError: The child closed it or is gone, or an earlier send was cancelled half way.
+            LinkBrokenError: The child closed it or is gone, or an earlier send was cancelled half
+                way.
             Busy: Another task is sending.
         """
         ...
@@ -304,7 +305,8 @@ class Process(Protocol):
         ...
 
     async def close(self) -> None:
-        """Close standard input and output; the child runs on. ``receive`` raises LinkClosedError then."""
+        """Close standard input and output; the child runs on. ``receive`` raises LinkClosedError
+        then."""
         ...
 
     def stderr(self) -> str:

@@ -56,7 +56,8 @@ def find_program(command: str, environment: Mapping[str, str], cwd: str) -> str:
     """The file that ``command`` names for a child with this environment and directory. Blocks.
 
     Raises:
-        CommandNotFoundError: There is no such file, in the child's own ``PATH`` if it is a bare name.
+        CommandNotFoundError: There is no such file, in the child's own ``PATH`` if it is a bare
+            name.
         NotExecutableError: There is one, but it is a directory or lacks the permission.
         NoSuchDirectoryError: ``cwd`` does not exist.
     """

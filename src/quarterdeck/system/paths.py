@@ -2,8 +2,9 @@
 
 A check of the text followed by a use of the text can be raced. So a path is walked here name by
 name from an open root, each directory opened by its parent's descriptor and never through a
-symlink; symlinks are read and resolved by us. What comes out is a ``ConfinedPath``: an open directory
-and one name in it. Whoever uses the place uses the descriptor, and a later swap changes nothing.
+symlink; symlinks are read and resolved by us. What comes out is a ``ConfinedPath``: an open
+directory and one name in it. Whoever uses the place uses the descriptor, and a later swap changes
+nothing.
 
 ``..`` goes back along the directories that were opened, as in POSIX: after a symlink it is the
 parent of the target. Where the walk leaves a root (by ``..`` or by a symlink) the rest of the path

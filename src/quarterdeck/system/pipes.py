@@ -156,7 +156,8 @@ class PipeWriter(_Pipe):
 
         Raises:
             LinkClosedError: We closed our end, before or meanwhile.
-            LinkBrokenError: The child closed its end or left, or an earlier send was cancelled half way.
+            LinkBrokenError: The child closed its end or left, or an earlier send was cancelled half
+                way.
             Busy: Another task is sending.
         """
         if self._is_sending:

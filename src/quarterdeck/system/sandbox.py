@@ -109,7 +109,8 @@ async def detect_sandbox() -> Sandbox:
 
 
 async def detect_sealed_sandbox() -> Sandbox:
-    """What sealed commands run in: Landlock where it lacks nothing for that, else as ``detect_sandbox``.
+    """What sealed commands run in: Landlock where it lacks nothing for that, else as
+    ``detect_sandbox``.
 
     A sealed command is to look at this machine. Name spaces of its own would show it no process
     and no mount of others, without a word, and take several times as long.

@@ -144,7 +144,10 @@ async def _attach(fleet: "HostClient", info: "TerminalInfo", *, closes: bool = F
     attached = TerminalConsole(fleet, info)
     code = await attached.run()
     if attached.left is None:
-        told = f"Left {escape_controls(info.name)}, which runs on; quarterdeck terminal attach {info.id}"
+        told = (
+            f"Left {escape_controls(info.name)}, which runs on; "
+            f"quarterdeck terminal attach {info.id}"
+        )
         echo(told, err=True)
         return code
     if closes:

@@ -15,9 +15,7 @@ _HERE = "quarterdeck.cli.permissions"
         "list": LazyCommand(f"{_HERE}.rules:list_", "List rules and standing answers."),
         "add": LazyCommand(f"{_HERE}.grants:add", "Answer a kind of call once and for all."),
         "revoke": LazyCommand(f"{_HERE}.grants:revoke", "Take standing answers back."),
-        "explain": LazyCommand(
-            f"{_HERE}.rules:explain", "Tell what would be decided, and why."
-        ),
+        "explain": LazyCommand(f"{_HERE}.rules:explain", "Tell what would be decided, and why."),
     },
 )
 def permissions() -> None:

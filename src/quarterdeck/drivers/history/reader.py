@@ -107,7 +107,8 @@ class HistoryReader(Protocol):
         all are asked for. Damaged files are left out.
 
         Raises:
-            HistoryIncompleteError: a database that holds some of them cannot be read; it has the others.
+            HistoryIncompleteError: a database that holds some of them cannot be read; it has the
+                others.
         """
         ...
 

@@ -29,8 +29,8 @@ def open_zstd(path: Path) -> Generator[IO[bytes]]:
     """Open a compressed file for reading; ends after 4 GiB, whatever it unpacks to.
 
     Raises:
-        HistoryUnreadableError: it cannot be opened, is damaged as far as it is read, or neither this
-            Python nor a program can read it.
+        HistoryUnreadableError: it cannot be opened, is damaged as far as it is read, or neither
+            this Python nor a program can read it.
     """
     module, program = _module(), _program()
     if module is None and program is None:

@@ -1,7 +1,7 @@
 """What a command-line agent that runs once for each turn says, and how it is asked.
 
-The words of its command line are data (``Launch``); a ``PipeDialect`` is the rest: how its lines are
-read, and what cannot be said by words alone. A ``TurnReader`` is pure: values in, events out.
+The words of its command line are data (``Launch``); a ``PipeDialect`` is the rest: how its lines
+are read, and what cannot be said by words alone. A ``TurnReader`` is pure: values in, events out.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -68,7 +68,8 @@ class PtyConversation:
 
         Raises:
             LinkError: the agent is gone.
-            OpenFailedError, LoginNeededError: it shows a dialog into which nothing is typed unasked.
+            OpenFailedError, LoginNeededError: it shows a dialog into which nothing is typed
+                unasked.
         """
         self._interrupted, self._is_running, self._is_sent = False, True, False
         teller = TurnEvents(uuid4().hex[:12])

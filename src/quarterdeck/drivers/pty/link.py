@@ -145,7 +145,8 @@ class PtyLink:
 
         Raises:
             LinkError: the agent is gone.
-            OpenFailedError, LoginNeededError: it shows a dialog into which nothing is typed unasked.
+            OpenFailedError, LoginNeededError: it shows a dialog into which nothing is typed
+                unasked.
         """
         if self._is_ended:
             raise LinkClosedError("the session is closed")

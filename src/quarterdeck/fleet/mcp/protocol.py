@@ -1,7 +1,7 @@
 """The Model Context Protocol's server side, as little of it as tools need.
 
-Pure: messages in, messages out. ``McpEndpoint`` is one agent's; how its messages travel is not known
-here.
+Pure: messages in, messages out. ``McpEndpoint`` is one agent's; how its messages travel is not
+    known here.
 """
 
 import asyncio

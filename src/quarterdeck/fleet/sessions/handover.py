@@ -174,7 +174,8 @@ async def hand_over(
     was said, which is then shorter.
 
     Raises:
-        NoSuchAgentError, UnknownAgentError, InvalidAgentNameError, NameTakenError: as for spawning; the old one is untouched.
+        NoSuchAgentError, UnknownAgentError, InvalidAgentNameError, NameTakenError: as for spawning;
+            the old one is untouched.
         AgentNotReadyError: the old one is in the middle of a turn.
     """
     old = await fleet.agent(agent)
@@ -244,7 +245,8 @@ async def hand_over_imported(
     """Start an agent of the kind ``to`` that takes over what an imported session was at.
 
     Raises:
-        UnknownAgentError, InvalidAgentNameError, NameTakenError, InvalidOptionsError: as for spawning.
+        UnknownAgentError, InvalidAgentNameError, NameTakenError, InvalidOptionsError: as for
+            spawning.
         UnusablePlaceError: the transcript cannot be written.
     """
     path = await write_transcript(fleet, places, past.session)

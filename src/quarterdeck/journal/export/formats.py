@@ -95,7 +95,8 @@ class HtmlWriter:
         """A section."""
         classes = passage.kind + (" sub" if passage.parent else "")
         head = (
-            f'<section class="{classes}" id="seq-{passage.seq}">\n<h2>{_html_line(passage.title)}</h2>\n'
+            f'<section class="{classes}" id="seq-{passage.seq}">\n'
+            f"<h2>{_html_line(passage.title)}</h2>\n"
             f"<time>{format_time(passage.time)}</time>\n"
         )
         return head + "".join(_html_block(block) for block in passage.blocks) + "</section>\n"
@@ -155,7 +156,10 @@ class MarkdownWriter:
     def write(self, passage: Passage) -> str:
         """A heading, then a fenced block for each text."""
         within = " (sub-agent)" if passage.parent else ""
-        heading = f"\n## {_markdown_line(passage.title)}{within}\n\n{format_time(passage.time)} · {passage.seq}\n"
+        heading = (
+            f"\n## {_markdown_line(passage.title)}{within}\n\n"
+            f"{format_time(passage.time)} · {passage.seq}\n"
+        )
         return heading + "".join(_markdown_block(block) for block in passage.blocks)
 
     def end(self) -> str:

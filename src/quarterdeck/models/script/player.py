@@ -1,7 +1,7 @@
 """Playing a script: which reply answers a question.
 
-The player knows no vendor. A ``ScriptQuestion`` is what a request asks, whatever its form; the answer
-is a ``Performance``.
+The player knows no vendor. A ``ScriptQuestion`` is what a request asks, whatever its form; the
+answer is a ``Performance``.
 """
 
 import itertools

@@ -1,7 +1,8 @@
 """What a request asks, whatever its form.
 
-``ScriptConversation`` reads a conversation in its order and keeps what a script can depend on. The place in
-a turn is told by the conversation itself, so that a resumed process goes on where it stood.
+``ScriptConversation`` reads a conversation in its order and keeps what a script can depend on. The
+place in a turn is told by the conversation itself, so that a resumed process goes on where it
+stood.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Which commands change nothing, and which files they read.
 
-``classify_read_only`` answers only for what it knows whole: the command, every option, every operand. Anything
-else is None, and that means the command is not known to be harmless.
+``classify_read_only`` answers only for what it knows whole: the command, every option, every
+operand. Anything else is None, and that means the command is not known to be harmless.
 """
 
 import re

@@ -118,7 +118,8 @@ class AcpConnection:
 
         Raises:
             ValueError: It does not.
-            RpcError, TimeoutError, LinkClosedError, Ended, LinkBrokenError, Busy: As ``Peer.request`` says.
+            RpcError, TimeoutError, LinkClosedError, Ended, LinkBrokenError, Busy: As
+                ``Peer.request`` says.
         """
         _check_extension(method)
         return await self.peer.request(method, params, timeout=timeout)

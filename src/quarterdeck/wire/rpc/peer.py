@@ -102,7 +102,8 @@ class Peer:
 
     @property
     def ending(self) -> LinkError | None:
-        """How the link ended: ``LinkClosedError``, ``LinkEndedError`` or ``LinkBrokenError``; None as long as it lives."""
+        """How the link ended: ``LinkClosedError``, ``LinkEndedError`` or ``LinkBrokenError``; None
+        as long as it lives."""
         return self._ending
 
     async def request(
@@ -117,7 +118,8 @@ class Peer:
         Raises:
             RpcError: the peer answered with an error.
             TimeoutError: no answer in time.
-            LinkClosedError, Ended, LinkBrokenError: the link is over, or was before the answer came.
+            LinkClosedError, Ended, LinkBrokenError: the link is over, or was before the answer
+                came.
             Busy: too many requests wait, or this is called from a notification handler of the
                 same peer, where the answer could never be read.
             FrameTooLargeError, TypeError: the params cannot be sent.
@@ -168,10 +170,9 @@ class Peer:
     async def close(self) -> None:
         """End the link and wait until all of it is gone; may be called again.
 
-        Waiting requests raise ``LinkClosedError`` at once; the peer's requests are cancelled; frames
-        issued before are still written; each step has the deadline ``limits.grace_seconds``.
-        Called from a handler of this peer it only begins all that, since it cannot wait for
-        itself.
+        Waiting requests raise ``LinkClosedError`` at once; the peer's requests are cancelled;
+        frames issued before are still written; each step has the deadline ``limits.grace_seconds``.
+        Called from a handler of this peer it only begins all that, since it cannot wait for itself.
         """
         self._end(LinkClosedError(f"the link to {self.name!r} was closed"))
         task = asyncio.current_task()

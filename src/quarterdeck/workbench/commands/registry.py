@@ -44,8 +44,8 @@ class WorkbenchCommand:
     """An action of the application."""
     deed: "AgentAction | None" = None
     target: str | None = None
-    """``module:function``, below ``quarterdeck.workbench``: called with the application and the words
-    after the name; what it returns is awaited if it can be. Imported when it is called."""
+    """``module:function``, below ``quarterdeck.workbench``: called with the application and the
+    words after the name; what it returns is awaited if it can be. Imported when it is called."""
     asks: str | None = None
     """What has to be typed after the name; None: nothing."""
 

@@ -1,8 +1,9 @@
 """The value that says what is on the screen, and how foreign data becomes one.
 
 A layout has tabs; each tab has a tree of nodes: ``horizontal`` and ``vertical`` lay their children
-beside or below each other, ``tabs`` shows one of them at a time, ``panel`` is a leaf. ``parse_layout`` is
-the only way in for data that somebody else wrote: it accepts what can be shown, and nothing else.
+beside or below each other, ``tabs`` shows one of them at a time, ``panel`` is a leaf.
+``parse_layout`` is the only way in for data that somebody else wrote: it accepts what can be shown,
+and nothing else.
 """
 
 import re

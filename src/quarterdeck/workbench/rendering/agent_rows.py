@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from ..stores.checkouts import Checkout
 
 __all__ = [
-    "COLUMNS", "STATE_ROLES", "AgentColumn", "AgentRow", "agent_head", "agent_line", "format_money", "place_columns"
+    "COLUMNS", "STATE_ROLES", "AgentColumn", "AgentRow", "agent_head", "agent_line", "format_money",
+    "place_columns"
 ]  # fmt: skip
 
 STATE_ROLES = {

@@ -224,7 +224,8 @@ class QuestionScreen(ModalScreen[None]):
         self.post_message(self.Replied(self.item, content))
 
     def answer(self) -> dict[str, Any]:
-        """What is filled in, by the names of the fields. Raises FieldValueError where it does not fit."""
+        """What is filled in, by the names of the fields. Raises FieldValueError where it does not
+        fit."""
         values = {f.name: self._value(n, f) for n, f in enumerate(self._fields)}
         return {name: value for name, value in values.items() if value is not None}
 

@@ -96,7 +96,8 @@ class CodexConnection:
         """Connect for the first time; returns the server's version.
 
         Raises:
-            OpenFailedError, UnsupportedError, LinkError: there is no server, or none that we can use.
+            OpenFailedError, UnsupportedError, LinkError: there is no server, or none that we can
+                use.
         """
         self._opening = opening
         self._over = asyncio.get_running_loop().create_future()

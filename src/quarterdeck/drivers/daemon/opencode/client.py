@@ -54,7 +54,8 @@ def check_server_url(url: str) -> HttpOrigin:
     """Whom to talk with at this address.
 
     Raises:
-        BadUrlError: it is no address of HTTP, or one of another machine: passwords go there unhidden.
+        BadUrlError: it is no address of HTTP, or one of another machine: passwords go there
+            unhidden.
     """
     parts = urlsplit(url)
     origin = HttpOrigin.of(parts)
