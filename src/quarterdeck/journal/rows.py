@@ -11,15 +11,12 @@ others. It guards against failing disks and stray writes, not against an attacke
 import sqlite3
 from bisect import bisect_left
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from struct import Struct
 from struct import error as StructError
 from typing import Any, TypeAlias
 from zlib import crc32
-
-from .sqlite_pages import rows_between
 
 __all__ = [
     "EventRow",
@@ -74,8 +71,7 @@ _MOST = 100_000
 """Rows of one gap that are read from pages at the most."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowQuery:
+class RowQuery(Struct, frozen=True, kw_only=True):
     """Which rows are wanted: those between ``low`` and ``high``, both left out."""
 
     low: int = -_END
@@ -225,6 +221,8 @@ class EventRows:
 
     def _recover(self, after: int, before: int) -> list[EventRow]:
         """Rows that the database cannot reach, straight from the file's pages."""
+        from .sqlite_pages import rows_between  # hardly any log is damaged
+
         if after not in self._recovered:
             (_, _, file) = self._connection.execute("PRAGMA database_list").fetchone()
             rows: dict[int, EventRow] = {}

@@ -17,6 +17,7 @@ import os
 import sqlite3
 from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import quote
@@ -155,14 +156,15 @@ def connect_reader(path: Path) -> sqlite3.Connection:
 
 
 def migrate(connection: sqlite3.Connection, migrations: Sequence[Migration]) -> None:
-    """Bring the file to the newest version; each step is one transaction."""
+    """Bring the file to the newest version, in one transaction: a new log waits for each."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    for number, statements in enumerate(migrations[version:], version + 1):
-        with transaction(connection):
-            for statement in statements:
-                connection.execute(statement)
-            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            connection.execute(f"PRAGMA user_version = {number}")
+    if version >= len(migrations):
+        return
+    with transaction(connection):
+        for statement in chain.from_iterable(migrations[version:]):
+            connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {len(migrations)}")
 
 
 def last_seq(connection: sqlite3.Connection) -> int:

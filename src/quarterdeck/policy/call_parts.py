@@ -4,8 +4,10 @@ A call is allowed when all of its parts are. A call without parts is never allow
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from .call import Access, Call, PathUse
 from .command_paths import (
@@ -71,8 +73,7 @@ _READING_KINDS = frozenset(("read", "search"))
 _WRITING_KINDS = frozenset(("edit", "delete", "move"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandPart:
+class CommandPart(Struct, frozen=True, kw_only=True):
     """A command, with those that it runs in turn."""
 
     command: ShellCommand
@@ -93,8 +94,7 @@ class CommandPart:
         return self.command.text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PathPart:
+class PathPart(Struct, frozen=True, kw_only=True):
     """A file that is read or written."""
 
     use: PathUse
@@ -109,8 +109,7 @@ class PathPart:
         return f"{self.use.access} {self.use.path}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchPart:
+class FetchPart(Struct, frozen=True, kw_only=True):
     """An address that is asked."""
 
     target: UrlTarget
@@ -122,8 +121,7 @@ class FetchPart:
         return f"fetch from {self.target}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class McpPart:
+class McpPart(Struct, frozen=True, kw_only=True):
     """A tool of an MCP server."""
 
     server: str
@@ -136,8 +134,7 @@ class McpPart:
         return f"{self.tool} of the MCP server {self.server}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamedToolPart:
+class NamedToolPart(Struct, frozen=True, kw_only=True):
     """A tool that is known by its name only."""
 
     name: str
@@ -149,8 +146,7 @@ class NamedToolPart:
         return f"the tool {self.name}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnclearPart:
+class UnclearPart(Struct, frozen=True, kw_only=True):
     """Something that could not be read with certainty."""
 
     reason: str
@@ -165,8 +161,7 @@ class UnclearPart:
         return self.reason
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HiddenPart:
+class HiddenPart(Struct, frozen=True, kw_only=True):
     """What a command line might also run. Only deny and ask rules look at it."""
 
     commands: tuple[ShellCommand, ...]
@@ -205,8 +200,7 @@ def parts_of(call: Call) -> tuple[CallPart, ...]:
     return tuple(parts) or (_bare(call),)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallMentions:
+class CallMentions(Struct, frozen=True, kw_only=True):
     """What a command names and only a disk can tell about."""
 
     names: tuple[str, ...] = ()

@@ -18,8 +18,10 @@ any other counts as a command of which nothing is known.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias, TypeGuard
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from quarterdeck.wire.permissions import Decider
 
@@ -47,8 +49,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecisionSource:
+class DecisionSource(Struct, frozen=True, kw_only=True):
     """What decided."""
 
     kind: Literal["rule", "mode", "doubt"]
@@ -58,8 +59,7 @@ class DecisionSource:
     source: RuleSource | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Allow:
+class Allow(Struct, frozen=True, kw_only=True):
     """The call may run; ``by`` names each rule or mode that a part of it needed."""
 
     by: tuple[DecisionSource, ...]
@@ -67,16 +67,14 @@ class Allow:
     """What its command has to run in."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deny:
+class Deny(Struct, frozen=True, kw_only=True):
     """The call may not run; ``reason`` is for the model and the person."""
 
     reason: str
     by: DecisionSource
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class Ask(Struct, frozen=True, kw_only=True):
     """A person decides; ``reason`` says why nothing else did."""
 
     reason: str
@@ -88,8 +86,7 @@ class Ask:
 Decision: TypeAlias = Allow | Deny | Ask
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecisionStep:
+class DecisionStep(Struct, frozen=True, kw_only=True):
     """One rule or mode held against one part."""
 
     part: str
@@ -97,8 +94,7 @@ class DecisionStep:
     outcome: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
+class Explanation(Struct, frozen=True, kw_only=True):
     """A decision, and everything that was considered for it."""
 
     decision: Decision
@@ -162,8 +158,7 @@ def decider_of(decision: Allow | Deny) -> Decider:
     return Decider(kind="rule" if by.kind == "rule" else "mode", name=by.text)
 
 
-@dataclass(slots=True)
-class _Findings:
+class _Findings(Struct, eq=False):
     """What the parts of a call came to."""
 
     denied: list[Deny] = field(default_factory=list[Deny])
@@ -177,8 +172,7 @@ class _Findings:
     """The mode allows a command's writing in the workspace."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Reading:
+class _Reading(Struct, frozen=True):
     """A command, or a redirection of one, that is seen to read only."""
 
     part: CommandPart | PathPart

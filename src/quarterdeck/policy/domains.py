@@ -10,10 +10,11 @@ A name can lead to any address. Whoever opens the connection classifies the addr
 
 import ipaddress
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 __all__ = [
     "AddressClass",
@@ -49,8 +50,7 @@ _FORBIDDEN = re.compile(r"[\x00-\x20\x7f\\^`{}|<>\"]")
 _NUMERIC_LABEL = re.compile(r"(?:0x[0-9a-f]*|[0-9]+)", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UrlTarget:
+class UrlTarget(Struct, frozen=True, kw_only=True):
     """Whom an address asks: an ASCII host in lower case or an IP literal, and the port."""
 
     scheme: str
@@ -68,8 +68,7 @@ class UrlTarget:
         return host if self.has_default_port else f"{host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostPattern:
+class HostPattern(Struct, frozen=True, kw_only=True):
     """Which hosts a rule means; ``port`` None is the scheme's own, 0 any."""
 
     host: str

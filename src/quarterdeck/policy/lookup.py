@@ -6,8 +6,10 @@ before they are decided. The disk comes from the caller; ``system.local_disk`` h
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
+
+from msgspec import Struct
 
 from .call import Call
 from .call_parts import CallMentions, find_mentions
@@ -43,8 +45,7 @@ class Disk(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Look:
+class _Look(Struct, frozen=True):
     """One look at the disk for one call."""
 
     call: Call

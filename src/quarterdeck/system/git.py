@@ -18,7 +18,8 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from quarterdeck.system.environment import (
     child_environment,
@@ -102,8 +103,7 @@ _MEMORY = 4_000_000_000
 _ERRORS = 4_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GitPlaces:
+class GitPlaces(Struct, frozen=True, kw_only=True):
     """What a command works on."""
 
     git_dir: str
@@ -129,8 +129,7 @@ class GitPlaces:
         return {name: value for name, value in named.items() if value is not None}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GitOutput:
+class GitOutput(Struct, frozen=True, kw_only=True):
     """What git wrote."""
 
     data: bytes

@@ -21,8 +21,9 @@ import tempfile
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from quarterdeck.system.errors import GitError, GitUnsafeError, NotARepositoryError
 from quarterdeck.system.file_reader import read_regular_file
@@ -65,8 +66,7 @@ _EXTENSIONS = frozenset(
 _HEAD = re.compile(r"ref: (refs/[^\0-\x20\x7f~^:?*\[\\]+)|([0-9a-f]{40}|[0-9a-f]{64})\Z")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GitRepository:
+class GitRepository(Struct, frozen=True, kw_only=True):
     """A work tree and where git keeps what it knows of it; paths are real."""
 
     top: str

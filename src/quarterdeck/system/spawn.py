@@ -14,8 +14,9 @@ import subprocess
 import termios
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from quarterdeck.system.api import CommandSpec
 from quarterdeck.system.environment import child_environment, find_program
@@ -37,8 +38,7 @@ _SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
 Input: TypeAlias = Literal["pipe", "nothing"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartedChild:
+class StartedChild(Struct, frozen=True, kw_only=True):
     """A child that runs, and our ends of its pipes (-1 where there is none)."""
 
     tree: ProcessTree
@@ -47,8 +47,7 @@ class StartedChild:
     stderr: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Confinement:
+class Confinement(Struct, frozen=True, kw_only=True):
     """What is done to a child before its program begins."""
 
     restrict: Callable[[], None] | None = None

@@ -16,11 +16,12 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from quarterdeck.models.script import Script, ScriptFailure, ScriptFault, load_script
 from quarterdeck.models.script.performance import FaultBeat, PauseBeat, Performance, PerformedParts

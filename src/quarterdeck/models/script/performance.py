@@ -2,8 +2,10 @@
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, assert_never, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from quarterdeck.models.model import ModelStop
 from quarterdeck.models.script.format import (
@@ -39,22 +41,19 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class TextBeat:
+class TextBeat(Struct, frozen=True):
     """A chunk of text."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ThinkingBeat:
+class ThinkingBeat(Struct, frozen=True):
     """A chunk of reasoning."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ToolStartBeat:
+class ToolStartBeat(Struct, frozen=True):
     """A tool call begins; ``free`` ones take plain text in place of JSON."""
 
     id: str
@@ -62,23 +61,20 @@ class ToolStartBeat:
     free: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ToolInputBeat:
+class ToolInputBeat(Struct, frozen=True):
     """A piece of the arguments of the call that began last."""
 
     id: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class PauseBeat:
+class PauseBeat(Struct, frozen=True):
     """Silence, in seconds."""
 
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class FaultBeat:
+class FaultBeat(Struct, frozen=True):
     """Here the stream goes wrong; the last beat if ``fault.ends``."""
 
     fault: ScriptFault
@@ -165,8 +161,7 @@ def _tokens(size: int) -> int:
     return -(-size // 4)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Substitution:
+class _Substitution(Struct, frozen=True, kw_only=True):
     """What the parts of one reply are filled with."""
 
     question: ScriptQuestion

@@ -7,8 +7,9 @@ stood.
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, cast
+
+from msgspec import Struct
 
 from quarterdeck.models.script.format import SceneConditions
 from quarterdeck.models.script.tools import OfferedTool
@@ -40,8 +41,7 @@ _CWD = tuple(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScriptQuestion:
+class ScriptQuestion(Struct, frozen=True, kw_only=True):
     """One request, as a player sees it."""
 
     prompt: str

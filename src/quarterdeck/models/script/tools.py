@@ -6,8 +6,9 @@ for that and its own argument names. What the agents call them was taken from th
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
+
+from msgspec import Struct, field
 
 from quarterdeck.models.script.format import AbstractTool
 
@@ -16,8 +17,7 @@ __all__ = ["OfferedTool", "ResolvedCall", "resolve_tool", "sample_of"]
 Arguments: TypeAlias = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OfferedTool:
+class OfferedTool(Struct, frozen=True, kw_only=True):
     """A tool as the asking agent declares it."""
 
     name: str
@@ -32,8 +32,7 @@ class OfferedTool:
         return self.parameters.get("properties") or {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResolvedCall:
+class ResolvedCall(Struct, frozen=True, kw_only=True):
     """A call that can be sent: ``text`` is JSON, or plain text for a tool that is ``free``."""
 
     name: str
@@ -46,8 +45,7 @@ _Build: TypeAlias = Callable[[OfferedTool, Arguments], "dict[str, Any] | str | N
 """The arguments for this tool, or None when it is not one of the kind."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Form:
+class _Form(Struct, frozen=True, kw_only=True):
     """One way in which agents offer a tool."""
 
     names: tuple[str, ...]

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from .command_line import CommandLine, Redirect, ShellCommand, ShellWord, unknown_word
 from .program_options import code_texts

@@ -5,8 +5,9 @@ where the two disagree, the word is not known.
 """
 
 import re
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 __all__ = [
     "FED_FILE",
@@ -45,8 +46,7 @@ _ANSI_SIGNS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ShellWord:
+class ShellWord(Struct, frozen=True):
     """A word: its source, and its value where that is certain."""
 
     raw: str
@@ -219,8 +219,7 @@ Wrapping: TypeAlias = Literal["none", "transparent", "also", "opaque"]
 leave itself and so do they; what it runs cannot be known."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShellCommand:
+class ShellCommand(Struct, frozen=True, kw_only=True):
     """A simple command, with those that it runs in turn."""
 
     words: tuple[ShellWord, ...]
@@ -249,8 +248,7 @@ class ShellCommand:
         return " ".join(word.raw for word in (*self.assignments, *self.words))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Redirect:
+class Redirect(Struct, frozen=True, kw_only=True):
     """A file that the shell opens for a command."""
 
     target: ShellWord
@@ -258,8 +256,7 @@ class Redirect:
     moves: tuple[str | None, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandLine:
+class CommandLine(Struct, frozen=True, kw_only=True):
     """All that a command line does, as far as it can be read."""
 
     commands: tuple[ShellCommand, ...] = ()

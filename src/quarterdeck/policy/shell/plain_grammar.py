@@ -21,7 +21,8 @@ anywhere and of a few well-known variables within double quotes.
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from .command_line import CommandLine, ShellCommand, ShellWord
 from .syntax_nodes import RESERVED
@@ -59,8 +60,7 @@ _WORDS_OF_SHELLS = RESERVED | {"time", "coproc", "]", "]]"}
 """A name that some shell reads as more than a program; ``time`` is looked through elsewhere."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlainCommand:
+class PlainCommand(Struct, frozen=True, kw_only=True):
     """A simple command: its name as written, and its words."""
 
     words: tuple[ShellWord, ...]

@@ -14,14 +14,16 @@ An entry says what a rule with an open end (``bash(git log:*)``) does not reach:
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from functools import cache
 from types import MappingProxyType
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 __all__ = ["ProgramOptions", "entry"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProgramOptions:
+class ProgramOptions(Struct, frozen=True, kw_only=True):
     """The options of one program or subcommand."""
 
     names: frozenset[str] = frozenset()
@@ -48,8 +50,9 @@ class ProgramOptions:
     """Its options end at the first operand, which is a script."""
     module: str = ""
     """The option whose value is run in place of a script."""
-    operands: re.Pattern[str] | None = None
-    """What a word that is no option reaches further by, wherever in it: code, settings."""
+    operands: str = ""
+    """What a word that is no option reaches further by, wherever in it: code, settings. An
+    expression without regard to case; "": nothing."""
     closed: bool = False
     """A subcommand without an entry may be any program: it is not covered."""
     runs: bool = False
@@ -65,7 +68,7 @@ class ProgramOptions:
         if value.startswith(self.starts) or self._value_of(value).startswith(self.starts):
             return bool(self.starts)
         if not value.startswith("-") or value in ("-", "--"):
-            return self.operands is not None and self.operands.search(value) is not None
+            return bool(self.operands) and _compiled(self.operands).search(value) is not None
         if self.single:
             return self._single(value)
         return self._long(value) if value.startswith("--") else self._cluster(value[1:])
@@ -109,6 +112,12 @@ class ProgramOptions:
             if letter in self.valued:
                 return False
         return False
+
+
+@cache
+def _compiled(operands: str) -> re.Pattern[str]:
+    # Where it is first needed: a command line has few programs, and the tables many.
+    return re.compile(operands, re.IGNORECASE)
 
 
 def entry(
@@ -160,7 +169,7 @@ def entry(
         bundled=bundled,
         stops=stops,
         module=module,
-        operands=re.compile(operands, re.IGNORECASE) if operands else None,
+        operands=operands,
         closed=closed,
         runs=runs,
         open=open,

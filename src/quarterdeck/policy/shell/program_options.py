@@ -33,10 +33,8 @@ _UNKNOWN_STEMS = (
 _UNKNOWN_LETTERS = frozenset("oceC")
 
 
-class _UnknownProgram(ProgramOptions):
+class _UnknownProgram(ProgramOptions, frozen=True, kw_only=True):
     """A program without an entry: what mostly means running, loading or writing elsewhere."""
-
-    __slots__ = ()
 
     def reaches(self, value: str) -> bool:
         if not value.startswith("-") or value in ("-", "--"):

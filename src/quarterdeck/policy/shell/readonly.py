@@ -6,7 +6,8 @@ operand. Anything else is None, and that means the command is not known to be ha
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from .command_line import ShellCommand, ShellWord
 from .readonly_table import COMMANDS, GIT, VERSIONED, ReadOnlySpec
@@ -51,8 +52,7 @@ _NUMBER_TEST = re.compile(r"-(?:eq|ne|lt|le|gt|ge)")
 _PS_FORMS = frozenset(((), ("aux",), ("auxww",), ("ax",), ("axu",), ("-ef",), ("-e",), ("-A",)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadOnlyUse:
+class ReadOnlyUse(Struct, frozen=True, kw_only=True):
     """A command that changes nothing."""
 
     paths: tuple[ShellWord, ...] = ()

@@ -10,8 +10,9 @@ runs the toolchain that ``rust-toolchain.toml`` names, ``yarn --version`` the fi
 ``.yarnrc.yml``, ``pytest --version`` loads the plugins of ``pytest.ini``.
 """
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 __all__ = ["COMMANDS", "GIT", "VERSIONED", "Operands", "ReadOnlySpec"]
 
@@ -20,8 +21,7 @@ Operands: TypeAlias = Literal["paths", "text", "number", "pattern", "revisions",
 and calculating can run commands); a pattern, then files; git's revisions and files; nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadOnlySpec:
+class ReadOnlySpec(Struct, frozen=True, kw_only=True):
     """The options of a command that are known to be harmless."""
 
     flags: str = ""

@@ -9,7 +9,8 @@ own program. For deny rules every path to one counts.
 """
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from .command_line import FED_FILE, ShellCommand, ShellWord, Wrapping, literal_word, unknown_word
 from .variables import is_harmless_assignment
@@ -127,8 +128,7 @@ _SHELL_FLAGS = re.compile(r"-[leux]*c[leux]*")
 _PLAIN_SHELL_FLAGS = re.compile(r"-[leux]+")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Options:
+class _Options(Struct, frozen=True, kw_only=True):
     """The options of a wrapper that leave it transparent."""
 
     flags: str = ""
@@ -163,8 +163,7 @@ _TRANSPARENT = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unwrapped:
+class Unwrapped(Struct, frozen=True, kw_only=True):
     """What a command runs in turn."""
 
     wrapping: Wrapping = "none"

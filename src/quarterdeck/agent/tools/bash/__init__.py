@@ -3,11 +3,10 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from quarterdeck.policy.lookup import look_up
 from quarterdeck.system.api import Terminal
@@ -89,8 +88,7 @@ class BashTool:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Order:
+class _Order(Struct, frozen=True, kw_only=True):
     """What to run, where and how long."""
 
     line: str

@@ -5,8 +5,9 @@ report.
 import asyncio
 import shutil
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from quarterdeck.system.api import CommandSpec, OutputView, ProcessExit, Terminal, Terminals
 from quarterdeck.system.errors import CommandNotFoundError
@@ -94,8 +95,7 @@ QUIET = {
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartedCommand:
+class StartedCommand(Struct, frozen=True, kw_only=True):
     """A command line that runs, and the file that gets all of its output."""
 
     terminal: Terminal
