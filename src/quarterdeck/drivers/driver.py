@@ -22,8 +22,8 @@ What holds for every session:
   it. Nothing skips permissions unless ``agent_mode`` says so by name.
 - **Unknown** things from the agent become ``UnknownEvent`` events with the raw object.
 - **Failures** of an open session are the four words of ``quarterdeck.wire.errors``:
-  ``LinkClosedError`` (we closed it), ``LinkEndedError`` (the agent left in good order), ``LinkBrokenError``
-  (it failed), ``LinkBusyError``.
+  ``LinkClosedError`` (we closed it), ``LinkEndedError`` (the agent left in good order),
+  ``LinkBrokenError`` (it failed), ``LinkBusyError``.
 """
 
 from collections.abc import Mapping
@@ -166,7 +166,8 @@ class DriverSession(Protocol):
     @property
     def agent_session(self) -> str | None:
         """The agent's own id of the session, once known; what ``DriverSessionOptions.resume``
-        wants."""
+        wants.
+        """
         ...
 
     @property

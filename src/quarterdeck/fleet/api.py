@@ -331,7 +331,8 @@ class Fleet(FleetTerminals, Protocol):
 
     async def delete(self, agent: str) -> None:
         """Delete an agent that is not live for good, with all that was said. Raises
-        AgentNotReadyError."""
+        AgentNotReadyError.
+        """
         ...
 
     async def resume(self, agent: str) -> AgentInfo:
@@ -346,7 +347,8 @@ class Fleet(FleetTerminals, Protocol):
         self, agent: str, *, name: str | None = None, prompt: str | None = None
     ) -> AgentInfo:
         """Start a copy of an agent with the same past. Raises AgentNotReadyError where it cannot be
-        done."""
+        done.
+        """
         ...
 
     async def import_session(

@@ -53,7 +53,8 @@ class TerminalClient(ReconnectingClient):
 
     async def watch_terminal(self, terminal: str) -> AsyncGenerator[ViewerEvent]:
         """See ``FleetTerminals``. When the host goes away so does the terminal: raises
-        ``LinkBrokenError``."""
+        ``LinkBrokenError``.
+        """
         link = await self._linked()
         method, wanted = methods.WATCH_TERMINAL, methods.TerminalParams(terminal=terminal)
         _, feed = await self._reached(link.follow(method, wanted, _SEEN.decode), method)

@@ -92,7 +92,8 @@ class SessionFactory:
 
     def find(self, agent: str) -> Agent:
         """What the agent's file says. Touches the disk. Raises UnknownAgentError,
-        BadAgentFileError."""
+        BadAgentFileError.
+        """
         return find_agent(agent, self._places)
 
     async def new(self, wish: SpawnOptions, session: SessionId) -> AgentStart:

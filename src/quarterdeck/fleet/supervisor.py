@@ -99,7 +99,8 @@ class Supervisor:
 
     async def start_again(self, start: AgentStart) -> AgentEntry:
         """Note that an agent runs again and start it. Raises AgentNotReadyError, FleetLimitError,
-        JournalError."""
+        JournalError.
+        """
         async with self._naming:
             entry = self._current.get(start.session)
             if entry.is_started:
@@ -199,7 +200,10 @@ class Supervisor:
             await self._queues.drop(member.id, "the agent was killed")
 
     async def delete(self, session: SessionId) -> None:
-        """Delete an agent that is not live, with everything in the log. Raises AgentNotReadyError."""
+        """Delete an agent that is not live, with everything in the log.
+
+        Raises AgentNotReadyError.
+        """
         async with self._naming:
             entry = self._current.get(session)
             if entry.is_started or session in self._leaving:

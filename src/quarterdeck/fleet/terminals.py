@@ -139,7 +139,8 @@ class HostTerminals:
 
     async def open(self, wish: FleetTerminalOptions) -> TerminalInfo:
         """Start a program. Raises InvalidOptionsError, FleetLimitError, AgentNotReadyError (the
-        fleet is being stopped)."""
+        fleet is being stopped).
+        """
         if self._is_stopped:
             raise AgentNotReadyError(_STOPPING)
         if self.running + self._opening >= MOST_TERMINALS:
@@ -161,7 +162,8 @@ class HostTerminals:
 
     async def write(self, terminal: str, data: bytes) -> None:
         """Type bytes as they are. Raises NoSuchTerminal, AgentNotReadyError, InvalidOptionsError
-        (too much at once)."""
+        (too much at once).
+        """
         found = await self._find(terminal)
         self._check_typing(found, len(data))
         await self._finish(self._type(found, found.terminal.write(data)))
@@ -174,7 +176,8 @@ class HostTerminals:
 
     async def resize(self, terminal: str, columns: int, rows: int) -> None:
         """Change the size, to between 1 and 1000 each way. Raises NoSuchTerminal,
-        AgentNotReadyError."""
+        AgentNotReadyError.
+        """
         found = await self._find(terminal)
         if found.session is not None:
             raise AgentNotReadyError(

@@ -173,7 +173,8 @@ class _DamageError(sqlite3.DatabaseError):
 
 def damage_error(reason: str) -> sqlite3.DatabaseError:
     """An error that is translated as ``JournalCorruptError``, for damage that the database does not
-    notice."""
+    notice.
+    """
     return _DamageError(reason)
 
 

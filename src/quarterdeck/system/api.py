@@ -306,7 +306,8 @@ class Process(Protocol):
 
     async def close(self) -> None:
         """Close standard input and output; the child runs on. ``receive`` raises LinkClosedError
-        then."""
+        then.
+        """
         ...
 
     def stderr(self) -> str:

@@ -220,7 +220,10 @@ _SHOWN = 100_000
 
 
 class AcpClientRouter(Router):
-    """The client's side of the protocol. What it does not know becomes an ``UnknownEvent`` event."""
+    """The client's side of the protocol.
+
+    What it does not know becomes an ``UnknownEvent`` event.
+    """
 
     def __init__(self, translator: AcpTranslator) -> None:
         super().__init__("client", unstable=True)

@@ -134,7 +134,8 @@ def _check_rules(wanted: Iterable[str], own: Iterable[str]) -> None:
 
 def check_path_inside(field: str, path: str, roots: Iterable[str]) -> None:
     """Make sure that a path is in one of these directories. Looks at the disk. Raises
-    ExceedsParentError."""
+    ExceedsParentError.
+    """
     real = Path(os.path.realpath(path))
     if not any(real.is_relative_to(os.path.realpath(root)) for root in roots):
         raise ExceedsParentError(

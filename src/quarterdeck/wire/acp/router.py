@@ -88,7 +88,10 @@ class Router:
         table[message.name] = _Route(read, handler)
 
     def on_extension(self, handler: ExtensionHandler) -> None:
-        """Handle every request whose method begins with ``_``; raise MethodNotFoundError to refuse."""
+        """Handle every request whose method begins with ``_``.
+
+        Raise MethodNotFoundError to refuse.
+        """
         self._on_extension = handler
 
     def on_extension_notification(self, handler: ExtensionListener) -> None:

@@ -103,7 +103,8 @@ class Peer:
     @property
     def ending(self) -> LinkError | None:
         """How the link ended: ``LinkClosedError``, ``LinkEndedError`` or ``LinkBrokenError``; None
-        as long as it lives."""
+        as long as it lives.
+        """
         return self._ending
 
     async def request(

@@ -118,7 +118,10 @@ def cycle_panels(app: "Workbench", words: str) -> None:
 
 
 def resize_panel(app: "Workbench", words: str) -> None:
-    """Move the line beside the panel with the focus. Raises KeyBindingError: there is no such way."""
+    """Move the line beside the panel with the focus.
+
+    Raises KeyBindingError: there is no such way.
+    """
     way = words.strip()
     if way not in ("left", "right", "up", "down"):
         raise KeyBindingError(f"{way!r} is no way; left, right, up or down")

@@ -213,7 +213,10 @@ async def _show_tab(desk: ScreenController, wish: _Tab) -> Any:
 
 
 def _tab_at(layout: Layout, tab: str | int | None, current: int) -> int:
-    """The index of a tab by its title or its number, which begins with 1. Raises RefusedCallError."""
+    """The index of a tab by its title or its number, which begins with 1.
+
+    Raises RefusedCallError.
+    """
     if tab is None:
         return current
     titles = [one.title for one in layout.tabs]

@@ -225,7 +225,8 @@ class QuestionScreen(ModalScreen[None]):
 
     def answer(self) -> dict[str, Any]:
         """What is filled in, by the names of the fields. Raises FieldValueError where it does not
-        fit."""
+        fit.
+        """
         values = {f.name: self._value(n, f) for n, f in enumerate(self._fields)}
         return {name: value for name, value in values.items() if value is not None}
 

@@ -37,5 +37,8 @@ class EditTool:
         return read_description(__name__)
 
     async def prepare(self, arguments: EditArguments, workspace: ToolWorkspace) -> PreparedCall:
-        """Find the text and show the change. Raises NoSuchPathError, OutsideRootsError, ToolError."""
+        """Find the text and show the change.
+
+        Raises NoSuchPathError, OutsideRootsError, ToolError.
+        """
         return await prepare_change(self.name, self.kind, arguments.path, (arguments,), workspace)

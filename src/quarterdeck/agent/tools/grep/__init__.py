@@ -213,7 +213,10 @@ class GrepTool:
         return read_description(__name__)
 
     async def prepare(self, arguments: GrepArguments, workspace: ToolWorkspace) -> PreparedCall:
-        """Look at the path and the patterns. Raises NoSuchPathError, OutsideRootsError, ToolError."""
+        """Look at the path and the patterns.
+
+        Raises NoSuchPathError, OutsideRootsError, ToolError.
+        """
         if len(arguments.pattern) > _PATTERN_LENGTH:
             raise ToolError(f"The pattern is longer than {_PATTERN_LENGTH} characters.")
         only = compile_glob(arguments.glob) if arguments.glob else None

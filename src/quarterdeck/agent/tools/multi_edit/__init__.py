@@ -48,7 +48,10 @@ class MultiEditTool:
     async def prepare(
         self, arguments: MultiEditArguments, workspace: ToolWorkspace
     ) -> PreparedCall:
-        """Find the texts and show the change. Raises NoSuchPathError, OutsideRootsError, ToolError."""
+        """Find the texts and show the change.
+
+        Raises NoSuchPathError, OutsideRootsError, ToolError.
+        """
         return await prepare_change(
             self.name, self.kind, arguments.path, arguments.edits, workspace
         )

@@ -136,7 +136,10 @@ class WebSocketStream:
         check_handshake(first, key)
 
     async def receive(self) -> bytes:
-        """See ``ByteStream``; the end is ``LinkBrokenError`` when the server did not say goodbye."""
+        """See ``ByteStream``.
+
+        The end is ``LinkBrokenError`` when the server did not say goodbye.
+        """
         while not self._ready:
             if self._is_closed:
                 raise LinkClosedError("the stream was closed")
