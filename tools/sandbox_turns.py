@@ -14,8 +14,8 @@ KINDS = ("bubblewrap", "landlock", "none")
 _VARIABLE = "QUARTERDECK_SANDBOX"
 _PROBE = """
 import asyncio
-from quarterdeck.system.sandbox import detect
-found = asyncio.run(detect())
+from quarterdeck.system.sandbox import detect_sandbox
+found = asyncio.run(detect_sandbox())
 print(found.kind, found.reason, sep="\\n")
 """
 

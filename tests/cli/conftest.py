@@ -57,10 +57,10 @@ def run_code(environ: dict[str, str], work: Path) -> Run:
         (work / "extra.py").write_text(module)
         code = (
             "import sys; sys.path.insert(0, '.')\n"
-            "from quarterdeck.cli.lazy_group import Later\n"
+            "from quarterdeck.cli.lazy_group import LazyCommand\n"
             "from quarterdeck.cli.root import COMMANDS\n"
             "from quarterdeck.cli.main import main\n"
-            "COMMANDS['boom'] = Later('extra:boom', 'Fail.')\n"
+            "COMMANDS['boom'] = LazyCommand('extra:boom', 'Fail.')\n"
             "sys.exit(main(sys.argv[1:]))\n"
         )
         return subprocess.run(

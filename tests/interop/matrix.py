@@ -19,6 +19,8 @@ class Cell:
     """Why the session was not opened."""
     violations: int = 0
     is_asking: bool = True
+    stops: tuple[str, ...] = ()
+    """How each turn ended, and why: a deed may be missing because its turn failed."""
 
     def as_dict(self) -> dict[str, Any]:
         return {**self.__dict__, "done": sorted(self.done)}

@@ -12,7 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
+from quarterdeck.drivers.agent_description import Agent
+from quarterdeck.drivers.catalogue import find_agent
 from quarterdeck.drivers.driver import DriverSessionOptions
 from quarterdeck.drivers.errors import UnsupportedError
 from quarterdeck.drivers.open_session import open_session
@@ -33,14 +36,18 @@ MARKER = "the-marker-is-4711"
 AGENTS = {
     ("claude", "pipe"): "claude",
     ("claude", "acp"): "claude-agent-acp",
+    ("claude", "pty"): "claude",
     ("codex", "acp"): "codex-acp",
     ("codex", "daemon"): "codex",
     ("codex", "pipe"): "codex",
+    ("codex", "pty"): "codex",
     ("gemini", "acp"): "gemini",
     ("gemini", "pipe"): "gemini",
+    ("gemini", "pty"): "gemini",
     ("opencode", "acp"): "opencode",
     ("opencode", "daemon"): "opencode",
     ("opencode", "pipe"): "opencode",
+    ("opencode", "pty"): "opencode",
     ("goose", "acp"): "goose",
     ("kimi", "acp"): "kimi",
     ("qwen", "acp"): "qwen",
@@ -50,10 +57,13 @@ AGENTS = {
 }
 SET_UP = ("claude-agent-acp", "qwen", "kimi", "goose", "vibe")
 """Agents whose model is chosen by their configuration here."""
+DIALOGS = frozenset(("accept-trust", "decline-update"))
+"""What is to be pressed where a screen shows a dialog before its prompt."""
 
 
 LESS = {
     ("codex", "acp"): frozenset(("run",)),
+    ("codex", "pty"): frozenset(("run",)),
     ("gemini", "acp"): frozenset(("run",)),
 }
 """What is not done though a rule allows it: Codex has a sandbox of its own around commands, and
@@ -119,15 +129,16 @@ async def test_what_happens_is_what_the_policy_says(
             rules=tuple(parse_rule(one) for one in wanted.rules),
             attended=False,
         )
+        described = await asyncio.to_thread(reached, agent, transport)
         try:
             session = await open_session(
-                agent, opening, driven.sink, gate=gate, transport=transport
+                described, opening, driven.sink, gate=gate, transport=transport
             )
         except UnsupportedError as error:
             keep(Cell(agent=agent, transport=transport, column=column, refused=str(error)))
             return
         driven.session = session
-        await _talk(driven, session)
+        stops = await _talk(driven, session)
         read = any(MARKER.encode() in one.body for one in server.requests)
     done = {
         "read": read,
@@ -142,6 +153,7 @@ async def test_what_happens_is_what_the_policy_says(
         done=happened,
         violations=len(driven.all(PermissionViolated)),
         is_asking=session.capabilities.asks,
+        stops=stops,
     )
     keep(cell)
     assert happened <= wanted.allowed, (happened, driven.all(PermissionViolated))
@@ -150,12 +162,24 @@ async def test_what_happens_is_what_the_policy_says(
     assert driven.all(PermissionViolated) == []
 
 
-async def _talk(driven: Driven, session: LinkSession) -> None:
+def reached(name: str, transport: str) -> Agent:
+    """The agent as it ships, with the dialogs of a screen answered as somebody has said."""
+    agent = find_agent(name)
+    if transport != "pty":
+        return agent
+    reach = structs.replace(agent.transports["pty"], quirks=DIALOGS)
+    return structs.replace(agent, transports={**agent.transports, "pty": reach})
+
+
+async def _talk(driven: Driven, session: LinkSession) -> tuple[str, ...]:
+    stops: list[str] = []
     try:
         for scene in ("read", "write", "shell"):
-            await driven.say(f"scene:{scene} please", within=LONG)
+            ended = await driven.say(f"scene:{scene} please", within=LONG)
+            stops.append(f"{ended.stop}: {ended.reason}" if ended.reason else ended.stop)
     finally:
         await session.close()
+    return tuple(stops)
 
 
 def keep(cell: Cell) -> None:

@@ -249,13 +249,13 @@ async def test_closing_a_stalled_journal_says_what_is_lost(path: Path, say):
 
 READ_ONLY = """
 import asyncio, sys
-from quarterdeck.journal import Journal, ReadOnly
+from quarterdeck.journal import Journal, JournalReadOnlyError
 
 async def main():
     try:
         async with Journal.open(sys.argv[1]):
             print("opened")
-    except ReadOnly as error:
+    except JournalReadOnlyError as error:
         print("refused:", error)
     async with Journal.open(sys.argv[1], write=False) as journal:
         print(len(await journal.read()), len(await journal.search("event")))

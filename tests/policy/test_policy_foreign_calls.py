@@ -32,6 +32,16 @@ def test_a_recorded_request_gets_its_decision(recorded: dict[str, Any]):
     assert call.agent == "x"
 
 
+@pytest.mark.parametrize("command", ["make", "rm -r x"])
+def test_of_a_command_that_is_known_in_part_a_rule_may_deny_the_rest(command: str):
+    rules = [parse_rule(text) for text in ("allow bash", "deny bash(touch)", "deny bash(rm)")]
+    whole = {"command": command}
+    for told, wanted in ((whole, "Allow"), ({**whole, "unseen": "it is cut"}, "Ask")):
+        call = call_from_tool("bash", "execute", told, around=AROUND)
+        decision = decide(replace(call, programs=INSTALLED), "ask", rules)
+        assert type(decision).__name__ == ("Deny" if "rm" in command else wanted), decision
+
+
 def test_an_mcp_tool_is_known_by_its_name():
     call = call_from_tool("mcp__docs__search", "other", {}, around=AROUND)
     assert call.mcp is not None

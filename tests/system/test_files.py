@@ -185,11 +185,11 @@ def test_a_full_disk_leaves_the_old_file_and_no_temporary(root: Path):
     script = (
         "import asyncio, resource, signal, sys\n"
         "from quarterdeck.system.local import LocalSystem\n"
-        "from quarterdeck.system.errors import PathRefused\n"
+        "from quarterdeck.system.errors import PathRefusedError\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
         "try: asyncio.run(LocalSystem([sys.argv[1]]).files.write('f', b'x' * 5000))\n"
-        "except PathRefused as error: print(error)\n"
+        "except PathRefusedError as error: print(error)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", script, root], stdout=subprocess.PIPE, text=True, check=True

@@ -17,7 +17,7 @@ from quarterdeck.system.process_tree import ProcessTree, find_processes
 
 OWNER = """
 import asyncio, os, sys
-from quarterdeck.system.api import Command
+from quarterdeck.system.api import CommandSpec
 from quarterdeck.system.process import spawn
 
 TREE = '''
@@ -34,7 +34,7 @@ time.sleep(60)
 '''
 
 async def main():
-    processes = [await spawn(Command(argv=[sys.executable, "-S", "-c", TREE])) for _ in range(2)]
+    processes = [await spawn(CommandSpec(argv=[sys.executable, "-S", "-c", TREE])) for _ in range(2)]
     for process in processes:
         await process.receive()
     if "fork" in sys.argv and os.fork() == 0:
@@ -83,8 +83,8 @@ def test_a_tree_that_begins_while_the_owner_dies_is_ended_too():
     """The watchdog has only just been started when its owner is gone: the pipe tells it all."""
     script = (
         "import os, subprocess, sys\n"
-        "from quarterdeck.system.process_guard import Guard\n"
-        "Guard().begin('fedcba98')\n"
+        "from quarterdeck.system.process_guard import ProcessGuard\n"
+        "ProcessGuard().begin('fedcba98')\n"
         "subprocess.Popen(['sleep', '60'], env={'QUARTERDECK_MARK': 'fedcba98'}, "
         "stdout=subprocess.DEVNULL, start_new_session=True)\n"
         "os.kill(os.getpid(), 9)\n"

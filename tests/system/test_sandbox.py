@@ -267,7 +267,7 @@ async def test_the_person_can_name_the_one_to_use(monkeypatch: pytest.MonkeyPatc
 async def test_one_that_was_named_and_is_not_there_is_none(tmp_path: Path):
     """In a process of its own: what was found is remembered."""
     code = (
-        "from quarterdeck.system.sandbox import detect_now as look; f = look();"
+        "from quarterdeck.system.sandbox import detect_sandbox_now as look; f = look();"
         "print(f.kind, f.reason)"
     )
     environment = {

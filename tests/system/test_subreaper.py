@@ -11,7 +11,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux has subre
 SCRIPT = """
 import os, subprocess, time
 from quarterdeck.system.process_exit import become_subreaper, reap_adopted
-from quarterdeck.system.process_tree import running
+from quarterdeck.system.process_tree import list_processes
 
 assert become_subreaper()
 os.environ["PATH"] = "/usr/bin:/bin"
@@ -26,7 +26,7 @@ while not reaped and time.monotonic() < deadline:
     time.sleep(0.01)
 print(*reaped)
 assert ours.wait() == 0 and leader.wait() == 0
-assert not [o for o in running().values() if o.parent == os.getpid()]
+assert not [o for o in list_processes().values() if o.parent == os.getpid()]
 """
 
 

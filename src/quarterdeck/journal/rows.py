@@ -13,10 +13,12 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
-from struct import Struct
+from struct import Struct as BinaryStruct
 from struct import error as StructError
 from typing import Any, TypeAlias
 from zlib import crc32
+
+from msgspec import Struct
 
 __all__ = [
     "EventRow",
@@ -29,7 +31,7 @@ __all__ = [
     "session_checksum",
 ]
 
-_NUMBERS = Struct(">qqq").pack
+_NUMBERS = BinaryStruct(">qqq").pack
 
 
 def record_checksum(

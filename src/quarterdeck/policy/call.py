@@ -73,6 +73,8 @@ class Call:
     agent: str | None = None
     doubts: tuple[str, ...] = ()
     """What could not be read with certainty."""
+    is_partial: bool = False
+    """What is not known of it may be anything: a rule that denies something may hold for that."""
     links: Mapping[str, str] = field(default_factory=_no_links, compare=False)
     """Real paths of those that ``mentions`` named, by their text; where they differ, and for every
     text with ``..`` in it."""

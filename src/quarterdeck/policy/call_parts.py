@@ -183,7 +183,7 @@ def parts_of(call: Call) -> tuple[CallPart, ...]:
     """Take a call apart. Never raises and never returns nothing."""
     parts: list[CallPart] = []
     family = _family(call)
-    parts.extend(_unclear(reason, family, call) for reason in call.doubts)
+    parts.extend(_unclear(reason, family, call, call.is_partial) for reason in call.doubts)
     if call.command is not None:
         parts.extend(_shell_parts(call, call.command))
     parts.extend(_touch(call, use) for use in call.paths)

@@ -16,7 +16,10 @@ from quarterdeck.wire.tool_calls import ToolKind
 from .call import Access, Call, McpTool, PathUse, path_use
 from .shell.parser import MAX_LENGTH
 
-__all__ = ["CallContext", "bare_name", "call_from_tool"]
+__all__ = ["UNSEEN", "CallContext", "bare_name", "call_from_tool"]
+
+UNSEEN = "unseen"
+"""A field that a driver adds to a command which it knows in part: why it does."""
 
 _WILD = frozenset("*?[{")
 
@@ -138,6 +141,7 @@ class _Findings:
     patterns: list[str] = field(default_factory=list[str])
     """Of paths; they begin where ``paths`` or the directory say."""
     doubts: list[str] = field(default_factory=list[str])
+    is_partial: bool = False
 
 
 def call_from_tool(
@@ -239,6 +243,9 @@ def _read_execution(key: str, value: Any, found: _Findings) -> None:
         _read_command(value, found)
     elif key in _CWD_FIELDS and isinstance(value, str):
         found.cwd = value
+    elif key == UNSEEN:
+        found.doubts.append(f"the command is not known for certain: {value}")
+        found.is_partial = True
     elif key != "source":  # codex says by it who runs the command
         _read_place(key, value, found)
 
@@ -317,6 +324,7 @@ def _filled(call: Call, found: _Findings, locations: Sequence[str]) -> Call:
         urls=tuple(found.urls),
         globs=tuple(found.patterns),
         doubts=doubts,
+        is_partial=found.is_partial,
     )
 
 

@@ -17,7 +17,7 @@ from quarterdeck.wire.rpc import Peer, pipe_stream
 
 AGENT = """
 import asyncio, subprocess, sys
-from quarterdeck.wire.rpc import MethodNotFound, Peer, stdio_stream
+from quarterdeck.wire.rpc import MethodNotFoundError, Peer, stdio_stream
 
 print("printed before")
 

@@ -79,6 +79,11 @@ class RequestPatterns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Keys that answer nothing and stop the turn."""
     tools: dict[ToolKind, str] = {}
     """What the title or detail of a request of this kind looks like."""
+    files: tuple[str, ...] = ()
+    """Patterns with the group ``path`` for the file of a request to edit; the first that is found
+    counts. They see title, subject and detail as on the screen, with a form feed between."""
+    hidden: str = "…"
+    """What stands in a path or a command where a part of it is left out."""
 
 
 class AnswerPatterns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -177,7 +182,7 @@ def _patterns(found: TerminalPatterns) -> list[str]:
     patterns = [one for state in found.states for one in (state.screen, state.title, state.unless)]
     if found.asking is not None:
         patterns += [found.asking.option, *found.asking.kinds.values()]
-        patterns += list(found.asking.tools.values())
+        patterns += [*found.asking.tools.values(), *found.asking.files, found.asking.hidden]
     answer = found.answer
     patterns += [
         answer.echo,

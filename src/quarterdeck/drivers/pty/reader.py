@@ -13,6 +13,7 @@ from quarterdeck.wire.permissions import PermissionKind, PermissionOption
 from quarterdeck.wire.tool_calls import ToolKind
 
 from .patterns import StatePattern, TerminalPatterns, TerminalState
+from .subjects import is_certain, named_files
 
 __all__ = [
     "RequestChoice",
@@ -43,6 +44,10 @@ class TerminalRequest:
     subject: str
     detail: str
     kind: ToolKind
+    files: tuple[str, ...] = ()
+    """Of an edit, all of them; empty: not known for certain."""
+    is_certain: bool = True
+    """Of a command: it is the one that is shown, no part is hidden and no line broken."""
     choices: tuple[RequestChoice, ...]
 
 
@@ -125,8 +130,15 @@ class TerminalReader:
             kind for kind, like in asking.tools.items() if re.search(like, text, re.MULTILINE)
         ]
         kind: ToolKind = kinds[0] if kinds else "other"
+        shown = "\f".join(groups.get(name) or "" for name in ("title", "subject", "detail"))
         return TerminalRequest(
-            title=title, subject=subject, detail=detail, kind=kind, choices=choices
+            title=title,
+            subject=subject,
+            detail=detail,
+            kind=kind,
+            files=named_files(asking, shown) if kind == "edit" else (),
+            is_certain=is_certain(asking, detail, self.knowledge.columns),
+            choices=choices,
         )
 
     def _choice(self, seen: "re.Match[str]", number: int, at: int) -> RequestChoice:

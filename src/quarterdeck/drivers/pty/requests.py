@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
+from quarterdeck.policy.foreign_calls import UNSEEN
 from quarterdeck.wire.events import Event, NoticePosted, PermissionAsked
 from quarterdeck.wire.ids import RequestId, ToolCallId
 
@@ -35,6 +36,7 @@ _GONE = 0.4
 _KEY_PAUSE = 0.12
 """Seconds between two keys: programs take what comes at once for a paste."""
 _LONGEST_TITLE = 300
+_UNSEEN = "the screen leaves a part out, or may have broken a line in two"
 
 
 class PtyRequestHandler:
@@ -208,9 +210,13 @@ def _is_whole(request: TerminalRequest) -> bool:
 def _question(request: TerminalRequest, call: ToolCallId) -> PermissionAsked:
     match request.kind:
         case "execute":
-            raw = {"command": request.detail.removeprefix("$ ")}
+            raw: dict[str, Any] = {"command": request.detail.removeprefix("$ ")}
+            if not request.is_certain:
+                raw[UNSEEN] = _UNSEEN
         case "edit":
-            raw = {"file_path": request.subject, "content": request.detail}
+            raw = {"content": request.detail}
+            if request.files:
+                raw["paths"] = list(request.files)
         case _:
             raw = {"detail": request.detail}
     shown = " ".join(f"{request.title} {request.subject} {request.detail}".split())

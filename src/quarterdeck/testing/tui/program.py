@@ -237,6 +237,7 @@ class FakeTui:
         own = {
             "wait": self._wait,
             "ask": self._ask,
+            "ask-edit": self._ask_edit,
             "do": self._do,
             "garbage": self._garbage,
             "noise": self._noise,
@@ -257,13 +258,20 @@ class FakeTui:
 
     def _ask(self, title: str) -> None:
         title = title or "run a command"
+        self._request(title, "Run this command?", f"$ {title}")
+
+    def _ask_edit(self, path: str) -> None:
+        self._request(path, "Edit this file?", path)
+
+    def _request(self, title: str, question: str, about: str) -> None:
+        """Ask for permission, and say what the answer was."""
         self._line(f"⚙ {title}")
-        chosen = self._leave("Run this command?", f"$ {title}")
+        chosen = self._is_permitted(question, about)
         self._is_saying = False
         self.say("allowed" if chosen else "denied")
 
-    def _leave(self, question: str, about: str) -> bool:
-        """Ask for leave."""
+    def _is_permitted(self, question: str, about: str) -> bool:
+        """Ask for permission."""
         line = "─" * (self._drawing.columns - 1)
         options = (" ❯ 1. Yes", "   2. Yes, always", "   3. No")
         end = " enter to confirm · esc to cancel"
@@ -273,14 +281,14 @@ class FakeTui:
         return chosen
 
     def _do(self, rest: str) -> None:
-        """Do something by leave; read without."""
+        """Do something with permission; read without it."""
         deed = parse_deed(rest)
         self._line(f"⚙ {deed.title}")
         match deed.kind:
             case "edit":
-                may = self._leave("Edit this file?", deed.target)
+                may = self._is_permitted("Edit this file?", deed.target)
             case "run":
-                may = self._leave("Run this command?", f"$ {deed.target}")
+                may = self._is_permitted("Run this command?", f"$ {deed.target}")
             case _:
                 may = True
         output = deed.carry_out() if may else "denied"
