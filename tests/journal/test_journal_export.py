@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quarterdeck.journal.export import EXPORT_FORMATS, ExportFormat, Passage, export_session
-from quarterdeck.journal.export import document as passages
+from quarterdeck.journal.export.document import read_passages
 from quarterdeck.wire.content import TextContent, text
 from quarterdeck.wire.events import (
     Event,
@@ -52,7 +52,7 @@ async def stream(events: Sequence[Event]) -> AsyncIterator[Record]:
 
 
 async def document(*events: Event) -> list[Passage]:
-    return [passage async for passage in passages(stream(events))]
+    return [passage async for passage in read_passages(stream(events))]
 
 
 async def exported(form: ExportFormat, *events: Event, **options) -> str:

@@ -34,7 +34,8 @@ time.sleep(60)
 '''
 
 async def main():
-    processes = [await spawn(CommandSpec(argv=[sys.executable, "-S", "-c", TREE])) for _ in range(2)]
+    command = CommandSpec(argv=[sys.executable, "-S", "-c", TREE])
+    processes = [await spawn(command) for _ in range(2)]
     for process in processes:
         await process.receive()
     if "fork" in sys.argv and os.fork() == 0:

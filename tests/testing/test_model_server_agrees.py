@@ -83,7 +83,7 @@ async def model(request: pytest.FixtureRequest) -> AsyncIterator[Model]:
 async def test_the_wire_says_what_the_process_says(model: Model, scene: str) -> None:
     there = await outcome(model, scene)
     if scene == "badargs" and model.info.vendor == "google":
-        assert there == ("StreamBroken", [("text", "Writing bad arguments.")])
+        assert there == ("StreamBrokenError", [("text", "Writing bad arguments.")])
         return  # Gemini cannot send them
     here = await outcome(ScriptedModel(DEFAULT), scene)
     assert there == here

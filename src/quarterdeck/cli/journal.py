@@ -275,7 +275,7 @@ def check(context: click.Context, as_json: bool) -> None:
 @journal.command()
 @click.argument("target", type=click.Path(path_type=Path))
 @click.pass_context
-def salvage_journal(context: click.Context, target: Path) -> None:
+def salvage(context: click.Context, target: Path) -> None:
     """Copy what can be read of a damaged log to a new one at TARGET; changes nothing else."""
     saved = _run(_salvage(_log(context), target))
     echo(f"{saved.events} events of {saved.sessions} sessions are in {target}")

@@ -3,10 +3,10 @@
 ::
 
     ConfigError
-    ├── InvalidConfig      a layer has keys or values that no setting takes
-    ├── UnreadableConfig   a file cannot be read, or is not TOML
-    ├── UnusablePlace      a directory of ours cannot be found or made
-    └── UnusableTrust      the list of trusted directories cannot be read or written
+    ├── InvalidConfigError a layer has keys or values that no setting takes
+    ├── UnreadableConfigError a file cannot be read, or is not TOML
+    ├── UnusablePlaceError a directory of ours cannot be found or made
+    └── UnusableTrustError the list of trusted directories cannot be read or written
 """
 
 from dataclasses import dataclass

@@ -3,16 +3,16 @@
 ::
 
     DriverError
-    ├── UnknownAgent         no agent of that name is described
-    ├── BadAgentFile         a description cannot be used
-    ├── Unsupported          this agent, or this transport of it, cannot do what was asked
-    │   └── NotHeldError         it could not keep to a mode or a rule
+    ├── UnknownAgentError    no agent of that name is described
+    ├── BadAgentFileError    a description cannot be used
+    ├── UnsupportedError     this agent, or this transport of it, cannot do what was asked
+    │   └── UnenforceableError   it could not keep to a mode or a rule
     ├── NotPermittedError    what an agent had us do may not be done
-    └── OpenFailed           the agent did not start
-        ├── AgentMissing         its program is not installed
-        ├── LoginNeeded          it wants to be logged in first
-        ├── WrongProtocol        it speaks another protocol or version
-        └── StartTimeout         it did not answer in time
+    └── OpenFailedError      the agent did not start
+        ├── AgentMissingError    its program is not installed
+        ├── LoginNeededError     it wants to be logged in first
+        ├── WrongProtocolError   it speaks another protocol or version
+        └── StartTimeoutError    it did not answer in time
 
 An open session fails in the four words of ``quarterdeck.wire.errors``: Closed, Ended, Broken, Busy.
 """

@@ -3,24 +3,24 @@
 ::
 
     FleetError
-    ├── NoSuchAgent          no agent has this name or id
-    ├── NoSuchRequest        nothing of this id is in the inbox
-    ├── NoSuchTerminal       no terminal has this id, and no agent a screen
-    ├── BadName              a name that cannot be one
-    ├── BadWish              an agent or terminal that cannot be as it is wished for
-    ├── NameTaken            another agent has it
-    ├── NotNow               the agent is not in a state for this
-    ├── NotYours             an agent may act on its own children only
-    ├── TooWide              a child that could do more than the agent that starts it
-    ├── TooMany              a limit on agents or on depth
-    ├── ScreenError          a workbench did not do what it was called for
-    │   ├── NoScreen             none is open
-    │   ├── ScreenGone           it was closed meanwhile
-    │   ├── ScreenLate           it did not answer in time
-    │   └── ScreenRefused        it says why it will not
+    ├── NoSuchAgentError     no agent has this name or id
+    ├── NoSuchRequestError   nothing of this id is in the inbox
+    ├── NoSuchFleetTerminalError no terminal has this id, and no agent a screen
+    ├── InvalidAgentNameError a name that cannot be one
+    ├── InvalidOptionsError  an agent or terminal that cannot be as it is wished for
+    ├── NameTakenError       another agent has it
+    ├── AgentNotReadyError   the agent is not in a state for this
+    ├── NotAChildError       an agent may act on its own children only
+    ├── ExceedsParentError   a child that could do more than the agent that starts it
+    ├── FleetLimitError      a limit on agents or on depth
+    ├── WorkbenchCallError   a workbench did not do what it was called for
+    │   ├── NoWorkbenchError     none is open
+    │   ├── WorkbenchGoneError   it was closed meanwhile
+    │   ├── WorkbenchTimeoutError it did not answer in time
+    │   └── WorkbenchRefusedError it says why it will not
     └── HostError            the host cannot be reached, or is another version
-        ├── NoHost               none is running
-        └── HostTooNew           it speaks another version than this program
+        ├── NoHostError          none is running
+        └── HostVersionError     it speaks another version than this program
 """
 
 from collections.abc import Iterable

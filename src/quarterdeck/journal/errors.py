@@ -3,17 +3,17 @@
 ::
 
     JournalError
-    ├── Locked           another process writes this log
-    ├── Unlockable       the file system cannot guard the log against two writers
-    ├── ReadOnly         the log, its disk or this journal may not be written
-    ├── Unreachable      the file is not there or cannot be opened
-    ├── NotAJournal      a database, but not ours
-    ├── TooNew           written by a newer program
-    ├── Corrupt          damaged; salvage it
-    ├── Stalled          nothing can be written at the moment; what was taken on is kept
-    │   └── Full             because the disk is full
-    ├── Unrecordable     an event that has no JSON form
-    └── JournalClosed    used after it was closed
+    ├── JournalLockedError another process writes this log
+    ├── JournalUnlockableError the file system cannot guard the log against two writers
+    ├── JournalReadOnlyError the log, its disk or this journal may not be written
+    ├── JournalUnreachableError the file is not there or cannot be opened
+    ├── NotAJournalError a database, but not ours
+    ├── JournalTooNewError written by a newer program
+    ├── JournalCorruptError damaged; salvage it
+    ├── JournalStalledError nothing can be written at the moment; what was taken on is kept
+    │   └── JournalDiskFullError because the disk is full
+    ├── UnrecordableEventError an event that has no JSON form
+    └── JournalClosedError used after it was closed
 """
 
 import sqlite3

@@ -5,14 +5,14 @@
     ModelError
     ├── ModelSetupError          no model can be asked at all: no key, unknown vendor …
     └── CallError                a call failed
-        ├── Unauthorized             the key was refused
-        ├── Rejected                 the vendor refused the request itself (400, 404 …)
-        ├── ContextOverflow          the request is larger than the model's window
-        ├── QuotaExceeded            the account may not spend more
-        ├── RateLimited              too many requests; ``retry_after`` may say how long to wait
-        ├── Overloaded               the vendor failed (5xx, 529)
-        ├── Unreachable              no connection
-        └── StreamBroken             the stream stopped, stalled or was garbage
+        ├── UnauthorizedError        the key was refused
+        ├── RequestRejectedError     the vendor refused the request itself (400, 404 …)
+        ├── ContextOverflowError     the request is larger than the model's window
+        ├── QuotaExceededError       the account may not spend more
+        ├── RateLimitedError         too many requests; ``retry_after`` may say how long to wait
+        ├── OverloadedError          the vendor failed (5xx, 529)
+        ├── VendorUnreachableError   no connection
+        └── StreamBrokenError        the stream stopped, stalled or was garbage
 """
 
 from typing import ClassVar

@@ -4,7 +4,7 @@
 
     PolicyError
     ├── RuleError        a rule's text cannot be read
-    ├── UnknownMode      no mode has this name
+    ├── UnknownModeError no mode has this name
     └── GrantsError      stored grants cannot be read
 
 ``decide`` itself never raises: what it cannot read, it asks about.

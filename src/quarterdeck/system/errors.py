@@ -3,21 +3,21 @@
 ::
 
     SystemFault
-    ├── PathFault                a path cannot be used
-    │   ├── OutsideRoots             it leads out of the directories that are allowed
-    │   ├── NoSuchPath               nothing is there
-    │   ├── SpecialFile              a pipe, a device, a socket: reading it could block for ever
-    │   ├── FileChanged              the file is not the one that was read
-    │   └── PathRefused              everything else that the operating system says about a path
-    ├── SpawnFault               a command could not be started
-    │   ├── CommandNotFound          no such program
-    │   ├── NotExecutable            the file is there but cannot be run
-    │   └── NoSuchDirectory          the directory to run it in does not exist
+    ├── PathError                a path cannot be used
+    │   ├── OutsideRootsError        it leads out of the directories that are allowed
+    │   ├── NoSuchPathError          nothing is there
+    │   ├── SpecialFileError         a pipe, a device, a socket: reading it could block for ever
+    │   ├── FileChangedError         the file is not the one that was read
+    │   └── PathRefusedError         everything else that the operating system says about a path
+    ├── SpawnError               a command could not be started
+    │   ├── CommandNotFoundError     no such program
+    │   ├── NotExecutableError       the file is there but cannot be run
+    │   └── NoSuchDirectoryError     the directory to run it in does not exist
     ├── GitError                 git is missing, failed, or took too long
     │   ├── NotARepositoryError      a directory is in no work tree of git
     │   └── GitUnsafeError           a repository that cannot be understood whole; git was not run
-    ├── StillRunning             processes survived SIGKILL until the deadline
-    └── NoSuchTerminal           an id that was never given, or was released
+    ├── StillRunningError        processes survived SIGKILL until the deadline
+    └── NoSuchTerminalError      an id that was never given, or was released
 """
 
 from collections.abc import Iterable

@@ -4,13 +4,13 @@
 
     QuarterdeckError
     ├── LinkError            a link to a peer cannot be used, in four words:
-    │   ├── Closed               we closed it
-    │   ├── Ended                the peer finished in good order
-    │   ├── Broken               the peer or the operating system failed
-    │   └── Busy                 two users where there can be one
+    │   ├── LinkClosedError      we closed it
+    │   ├── LinkEndedError       the peer finished in good order
+    │   ├── LinkBrokenError      the peer or the operating system failed
+    │   └── LinkBusyError        two users where there can be one
     ├── RpcError             the peer answered a request with an error
-    ├── MalformedRecord      bytes that are no record of the log
-    └── NewerVersion         a record of a version that this program does not know
+    ├── MalformedRecordError bytes that are no record of the log
+    └── NewerVersionError    a record of a version that this program does not know
 
 Every room adds its own errors below ``QuarterdeckError``; the command line shows their text and
 no traceback. A message names the thing and says what to do.

@@ -4,11 +4,11 @@
 
     DriverError
     └── HistoryError
-        ├── NoSuchPast           no session of this id is on disk
-        ├── AmbiguousPast        several are meant
-        ├── HistoryLocked        its database is in use and cannot be copied
-        ├── HistoryUnreadable    the file is there, and cannot be read
-        └── HistoryPartly        some of an agent's sessions cannot be had, others can
+        ├── NoHistorySessionError no session of this id is on disk
+        ├── AmbiguousHistorySessionError several are meant
+        ├── HistoryLockedError   its database is in use and cannot be copied
+        ├── HistoryUnreadableError the file is there, and cannot be read
+        └── HistoryIncompleteError some of an agent's sessions cannot be had, others can
 """
 
 from collections.abc import Mapping, Sequence

@@ -31,7 +31,13 @@ from ..settings import (
     Mode,
     PlanEntry,
 )
-from ..tool_calls import Diff, ToolCallContent, ToolCallLocation, ToolCallStatus, ToolKind
+from ..tool_calls import (
+    Diff,
+    ToolCallContent,
+    ToolCallLocation,
+    ToolCallStatus,
+    ToolKind,
+)
 from ..usage import (
     Cost,
 )
