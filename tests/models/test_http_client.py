@@ -289,8 +289,8 @@ def test_loopback_is_told_apart():
 def test_importing_the_room_loads_neither_a_general_http_client_nor_a_vendors_library():
     program = (
         "import sys\n"
-        "from quarterdeck.models import (anthropic, catalogue, google, history_repair, http_client,\n"
-        "    openai_chat, openai_responses, pydantic_ai_bridge, registry, retry)\n"
+        "from quarterdeck.models import (anthropic, catalogue, google, history_repair,\n"
+        "    http_client, openai_chat, openai_responses, pydantic_ai_bridge, registry, retry)\n"
         "heavy = {'httpx2', 'anyio', 'openai', 'google.genai', 'pydantic', 'pydantic_ai'}\n"
         "print(sorted(heavy & set(sys.modules)), 'anthropic' in sys.modules)\n"
     )
