@@ -1,0 +1,81 @@
+"""Names that can be guessed: modules are nouns, public classes exist once, errors say so."""
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+SOURCE = Path(__file__).parent.parent / "src" / "quarterdeck"
+NOUNS = {"embedding", "feed", "indexing", "matching", "rendering", "ring", "routing", "testing"}
+"""Words on -ing and -ed that are the field's own nouns."""
+MOST_IN_A_FOLDER = 25
+
+
+def modules(source: Path) -> list[Path]:
+    return sorted(source.rglob("*.py"))
+
+
+def verbs(source: Path) -> list[str]:
+    """Modules that are named by a gerund or a participle."""
+    return [
+        str(path.relative_to(source))
+        for path in modules(source)
+        if re.search(r"(ing|ed)$", last := path.stem.split("_")[-1]) and last not in NOUNS
+    ]
+
+
+def classes(source: Path) -> Iterator[tuple[str, ast.ClassDef]]:
+    for path in modules(source):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                yield str(path.relative_to(source)), node
+
+
+def twice(source: Path) -> dict[str, list[str]]:
+    """Public classes whose name exists more than once, and where."""
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for path, node in classes(source):
+        found[node.name].append(path)
+    return {name: paths for name, paths in found.items() if len(paths) > 1}
+
+
+def unmarked_errors(source: Path) -> list[str]:
+    """Exceptions whose names do not end in ``Error``."""
+    bases = {
+        node.name: [base.id for base in node.bases if isinstance(base, ast.Name)]
+        for _, node in classes(source)
+    }
+
+    def is_error(name: str) -> bool:
+        if name in ("Exception", "QuarterdeckError", "ValueError", "OSError", "RuntimeError"):
+            return True
+        return any(is_error(base) for base in bases.get(name, ()) if base != name)
+
+    return [name for name in bases if is_error(name) and not name.endswith("Error")]
+
+
+def test_modules_are_named_by_nouns():
+    assert verbs(SOURCE) == []
+
+
+def test_a_public_class_exists_once():
+    assert twice(SOURCE) == {}
+
+
+def test_exceptions_end_in_error():
+    assert unmarked_errors(SOURCE) == []
+
+
+def test_no_folder_is_too_full():
+    folders = {path.parent for path in modules(SOURCE)}
+    full = {str(one): n for one in folders if (n := len(list(one.glob("*.py")))) > MOST_IN_A_FOLDER}
+    assert full == {}
+
+
+def test_bad_names_are_found(tmp_path: Path):
+    (tmp_path / "keeping.py").write_text("class Page: ...\nclass Busy(ValueError): ...\n")
+    (tmp_path / "page.py").write_text("class Page: ...\n")
+    assert verbs(tmp_path) == ["keeping.py"]
+    assert twice(tmp_path) == {"Page": ["keeping.py", "page.py"]}
+    assert unmarked_errors(tmp_path) == ["Busy"]
