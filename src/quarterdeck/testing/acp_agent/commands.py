@@ -21,7 +21,7 @@ from quarterdeck.wire.settings import Command, PlanEntry
 from quarterdeck.wire.tool_calls import ContentItem, Diff, TerminalItem, ToolCallLocation
 from quarterdeck.wire.usage import Cost
 
-from .acting import ACTS, asked
+from .actions import ACTIONS, request_permission
 from .oddities import ODDITIES
 from .session import SavedSession
 
@@ -135,7 +135,7 @@ async def _ask(work: PromptRun, rest: str) -> None:
     call = work.call_id()
     title = rest or "run a command"
     raw = {"command": title}
-    chosen = await asked(
+    chosen = await request_permission(
         work, acp.ToolCall(tool_call_id=call, title=title, kind="execute", raw_input=raw)
     )
     is_allowed = chosen in ("yes", "always")
@@ -366,6 +366,6 @@ COMMANDS: dict[str, Callable[[PromptRun, str], Awaitable[None]]] = {
     "stop": _stop,
     "error": _error,
     "error-data": _error_data,
-    **ACTS,
+    **ACTIONS,
     **ODDITIES,
 }

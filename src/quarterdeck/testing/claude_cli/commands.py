@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quarterdeck.testing.deeds import Deed, DeedKind, parse_deed, parse_sneak
+from quarterdeck.testing.disk_actions import DiskAction, DiskActionKind, parse_action, parse_sneak
 
 from .output import FakeClaudeOutput, TurnAbortedError
 
@@ -34,12 +34,12 @@ _DOT = (
 )
 
 
-_TOOLS: dict[DeedKind, tuple[str, str]] = {
+_TOOLS: dict[DiskActionKind, tuple[str, str]] = {
     "read": ("Read", "file_path"),
     "edit": ("Write", "file_path"),
     "run": ("Bash", "command"),
 }
-_UNASKED: dict[str, frozenset[DeedKind]] = {
+_UNASKED: dict[str, frozenset[DiskActionKind]] = {
     "default": frozenset(("read",)),
     "plan": frozenset(("read",)),
     "acceptEdits": frozenset(("read", "edit")),
@@ -138,7 +138,7 @@ def _write(program: "FakeClaude", rest: str) -> None:
     voice.say("allowed")
 
 
-def _announced(voice: FakeClaudeOutput, deed: Deed) -> tuple[str, str, dict[str, Any]]:
+def _announced(voice: FakeClaudeOutput, deed: DiskAction) -> tuple[str, str, dict[str, Any]]:
     """Tell of a call; returns its id, the tool's name and its input."""
     name, field = _TOOLS[deed.kind]
     given = {field: deed.target if deed.kind == "run" else deed.path}
@@ -149,7 +149,7 @@ def _announced(voice: FakeClaudeOutput, deed: Deed) -> tuple[str, str, dict[str,
 
 def _do(program: "FakeClaude", rest: str) -> None:
     """Do it, after the hook has heard of it and, where its mode asks, by leave."""
-    voice, deed = program.voice, parse_deed(rest)
+    voice, deed = program.voice, parse_action(rest)
     call, name, given = _announced(voice, deed)
     said = program.hook(name, given, call)
     is_unasked = said != "ask" and deed.kind in _UNASKED.get(voice.mode, _UNASKED["default"])

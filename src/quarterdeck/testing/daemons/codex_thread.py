@@ -4,7 +4,7 @@ import asyncio
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from quarterdeck.testing.deeds import Deed
+from quarterdeck.testing.disk_actions import DiskAction
 from quarterdeck.testing.session_memory import SessionMemory
 
 from .commands import FakeServerFailedError, run_prompt
@@ -207,7 +207,7 @@ class CodexThread:
         self._complete(_finished(item, "completed" if allowed else "declined"))
         return allowed
 
-    async def act(self, deed: Deed, *, asks: bool = True) -> str | None:
+    async def act(self, deed: DiskAction, *, asks: bool = True) -> str | None:
         """Do something, by leave where its policy asks for it; None: it was refused.
 
         It reads by commands that it knows to be harmless.
@@ -231,7 +231,7 @@ class CodexThread:
         self._complete({**item, **told, "status": "completed"})
         return output
 
-    def _change(self, deed: Deed) -> dict[str, Any]:
+    def _change(self, deed: DiskAction) -> dict[str, Any]:
         diff = f"@@ -1 +1 @@\n+{deed.content}\n"
         return {
             "type": "fileChange",

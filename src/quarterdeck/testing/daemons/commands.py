@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from quarterdeck.testing.deeds import Deed, parse_deed, parse_sneak
+from quarterdeck.testing.disk_actions import DiskAction, parse_action, parse_sneak
 
 __all__ = ["FakeServerFailedError", "FakeTurnOutput", "run_prompt"]
 
@@ -51,7 +51,7 @@ class FakeTurnOutput(Protocol):
         """Run a shell command that needs leave; returns whether it was given."""
         ...
 
-    async def act(self, deed: Deed, *, asks: bool = True) -> str | None:
+    async def act(self, deed: DiskAction, *, asks: bool = True) -> str | None:
         """Do something, by leave where the client wants to be asked; None: it was refused.
 
         Not ``asks``: nobody is asked, whatever the client wants.
@@ -108,11 +108,11 @@ async def _ask(voice: FakeTurnOutput, rest: str) -> None:
 
 
 async def _do(voice: FakeTurnOutput, rest: str) -> None:
-    output = await voice.act(parse_deed(rest))
+    output = await voice.act(parse_action(rest))
     await voice.say("denied\n" if output is None else f"{output}\n")
 
 
-async def _sneak(voice: FakeTurnOutput, deed: Deed) -> None:
+async def _sneak(voice: FakeTurnOutput, deed: DiskAction) -> None:
     """Do it and tell of it; nobody is asked."""
     await voice.act(deed, asks=False)
 

@@ -4,7 +4,7 @@ import asyncio
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from quarterdeck.testing.deeds import Deed, DeedKind
+from quarterdeck.testing.disk_actions import DiskAction, DiskActionKind
 from quarterdeck.testing.session_memory import SessionMemory
 
 from .commands import FakeServerFailedError, run_prompt
@@ -18,7 +18,7 @@ _INPUT, _OUTPUT = 11, 7
 """Tokens of a turn, as every fake counts them."""
 _ANSWER = "~"
 """Sorts after every letter: an answer's id must be greater than the prompt's."""
-_TOOLS: dict[DeedKind, tuple[str, str, str]] = {
+_TOOLS: dict[DiskActionKind, tuple[str, str, str]] = {
     "read": ("read", "read", "filePath"),
     "edit": ("write", "edit", "filePath"),
     "run": ("bash", "bash", "command"),
@@ -194,7 +194,7 @@ class OpencodeSession:
         answer = await self._server.ask(asked)
         return answer.get("reply") in ("once", "always")
 
-    async def act(self, deed: Deed, *, asks: bool = True) -> str | None:
+    async def act(self, deed: DiskAction, *, asks: bool = True) -> str | None:
         """Do something, by leave where its rules ask for it; None: it was refused."""
         tool, permission, field = _TOOLS[deed.kind]
         target = deed.target if deed.kind == "run" else deed.path

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from quarterdeck.testing.deeds import parse_deed, parse_sneak
+from quarterdeck.testing.disk_actions import parse_action, parse_sneak
 
 from .outputs import OneshotOutput
 
@@ -59,7 +59,7 @@ def _ask(voice: OneshotOutput, rest: str) -> None:
 
 def _do(voice: OneshotOutput, rest: str) -> None:
     """Do it as far as the flags go."""
-    deed = parse_deed(rest)
+    deed = parse_action(rest)
     if not voice.may(deed.kind):
         voice.say("denied\n")
         return

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from quarterdeck.testing.deeds import Deed, DeedKind
+from quarterdeck.testing.disk_actions import DiskAction, DiskActionKind
 
 if TYPE_CHECKING:
     from ..session_memory import SessionMemory
@@ -28,7 +28,7 @@ class OneshotOutput:
     """One agent: where its command line has what, and how it tells what it does."""
 
     streams: bool = True
-    tools: ClassVar[Mapping[DeedKind, tuple[str, str]]]
+    tools: ClassVar[Mapping[DiskActionKind, tuple[str, str]]]
     """For each deed the tool's name, and the field of its input that holds the path or command."""
     memory: "SessionMemory"
 
@@ -50,7 +50,7 @@ class OneshotOutput:
         """Whether the flags allow files to be written."""
         return self.may_run
 
-    def may(self, kind: DeedKind) -> bool:
+    def may(self, kind: DiskActionKind) -> bool:
         """Whether the flags allow a deed; reading they mostly do."""
         return {"read": True, "edit": self.may_edit, "run": self.may_run}[kind]
 
@@ -73,7 +73,7 @@ class OneshotOutput:
         name, field = self.tools["run"]
         self.called(name, {field: title}, output)
 
-    def deed(self, deed: Deed, output: str) -> None:
+    def deed(self, deed: DiskAction, output: str) -> None:
         """Tell of a deed that is done."""
         name, field = self.tools[deed.kind]
         given = {field: deed.target if deed.kind == "run" else deed.path}
@@ -148,7 +148,7 @@ class OneshotCodex(OneshotOutput):
         about |= {"aggregated_output": output, "exit_code": 0}
         self._item("completed", number, "command_execution", **about, status="completed")
 
-    def deed(self, deed: Deed, output: str) -> None:
+    def deed(self, deed: DiskAction, output: str) -> None:
         if deed.kind == "edit":
             number, changes = self.next(), [{"path": deed.path, "kind": "update"}]
             self._item("started", number, "file_change", changes=changes, status="in_progress")
@@ -176,7 +176,7 @@ class OneshotCodex(OneshotOutput):
 class OneshotGemini(OneshotOutput):
     """``gemini -o stream-json``."""
 
-    tools: ClassVar[Mapping[DeedKind, tuple[str, str]]] = {
+    tools: ClassVar[Mapping[DiskActionKind, tuple[str, str]]] = {
         "read": ("read_file", "file_path"),
         "edit": ("write_file", "file_path"),
         "run": ("run_shell_command", "command"),
@@ -226,7 +226,7 @@ class OneshotOpencode(OneshotOutput):
     """``opencode run --format json``."""
 
     streams = False
-    tools: ClassVar[Mapping[DeedKind, tuple[str, str]]] = {
+    tools: ClassVar[Mapping[DiskActionKind, tuple[str, str]]] = {
         "read": ("read", "filePath"),
         "edit": ("write", "filePath"),
         "run": ("bash", "command"),
@@ -241,7 +241,7 @@ class OneshotOpencode(OneshotOutput):
     def may_run(self) -> bool:
         return self.may("run")
 
-    def may(self, kind: DeedKind) -> bool:
+    def may(self, kind: DiskActionKind) -> bool:
         rules: dict[str, Any] = json.loads(os.environ.get("OPENCODE_PERMISSION") or "{}")
         name = "bash" if kind == "run" else kind
         return self.call.has("--auto") or rules.get(name, rules.get("*", "allow")) == "allow"
@@ -284,7 +284,7 @@ class OneshotOpencode(OneshotOutput):
 class OneshotCursor(OneshotOutput):
     """``cursor-agent --print --output-format stream-json --stream-partial-output``."""
 
-    tools: ClassVar[Mapping[DeedKind, tuple[str, str]]] = {
+    tools: ClassVar[Mapping[DiskActionKind, tuple[str, str]]] = {
         "read": ("readToolCall", "path"),
         "edit": ("writeToolCall", "path"),
         "run": ("shellToolCall", "command"),
@@ -345,7 +345,7 @@ class OneshotCursor(OneshotOutput):
 class OneshotPi(OneshotOutput):
     """``pi --mode json --print``."""
 
-    tools: ClassVar[Mapping[DeedKind, tuple[str, str]]] = {
+    tools: ClassVar[Mapping[DiskActionKind, tuple[str, str]]] = {
         "read": ("read", "path"),
         "edit": ("write", "path"),
         "run": ("bash", "command"),
@@ -359,7 +359,7 @@ class OneshotPi(OneshotOutput):
     def may_run(self) -> bool:
         return self.may("run")
 
-    def may(self, kind: DeedKind) -> bool:
+    def may(self, kind: DiskActionKind) -> bool:
         tools = self.call.given.get("--tools", "read,write,bash").split(",")
         return self.tools[kind][0] in tools and not self.call.has("--no-tools")
 
@@ -403,7 +403,7 @@ class OneshotPi(OneshotOutput):
 class OneshotGeneric(OneshotOutput):
     """An agent that nobody knows but its file; it takes its prompt as a word."""
 
-    tools: ClassVar[Mapping[DeedKind, tuple[str, str]]] = {
+    tools: ClassVar[Mapping[DiskActionKind, tuple[str, str]]] = {
         "read": ("read", "path"),
         "edit": ("write", "path"),
         "run": ("shell", "command"),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
-from ..deeds import Deed, parse_deed
+from ..disk_actions import DiskAction, parse_action
 from ..oneshot_cli.commands import COMMANDS, FakeOneshotFailedError, run_line
 from ..session_memory import SessionMemory
 
@@ -282,7 +282,7 @@ class FakeTui:
 
     def _do(self, rest: str) -> None:
         """Do something with permission; read without it."""
-        deed = parse_deed(rest)
+        deed = parse_action(rest)
         self._line(f"⚙ {deed.title}")
         match deed.kind:
             case "edit":
@@ -295,7 +295,7 @@ class FakeTui:
         self._is_saying = False
         self.say(output)
 
-    def deed(self, deed: Deed, output: str) -> None:
+    def deed(self, deed: DiskAction, output: str) -> None:
         """Tell of something that is done."""
         self.tool(deed.title)
 

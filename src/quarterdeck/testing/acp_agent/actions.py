@@ -1,10 +1,10 @@
-"""What the fake agent does itself, to files and with commands: by leave, unasked, or unsaid."""
+"""What the fake agent does itself, to files and with commands: with permission, without, or in secret."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from quarterdeck.testing.deeds import Deed, parse_deed, parse_sneak
+from quarterdeck.testing.disk_actions import DiskAction, parse_action, parse_sneak
 from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.permissions import PermissionOption, Selected
 from quarterdeck.wire.tool_calls import Diff, ToolCallContent, ToolCallLocation, ToolKind
@@ -12,7 +12,7 @@ from quarterdeck.wire.tool_calls import Diff, ToolCallContent, ToolCallLocation,
 if TYPE_CHECKING:
     from .commands import PromptRun
 
-__all__ = ["ACTS", "asked"]
+__all__ = ["ACTIONS", "request_permission"]
 
 _OPTIONS = (
     PermissionOption(option_id="yes", name="Allow once", kind="allow_once"),
@@ -23,8 +23,8 @@ _OPTIONS = (
 _KINDS: dict[str, ToolKind] = {"read": "read", "edit": "edit", "run": "execute"}
 
 
-async def asked(work: "PromptRun", call: acp.ToolCall) -> str:
-    """Announce a call and ask for leave; returns the option that was chosen, or ``cancelled``."""
+async def request_permission(work: "PromptRun", call: acp.ToolCall) -> str:
+    """Announce a call and ask for permission; returns the option that was chosen, or ``cancelled``."""
     await work.update(call)
     details = acp.ToolCallDetails(
         tool_call_id=call.tool_call_id,
@@ -43,7 +43,7 @@ async def asked(work: "PromptRun", call: acp.ToolCall) -> str:
     return answer.outcome.option_id if isinstance(answer.outcome, Selected) else "cancelled"
 
 
-def _call(work: "PromptRun", deed: Deed) -> acp.ToolCall:
+def _call(work: "PromptRun", deed: DiskAction) -> acp.ToolCall:
     """How it tells of a deed."""
     content: tuple[ToolCallContent, ...] = ()
     locations: tuple[ToolCallLocation, ...] = ()
@@ -63,10 +63,10 @@ def _call(work: "PromptRun", deed: Deed) -> acp.ToolCall:
 
 async def _do(work: "PromptRun", rest: str) -> None:
     """Does it by leave; reads without."""
-    deed = parse_deed(rest)
+    deed = parse_action(rest)
     call = _call(work, deed)
     if deed.kind != "read":
-        if await asked(work, call) not in ("yes", "always"):
+        if await request_permission(work, call) not in ("yes", "always"):
             refused = acp.ToolCallUpdate(tool_call_id=call.tool_call_id, status="failed")
             await work.update(refused)
             await work.say("denied\n")
@@ -78,7 +78,7 @@ async def _do(work: "PromptRun", rest: str) -> None:
     await work.say(f"{output}\n")
 
 
-async def _unasked(work: "PromptRun", deed: Deed) -> None:
+async def _unasked(work: "PromptRun", deed: DiskAction) -> None:
     call = _call(work, deed)
     await work.update(call)
     await asyncio.to_thread(deed.carry_out)
@@ -89,7 +89,7 @@ async def _hide(work: "PromptRun", rest: str) -> None:
     await asyncio.to_thread(parse_sneak("hide", rest).carry_out)
 
 
-ACTS: dict[str, Callable[["PromptRun", str], Awaitable[None]]] = {
+ACTIONS: dict[str, Callable[["PromptRun", str], Awaitable[None]]] = {
     "do": _do,
     "sneak": lambda work, rest: _unasked(work, parse_sneak("sneak", rest)),
     "sneak-run": lambda work, rest: _unasked(work, parse_sneak("sneak-run", rest)),

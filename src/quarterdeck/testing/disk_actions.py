@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-__all__ = ["Deed", "DeedKind", "parse_deed", "parse_sneak"]
+__all__ = ["DiskAction", "DiskActionKind", "parse_action", "parse_sneak"]
 
-DeedKind: TypeAlias = Literal["read", "edit", "run"]
+DiskActionKind: TypeAlias = Literal["read", "edit", "run"]
 
 _SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deed:
+class DiskAction:
     """A file to read, a file to write, or a command to run."""
 
-    kind: DeedKind
+    kind: DiskActionKind
     target: str
     """The path as it was given, or the command."""
     content: str = ""
@@ -57,7 +57,7 @@ class Deed:
                 return done.stdout
 
 
-def parse_deed(words: str) -> Deed:
+def parse_action(words: str) -> DiskAction:
     """The deed that ``read PATH``, ``edit PATH TEXT`` or ``run COMMAND`` names.
 
     Raises:
@@ -66,16 +66,16 @@ def parse_deed(words: str) -> Deed:
     kind, _, rest = words.partition(" ")
     match kind:
         case "read":
-            return Deed(kind="read", target=rest)
+            return DiskAction(kind="read", target=rest)
         case "edit":
             path, _, content = rest.partition(" ")
-            return Deed(kind="edit", target=path, content=content)
+            return DiskAction(kind="edit", target=path, content=content)
         case "run":
-            return Deed(kind="run", target=rest)
+            return DiskAction(kind="run", target=rest)
         case _:
             raise ValueError(f"no deed is called {kind!r}; there are read, edit and run")
 
 
-def parse_sneak(name: str, rest: str) -> Deed:
+def parse_sneak(name: str, rest: str) -> DiskAction:
     """The deed of ``sneak PATH TEXT``, ``hide PATH TEXT`` or ``sneak-run COMMAND``."""
-    return parse_deed(f"{'run' if name == 'sneak-run' else 'edit'} {rest}")
+    return parse_action(f"{'run' if name == 'sneak-run' else 'edit'} {rest}")
