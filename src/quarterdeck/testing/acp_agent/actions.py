@@ -1,4 +1,4 @@
-"""What the fake agent does itself, to files and with commands: with permission, without, or in secret."""
+"""What the fake agent does to files and with commands: with permission, without, or in secret."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -24,7 +24,7 @@ _KINDS: dict[str, ToolKind] = {"read": "read", "edit": "edit", "run": "execute"}
 
 
 async def request_permission(work: "PromptRun", call: acp.ToolCall) -> str:
-    """Announce a call and ask for permission; returns the option that was chosen, or ``cancelled``."""
+    """Announce a call and ask for permission; returns the chosen option or ``cancelled``."""
     await work.update(call)
     details = acp.ToolCallDetails(
         tool_call_id=call.tool_call_id,
