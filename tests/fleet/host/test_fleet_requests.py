@@ -115,7 +115,7 @@ async def test_every_request_is_written_as_its_version_has_it():
         return ours
 
     host = asyncio.create_task(_refuse_all(theirs, lines))
-    client = HostClient(dial, "test")
+    client = HostClient.create(dial, "test")
     async with asyncio.timeout(SOON):
         for call in CALLS:
             with suppress(QuarterdeckError, RpcError):
