@@ -36,7 +36,7 @@ def test_a_file_without_its_process_is_no_host(tmp_path: Path):
     code = (
         "import os, sys; from pathlib import Path; from quarterdeck.fleet.host.lock import *;"
         "HostLock.acquire(Path(sys.argv[1])).sign("
-        "Holder(pid=os.getpid(), socket='/s', version='1', started=1)); os._exit(9)"
+        "LockHolder(pid=os.getpid(), socket='/s', version='1', started=1)); os._exit(9)"
     )
     subprocess.run([sys.executable, "-c", code, str(path)], timeout=50)
     assert b"/s" in path.read_bytes()

@@ -29,12 +29,12 @@ ROOT = Path(__file__).parents[3]
 PROGRAM = """
 import asyncio, os, sys
 from quarterdeck.config.places import Places
-from quarterdeck.fleet.host.lock import HostRunning
+from quarterdeck.fleet.host.lock import HostRunningError
 from quarterdeck.fleet.host.process import run_host
 from tests.support.memory_fleet import open_fake
 try:
     asyncio.run(run_host(Places.find(), dict(os.environ), idle_seconds=20, open_fleet=open_fake))
-except HostRunning:
+except HostRunningError:
     sys.exit(0)
 """
 
