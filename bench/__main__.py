@@ -2,8 +2,12 @@
 
 import argparse
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from .agent_rig import AgentFailedError
+from .checkout import CommitNotFoundError
+from .comparison import COMPARED, compare
+from .docs import PAGE, describe_run, write_docs
 from .parts import PARTS, find_missing_programs, measure
 from .size import Size
 from .table import Table, format_text
@@ -22,12 +26,44 @@ def main() -> int:
         help="only that every part still works: seconds, and figures that mean nothing",
     )
     parser.set_defaults(size=Size.FULL)
+    parser.add_argument(
+        "--write-docs",
+        action="store_true",
+        help="write the tables into docs/bench.md, with date, commit and machine",
+    )
+    parser.add_argument(
+        "--against",
+        metavar="COMMIT",
+        help=f"compare the working tree with a commit; parts: {', '.join(COMPARED)}",
+    )
     chosen = parser.parse_args()
     size: Size = chosen.size
     if unknown := [name for name in chosen.parts if name not in PARTS]:
         parser.error(f"no such part: {', '.join(unknown)}; there are {', '.join(PARTS)}")
-    run_parts(chosen.parts or PARTS, size)
+    if chosen.write_docs and (chosen.against or size is Size.TINY):
+        parser.error("--write-docs takes figures of a full or quick run, without --against")
+    if chosen.against:
+        if unknown := [name for name in chosen.parts if name not in COMPARED]:
+            parser.error(f"cannot compare {', '.join(unknown)}; only {', '.join(COMPARED)}")
+        try:
+            return compare_with(chosen.against, chosen.parts or COMPARED, size)
+        except (CommitNotFoundError, AgentFailedError) as error:
+            sys.exit(f"bench: {error}")
+    stamp = describe_run(size) if chosen.write_docs else ""
+    found = run_parts(chosen.parts or PARTS, size)
+    if chosen.write_docs:
+        write_docs(found, stamp)
+        print(f"\nwritten to {PAGE}: {', '.join(found)}")
     return 0
+
+
+def compare_with(commit: str, names: Sequence[str], size: Size) -> int:
+    """Print what each thing took before and takes now; 1 if something got slower."""
+    tables = compare(commit, names, size)
+    for table in tables:
+        print(f"\n{format_text(table)}", flush=True)
+    is_slower = any(row.met is False for row in tables[-1].rows)
+    return 1 if is_slower and size is not Size.TINY else 0
 
 
 def run_parts(names: Iterable[str], size: Size) -> dict[str, list[Table]]:

@@ -61,6 +61,8 @@ class AgentFigures:
 class _Plan:
     """How often each kind of run is done, and how many steps the two kinds of turns have."""
 
+    warm: int
+    """Runs of each kind that come first, fill caches and do not count."""
     rounds: int
     turns: int
     steps: tuple[int, int]
@@ -68,7 +70,7 @@ class _Plan:
 
 def run(size: Size) -> Iterator[Table]:
     """Measure what is installed."""
-    plan = size.choose(_Plan(7, 3, (5, 50)), _Plan(3, 2, (5, 50)), _Plan(1, 1, (1, 8)))
+    plan = size.choose(_Plan(1, 7, 3, (5, 50)), _Plan(1, 3, 2, (5, 50)), _Plan(0, 1, 1, (1, 8)))
     wanted = [one for one in CONTENDERS if size is not Size.TINY or one.name in _TINY]
     adopt_orphans()
     notes: list[str] = []
@@ -96,10 +98,10 @@ def run(size: Size) -> Iterator[Table]:
 
 
 def _runs(plan: _Plan) -> "Iterator[Callable[[_Bench], None]]":
-    """What to measure, in order; the first run of each kind fills caches and does not count."""
-    yield lambda bench: bench.open_session(counts=False)
+    """What to measure, in order."""
+    yield from [lambda bench: bench.open_session(counts=False)] * plan.warm
     yield from [lambda bench: bench.open_session()] * plan.rounds
-    yield lambda bench: bench.run_text(counts=False)
+    yield from [lambda bench: bench.run_text(counts=False)] * plan.warm
     yield from [lambda bench: bench.run_text()] * plan.rounds
     yield from [lambda bench: bench.run_steps()] * plan.turns
     yield lambda bench: bench.watch_memory()

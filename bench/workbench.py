@@ -31,8 +31,6 @@ _NOBODY = "http://127.0.0.1:9"
 _LAST = "the-last-of-all"
 _FRAME = "ctrl+q leave"
 _RATE = 20
-_FOREVER = 900
-"""Seconds: they shall speak until they are stopped; to start so many takes its time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +48,8 @@ class _Plan:
     """Seconds under load."""
     rest: float
     """Seconds of each kind of rest."""
+    speech: int = 900
+    """Seconds that an agent speaks: until it is stopped, as to start so many takes its time."""
     settle: float = 1.0
     """Part of the time that a program is given to become quiet; 1: all of it."""
 
@@ -65,7 +65,15 @@ _FULL = _Plan(
 )
 _QUICK = _Plan(frames=3, entries=(500, 2_000), others=500, keys=(20, 10), agents=50, load=6, rest=5)
 _TINY = _Plan(
-    frames=1, entries=(20,), others=0, keys=(2, 2), agents=1, load=0.2, rest=0.1, settle=0.05
+    frames=1,
+    entries=(20,),
+    others=0,
+    keys=(2, 2),
+    agents=1,
+    load=0.2,
+    rest=0.1,
+    speech=2,
+    settle=0.05,
 )
 
 
@@ -179,7 +187,7 @@ def measure_load(plan: _Plan) -> tuple[list[float], list[float], float, int]:
         write_paced_agent(environment)
         quarterdeck(environment, project, "host", "start")
         for number in range(plan.agents):
-            told = f"{_FOREVER} {_RATE}"
+            told = f"{plan.speech} {_RATE}"
             quarterdeck(environment, project, "spawn", "-a", "paced", "-n", f"p{number}", told)
         with on_terminal([OURS], cwd=project, environment=environment) as screen:
             screen.wait_for(_FRAME)
