@@ -60,6 +60,21 @@ def test_every_link_leads_somewhere(page: Path):
     assert [target for target in targets if target and not (page.parent / target).exists()] == []
 
 
+def anchors(page: Path) -> set[str]:
+    """The anchors that a page's headings get, as GitHub makes them."""
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", MANUAL, ids=lambda page: page.name)
+def test_every_anchor_is_a_heading(page: Path):
+    for link in links(page):
+        path, _, anchor = link.partition("#")
+        if anchor:
+            assert anchor in anchors(page.parent / path if path else page), link
+
+
 def test_the_index_names_pages():
     assert len(links(ROOT / "docs/README.md")) >= 5
 
