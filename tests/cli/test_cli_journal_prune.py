@@ -235,11 +235,11 @@ async def test_a_host_deletes_sub_agents_and_keeps_agents_that_were_led(tmp_path
         led = await fleet.spawn(wish(tmp_path, parent=parent.session))
         child = new_session_id()
         opened = SessionOpened(agent="native", cwd="/w", parent_session=parent.session)
-        await fleet._crew._journal.commit(child, opened)
+        await fleet.journal.commit(child, opened)
         await fleet.close(parent.session)
         await fleet.delete(parent.session)
         assert [one.session for one in await fleet.agents(archived=True)] == [led.session]
-        assert await fleet._crew._journal.read(0, child, limit=1) == []
+        assert await fleet.journal.read(0, child, limit=1) == []
 
 
 def test_sub_agents_stand_below_the_session_that_began_them(run, places: Places):

@@ -41,7 +41,7 @@ def connect(server: FleetServer, socket: Path) -> Connect:
         async def dial() -> ByteStream:
             return await connect_unix(socket)
 
-        client = HostClient(dial, "test")
+        client = HostClient.create(dial, "test")
         try:
             yield client
         finally:

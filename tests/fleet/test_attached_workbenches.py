@@ -209,7 +209,7 @@ async def test_a_client_that_dies_during_a_call_is_gone(
         streams.append(await connect_unix(socket))
         return streams[-1]
 
-    bench, screen = HostClient(dial, "workbench"), Played()
+    bench, screen = HostClient.create(dial, "workbench"), Played()
     screen.hold = asyncio.Event()
     async with asyncio.timeout(SOON), connect() as lead:
         async with bench.attach_screen(screen, cwd=str(tmp_path)):
@@ -234,7 +234,7 @@ async def test_a_host_that_comes_back_learns_which_screen_was_used_last(
     async def dial() -> ByteStream:
         return await connect_unix(socket)
 
-    used, unused = HostClient(dial, "used"), HostClient(dial, "unused")
+    used, unused = HostClient.create(dial, "used"), HostClient.create(dial, "unused")
     async with asyncio.timeout(SOON), AsyncExitStack() as stack:
         async with FleetServer(fleet, stop=lambda: None).serve(socket):
             one = await stack.enter_async_context(

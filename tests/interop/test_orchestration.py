@@ -107,7 +107,7 @@ async def lab_of(tmp_path: Path, kind: str, *agents: tuple[str, str]) -> AsyncGe
             async def dial() -> ByteStream:
                 return await connect_unix(socket)
 
-            person = HostClient(dial, "person")
+            person = HostClient.create(dial, "person")
             try:
                 yield Lab(fleet, person, project, server)
             finally:

@@ -22,6 +22,7 @@ from quarterdeck.fleet.api import (
     ImportedSession,
     InboxItem,
     SpawnOptions,
+    TerminalInfo,
     WaitFor,
     WorkbenchHandler,
     WorkbenchRegistration,
@@ -34,7 +35,6 @@ from quarterdeck.fleet.errors import (
     NoSuchFleetTerminalError,
     NoSuchRequestError,
 )
-from quarterdeck.fleet.local import TerminalCalls
 from quarterdeck.fleet.terminals import HostTerminals, TerminalHandle
 from quarterdeck.journal.search import SearchHit
 from quarterdeck.policy.grants import Grant
@@ -84,7 +84,7 @@ OPTIONS = (
 )
 
 
-class FakeFleet(TerminalCalls):
+class FakeFleet:
     """A ``Fleet`` that keeps all in memory. ``stop`` ends the programs in its terminals."""
 
     def __init__(self) -> None:
@@ -103,6 +103,12 @@ class FakeFleet(TerminalCalls):
         self.shown: dict[SessionId, HeadlessTerminal] = {}
         """Screens of agents."""
         self._terminals = HostTerminals({}, _Shown(self))
+        self.open_terminal = self._terminals.open
+        self.watch_terminal = self._terminals.watch
+        self.write_terminal = self._terminals.write
+        self.paste_terminal = self._terminals.paste
+        self.resize_terminal = self._terminals.resize
+        self.close_terminal = self._terminals.close
         self.clock: Callable[[], int] = lambda: time.time_ns() // 1000
         """Microseconds since the epoch; a test that looks at times has one of its own."""
 
@@ -110,6 +116,9 @@ class FakeFleet(TerminalCalls):
         await self._terminals.stop()
         for terminal in self.shown.values():
             await terminal.close()
+
+    async def terminals(self) -> list[TerminalInfo]:
+        return self._terminals.all()
 
     async def give_screen(self, agent: str, *argv: str, size: tuple[int, int] = (120, 40)) -> None:
         """Let an agent run in a terminal."""

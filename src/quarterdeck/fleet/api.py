@@ -1,11 +1,14 @@
 """The fleet's API: agents, inbox, terminals; the same methods in process and over a socket.
 
-Everything that a method takes or returns is a msgspec Struct, so that it can cross a socket.
+Each method is declared here and nowhere else. One that is marked with ``fleet_method`` is a request
+of the same name on the socket (``fleet/spawn``), with the parameters and the result of its
+signature: they are what msgspec can write and read. The few without a mark have a form of their
+own there, see ``fleet.host.methods``.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -22,9 +25,11 @@ from quarterdeck.wire.usage import ContextUsage, Cost, TokenUsage
 from .agent_state import AgentStateName
 
 __all__ = [
+    "FLEET_METHODS",
     "TERMINAL_VARIABLE",
     "AgentInfo",
     "Fleet",
+    "FleetMethod",
     "FleetStatus",
     "FleetTerminalOptions",
     "FleetTerminals",
@@ -36,10 +41,36 @@ __all__ = [
     "WaitFor",
     "WorkbenchHandler",
     "WorkbenchRegistration",
+    "fleet_method",
 ]
 
 TERMINAL_VARIABLE = "QUARTERDECK_TERMINAL"
 """Tells a program the id of the terminal that it runs in."""
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class FleetMethod(NamedTuple):
+    """A method of the fleet that is one request and one answer."""
+
+    declaration: Callable[..., Any]
+    changes: bool
+    """It is carried through even if who asked for it is gone."""
+
+
+FLEET_METHODS: dict[str, FleetMethod] = {}
+"""Those that are marked below, by name, in the order in which they are declared."""
+
+
+def fleet_method(*, changes: bool = False) -> Callable[[F], F]:
+    """Mark a method as one request and one answer; the function itself stays as it is."""
+
+    def mark(declaration: F) -> F:
+        FLEET_METHODS[declaration.__name__] = FleetMethod(declaration, changes)
+        return declaration
+
+    return mark
 
 
 class FleetTerminalOptions(Struct, frozen=True, kw_only=True):
@@ -79,6 +110,7 @@ class TerminalInfo(Struct, frozen=True, kw_only=True):
 class FleetTerminals(Protocol):
     """Terminals, by their id. An agent's screen is named like the agent, by name or id."""
 
+    @fleet_method(changes=True)
     async def open_terminal(self, wish: FleetTerminalOptions) -> TerminalInfo:
         """Start a program in a terminal; sizes are held to between 1 and 1000.
 
@@ -89,46 +121,55 @@ class FleetTerminals(Protocol):
         """
         ...
 
+    @fleet_method()
     async def terminals(self) -> list[TerminalInfo]:
         """All that run, and those that ended and are not closed yet; oldest first."""
         ...
 
     def watch_terminal(self, terminal: str) -> AsyncGenerator[ViewerEvent]:
-        """The screen with what is above it, then everything that follows; ends after
-        ``TerminalEnded``.
+        """The screen with what is above it, then everything that follows.
 
-        A viewer that is slow gets the screen again. Raises NoSuchTerminal.
+        Ends after ``TerminalEnded``. A viewer that is slow gets the screen again.
+
+        Raises:
+            NoSuchFleetTerminalError: there is none.
         """
         ...
 
+    # No change: what is typed or pasted into a program that does not read waits, and must not hold
+    # up the host's end.
+    @fleet_method()
     async def write_terminal(self, terminal: str, data: bytes) -> None:
         """Type bytes as they are; returns when the program's terminal has them.
 
         Raises:
-            NoSuchTerminal: there is none.
+            NoSuchFleetTerminalError: there is none.
             AgentNotReadyError: its program has left, or does not read what is typed.
             InvalidOptionsError: it is too much at once.
         """
         ...
 
+    @fleet_method()
     async def paste_terminal(self, terminal: str, text: str) -> None:
         """Paste text: nothing in it can press a key. Raises like ``write_terminal``."""
         ...
 
+    @fleet_method()
     async def resize_terminal(self, terminal: str, columns: int, rows: int) -> None:
         """Change the size for everybody who looks; the last who asks is right.
 
         Raises:
-            NoSuchTerminal: there is none.
+            NoSuchFleetTerminalError: there is none.
             AgentNotReadyError: it is an agent's, whose size is fixed.
         """
         ...
 
+    @fleet_method(changes=True)
     async def close_terminal(self, terminal: str) -> None:
         """End the program with all that it started, and forget the terminal.
 
         Raises:
-            NoSuchTerminal: there is none.
+            NoSuchFleetTerminalError: there is none.
             AgentNotReadyError: it is an agent's; end the agent instead.
         """
         ...
@@ -267,6 +308,7 @@ class WorkbenchRegistration(Protocol):
 class Fleet(FleetTerminals, Protocol):
     """Many agents, and terminals beside them."""
 
+    @fleet_method(changes=True)
     async def spawn(self, wish: SpawnOptions) -> AgentInfo:
         """Start an agent; returns once it is noted, in state ``starting``.
 
@@ -274,11 +316,12 @@ class Fleet(FleetTerminals, Protocol):
 
         Raises:
             InvalidAgentNameError, NameTakenError, FleetLimitError, InvalidOptionsError,
-                UnknownAgentError, RuleError, UnknownModeError: nothing was noted.
+            UnknownAgentError, RuleError, UnknownModeError: nothing was noted.
             NoSuchAgentError, AgentNotReadyError: there is no such parent, or it is not live.
         """
         ...
 
+    @fleet_method()
     async def agents(
         self, *, archived: bool = False, parent: SessionId | None = None
     ) -> list[AgentInfo]:
@@ -288,10 +331,12 @@ class Fleet(FleetTerminals, Protocol):
         """
         ...
 
+    @fleet_method()
     async def agent(self, agent: str) -> AgentInfo:
         """One agent, by name or id. Raises NoSuchAgentError."""
         ...
 
+    @fleet_method(changes=True)
     async def send(
         self,
         agent: str,
@@ -307,34 +352,43 @@ class Fleet(FleetTerminals, Protocol):
         """
         ...
 
+    @fleet_method(changes=True)
     async def edit(
         self, agent: str, message: MessageId, content: tuple[ContentBlock, ...] | None
     ) -> bool:
         """Change the words of a prompt that waits, or drop it; False if it waits no more."""
         ...
 
+    @fleet_method(changes=True)
     async def interrupt(self, agent: str, *, keep_queue: bool = True) -> None:
         """End the agent's running turn, and drop what waits if asked; returns when it has ended."""
         ...
 
+    @fleet_method(changes=True)
     async def kill(self, agent: str, *, reason: str | None = None) -> None:
         """End the agent and all its processes now; its children too."""
         ...
 
+    @fleet_method(changes=True)
     async def close(self, agent: str) -> None:
         """End the agent in good order; it is done, and can be resumed."""
         ...
 
+    @fleet_method(changes=True)
     async def archive(self, agent: str, *, archived: bool = True) -> None:
         """Put an agent away, ending it first, or take it out again. Raises NameTakenError."""
         ...
 
+    @fleet_method(changes=True)
     async def delete(self, agent: str) -> None:
-        """Delete an agent that is not live for good, with all that was said. Raises
-        AgentNotReadyError.
+        """Delete an agent that is not live for good, with all that was said.
+
+        Raises:
+            AgentNotReadyError: it is live.
         """
         ...
 
+    @fleet_method(changes=True)
     async def resume(self, agent: str) -> AgentInfo:
         """Start an agent that is not live again, with its own session.
 
@@ -343,14 +397,18 @@ class Fleet(FleetTerminals, Protocol):
         """
         ...
 
+    @fleet_method(changes=True)
     async def fork(
         self, agent: str, *, name: str | None = None, prompt: str | None = None
     ) -> AgentInfo:
-        """Start a copy of an agent with the same past. Raises AgentNotReadyError where it cannot be
-        done.
+        """Start a copy of an agent with the same past.
+
+        Raises:
+            AgentNotReadyError: its agent offers no way to.
         """
         ...
 
+    @fleet_method(changes=True)
     async def import_session(
         self,
         agent: str,
@@ -371,18 +429,22 @@ class Fleet(FleetTerminals, Protocol):
         """
         ...
 
+    @fleet_method(changes=True)
     async def rename(self, agent: str, name: str) -> AgentInfo:
         """Give an agent another name. Raises InvalidAgentNameError, NameTakenError."""
         ...
 
+    @fleet_method(changes=True)
     async def set_option(self, agent: str, option: str, value: str | bool) -> None:
         """Change a setting: ``mode`` (ours), ``agent_mode``, ``model``, or one that it offers."""
         ...
 
+    @fleet_method()
     async def inbox(self) -> list[InboxItem]:
         """What waits for a person, oldest first."""
         ...
 
+    @fleet_method(changes=True)
     async def answer(
         self, request: RequestId, choice: str, *, by: str = "person", feedback: str | None = None
     ) -> bool:
@@ -394,6 +456,7 @@ class Fleet(FleetTerminals, Protocol):
         """
         ...
 
+    @fleet_method(changes=True)
     async def reply(
         self,
         request: RequestId,
@@ -405,10 +468,12 @@ class Fleet(FleetTerminals, Protocol):
         """Answer a question; like ``answer``."""
         ...
 
+    @fleet_method()
     async def grants(self) -> list[Grant]:
         """Every standing answer that a person gave: lasting ones, then those for one session."""
         ...
 
+    @fleet_method(changes=True)
     async def revoke(self, grant: str, *, by: str = "person") -> bool:
         """Take a standing answer back, by its id; False if there is none.
 
@@ -431,6 +496,7 @@ class Fleet(FleetTerminals, Protocol):
         """Every record after a sequence number (None: from now on), for ever."""
         ...
 
+    @fleet_method()
     async def wait(
         self, agents: Sequence[str], *, until: WaitFor = "all", timeout: float | None = None
     ) -> list[AgentInfo]:
@@ -440,10 +506,12 @@ class Fleet(FleetTerminals, Protocol):
         """
         ...
 
+    @fleet_method()
     async def search(self, words: str, *, limit: int = 50) -> list[SearchHit]:
         """Where these words were said, by any agent, newest first."""
         ...
 
+    @fleet_method()
     async def status(self) -> FleetStatus:
         """The fleet as a whole."""
         ...
@@ -461,6 +529,7 @@ class Fleet(FleetTerminals, Protocol):
         """
         ...
 
+    @fleet_method()
     async def call_screen(self, name: str, arguments: dict[str, Any], *, by: str = "person") -> Any:
         """Let one screen do something, and return what it answers.
 

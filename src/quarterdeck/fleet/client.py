@@ -1,105 +1,60 @@
 """The client of the host: every method of the fleet over its socket."""
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
 from quarterdeck.config.places import Places
-from quarterdeck.journal.search_hit import SearchHit
-from quarterdeck.policy.grants import Grant
 from quarterdeck.terminal.viewer_events import TerminalEnded, ViewerEvent
-from quarterdeck.wire.content import ContentBlock
 from quarterdeck.wire.errors import LinkClosedError, LinkError
-from quarterdeck.wire.events import Origin
-from quarterdeck.wire.ids import MessageId, RequestId, SessionId
-from quarterdeck.wire.permissions import QuestionAction
 from quarterdeck.wire.record import Record, decode_record
 
-from .api import (
-    AgentInfo,
-    FleetStatus,
-    FleetTerminalOptions,
-    ImportedSession,
-    InboxItem,
-    SpawnOptions,
-    TerminalInfo,
-    WaitFor,
-)
-from .connection import Dial, ReconnectingClient
+from .api import FLEET_METHODS, WorkbenchHandler, WorkbenchRegistration
+from .connection import Dial, ReconnectingConnection
 from .errors import NoHostError
-from .host import methods as methods
-from .host.methods import NoParams
+from .host import methods
 
-__all__ = ["Dial", "HostClient", "TerminalClient"]
+if TYPE_CHECKING:
+    # The signatures, for the type checker. Nothing is inherited in fact: what the class did not
+    # have would answer None, as the bodies of a protocol do.
+    from .api import Fleet as DeclaredMethods
+else:
+    DeclaredMethods = object
+
+__all__ = ["Dial", "HostClient"]
 
 _SEEN: msgspec.json.Decoder[ViewerEvent] = msgspec.json.Decoder(ViewerEvent)
 
 
-class TerminalClient(ReconnectingClient):
-    """The part of a client that is about terminals; see ``terminal_port.Terminals``.
-
-    Raises ``HostError`` where the host is older than terminals.
-    """
-
-    async def open_terminal(self, wish: FleetTerminalOptions) -> TerminalInfo:
-        """See ``FleetTerminals``."""
-        return await self._ask(methods.OPEN_TERMINAL, methods.OpenTerminalParams(wish=wish))
-
-    async def terminals(self) -> list[TerminalInfo]:
-        """See ``FleetTerminals``."""
-        return await self._ask(methods.TERMINALS, NoParams())
-
-    async def watch_terminal(self, terminal: str) -> AsyncGenerator[ViewerEvent]:
-        """See ``FleetTerminals``. When the host goes away so does the terminal: raises
-        ``LinkBrokenError``.
-        """
-        link = await self._linked()
-        method, wanted = methods.WATCH_TERMINAL, methods.TerminalParams(terminal=terminal)
-        _, feed = await self._reached(link.follow(method, wanted, _SEEN.decode), method)
-        try:
-            while True:
-                seen = await self._reached(feed.take(), method)
-                yield seen
-                if isinstance(seen, TerminalEnded):
-                    return
-        finally:
-            await link.unfollow(feed)
-
-    async def write_terminal(self, terminal: str, data: bytes) -> None:
-        """See ``FleetTerminals``."""
-        params = methods.WriteTerminalParams(terminal=terminal, data=data)
-        await self._ask(methods.WRITE_TERMINAL, params)
-
-    async def paste_terminal(self, terminal: str, text: str) -> None:
-        """See ``FleetTerminals``."""
-        params = methods.PasteTerminalParams(terminal=terminal, text=text)
-        await self._ask(methods.PASTE_TERMINAL, params)
-
-    async def resize_terminal(self, terminal: str, columns: int, rows: int) -> None:
-        """See ``FleetTerminals``."""
-        params = methods.ResizeTerminalParams(terminal=terminal, columns=columns, rows=rows)
-        await self._ask(methods.RESIZE_TERMINAL, params)
-
-    async def close_terminal(self, terminal: str) -> None:
-        """See ``FleetTerminals``."""
-        await self._ask(methods.CLOSE_TERMINAL, methods.TerminalParams(terminal=terminal))
-
-
-if TYPE_CHECKING:
-    from .api import FleetTerminals
-
-    _terminals: type[FleetTerminals] = TerminalClient
-
-
-class HostClient(TerminalClient):
+class HostClient(DeclaredMethods):
     """The fleet of a host; a ``Fleet``.
+
+    A method that is marked in ``fleet.api`` asks the host for the request of its name; one that is
+    written here has a form of its own on the socket. A host that is older than a method makes it
+    raise ``HostError``.
 
     When the host goes away, calls that wait raise ``LinkBrokenError``: whether they were carried
     out is not known, the log tells. Later calls connect again if a host is there, and raise
     ``NoHostError`` otherwise.
+
+    Made by ``connect`` or ``create``: a type checker takes the class itself for an abstract one.
     """
+
+    def __init__(self, host: ReconnectingConnection) -> None:
+        self._host = host
+
+    @classmethod
+    def create(cls, dial: Dial, name: str = "") -> Self:
+        """A client that connects with its first call.
+
+        Args:
+            dial: connects to the host; raises NoHostError.
+            name: what we are, for the host's log.
+        """
+        return cls(ReconnectingConnection(dial, name))
 
     @classmethod
     @asynccontextmanager
@@ -110,7 +65,7 @@ class HostClient(TerminalClient):
         start: bool = False,
         environ: Mapping[str, str] | None = None,
         name: str = "",
-    ) -> AsyncGenerator["HostClient"]:
+    ) -> AsyncGenerator[Self]:
         """Connect to the host of these places; ``start`` starts one where there is none.
 
         A host that is stopped later is not started again by who still watches it.
@@ -122,145 +77,44 @@ class HostClient(TerminalClient):
         """
         from .host.launcher import dial_host, ensure_host
 
-        client = cls(lambda: dial_host(places), name)
+        client = cls.create(lambda: dial_host(places), name)
         try:
             await client.reach((lambda: ensure_host(places, environ)) if start else None)
             yield client
         finally:
             await client.disconnect()
 
+    async def reach(self, dial: Dial | None = None) -> None:
+        """Make sure that the host is there; ``dial`` is another way to get to one, this time.
+
+        Raises:
+            NoHostError, HostVersionError, HostError: like ``connect``.
+        """
+        await self._host.connected(dial)
+
+    async def disconnect(self) -> None:
+        """Leave the host, which goes on; may be called again."""
+        await self._host.disconnect()
+
     async def stop_host(self) -> None:
         """Ask the host to end; its agents are closed and can be resumed."""
-        await self._ask(methods.STOP, methods.NoParams())
+        await self._host.ask(methods.STOP, methods.NoParams())
 
-    async def spawn(self, wish: SpawnOptions) -> AgentInfo:
-        """See ``Fleet``."""
-        return await self._ask(methods.SPAWN, methods.SpawnParams(wish=wish))
-
-    async def agents(
-        self, *, archived: bool = False, parent: SessionId | None = None
-    ) -> list[AgentInfo]:
-        """See ``Fleet``."""
-        params = methods.AgentsParams(archived=archived, parent=parent)
-        return await self._ask(methods.AGENTS, params)
-
-    async def agent(self, agent: str) -> AgentInfo:
-        """See ``Fleet``."""
-        return await self._ask(methods.AGENT, methods.AgentParams(agent=agent))
-
-    async def send(
-        self,
-        agent: str,
-        content: tuple[ContentBlock, ...],
-        *,
-        origin: Origin = "person",
-        sender: SessionId | None = None,
-    ) -> MessageId:
-        """See ``Fleet``."""
-        params = methods.SendParams(agent=agent, content=content, origin=origin, sender=sender)
-        return await self._ask(methods.SEND, params)
-
-    async def edit(
-        self, agent: str, message: MessageId, content: tuple[ContentBlock, ...] | None
-    ) -> bool:
-        """See ``Fleet``."""
-        params = methods.EditParams(agent=agent, message=message, content=content)
-        return await self._ask(methods.EDIT, params)
-
-    async def interrupt(self, agent: str, *, keep_queue: bool = True) -> None:
-        """See ``Fleet``."""
-        params = methods.InterruptParams(agent=agent, keep_queue=keep_queue)
-        await self._ask(methods.INTERRUPT, params)
-
-    async def kill(self, agent: str, *, reason: str | None = None) -> None:
-        """See ``Fleet``."""
-        await self._ask(methods.KILL, methods.KillParams(agent=agent, reason=reason))
-
-    async def close(self, agent: str) -> None:
-        """See ``Fleet``. It ends the agent; ``disconnect`` leaves the host."""
-        await self._ask(methods.CLOSE, methods.AgentParams(agent=agent))
-
-    async def archive(self, agent: str, *, archived: bool = True) -> None:
-        """See ``Fleet``."""
-        await self._ask(methods.ARCHIVE, methods.ArchiveParams(agent=agent, archived=archived))
-
-    async def delete(self, agent: str) -> None:
-        """See ``Fleet``."""
-        await self._ask(methods.DELETE, methods.AgentParams(agent=agent))
-
-    async def resume(self, agent: str) -> AgentInfo:
-        """See ``Fleet``."""
-        return await self._ask(methods.RESUME, methods.AgentParams(agent=agent))
-
-    async def fork(
-        self, agent: str, *, name: str | None = None, prompt: str | None = None
-    ) -> AgentInfo:
-        """See ``Fleet``."""
-        params = methods.ForkParams(agent=agent, name=name, prompt=prompt)
-        return await self._ask(methods.FORK, params)
-
-    async def import_session(
-        self,
-        agent: str,
-        id: str,
-        homes: dict[str, str],
-        name: str | None = None,
-        cwd: str | None = None,
-    ) -> ImportedSession:
-        """See ``Fleet``."""
-        params = methods.ImportParams(agent=agent, id=id, homes=homes, name=name, cwd=cwd)
-        return await self._ask(methods.IMPORT_SESSION, params)
-
-    async def rename(self, agent: str, name: str) -> AgentInfo:
-        """See ``Fleet``."""
-        return await self._ask(methods.RENAME, methods.RenameParams(agent=agent, name=name))
-
-    async def set_option(self, agent: str, option: str, value: str | bool) -> None:
-        """See ``Fleet``."""
-        params = methods.SetOptionParams(agent=agent, option=option, value=value)
-        await self._ask(methods.SET_OPTION, params)
-
-    async def inbox(self) -> list[InboxItem]:
-        """See ``Fleet``."""
-        return await self._ask(methods.INBOX, methods.NoParams())
-
-    async def answer(
-        self, request: RequestId, choice: str, *, by: str = "person", feedback: str | None = None
-    ) -> bool:
-        """See ``Fleet``."""
-        params = methods.AnswerParams(request=request, choice=choice, by=by, feedback=feedback)
-        return await self._ask(methods.ANSWER, params)
-
-    async def reply(
-        self,
-        request: RequestId,
-        action: QuestionAction,
-        *,
-        by: str = "person",
-        content: dict[str, Any] | None = None,
-    ) -> bool:
-        """See ``Fleet``."""
-        params = methods.ReplyParams(request=request, action=action, by=by, content=content)
-        return await self._ask(methods.REPLY, params)
-
-    async def grants(self) -> list[Grant]:
-        """See ``Fleet``."""
-        return await self._ask(methods.GRANTS, methods.NoParams())
-
-    async def revoke(self, grant: str, *, by: str = "person") -> bool:
-        """See ``Fleet``."""
-        return await self._ask(methods.REVOKE, methods.RevokeParams(grant=grant, by=by))
+    def call(self, method: str, /, *arguments: Any, **named: Any) -> Coroutine[Any, Any, Any]:
+        """Call a declared method of the fleet by its name; each of them comes through here."""
+        request = methods.fleet_request(method)
+        return self._host.ask(request, request.bind(arguments, named))
 
     async def read(
         self, agent: str | None, *, after: int = 0, before: int | None = None, limit: int = 200
     ) -> list[Record]:
-        """See ``Fleet``."""
+        """See ``Fleet``; asks for as many pages as there are."""
         found: list[Record] = []
         while True:
             params = methods.ReadParams(
                 agent=agent, after=after, before=before, limit=limit - len(found)
             )
-            page = await self._ask(methods.READ, params)
+            page = await self._host.ask(methods.READ, params)
             records = [decode_record(bytes(record)) for record in page.records]
             found = found + records if before is None else records + found
             if not page.is_cut or not records:
@@ -281,47 +135,54 @@ class HostClient(TerminalClient):
         Raises:
             NoHostError, LinkBrokenError: the host went away, and no other came in time.
         """
+        host = self._host
         while True:
             try:
-                link = await self._linked()
+                link = await host.connected()
                 wanted = methods.Follow(after=after, agent=agent)
-                followed, feed = await self._reached(
+                followed, feed = await host.guard(
                     link.follow(methods.FOLLOW, wanted, decode_record), methods.FOLLOW
                 )
                 after, agent = followed.after, followed.session
                 try:
                     while True:
-                        record = await self._reached(feed.take(), methods.FOLLOW)
+                        record = await host.guard(feed.take(), methods.FOLLOW)
                         after = record.seq
                         yield record
                 finally:
                     await link.unfollow(feed)
             except (LinkError, NoHostError) as error:
-                if isinstance(error, LinkClosedError) or not await self._comes_back(patience):
+                if isinstance(error, LinkClosedError) or not await host.wait_for_host(patience):
                     raise
 
-    async def wait(
-        self, agents: Sequence[str], *, until: WaitFor = "all", timeout: float | None = None
-    ) -> list[AgentInfo]:
-        """See ``Fleet``."""
-        params = methods.WaitParams(agents=tuple(agents), until=until, timeout=timeout)
-        return await self._ask(methods.WAIT, params)
+    async def watch_terminal(self, terminal: str) -> AsyncGenerator[ViewerEvent]:
+        """See ``Fleet``. The terminal goes away with the host: raises ``LinkBrokenError``."""
+        link = await self._host.connected()
+        method, wanted = methods.WATCH_TERMINAL, methods.TerminalParams(terminal=terminal)
+        _, feed = await self._host.guard(link.follow(method, wanted, _SEEN.decode), method)
+        try:
+            while True:
+                seen = await self._host.guard(feed.take(), method)
+                yield seen
+                if isinstance(seen, TerminalEnded):
+                    return
+        finally:
+            await link.unfollow(feed)
 
-    async def search(self, words: str, *, limit: int = 50) -> list[SearchHit]:
-        """See ``Fleet``."""
-        return await self._ask(methods.SEARCH, methods.SearchParams(words=words, limit=limit))
-
-    async def call_screen(self, name: str, arguments: dict[str, Any], *, by: str = "person") -> Any:
-        """See ``Fleet``."""
-        params = methods.CallScreenParams(name=name, arguments=arguments, by=by)
-        return await self._ask(methods.CALL_SCREEN, params)
-
-    async def status(self) -> FleetStatus:
-        """See ``Fleet``."""
-        return await self._ask(methods.STATUS, methods.NoParams())
+    def attach_screen(
+        self, handler: WorkbenchHandler, *, cwd: str, idle: float = 0.0
+    ) -> AbstractAsyncContextManager[WorkbenchRegistration]:
+        """See ``Fleet``. When the host goes away, the next one gets it with the next connection."""
+        return self._host.attach_screen(handler, cwd=cwd, idle=idle)
 
 
-if TYPE_CHECKING:
-    from .api import Fleet
+def _forward(method: str) -> Callable[..., Coroutine[Any, Any, Any]]:
+    @wraps(FLEET_METHODS[method].declaration)
+    def ask(client: HostClient, *arguments: Any, **named: Any) -> Coroutine[Any, Any, Any]:
+        return client.call(method, *arguments, **named)
 
-    _: type[Fleet] = HostClient
+    return ask
+
+
+for _method in FLEET_METHODS:
+    setattr(HostClient, _method, _forward(_method))

@@ -52,7 +52,14 @@ from .host.methods import (
 )
 from .host.server import LIMITS
 
-__all__ = ["HELLO_SECONDS", "Dial", "HostConnection", "ReconnectingClient", "SubscriptionStream"]
+__all__ = [
+    "HELLO_SECONDS",
+    "ClientWorkbench",
+    "Dial",
+    "HostConnection",
+    "ReconnectingConnection",
+    "SubscriptionStream",
+]
 
 HELLO_SECONDS = 15.0
 """How long a host may take to say hello; one that hangs takes connections all the same."""
@@ -253,8 +260,8 @@ _PAUSE = 0.1
 _LONGEST_PAUSE = 1.0
 
 
-class ReconnectingClient:
-    """A link to a host that is made anew when it is needed, with every screen that we have."""
+class ReconnectingConnection:
+    """A connection to a host that is made anew when it is needed, with every workbench of ours."""
 
     def __init__(self, dial: Dial, name: str = "") -> None:
         """Args:
@@ -266,16 +273,8 @@ class ReconnectingClient:
         self._link: HostConnection | None = None
         self._linking = asyncio.Lock()
         self._is_closed = False
-        self._screens: dict[int, _ClientWorkbench] = {}
+        self._screens: dict[int, ClientWorkbench] = {}
         self._numbers = count(1)
-
-    async def reach(self, dial: Dial | None = None) -> None:
-        """Make sure that the host is there; ``dial`` is another way to get to one, this time.
-
-        Raises:
-            NoHostError, HostVersionError, HostError: like ``connect``.
-        """
-        await self._linked(dial)
 
     async def disconnect(self) -> None:
         """Leave the host, which goes on; may be called again."""
@@ -288,18 +287,18 @@ class ReconnectingClient:
     @asynccontextmanager
     async def attach_screen(
         self, handler: WorkbenchHandler, *, cwd: str, idle: float = 0.0
-    ) -> AsyncGenerator["_ClientWorkbench"]:
+    ) -> AsyncGenerator["ClientWorkbench"]:
         """See ``Fleet``. When the host goes away, the next one gets it with the next connection.
 
         Raises:
             NoHostError: none is running.
             HostError: the host is older than screens.
         """
-        screen = _ClientWorkbench(self, next(self._numbers), handler, cwd, monotonic() - idle)
-        link = await self._linked()
+        screen = ClientWorkbench(self, next(self._numbers), handler, cwd, monotonic() - idle)
+        link = await self.connected()
         self._screens[screen.id] = screen
         try:
-            await self._reached(screen.attach_to(link), methods.ATTACH_SCREEN)
+            await self.guard(screen.attach_to(link), methods.ATTACH_SCREEN)
             yield screen
         finally:
             del self._screens[screen.id]
@@ -310,7 +309,7 @@ class ReconnectingClient:
         if self._link is not None and not self._link.is_over:
             await self._link.peer.request(methods.SCREEN_ACTIVE.name, told)
 
-    async def _detach(self, screen: "_ClientWorkbench") -> None:
+    async def _detach(self, screen: "ClientWorkbench") -> None:
         link = self._link
         if link is None or link.screens.pop(screen.id, None) is None:
             return
@@ -318,12 +317,21 @@ class ReconnectingClient:
             gone = methods.DetachScreen(screen=screen.id)
             await link.peer.request(methods.DETACH_SCREEN.name, gone)
 
-    async def _ask(self, method: HostMethod[R], params: Struct) -> R:
-        link = await self._linked()
-        raw = await self._reached(link.peer.request(method.name, params), method)
+    async def ask(self, method: HostMethod[R], params: Struct) -> R:
+        """Ask the host, and read its answer.
+
+        Raises:
+            NoHostError: there is none.
+            HostError: it is older than the method.
+            LinkBrokenError: it went away before it answered.
+            QuarterdeckError, ValueError: what the host raised.
+        """
+        link = await self.connected()
+        raw = await self.guard(link.peer.request(method.name, params), method)
         return cast("R", msgspec.json.decode(raw, type=method.result))
 
-    async def _reached(self, asking: Awaitable[R], method: HostMethod[Any]) -> R:
+    async def guard(self, asking: Awaitable[R], method: HostMethod[Any]) -> R:
+        """Wait for an answer of the host; what goes wrong is raised as ``ask`` does."""
         try:
             return await asking
         except RpcError as error:
@@ -341,7 +349,14 @@ class ReconnectingClient:
                 f"({error}); `quarterdeck ps` tells how things stand"
             ) from error
 
-    async def _linked(self, dial: Dial | None = None) -> HostConnection:
+    async def connected(self, dial: Dial | None = None) -> HostConnection:
+        """The connection, made anew if need be; ``dial`` is another way to a host, this time.
+
+        Raises:
+            NoHostError: there is none.
+            HostVersionError, HostError: it is of another version, or does not answer.
+            LinkClosedError: we have left the host.
+        """
         if self._link is not None and not self._link.is_over:
             return self._link
         async with self._linking:
@@ -374,13 +389,13 @@ class ReconnectingClient:
             except RpcError as error:
                 log.warning("the host does not take our screen: %s", error)
 
-    async def _comes_back(self, patience: float) -> bool:
-        """Wait for a host; False if none came in time."""
+    async def wait_for_host(self, patience: float) -> bool:
+        """Wait for a host, at most ``patience`` seconds; False if none came in time."""
         loop = asyncio.get_running_loop()
         deadline, pause = loop.time() + patience, _PAUSE
         while loop.time() < deadline:
             try:
-                await self._linked()
+                await self.connected()
             except NoHostError:
                 await asyncio.sleep(min(pause, max(0.0, deadline - loop.time())))
                 pause = min(pause * 2, _LONGEST_PAUSE)
@@ -389,11 +404,16 @@ class ReconnectingClient:
         return False
 
 
-class _ClientWorkbench:
+class ClientWorkbench:
     """A screen of ours, with any host."""
 
     def __init__(
-        self, owner: ReconnectingClient, id_: int, handler: WorkbenchHandler, cwd: str, used: float
+        self,
+        owner: ReconnectingConnection,
+        id_: int,
+        handler: WorkbenchHandler,
+        cwd: str,
+        used: float,
     ) -> None:
         self.id = id_
         self._owner = owner

@@ -45,7 +45,9 @@ class Inbox:
             if not isinstance(one.event, QuestionAsked) or one.event.to is None
         ]
 
-    async def answer(self, request: RequestId, choice: str, by: str, feedback: str | None) -> bool:
+    async def answer(
+        self, request: RequestId, choice: str, *, by: str = "person", feedback: str | None = None
+    ) -> bool:
         """Answer a permission request; see ``Fleet.answer``."""
         found = await self._find(request)
         if found is None:
@@ -60,7 +62,12 @@ class Inbox:
         return await self._settle(found, gate is not None and gate.answer(request, answer))
 
     async def reply(
-        self, request: RequestId, action: QuestionAction, by: str, content: dict[str, Any] | None
+        self,
+        request: RequestId,
+        action: QuestionAction,
+        *,
+        by: str = "person",
+        content: dict[str, Any] | None = None,
     ) -> bool:
         """Answer a question; see ``Fleet.reply``."""
         found = await self._find(request)

@@ -110,7 +110,7 @@ class AgentTerminals(Protocol):
 
 
 class HostTerminals:
-    """Every terminal of a fleet; see ``terminal_port.Terminals``. ``stop`` it at the end.
+    """Every terminal of a fleet; see ``FleetTerminals``. ``stop`` it at the end.
 
     A change that was begun for a caller who goes away meanwhile is finished all the same.
     """

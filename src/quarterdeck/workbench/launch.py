@@ -59,7 +59,7 @@ class LazyFleet:
         from quarterdeck.fleet.client import HostClient
         from quarterdeck.fleet.host.launcher import dial_host
 
-        return HostClient(lambda: dial_host(self._places), "workbench")
+        return HostClient.create(lambda: dial_host(self._places), "workbench")
 
 
 _BEGINS = frozenset("[]OP^_\\")

@@ -3,12 +3,14 @@
 import inspect
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Self
 
 import pytest
 
 from quarterdeck.fleet.client import HostClient
 from quarterdeck.fleet.host.server import FleetServer
 from quarterdeck.fleet.local import LocalFleet
+from quarterdeck.journal import Journal
 from quarterdeck.wire.rpc import connect_unix
 from tests.fleet import test_fleet_inbox, test_local_fleet
 from tests.support.scripted_fleet import Casting, fleet_of
@@ -17,9 +19,13 @@ from tests.support.scripted_fleet import Casting, fleet_of
 class Distant(HostClient):
     """A client that lets a test look at the log of its host."""
 
-    def __init__(self, path: Path, fleet: LocalFleet) -> None:
-        super().__init__(lambda: connect_unix(path))
-        self.journal = fleet.journal
+    journal: Journal
+
+    @classmethod
+    def of(cls, path: Path, fleet: LocalFleet) -> Self:
+        client = cls.create(lambda: connect_unix(path))
+        client.journal = fleet.journal
+        return client
 
 
 @pytest.fixture
@@ -34,7 +40,7 @@ async def fleet(tmp_path: Path, casting: Casting) -> AsyncIterator[Distant]:
         fleet_of(tmp_path / "home", casting) as local,
         FleetServer(local, stop=lambda: None).serve(path),
     ):
-        client = Distant(path, local)
+        client = Distant.of(path, local)
         try:
             yield client
         finally:

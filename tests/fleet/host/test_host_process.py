@@ -196,7 +196,7 @@ def end(child: subprocess.Popen[bytes]) -> None:
 
 @asynccontextmanager
 async def starting(places: Places) -> AsyncIterator[HostClient]:
-    client = HostClient(lambda: dial_host(places))
+    client = HostClient.create(lambda: dial_host(places))
     try:
         await client.reach(lambda: ensure_host(places, os.environ, launcher=launch_fake))
         yield client

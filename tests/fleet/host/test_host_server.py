@@ -1,6 +1,7 @@
 """Many clients at one socket: none can hurt another, or the fleet."""
 
 import asyncio
+import inspect
 import json
 import os
 import stat
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 from msgspec.structs import fields
 
-from quarterdeck.fleet.api import Fleet, FleetTerminals, SpawnOptions
+from quarterdeck.fleet.api import FLEET_METHODS, Fleet, FleetTerminals, SpawnOptions
 from quarterdeck.fleet.client import HostClient
 from quarterdeck.fleet.connection import HostConnection
 from quarterdeck.fleet.errors import HostError, HostVersionError, NoHostError
@@ -22,14 +23,14 @@ from quarterdeck.fleet.host.methods import (
     DETACH_SCREEN,
     FOLLOW,
     HELLO,
-    METHODS,
     PROTOCOL,
     READ,
     SCREEN_ACTIVE,
     STOP,
-    TERMINAL_METHODS,
     UNFOLLOW,
     WATCH_TERMINAL,
+    find_request,
+    fleet_request,
 )
 from quarterdeck.fleet.host.peer_credentials import PeerCredentials, read_peer_credentials
 from quarterdeck.fleet.host.server import FleetServer
@@ -45,7 +46,7 @@ ABOUT_A_CLIENT = (
     *(HELLO, STOP, FOLLOW, UNFOLLOW, READ),
     *(ATTACH_SCREEN, DETACH_SCREEN, SCREEN_ACTIVE, WATCH_TERMINAL),
 )
-CALLS = {**METHODS, **TERMINAL_METHODS}
+CALLS = {f"fleet/{name}": fleet_request(name) for name in FLEET_METHODS}
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "fleet"
 
 
@@ -91,6 +92,23 @@ async def until(condition: Any) -> None:
 def test_every_method_of_a_fleet_can_be_called():
     wanted = {name for name in (*vars(Fleet), *vars(FleetTerminals)) if not name.startswith("_")}
     assert {name.partition("/")[2] for name in (*CALLS, *OWN)} == wanted
+
+
+def test_a_method_is_found_by_its_name_on_the_socket_and_made_once():
+    found = find_request("fleet/spawn")
+    assert found is not None
+    assert found is fleet_request("spawn")
+    for name in ("spawn", "host/spawn", "fleet/", "fleet/read", "fleet/__class__", "fleet/spawn/x"):
+        assert find_request(name) is None
+
+
+def test_a_client_has_every_method_with_the_signature_of_the_fleet():
+    for name, method in FLEET_METHODS.items():
+        assert inspect.signature(getattr(HostClient, name)) == inspect.signature(method.declaration)
+    client = HostClient.create(lambda: connect_unix(Path("/nowhere")))
+    for arguments in ((), (1, 2)):
+        with pytest.raises(TypeError):
+            _ = client.call("spawn", *arguments)
 
 
 def test_the_methods_are_those_of_their_version():
@@ -199,7 +217,7 @@ async def test_a_client_raises_what_a_host_of_another_version_says(tmp_path: Pat
 
     path = tmp_path / "s"
     async with await asyncio.start_unix_server(serve, path):
-        client = HostClient(lambda: connect_unix(path))
+        client = HostClient.create(lambda: connect_unix(path))
         with pytest.raises(HostVersionError, match=r"9\.9 \(protocol 99\)"):
             await client.agents()
         await client.disconnect()
@@ -320,7 +338,7 @@ async def test_calls_fail_when_the_host_goes_and_work_when_it_is_back(
         except LinkBrokenError as error:
             raise NoHostError("none") from error
 
-    client = HostClient(dial)
+    client = HostClient.create(dial)
     await fleet.spawn(SpawnOptions(cwd="/", name="ann", prompt="work"))
     async with FleetServer(fleet, stop=lambda: None).serve(socket):
         waiting = asyncio.create_task(client.wait(["ann"]))

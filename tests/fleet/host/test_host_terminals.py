@@ -141,7 +141,7 @@ async def test_an_older_host_is_named_as_such():
         return ours
 
     async with Peer(theirs, OldHost(), name="old"):
-        client = HostClient(dial, "test")
+        client = HostClient.create(dial, "test")
         with pytest.raises(HostError, match=r"older than this program.*host stop"):
             await client.terminals()
         with pytest.raises(HostError, match="watch_terminal"):

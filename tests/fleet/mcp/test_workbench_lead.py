@@ -69,7 +69,7 @@ async def test_a_lead_in_the_host_arranges_the_screen_of_a_client(
         return await connect_unix(socket)
 
     async with FleetServer(fleet, stop=lambda: None).serve(socket):
-        client = HostClient(dial, "workbench")
+        client = HostClient.create(dial, "workbench")
         async with client.attach_screen(screen, cwd=str(tmp_path)):
             assert 'SHOWN: {"panel":"file-1"}' in await led(fleet, tmp_path)
         await client.disconnect()

@@ -25,25 +25,22 @@ from .methods import (
     ENDED,
     FOLLOW,
     HELLO,
-    METHODS,
     PROTOCOL,
     READ,
     RECORDS,
     SCREEN_ACTIVE,
     SCREEN_CALL,
-    STATUS,
     STOP,
     TAKEN,
-    TERMINAL_METHODS,
     UNFOLLOW,
     WATCH_TERMINAL,
     AttachScreen,
     BatchTaken,
     DetachScreen,
+    FleetRequest,
     Follow,
     FollowResult,
     Hello,
-    HostMethod,
     ReadParams,
     Records,
     RecordsPage,
@@ -54,6 +51,7 @@ from .methods import (
     Unfollow,
     WatchTerminalResult,
     Welcome,
+    find_request,
 )
 from .peer_credentials import PeerCredentials
 
@@ -273,8 +271,6 @@ TERMINAL_WINDOW, TERMINAL_BATCH = 4, 64 * 1024
 
 P = TypeVar("P", bound=Struct)
 
-_METHODS = {**METHODS, **TERMINAL_METHODS}
-
 
 class SharedHostState(Struct, kw_only=True):
     """What all connections of a host share."""
@@ -335,9 +331,8 @@ class ClientHandler:
             return self._desk.stop()
         if not self.greeted.is_set():
             raise RpcError(INVALID_REQUEST, f"say {HELLO.name!r} first")
-        method = _METHODS.get(name)
-        if method is not None:
-            return await self._call(method, _read(method.params, params))
+        if (request := find_request(name)) is not None:
+            return await self._call(request, _read(request.params, params))
         return await self._answer_client(name, params, peer)
 
     async def _answer_client(self, name: str, params: Raw | None, peer: Peer) -> Any:
@@ -372,12 +367,12 @@ class ClientHandler:
         log.info("%s connected", self._shown)
         return Welcome(version=__version__, protocol=PROTOCOL, pid=os.getpid())
 
-    async def _call(self, method: HostMethod[Any], params: Struct) -> Any:
-        if method.changes:
-            return await self._desk.work.carry_through(method.call(self._desk.fleet, params))
-        result = await method.call(self._desk.fleet, params)
-        if method is STATUS:
-            assert isinstance(result, FleetStatus)
+    async def _call(self, request: FleetRequest, params: Struct) -> Any:
+        call = request.call(self._desk.fleet, params)
+        if request.changes:
+            return await self._desk.work.carry_through(call)
+        result = await call
+        if isinstance(result, FleetStatus):  # the fleet does not know who is connected
             return msgspec.structs.replace(result, clients=self._desk.clients)
         return result
 

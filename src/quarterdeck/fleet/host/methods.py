@@ -1,89 +1,49 @@
-"""The host's methods: the name, the parameters and the result of each; terminals last."""
+"""The requests and notices on the host's socket.
 
+A method of the fleet is a request by its declaration in ``fleet.api``: parameters, result and
+whether it changes something are read from there when it is first used. Written out here is only
+what the API does not say: the greeting, subscriptions, pages of records, workbenches of a client.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from inspect import Parameter, Signature, signature
 from typing import Any, Generic, TypeVar
 
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, defstruct
 
-from quarterdeck.journal.search_hit import SearchHit
-from quarterdeck.policy.grants import Grant
-from quarterdeck.wire.content import ContentBlock
-from quarterdeck.wire.events import Origin
-from quarterdeck.wire.ids import MessageId, RequestId, SessionId
-from quarterdeck.wire.permissions import QuestionAction
+from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.values import Value
 
-from ..api import (
-    AgentInfo,
-    Fleet,
-    FleetStatus,
-    FleetTerminalOptions,
-    ImportedSession,
-    InboxItem,
-    SpawnOptions,
-    TerminalInfo,
-    WaitFor,
-)
+from ..api import FLEET_METHODS, Fleet
 
 __all__ = [
-    "AGENT",
-    "AGENTS",
-    "ANSWER",
-    "ARCHIVE",
     "ATTACH_SCREEN",
-    "CALL_SCREEN",
-    "CLOSE",
-    "CLOSE_TERMINAL",
-    "DELETE",
     "DETACH_SCREEN",
-    "EDIT",
     "ENDED",
     "FOLLOW",
-    "FORK",
-    "GRANTS",
     "HELLO",
-    "IMPORT_SESSION",
-    "INBOX",
-    "INTERRUPT",
-    "KILL",
-    "METHODS",
-    "OPEN_TERMINAL",
-    "PASTE_TERMINAL",
     "PROTOCOL",
     "READ",
     "RECORDS",
-    "RENAME",
-    "REPLY",
-    "RESIZE_TERMINAL",
-    "RESUME",
-    "REVOKE",
     "SCREEN_ACTIVE",
     "SCREEN_CALL",
-    "SEARCH",
-    "SEND",
-    "SET_OPTION",
-    "SPAWN",
-    "STATUS",
     "STOP",
     "TAKEN",
-    "TERMINALS",
-    "TERMINAL_METHODS",
     "UNFOLLOW",
-    "WAIT",
     "WATCH_TERMINAL",
-    "WRITE_TERMINAL",
     "AttachScreen",
     "BatchTaken",
     "DetachScreen",
+    "FleetRequest",
     "Follow",
     "FollowResult",
     "Hello",
     "HostMethod",
     "NoParams",
-    "OpenTerminalParams",
-    "PasteTerminalParams",
+    "ReadParams",
     "Records",
     "RecordsPage",
-    "ResizeTerminalParams",
     "ScreenActive",
     "ScreenCall",
     "SubscriptionEnded",
@@ -91,7 +51,8 @@ __all__ = [
     "Unfollow",
     "WatchTerminalResult",
     "Welcome",
-    "WriteTerminalParams",
+    "find_request",
+    "fleet_request",
 ]
 
 PROTOCOL = 1
@@ -107,13 +68,54 @@ class HostMethod(Struct, Generic[R], frozen=True, kw_only=True):
     params: type[Struct]
     result: Any
     """The type of the result, as msgspec reads it."""
-    changes: bool = False
+
+
+class FleetRequest(HostMethod[Any], frozen=True, kw_only=True):
+    """A request that is a call of the fleet and nothing else."""
+
+    method: str
+    """The fleet's name for it."""
+    signature: Signature
+    """That of the method, without ``self``."""
+    changes: bool
     """It is carried through even if who asked for it is gone."""
 
+    def bind(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> Struct:
+        """The parameters for such a call. Raises TypeError like a call with wrong arguments."""
+        return self.params(**self.signature.bind(*arguments, **named).arguments)
+
     async def call(self, fleet: Fleet, params: Struct) -> Any:
-        """Call the fleet's method of this name."""
-        method = getattr(fleet, self.name.partition("/")[2])
+        """Call the fleet's method with these parameters."""
+        method = getattr(fleet, self.method)
         return await method(**{name: getattr(params, name) for name in params.__struct_fields__})
+
+
+def find_request(name: str) -> FleetRequest | None:
+    """The method of the fleet that is asked for by this name, if there is one."""
+    room, _, method = name.partition("/")
+    return fleet_request(method) if room == "fleet" and method in FLEET_METHODS else None
+
+
+@cache
+def fleet_request(method: str) -> FleetRequest:
+    """The request for a declared method; made when it is first used, since a start uses few."""
+    declaration, changes = FLEET_METHODS[method]
+    whole = signature(declaration)
+    _, *parameters = whole.parameters.values()
+    fields = [
+        (one.name, one.annotation)
+        if one.default is Parameter.empty
+        else (one.name, one.annotation, one.default)
+        for one in parameters
+    ]
+    return FleetRequest(
+        name=f"fleet/{method}",
+        params=defstruct(f"{method}_params", fields, bases=(Value,), frozen=True, kw_only=True),
+        result=whole.return_annotation,
+        method=method,
+        signature=whole.replace(parameters=parameters),
+        changes=changes,
+    )
 
 
 class NoParams(Value, frozen=True, kw_only=True):
@@ -137,121 +139,6 @@ class Welcome(Struct, frozen=True, kw_only=True):
     pid: int
 
 
-class SpawnParams(Value, frozen=True, kw_only=True):
-    """See ``Fleet.spawn``."""
-
-    wish: SpawnOptions
-
-
-class AgentsParams(Value, frozen=True, kw_only=True):
-    """See ``Fleet.agents``."""
-
-    archived: bool = False
-    parent: SessionId | None = None
-
-
-class AgentParams(Value, frozen=True, kw_only=True):
-    """An agent, by name or id."""
-
-    agent: str
-
-
-class SendParams(Value, frozen=True, kw_only=True):
-    """See ``Fleet.send``."""
-
-    agent: str
-    content: tuple[ContentBlock, ...]
-    origin: Origin = "person"
-    sender: SessionId | None = None
-
-
-class EditParams(Value, frozen=True, kw_only=True):
-    """See ``Fleet.edit``."""
-
-    agent: str
-    message: MessageId
-    content: tuple[ContentBlock, ...] | None
-
-
-class InterruptParams(Value, frozen=True, kw_only=True):
-    """See ``Fleet.interrupt``."""
-
-    agent: str
-    keep_queue: bool = True
-
-
-class KillParams(Value, frozen=True, kw_only=True):
-    """See ``Fleet.kill``."""
-
-    agent: str
-    reason: str | None = None
-
-
-class ArchiveParams(Value, frozen=True, kw_only=True):
-    """See ``Fleet.archive``."""
-
-    agent: str
-    archived: bool = True
-
-
-class ForkParams(Value, frozen=True, kw_only=True):
-    """See ``Fleet.fork``."""
-
-    agent: str
-    name: str | None = None
-    prompt: str | None = None
-
-
-class ImportParams(Value, frozen=True, kw_only=True):
-    """See ``Fleet.import_session``."""
-
-    agent: str
-    id: str
-    homes: dict[str, str]
-    name: str | None = None
-    cwd: str | None = None
-
-
-class RenameParams(Value, frozen=True, kw_only=True):
-    """See ``Fleet.rename``."""
-
-    agent: str
-    name: str
-
-
-class SetOptionParams(Value, frozen=True, kw_only=True):
-    """See ``Fleet.set_option``."""
-
-    agent: str
-    option: str
-    value: str | bool
-
-
-class AnswerParams(Value, frozen=True, kw_only=True):
-    """See ``Fleet.answer``."""
-
-    request: RequestId
-    choice: str
-    by: str = "person"
-    feedback: str | None = None
-
-
-class ReplyParams(Value, frozen=True, kw_only=True):
-    """See ``Fleet.reply``."""
-
-    request: RequestId
-    action: QuestionAction
-    by: str = "person"
-    content: dict[str, Any] | None = None
-
-
-class RevokeParams(Value, frozen=True, kw_only=True):
-    """See ``Fleet.revoke``."""
-
-    grant: str
-    by: str = "person"
-
-
 class ReadParams(Value, frozen=True, kw_only=True):
     """See ``Fleet.read``."""
 
@@ -267,21 +154,6 @@ class RecordsPage(Struct, frozen=True, kw_only=True):
     records: tuple[Raw, ...]
     is_cut: bool = False
     """There are more within what was asked for: ask again from here."""
-
-
-class WaitParams(Value, frozen=True, kw_only=True):
-    """See ``Fleet.wait``."""
-
-    agents: tuple[str, ...]
-    until: WaitFor = "all"
-    timeout: float | None = None
-
-
-class SearchParams(Value, frozen=True, kw_only=True):
-    """See ``Fleet.search``."""
-
-    words: str
-    limit: int = 50
 
 
 class AttachScreen(Value, frozen=True, kw_only=True):
@@ -304,14 +176,6 @@ class ScreenActive(Value, frozen=True, kw_only=True):
 
     screen: int
     cwd: str | None = None
-
-
-class CallScreenParams(Value, frozen=True, kw_only=True):
-    """See ``Fleet.call_screen``."""
-
-    name: str
-    arguments: dict[str, Any]
-    by: str = "person"
 
 
 class ScreenCall(Struct, frozen=True, kw_only=True):
@@ -376,67 +240,10 @@ ATTACH_SCREEN = HostMethod[None](name="fleet/attach_screen", params=AttachScreen
 DETACH_SCREEN = HostMethod[None](name="fleet/detach_screen", params=DetachScreen, result=None)
 SCREEN_ACTIVE = HostMethod[None](name="fleet/screen_active", params=ScreenActive, result=None)
 READ = HostMethod[RecordsPage](name="fleet/read", params=ReadParams, result=RecordsPage)
-SPAWN = HostMethod[AgentInfo](
-    name="fleet/spawn", params=SpawnParams, result=AgentInfo, changes=True
-)
-AGENTS = HostMethod[list[AgentInfo]](
-    name="fleet/agents", params=AgentsParams, result=list[AgentInfo]
-)
-AGENT = HostMethod[AgentInfo](name="fleet/agent", params=AgentParams, result=AgentInfo)
-SEND = HostMethod[MessageId](name="fleet/send", params=SendParams, result=MessageId, changes=True)
-EDIT = HostMethod[bool](name="fleet/edit", params=EditParams, result=bool, changes=True)
-INTERRUPT = HostMethod[None](
-    name="fleet/interrupt", params=InterruptParams, result=None, changes=True
-)
-KILL = HostMethod[None](name="fleet/kill", params=KillParams, result=None, changes=True)
-CLOSE = HostMethod[None](name="fleet/close", params=AgentParams, result=None, changes=True)
-ARCHIVE = HostMethod[None](name="fleet/archive", params=ArchiveParams, result=None, changes=True)
-DELETE = HostMethod[None](name="fleet/delete", params=AgentParams, result=None, changes=True)
-RESUME = HostMethod[AgentInfo](
-    name="fleet/resume", params=AgentParams, result=AgentInfo, changes=True
-)
-FORK = HostMethod[AgentInfo](name="fleet/fork", params=ForkParams, result=AgentInfo, changes=True)
-IMPORT_SESSION = HostMethod[ImportedSession](
-    name="fleet/import_session", params=ImportParams, result=ImportedSession, changes=True
-)
-RENAME = HostMethod[AgentInfo](
-    name="fleet/rename", params=RenameParams, result=AgentInfo, changes=True
-)
-SET_OPTION = HostMethod[None](
-    name="fleet/set_option", params=SetOptionParams, result=None, changes=True
-)
-INBOX = HostMethod[list[InboxItem]](name="fleet/inbox", params=NoParams, result=list[InboxItem])
-ANSWER = HostMethod[bool](name="fleet/answer", params=AnswerParams, result=bool, changes=True)
-REPLY = HostMethod[bool](name="fleet/reply", params=ReplyParams, result=bool, changes=True)
-GRANTS = HostMethod[list[Grant]](name="fleet/grants", params=NoParams, result=list[Grant])
-REVOKE = HostMethod[bool](name="fleet/revoke", params=RevokeParams, result=bool, changes=True)
-WAIT = HostMethod[list[AgentInfo]](name="fleet/wait", params=WaitParams, result=list[AgentInfo])
-SEARCH = HostMethod[list[SearchHit]](
-    name="fleet/search", params=SearchParams, result=list[SearchHit]
-)
-CALL_SCREEN = HostMethod[Any](name="fleet/call_screen", params=CallScreenParams, result=Any)
-STATUS = HostMethod[FleetStatus](name="fleet/status", params=NoParams, result=FleetStatus)
-
-METHODS: dict[str, HostMethod[Any]] = {
-    method.name: method
-    for method in (
-        *(SPAWN, AGENTS, AGENT, SEND, EDIT, INTERRUPT, KILL, CLOSE, ARCHIVE, RESUME, FORK, RENAME),
-        *(SET_OPTION, INBOX, DELETE, ANSWER, REPLY, GRANTS, REVOKE, WAIT, SEARCH, STATUS),
-        *(CALL_SCREEN, IMPORT_SESSION),
-    )
-}
-"""Those that are a call of the fleet and nothing else."""
-
 RECORDS = "fleet/records"
 ENDED = "fleet/ended"
 TAKEN = "fleet/taken"
 SCREEN_CALL = "screen/call"
-
-
-class OpenTerminalParams(Value, frozen=True, kw_only=True):
-    """See ``Terminals.open_terminal``."""
-
-    wish: FleetTerminalOptions
 
 
 class TerminalParams(Value, frozen=True, kw_only=True):
@@ -451,57 +258,6 @@ class WatchTerminalResult(Struct, frozen=True, kw_only=True):
     subscription: int
 
 
-class WriteTerminalParams(Value, frozen=True, kw_only=True):
-    """See ``Terminals.write_terminal``."""
-
-    terminal: str
-    data: bytes
-    """In JSON as base64."""
-
-
-class PasteTerminalParams(Value, frozen=True, kw_only=True):
-    """See ``Terminals.paste_terminal``."""
-
-    terminal: str
-    text: str
-
-
-class ResizeTerminalParams(Value, frozen=True, kw_only=True):
-    """See ``Terminals.resize_terminal``."""
-
-    terminal: str
-    columns: int
-    rows: int
-
-
 WATCH_TERMINAL = HostMethod[WatchTerminalResult](
     name="fleet/watch_terminal", params=TerminalParams, result=WatchTerminalResult
 )
-OPEN_TERMINAL = HostMethod[TerminalInfo](
-    name="fleet/open_terminal", params=OpenTerminalParams, result=TerminalInfo, changes=True
-)
-TERMINALS = HostMethod[list[TerminalInfo]](
-    name="fleet/terminals", params=NoParams, result=list[TerminalInfo]
-)
-# What is typed into a program that does not read waits, and must not hold up the host's end.
-WRITE_TERMINAL = HostMethod[None](
-    name="fleet/write_terminal", params=WriteTerminalParams, result=None
-)
-PASTE_TERMINAL = HostMethod[None](
-    name="fleet/paste_terminal", params=PasteTerminalParams, result=None
-)
-RESIZE_TERMINAL = HostMethod[None](
-    name="fleet/resize_terminal", params=ResizeTerminalParams, result=None
-)
-CLOSE_TERMINAL = HostMethod[None](
-    name="fleet/close_terminal", params=TerminalParams, result=None, changes=True
-)
-
-TERMINAL_METHODS: dict[str, HostMethod[Any]] = {
-    method.name: method
-    for method in (
-        *(OPEN_TERMINAL, TERMINALS, WRITE_TERMINAL, PASTE_TERMINAL, RESIZE_TERMINAL),
-        CLOSE_TERMINAL,
-    )
-}
-"""Those that are a call of the fleet and nothing else."""

@@ -1,0 +1,134 @@
+"""What a client writes to the host's socket, byte for byte, for every method of the fleet."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from quarterdeck import __version__
+from quarterdeck.fleet.api import FleetTerminalOptions, SpawnOptions
+from quarterdeck.fleet.client import HostClient
+from quarterdeck.fleet.host.methods import PROTOCOL
+from quarterdeck.wire.content import text
+from quarterdeck.wire.errors import QuarterdeckError, RpcError
+from quarterdeck.wire.ids import MessageId, RequestId, SessionId
+from quarterdeck.wire.rpc import ByteStream, memory_pair
+from tests.support.deadlines import SOON
+
+GOLDEN = Path(__file__).parents[2] / "fixtures" / "fleet" / f"requests-v{PROTOCOL}.jsonl"
+ANN, MESSAGE, REQUEST = SessionId("ses_ann"), MessageId("msg_1"), RequestId("req_1")
+WORDS = (text("hello ✓"),)
+
+
+async def _no_screen(name: str, arguments: dict[str, Any], by: str) -> Any:
+    raise AssertionError(name)
+
+
+async def _attach(client: HostClient) -> None:
+    async with client.attach_screen(_no_screen, cwd="/w"):
+        pass
+
+
+CALLS: tuple[Callable[[HostClient], Awaitable[object]], ...] = (
+    lambda c: c.stop_host(),
+    lambda c: c.spawn(SpawnOptions(cwd="/w")),
+    lambda c: c.spawn(SpawnOptions(cwd="/w", name="ann", prompt="go", allow=("bash",), lead=True)),
+    lambda c: c.agents(),
+    lambda c: c.agents(archived=True, parent=ANN),
+    lambda c: c.agent("ann"),
+    lambda c: c.send("ann", WORDS),
+    lambda c: c.send("ann", WORDS, origin="agent", sender=ANN),
+    lambda c: c.edit("ann", MESSAGE, WORDS),
+    lambda c: c.edit("ann", MESSAGE, None),
+    lambda c: c.interrupt("ann"),
+    lambda c: c.interrupt("ann", keep_queue=False),
+    lambda c: c.kill("ann"),
+    lambda c: c.kill("ann", reason="enough"),
+    lambda c: c.close("ann"),
+    lambda c: c.archive("ann"),
+    lambda c: c.archive("ann", archived=False),
+    lambda c: c.delete("ann"),
+    lambda c: c.resume("ann"),
+    lambda c: c.fork("ann"),
+    lambda c: c.fork("ann", name="bob", prompt="go"),
+    lambda c: c.import_session("claude", "1", {"HOME": "/h"}),
+    lambda c: c.import_session("claude", "1", {"HOME": "/h"}, "ann", "/w"),
+    lambda c: c.import_session(agent="claude", id="1", homes={}, cwd="/w", name="ann"),
+    lambda c: c.rename("ann", "bob"),
+    lambda c: c.set_option("ann", "mode", "plan"),
+    lambda c: c.set_option("ann", "fast", True),
+    lambda c: c.inbox(),
+    lambda c: c.answer(REQUEST, "allow_once"),
+    lambda c: c.answer(REQUEST, "allow_once", by="ada", feedback="good"),
+    lambda c: c.reply(REQUEST, "accept"),
+    lambda c: c.reply(REQUEST, "accept", by="ada", content={"b": 1, "a": [None]}),
+    lambda c: c.grants(),
+    lambda c: c.revoke("req_1.1"),
+    lambda c: c.revoke("req_1.1", by="ada"),
+    lambda c: c.read(None),
+    lambda c: c.read("ann", after=3, limit=10),
+    lambda c: c.read("ann", before=9),
+    lambda c: anext(c.follow()),
+    lambda c: anext(c.follow(3, agent="ann")),
+    lambda c: c.wait(["ann", "bob"]),
+    lambda c: c.wait(("ann",), until="any", timeout=1.5),
+    lambda c: c.search("words"),
+    lambda c: c.search("words", limit=3),
+    lambda c: c.status(),
+    lambda c: c.call_screen("open", {"path": "/w/a"}),
+    lambda c: c.call_screen("open", {}, by=ANN),
+    _attach,
+    lambda c: c.open_terminal(FleetTerminalOptions(cwd="/w")),
+    lambda c: c.open_terminal(FleetTerminalOptions(cwd="/w", command=("vi", "a"), rows=30)),
+    lambda c: c.terminals(),
+    lambda c: anext(c.watch_terminal("term-1")),
+    lambda c: c.write_terminal("term-1", b"ls\r\xff"),
+    lambda c: c.paste_terminal("term-1", "ls"),
+    lambda c: c.resize_terminal("term-1", 80, 24),
+    lambda c: c.close_terminal("term-1"),
+)
+
+
+async def _refuse_all(stream: ByteStream, lines: list[bytes]) -> None:
+    """A host that welcomes the client, and refuses whatever else it asks for."""
+    rest = b""
+    while data := await stream.receive():
+        *whole, rest = (rest + data).split(b"\n")
+        for line in whole:
+            lines.append(line)
+            asked = json.loads(line)
+            answer: dict[str, Any] = {"jsonrpc": "2.0", "id": asked["id"]}
+            if asked["method"] == "host/hello":
+                answer["result"] = {"version": __version__, "protocol": PROTOCOL, "pid": 1}
+            else:
+                answer["error"] = {"code": 1, "message": "no"}
+            await stream.send(json.dumps(answer).encode() + b"\n")
+
+
+async def test_every_request_is_written_as_its_version_has_it():
+    ours, theirs = memory_pair()
+    lines: list[bytes] = []
+
+    async def dial() -> ByteStream:
+        return ours
+
+    host = asyncio.create_task(_refuse_all(theirs, lines))
+    client = HostClient.create(dial, "test")
+    async with asyncio.timeout(SOON):
+        for call in CALLS:
+            with suppress(QuarterdeckError, RpcError):
+                await call(client)
+        await client.disconnect()
+        await host
+    hello, *asked = lines
+    assert json.loads(hello)["method"] == "host/hello"
+    told = [line.replace(b',"idle":' + _idle(line), b"") for line in asked]
+    assert told == GOLDEN.read_bytes().splitlines()
+
+
+def _idle(line: bytes) -> bytes:
+    """The seconds in a request, which no two runs share."""
+    idle = json.loads(line).get("params", {}).get("idle")
+    return b"" if idle is None else line.rpartition(b'"idle":')[2].rstrip(b"}")
