@@ -1,34 +1,84 @@
-"""``python -m bench [--quick] [NAME …]``: run the benchmarks, all or those named."""
+"""Run the benchmarks, all or those named; docs/bench.md says how to read them."""
 
 import argparse
-from importlib import import_module
+import sys
+from collections.abc import Iterable, Sequence
 
-NAMES = (
-    "acp",
-    "log",
-    "startup",
-    "agents",
-    "drivers",
-    "fleet",
-    "workbench",
-    "context",
-    "undo",
-    "history",
-    "emulators",
-    "containment",
-)
+from .agent_rig import AgentFailedError
+from .checkout import CommitNotFoundError
+from .comparison import COMPARED, compare
+from .docs import PAGE, describe_run, write_docs
+from .parts import PARTS, find_missing_programs, measure
+from .size import Size
+from .table import Table, format_text
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(NAMES))
-    parser.add_argument("--quick", action="store_true", help="fewer rounds")
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    sizes = parser.add_mutually_exclusive_group()
+    sizes.add_argument("--quick", dest="size", action="store_const", const=Size.QUICK)
+    sizes.add_argument(
+        "--tiny",
+        dest="size",
+        action="store_const",
+        const=Size.TINY,
+        help="only that every part still works: seconds, and figures that mean nothing",
+    )
+    parser.set_defaults(size=Size.FULL)
+    parser.add_argument(
+        "--write-docs",
+        action="store_true",
+        help="write the tables into docs/bench.md, with date, commit and machine",
+    )
+    parser.add_argument(
+        "--against",
+        metavar="COMMIT",
+        help=f"compare the working tree with a commit; parts: {', '.join(COMPARED)}",
+    )
     chosen = parser.parse_args()
-    if unknown := set(chosen.names) - set(NAMES):
-        parser.error(f"no such benchmark: {', '.join(sorted(unknown))}; there are {NAMES}")
-    for name in chosen.names or NAMES:
-        import_module(f"bench.{name}").run(chosen.quick)
+    size: Size = chosen.size
+    if unknown := [name for name in chosen.parts if name not in PARTS]:
+        parser.error(f"no such part: {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    if chosen.write_docs and (chosen.against or size is Size.TINY):
+        parser.error("--write-docs takes figures of a full or quick run, without --against")
+    if chosen.against:
+        if unknown := [name for name in chosen.parts if name not in COMPARED]:
+            parser.error(f"cannot compare {', '.join(unknown)}; only {', '.join(COMPARED)}")
+        try:
+            return compare_with(chosen.against, chosen.parts or COMPARED, size)
+        except (CommitNotFoundError, AgentFailedError) as error:
+            sys.exit(f"bench: {error}")
+    stamp = describe_run(size) if chosen.write_docs else ""
+    found = run_parts(chosen.parts or PARTS, size)
+    if chosen.write_docs:
+        write_docs(found, stamp)
+        print(f"\nwritten to {PAGE}: {', '.join(found)}")
+    return 0
+
+
+def compare_with(commit: str, names: Sequence[str], size: Size) -> int:
+    """Print what each thing took before and takes now; 1 if something got slower."""
+    tables = compare(commit, names, size)
+    for table in tables:
+        print(f"\n{format_text(table)}", flush=True)
+    is_slower = any(row.met is False for row in tables[-1].rows)
+    return 1 if is_slower and size is not Size.TINY else 0
+
+
+def run_parts(names: Iterable[str], size: Size) -> dict[str, list[Table]]:
+    """Measure and print part after part; what misses a program is left out, and told."""
+    found: dict[str, list[Table]] = {}
+    for name in names:
+        if missing := find_missing_programs(PARTS[name]):
+            print(f"\n{name} is left out: {', '.join(missing)} not found", flush=True)
+            continue
+        found[name] = []
+        for table in measure(PARTS[name], size):
+            found[name].append(table)
+            print(f"\n{format_text(table, judges=size is not Size.TINY)}", flush=True)
+    return found
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

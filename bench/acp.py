@@ -8,14 +8,15 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
-from .table import Row, show
+from .size import Size
+from .table import Row, Table
 
 PEERS = Path(__file__).parent / "peers"
 NODE = Path(__file__).parent.parent / "build" / "node" / "bench"
 PYTHON = sys.executable
-COUNT = 20_000
 ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), "LANG": "C.UTF-8"}
 
 
@@ -27,18 +28,19 @@ def peer(name: str) -> list[str]:
     return [PYTHON, str(PEERS / name)]
 
 
-def measure_client(name: str) -> float:
-    """CPU seconds of one client for the whole flood."""
-    command = [*peer(name), *peer("agent_raw.py"), str(COUNT)]
-    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, timeout=120)
+def measure_client(name: str, count: int) -> float:
+    """CPU microseconds of one client for each of so many messages."""
+    command = [*peer(name), *peer("agent_raw.py"), str(count)]
+    environment = {**ENVIRONMENT, "COUNT": str(count)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
     if done.returncode:
         raise RuntimeError(f"{name} failed: {done.stderr[-500:]}")
     answer = json.loads(done.stdout)
-    assert answer["received"] == COUNT, answer
-    return answer["cpu"]
+    assert answer["received"] == count, answer
+    return answer["cpu"] / count * 1e6
 
 
-def throughput(rounds: int) -> None:
+def measure_throughput(rounds: int, count: int) -> Table:
     names = {
         "bare asyncio + msgspec": "client_bare.py",
         "quarterdeck": "client_ours.py",
@@ -46,8 +48,7 @@ def throughput(rounds: int) -> None:
         "TypeScript SDK": "client_ts_sdk.mjs",
     }
     best = {
-        who: min(measure_client(name) for _ in range(rounds)) / COUNT * 1e6
-        for who, name in names.items()
+        who: min(measure_client(name, count) for _ in range(rounds)) for who, name in names.items()
     }
     ours, bare = best["quarterdeck"], best["bare asyncio + msgspec"]
     rows = [Row(who, f"{cpu:.2f} µs/message") for who, cpu in best.items()]
@@ -55,7 +56,7 @@ def throughput(rounds: int) -> None:
     for who in ("Python SDK", "TypeScript SDK"):
         times = best[who] / ours
         rows.append(Row(f"{who} / ours", "", f"{times:.1f}×", "≥ 10×", times >= 10))
-    show(f"(a) client CPU for {COUNT} chunks of one turn", rows)
+    return Table(f"(a) client CPU for {count} chunks of one turn", rows)
 
 
 def handshake(name: str) -> tuple[float, float]:
@@ -87,7 +88,7 @@ def handshake(name: str) -> tuple[float, float]:
     return taken * 1000, cpu * 1000
 
 
-def handshakes(rounds: int) -> None:
+def measure_handshakes(rounds: int) -> Table:
     names = {
         "bare asyncio + msgspec": "agent_bare.py",
         "quarterdeck": "agent_ours.py",
@@ -112,9 +113,9 @@ def handshakes(rounds: int) -> None:
     for what, times in (("CPU", cpu), ("wall", wall)):
         ratio = min(times["quarterdeck"]) / min(times["bare asyncio + msgspec"])
         rows.append(Row(f"ours / bare, {what}", "", f"{ratio:.2f}×", "≤ 1.3×", ratio <= 1.3))
-    show("(b) spawn → initialize → session/new of a minimal agent", rows)
+    return Table("(b) spawn → initialize → session/new of a minimal agent", rows)
 
 
-def run(quick: bool = False) -> None:
-    throughput(2 if quick else 5)
-    handshakes(4 if quick else 15)
+def run(size: Size) -> Iterator[Table]:
+    yield measure_throughput(size.choose(5, 2, 1), size.choose(20_000, 20_000, 200))
+    yield measure_handshakes(size.choose(15, 4, 1))

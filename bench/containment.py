@@ -5,6 +5,7 @@ import resource
 import statistics
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +14,8 @@ from quarterdeck.system.api import CommandSpec, Terminals
 from quarterdeck.system.local import LocalSystem
 from quarterdeck.system.sandbox import SandboxedSystem, probe_bubblewrap, probe_landlock
 
-from .table import Row, show
+from .size import Size
+from .table import Row, Table
 
 _GOAL = 0.003
 """Seconds that Landlock may add."""
@@ -26,12 +28,12 @@ class _Contender:
     cpu: float = 0.0
 
 
-def run(quick: bool) -> None:
-    """Measure and show."""
+def run(size: Size) -> Iterator[Table]:
+    """Measure."""
     # Not below /tmp, where bubblewrap would have to show it first.
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
-        rows = asyncio.run(_rows(Path(folder), 20 if quick else 200))
-    show("A contained command, from the call until nothing of it is left", rows)
+        rows = asyncio.run(_rows(Path(folder), size.choose(200, 20, 2)))
+    yield Table("A contained command, from the call until nothing of it is left", rows)
 
 
 async def _rows(folder: Path, rounds: int) -> list[Row]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.support import real_agents
 
-__all__ = ["CONTENDERS", "OURS", "Contender"]
+__all__ = ["CONTENDERS", "OURS", "Contender", "make_own_environment", "make_own_turn"]
 
 OURS = "quarterdeck"
 _BINARY = "codex, no launcher"
@@ -45,14 +45,24 @@ class Contender:
         if self.name != OURS:
             who = self.acp[0] if acp and self.acp else self.environment_of or self.name
             return real_agents.environment(who, home, url)
-        return {
-            "HOME": str(home),
-            "PATH": "/usr/local/bin:/usr/bin:/bin",
-            "LANG": "C.UTF-8",
-            "TERM": "xterm-256color",
-            "OPENAI_BASE_URL": f"{url}/v1",
-            "OPENAI_API_KEY": "dummy",
-        }
+        return make_own_environment(home, url)
+
+
+def make_own_environment(home: Path, url: str) -> Mapping[str, str]:
+    """The variables of our own agent."""
+    return {
+        "HOME": str(home),
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "LANG": "C.UTF-8",
+        "TERM": "xterm-256color",
+        "OPENAI_BASE_URL": f"{url}/v1",
+        "OPENAI_API_KEY": "dummy",
+    }
+
+
+def make_own_turn(prompt: str, *options: str) -> list[str]:
+    """The arguments of our own agent for a turn without a screen."""
+    return ["run", "-m", "openai/gpt-5.5", "--format", "stream-json", *options, prompt]
 
 
 def _program(name: str) -> Path | None:
@@ -68,10 +78,6 @@ def _codex_binary() -> Path | None:
         return None
     packages = launcher.resolve().parents[2]
     return next(iter(packages.glob("codex-*/vendor/*/bin/codex")), None)
-
-
-def _ours(prompt: str) -> list[str]:
-    return ["run", "-m", "openai/gpt-5.5", "--format", "stream-json", prompt]
 
 
 def _codex(prompt: str) -> list[str]:
@@ -93,7 +99,7 @@ def _gemini(prompt: str) -> list[str]:
 
 
 CONTENDERS = (
-    Contender(OURS, _ours, (OURS, "acp")),
+    Contender(OURS, make_own_turn, (OURS, "acp")),
     Contender("codex", _codex, ("codex-acp",)),
     Contender(_BINARY, _codex, environment_of="codex"),
     Contender("opencode", _opencode, ("opencode", "acp")),

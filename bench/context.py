@@ -8,10 +8,11 @@ import asyncio
 import statistics
 import tempfile
 import time
-from collections.abc import AsyncIterator
-from dataclasses import replace
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from quarterdeck.agent.native import NativeAgent, SessionOptions
 from quarterdeck.agent.tools.tool import (
@@ -31,12 +32,11 @@ from quarterdeck.wire.content import text
 from quarterdeck.wire.conversation import Message, TextPart, ToolUsePart
 from quarterdeck.wire.usage import TokenUsage
 
-from .table import Row, show
+from .size import Size
+from .table import Row, Table
 
-STEPS = 2_000
 OUTPUT = 2_500
 WINDOW = 200_000
-GROUP = 100
 
 
 class Number(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -109,10 +109,10 @@ def _last_text(request: ModelRequest) -> str:
     return part.text if isinstance(part, TextPart) else ""
 
 
-async def _sail(folder: Path, steps: int) -> tuple[Worker, bytes, bytes]:
+async def _run_session(folder: Path, steps: int) -> tuple[Worker, bytes, bytes]:
     """Run the session; gives the worker and what is sent next, resumed and not."""
     worker = Worker(steps)
-    wishes = SessionOptions(
+    options = SessionOptions(
         model="bench/worker",
         make_model=lambda _: worker,
         make_tools=lambda: (Look(),),
@@ -122,36 +122,36 @@ async def _sail(folder: Path, steps: int) -> tuple[Worker, bytes, bytes]:
     work = folder / "work"
     work.mkdir()
     async with NativeAgent(places, {"HOME": str(folder)}) as agent:
-        session = await agent.new(str(work), wishes=wishes)
+        session = await agent.new(str(work), wishes=options)
         await session.prompt((text("Look at everything. Never change a file."),))
-        fork = await agent.fork(session.id, wishes=wishes)
+        fork = await agent.fork(session.id, wishes=options)
         await fork.prompt((text("And now?"),))
         running = worker.last
         again = Worker(0)
         again.begun = [0.0]
         await agent.close(session.id)
-        loaded = await agent.load(session.id, wishes=replace(wishes, make_model=lambda _: again))
+        loaded = await agent.load(session.id, wishes=replace(options, make_model=lambda _: again))
         await loaded.prompt((text("And now?"),))
     return worker, running, again.last
 
 
-def run(quick: bool = False) -> None:
-    steps = 600 if quick else STEPS
+def run(size: Size) -> Iterator[Table]:
+    steps, group = size.choose((2_000, 100), (600, 100), (10, 2))
     with tempfile.TemporaryDirectory() as folder:
-        worker, running, resumed = asyncio.run(_sail(Path(folder), steps))
+        worker, running, resumed = asyncio.run(_run_session(Path(folder), steps))
     gaps = [1000 * (b - a) for a, b in zip(worker.begun, worker.begun[1:steps], strict=False)]
-    first, last = statistics.mean(gaps[:GROUP]), statistics.mean(gaps[-GROUP:])
+    first, last = statistics.mean(gaps[:group]), statistics.mean(gaps[-group:])
     built = [1000 * took for took in worker.built[:steps]]
-    early, late = statistics.mean(built[:GROUP]), statistics.mean(built[-GROUP:])
+    early, late = statistics.mean(built[:group]), statistics.mean(built[-group:])
     most, grown = max(worker.sizes), last / first
-    show(
+    yield Table(
         f"(e) {steps} steps with {steps * OUTPUT / 1e6:.1f} MB of output, window {WINDOW:,}",
         [
             Row("largest request", f"{most:,} tokens", "", f"≤ {WINDOW:,}", most <= WINDOW),
-            Row(f"a step, first {GROUP}", f"{first:.2f} ms"),
-            Row(f"a step, last {GROUP}", f"{last:.2f} ms", f"{grown:.2f}×", "≤ 1.2×", grown <= 1.2),
-            Row(f"building a request, first {GROUP}", f"{early:.2f} ms"),
-            Row(f"building a request, last {GROUP}", f"{late:.2f} ms", f"{late / early:.2f}×"),
+            Row(f"a step, first {group}", f"{first:.2f} ms"),
+            Row(f"a step, last {group}", f"{last:.2f} ms", f"{grown:.2f}×", "≤ 1.2×", grown <= 1.2),
+            Row(f"building a request, first {group}", f"{early:.2f} ms"),
+            Row(f"building a request, last {group}", f"{late:.2f} ms", f"{late / early:.2f}×"),
             Row("resumed sends the same", str(running == resumed), "", "True", running == resumed),
         ],
     )

@@ -9,13 +9,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from quarterdeck.terminal.emulator import open_emulator
 from tests.support.recorded_terminals import AGENTS, recorded
 
-from .table import Row, show
+from .size import Size
+from .table import Row, Table
 
 COLUMNS, ROWS = 120, 40
 PYTE = Path(__file__).parents[1] / "build" / "pyte" / "bin" / "python"
@@ -29,26 +30,27 @@ print(time.perf_counter() - begun)
 """
 
 
-def stream(megabytes: float, *, agents_too: bool = True) -> bytes:
+def stream(megabytes: float, *, agents_too: bool = True, lines: int = 9000) -> bytes:
     agents = b"".join(recorded(agent).raw for agent in AGENTS) if agents_too else b""
     plain = b"".join(
-        b"\x1b[3%dmline %d\x1b[0m of a long answer\r\n" % (n % 8, n) for n in range(9000)
+        b"\x1b[3%dmline %d\x1b[0m of a long answer\r\n" % (n % 8, n) for n in range(lines)
     )
     once = agents + plain
     return once * max(1, round(megabytes * 1e6 / len(once)))
 
 
-def run(quick: bool) -> None:
-    data = stream(2 if quick else 10)
+def run(size: Size) -> Iterator[Table]:
+    data = stream(size.choose(10, 2, 0), lines=size.choose(9000, 9000, 100))
     rows: list[Row] = []
     ours = best(lambda: open_emulator(COLUMNS, ROWS).feed(data))
     rows.append(Row("ours (libghostty-vt)", speed(data, ours)))
     other = best(lambda: open_emulator(COLUMNS, ROWS, backend="avt").feed(data))
     rows.append(Row("ours (avt)", speed(data, other)))
-    rows.append(against_pyte(stream(0.5 if quick else 1, agents_too=False)))
+    text = stream(size.choose(1, 0.5, 0), agents_too=False, lines=size.choose(9000, 9000, 100))
+    rows.append(against_pyte(text))
     rows.append(against_tmux(data, ours))
-    rows += reading()
-    show(f"Terminal emulators, {len(data) / 1e6:.1f} MB of agents' output", rows)
+    rows += reading(size.choose(100, 100, 3))
+    yield Table(f"Terminal emulators, {len(data) / 1e6:.1f} MB of agents' output", rows)
 
 
 def best(job: Callable[[], object], rounds: int = 3) -> float:
@@ -101,7 +103,7 @@ def against_tmux(data: bytes, ours: float) -> Row:
     return Row("tmux, with its pipe", speed(data, seconds), f"{seconds / ours:.1f}×")
 
 
-def reading() -> list[Row]:
+def reading(rounds: int) -> list[Row]:
     """Styled rows after each kind of change, in CPU time: other things share the machine."""
     kinds: list[tuple[str, Callable[[int], bytes], float | None]] = [
         ("nothing changed", lambda _: b"", 2),
@@ -112,7 +114,7 @@ def reading() -> list[Row]:
     ]
     rows: list[Row] = []
     for name, drawn, goal in kinds:
-        middle, slowest = timed(drawn)
+        middle, slowest = timed(drawn, rounds)
         told = f"≤ {goal} ms" if goal else ""
         good = middle <= goal if goal else None
         rows.append(Row(f"120×40 as styled rows: {name}", f"{middle:.2f} ms", "", told, good))
@@ -127,15 +129,15 @@ def reading() -> list[Row]:
     return [*rows, Row("  the slowest of a hundred", f"{slowest:.2f} ms")]
 
 
-def timed(drawn: Callable[[int], bytes]) -> tuple[float, float]:
-    """The middle and the slowest of a hundred, in milliseconds."""
+def timed(drawn: Callable[[int], bytes], rounds: int) -> tuple[float, float]:
+    """The middle and the slowest of so many rounds, in milliseconds."""
     screen = open_emulator(COLUMNS, ROWS)
     found: list[float] = []
-    for number in range(110):
+    for number in range(10 + rounds):
         screen.feed(drawn(number))
         found.append(cpu(screen.rows))
     found = sorted(found[10:])
-    return found[50], found[-1]
+    return found[rounds // 2], found[-1]
 
 
 def cpu(job: Callable[[], object]) -> float:

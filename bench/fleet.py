@@ -6,17 +6,17 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from .acp import ENVIRONMENT, PEERS, peer
-from .table import Row, show
+from .size import Size
+from .table import Row, Table
 
 __all__ = ["run"]
 
-ARCHIVED = 1000
 
-
-async def put_away(log: Path, count: int) -> None:
+async def write_archived(log: Path, count: int) -> None:
     """Write a log with so many archived agents."""
     from quarterdeck.journal import Journal
     from quarterdeck.wire.events import SessionChanged, SessionEnded, SessionOpened, SessionSpawned
@@ -35,7 +35,7 @@ async def put_away(log: Path, count: int) -> None:
             await journal.append_many(id_, events)
 
 
-def measure(seconds: float) -> tuple[dict[str, float], float]:
+def measure_host(seconds: float, agents: int, archived: int) -> tuple[dict[str, float], float]:
     """What the clients saw, and how long ``quarterdeck ps`` takes."""
     with tempfile.TemporaryDirectory() as place:
         home = Path(place)
@@ -44,10 +44,10 @@ def measure(seconds: float) -> tuple[dict[str, float], float]:
         (home / "agents" / "paced.toml").write_text(
             f'title = "Paced"\n[transports.acp]\ncommand = {json.dumps(command)}\n'
         )
-        asyncio.run(put_away(home / "state" / "journal.db", ARCHIVED))
+        asyncio.run(write_archived(home / "state" / "journal.db", archived))
         environment = {**ENVIRONMENT, "HOME": place, "QUARTERDECK_HOME": place}
         done = subprocess.run(
-            [*peer("fleet_clients.py"), str(seconds)],
+            [*peer("fleet_clients.py"), str(seconds), str(agents)],
             capture_output=True,
             text=True,
             env=environment,
@@ -68,11 +68,12 @@ def measure(seconds: float) -> tuple[dict[str, float], float]:
         return json.loads(done.stdout), min(times)
 
 
-def run(quick: bool = False) -> None:
+def run(size: Size) -> Iterator[Table]:
     """All of it."""
     # The log's page cache of 16 MB is full after some 100 s; only then growth means something.
-    seconds = 10.0 if quick else 150.0
-    told, ps = measure(seconds)
+    seconds, agents = size.choose((150.0, 50), (10.0, 50), (0.5, 2))
+    archived = size.choose(1000, 1000, 5)
+    told, ps = measure_host(seconds, agents, archived)
     lost = 2 * told["expected"] - sum(told["heard"])  # type: ignore[arg-type]
     rows = [
         Row("messages lost, of both clients", str(lost), "", "none", lost == 0),
@@ -90,11 +91,11 @@ def run(quick: bool = False) -> None:
             "growth in the last quarter",
             f"{told['growth']} kB",
             "",
-            "" if quick else "none",
-            None if quick else told["growth"] < 1024,
+            "none" if size is Size.FULL else "",
+            told["growth"] < 1024 if size is Size.FULL else None,
         ),
         Row(
-            f"list with {ARCHIVED} archived, over the socket",
+            f"list with {archived} archived, over the socket",
             f"{told['listing'] * 1000:.1f} ms",
             "",
             "≤ 100 ms",
@@ -102,4 +103,5 @@ def run(quick: bool = False) -> None:
         ),
         Row("`quarterdeck ps`, whole program", f"{ps * 1000:.0f} ms"),
     ]
-    show(f"50 agents × 20 messages a second for {seconds:g} s, two clients attached", rows)
+    spoken = f"{agents} agents × 20 messages a second for {seconds:g} s"
+    yield Table(f"{spoken}, two clients attached", rows)

@@ -1,6 +1,6 @@
 """What the log costs: CPU microseconds an event, and the times a person waits for.
 
-Run alone with ``python -m bench.log``. CPU time is that of the whole process, all threads; the
+CPU time is that of the whole process, all threads; the
 bare insert of the same rows through ``sqlite3`` is measured in the same run, as the ratio says
 more than a number from a busy machine.
 """
@@ -8,7 +8,8 @@ more than a number from a busy machine.
 import asyncio
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from quarterdeck.journal import Journal, JournalLimits
@@ -18,7 +19,9 @@ from quarterdeck.wire.events import Event, MessageChunk
 from quarterdeck.wire.ids import MessageId, SessionId, TurnId
 from quarterdeck.wire.record import encode_event
 
-EVENTS = 200_000
+from .size import Size
+from .table import Row, Table
+
 # Indexing for search goes on in the background; here it is measured by itself.
 ALONE = JournalLimits(index_every=3_600)
 SESSIONS = [SessionId(f"ses_{number:026d}") for number in range(50)]
@@ -29,101 +32,125 @@ CHUNKS: list[Event] = [
 ]
 
 
-def run(quick: bool = False) -> None:
-    """Measure and show the rows; ``quick`` changes nothing, the figures need the whole."""
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """How many events each log gets."""
+
+    events: int
+    commits: int
+    session: int
+    opened: int
+
+
+# No fewer when it is quick: the figures need the whole.
+_WHOLE = _Counts(events=200_000, commits=500, session=100_000, opened=1_000_000)
+_TINY = _Counts(events=200, commits=5, session=200, opened=200)
+
+
+def run(size: Size) -> Iterator[Table]:
+    """Measure; quick is as long as full."""
+    counts = size.choose(_WHOLE, _WHOLE, _TINY)
     with tempfile.TemporaryDirectory() as folder:
-        rows = asyncio.run(_measure(Path(folder)))
-    print("\n(c) the log")
-    for row in rows:
-        print(f"  {row}")
+        rows = asyncio.run(_measure(Path(folder), counts))
+    yield Table(f"The log, {counts.events:,} events", rows)
 
 
-async def _measure(folder: Path) -> list[str]:
-    rows = [f"bare sqlite3 insert      {_bare(folder / 'bare.db'):8.2f} µs CPU an event"]
+async def _measure(folder: Path, counts: _Counts) -> list[Row]:
+    count = counts.events
+    bare = _bare(folder / "bare.db", count)
     async with Journal.open(folder / "log.db", limits=ALONE) as journal:
-        tenths = await _append(journal)
-        rows += [
-            f"append, 50 sessions      {sum(tenths) / 10:8.2f} µs CPU an event (goal 8)",
-            f"  first and last tenth   {tenths[0]:8.2f} and {tenths[-1]:.2f}",
-            f"commit, one at a time    {await _commit(journal):8.2f} µs CPU an event",
-        ]
-        spent, _ = await _timed(lambda: journal.search("answer"))
-        rows.append(f"index all for search     {spent / EVENTS * 1e6:8.2f} µs CPU an event")
-    rows += await _one_session(folder / "one.db")
-    rows.append(await _open_million(folder / "million.db"))
-    return rows
+        tenths = await _append(journal, count)
+        append = sum(tenths) / 10
+        commit = await _commit(journal, counts.commits)
+        index, _ = await _timed(lambda: journal.search("answer"))
+    each = "µs CPU an event"
+    return [
+        Row("bare sqlite3 insert", f"{bare:.2f} {each}"),
+        Row(
+            "append, 50 sessions",
+            f"{append:.2f} {each}",
+            f"{append / bare:.2f}×",
+            "≤ 8",
+            append <= 8,
+        ),
+        Row("  first and last tenth", f"{tenths[0]:.2f} and {tenths[-1]:.2f}"),
+        Row("commit, one at a time", f"{commit:.2f} {each}"),
+        Row("index all for search", f"{index / count * 1e6:.2f} {each}"),
+        *await _one_session(folder / "one.db", counts.session),
+        await _open_large(folder / "large.db", counts.opened),
+    ]
 
 
-def _bare(path: Path) -> float:
+def _bare(path: Path, count: int) -> float:
     connection = connect_writer(path)
     bodies = [encode_event(event) for event in CHUNKS]
     began = time.process_time()
-    for start in range(0, EVENTS, 4_000):
+    for start in range(0, count, 4_000):
         with transaction(connection):
             connection.executemany(
                 "INSERT INTO events (seq, time, session, turn, parent, type, body)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?)",
                 [
                     (n + 1, time.time_ns(), n % 50, TURN, None, "message_chunk", bodies[n % 200])
-                    for n in range(start, start + 4_000)
+                    for n in range(start, min(count, start + 4_000))
                 ],
             )
     spent = time.process_time() - began
     connection.close()
-    return spent / EVENTS * 1e6
+    return spent / count * 1e6
 
 
-async def _append(journal: Journal) -> list[float]:
+async def _append(journal: Journal, count: int) -> list[float]:
     tenths: list[float] = []
     for tenth in range(10):
         began = time.process_time()
         last = 0
-        for number in range(EVENTS // 10):
+        for number in range(count // 10):
             session = SESSIONS[number % 50]
             last = (await journal.append(session, CHUNKS[number // 50 % 200], turn=TURN)).seq
         await journal.durable(last)
-        tenths.append((time.process_time() - began) / (EVENTS // 10) * 1e6)
-        assert journal.last == EVENTS // 10 * (tenth + 1)
+        tenths.append((time.process_time() - began) / (count // 10) * 1e6)
+        assert journal.last == count // 10 * (tenth + 1)
     return tenths
 
 
-async def _commit(journal: Journal) -> float:
+async def _commit(journal: Journal, count: int) -> float:
     began = time.process_time()
-    for number in range(500):
+    for number in range(count):
         await journal.commit(SESSIONS[number % 50], CHUNKS[number // 50 % 200])
-    return (time.process_time() - began) / 500 * 1e6
+    return (time.process_time() - began) / count * 1e6
 
 
-async def _one_session(path: Path) -> list[str]:
+async def _one_session(path: Path, count: int) -> list[Row]:
     async with Journal.open(path, limits=ALONE) as journal:
-        for number in range(100_000):
+        for number in range(count):
             await journal.append(SESSIONS[0], CHUNKS[number // 50 % 200], turn=TURN)
-        await journal.durable(100_000)
+        await journal.durable(count)
         await journal.tail(SESSIONS[0])
         cpu, wall = await _timed(lambda: journal.tail(SESSIONS[0], limit=100))
-        row = f"last page of 100,000     {wall * 1e3:8.2f} ms, {cpu * 1e3:.2f} ms CPU (goal 10)"
-        cpu, wall = await _timed(lambda: journal.tail(SESSIONS[0], before=50_000, limit=100))
-        return [row, f"page in the middle       {wall * 1e3:8.2f} ms, {cpu * 1e3:.2f} ms CPU"]
+        last = Row(f"last page of {count:,}", _times(wall, cpu), "", "≤ 10 ms", wall <= 0.01)
+        cpu, wall = await _timed(lambda: journal.tail(SESSIONS[0], before=count // 2, limit=100))
+        return [last, Row("page in the middle", _times(wall, cpu))]
 
 
-async def _open_million(path: Path) -> str:
+async def _open_large(path: Path, count: int) -> Row:
     async with Journal.open(path, limits=ALONE) as journal:
-        for number in range(1_000_000):
+        for number in range(count):
             await journal.append(SESSIONS[number % 50], CHUNKS[number // 50 % 200])
 
     async def open_and_close() -> None:
         async with Journal.open(path, limits=ALONE) as journal:
-            assert journal.last == 1_000_000
+            assert journal.last == count
 
     cpu, wall = await _timed(open_and_close)
-    return f"open and close, 1,000,000{wall * 1e3:8.2f} ms, {cpu * 1e3:.2f} ms CPU (goal 50)"
+    return Row(f"open and close, {count:,}", _times(wall, cpu), "", "≤ 50 ms", wall <= 0.05)
+
+
+def _times(wall: float, cpu: float) -> str:
+    return f"{wall * 1e3:.2f} ms, {cpu * 1e3:.2f} ms CPU"
 
 
 async def _timed(work: Callable[[], Awaitable[object]]) -> tuple[float, float]:
     cpu, wall = time.process_time(), time.perf_counter()
     await work()
     return time.process_time() - cpu, time.perf_counter() - wall
-
-
-if __name__ == "__main__":
-    run()

@@ -4,9 +4,11 @@ import os
 import resource
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-from .table import Row, show
+from .size import Size
+from .table import Row, Table
 
 SCRIPT = Path(sys.executable).with_name("quarterdeck")
 ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), "LANG": "C.UTF-8"}
@@ -20,14 +22,14 @@ def cpu(*command: str) -> float:
     return (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) * 1000
 
 
-def run(quick: bool = False) -> None:
-    rounds = 5 if quick else 15
+def run(size: Size) -> Iterator[Table]:
+    rounds = size.choose(15, 5, 1)
     empty = min(cpu(sys.executable, "-c", "pass") for _ in range(rounds))
     version = min(cpu(str(SCRIPT), "--version") for _ in range(rounds))
     help_ = min(cpu(str(SCRIPT), "--help") for _ in range(rounds))
     bound = 2 * empty + 40
-    show(
-        "(d) start, CPU",
+    yield Table(
+        "Start, CPU, the least of all rounds",
         [
             Row("python -c pass", f"{empty:.0f} ms"),
             Row(

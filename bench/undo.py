@@ -3,7 +3,7 @@
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,33 +12,35 @@ from quarterdeck.agent.checkpoints.snapshot import TurnSnapshots
 from quarterdeck.wire.events import Checkpointed, Rewound
 from quarterdeck.wire.ids import TurnId
 
-from .table import Row, show
+from .size import Size
+from .table import Row, Table
 
 T = TypeVar("T")
 SESSION = "ses_" + "0" * 26
 TURN = TurnId("trn_1")
 
 
-def run(quick: bool) -> None:
-    """Measure and show."""
-    files = 2_000 if quick else 20_000
+def run(size: Size) -> Iterator[Table]:
+    """Measure."""
+    files, changed = size.choose((20_000, 100), (2_000, 100), (20, 5))
     with tempfile.TemporaryDirectory() as folder:
-        show(f"Undo, a work tree of {files:,} files", _rows(Path(folder), files))
+        rows = _rows(Path(folder), files, changed)
+    yield Table(f"Undo, a work tree of {files:,} files", rows)
 
 
-def _rows(folder: Path, files: int) -> list[Row]:
+def _rows(folder: Path, files: int, changed: int) -> list[Row]:
     work = _repository(folder / "work", files)
     status, _ = _timed(lambda: _git(work, "status", "--porcelain"))
     keeping = TurnSnapshots(folder / "state", SESSION, (str(work),))
     restoring = FileRestorer(keeping.directory, keeping.blobs, keeping.root)
     first, _ = _timed(lambda: keeping.begin(TURN))
     second, pending = _timed(lambda: keeping.begin(TURN))
-    for number in range(100):
+    for number in range(changed):
         (work / "d1" / f"new{number}.py").write_text(f"new = {number}\n" * 50)
         (work / f"d{number}" / f"f{number}.py").write_text("changed\n")
     finish, events = _timed(lambda: keeping.finish(pending))
     (event,) = (event for event in events if isinstance(event, Checkpointed))
-    assert event.changed == 200
+    assert event.changed == 2 * changed
     manifest = keeping.blobs.get_manifest(event.manifest)
 
     def undo() -> None:
@@ -51,8 +53,12 @@ def _rows(folder: Path, files: int) -> list[Row]:
         Row("git status, for comparison", f"{status * 1000:.0f} ms", ""),
         Row("first snapshot of a session", f"{first * 1000:.0f} ms", f"{first / status:.1f}×"),
         Row("later, nothing changed", f"{second * 1000:.0f} ms", f"{second / status:.1f}×"),
-        Row("end of a turn, 200 changed", f"{finish * 1000:.0f} ms", f"{finish / status:.1f}×"),
-        Row("undo of 200 files", f"{undone * 1000:.0f} ms", f"{undone / status:.1f}×"),
+        Row(
+            f"end of a turn, {2 * changed} changed",
+            f"{finish * 1000:.0f} ms",
+            f"{finish / status:.1f}×",
+        ),
+        Row(f"undo of {2 * changed} files", f"{undone * 1000:.0f} ms", f"{undone / status:.1f}×"),
     ]
 
 

@@ -13,12 +13,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.support import real_agents
 
 from .acp import ENVIRONMENT, PEERS
-from .table import Row, show
+from .size import Size
+from .table import Row, Table
 from .terminals import Screen, on_terminal
 
 __all__ = ["run"]
@@ -28,9 +30,51 @@ PATCHFELD = Path(__file__).parents[1] / "build" / "patchfeld" / "bin" / "patchfe
 _NOBODY = "http://127.0.0.1:9"
 _LAST = "the-last-of-all"
 _FRAME = "ctrl+q leave"
-_AGENTS, _RATE = 50, 20
-_FOREVER = 900
-"""Seconds: they shall speak until they are stopped; to start so many takes its time."""
+_RATE = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """How much is measured."""
+
+    frames: int
+    entries: tuple[int, ...]
+    others: int
+    """Entries that patchfeld is shown at the most."""
+    keys: tuple[int, int]
+    """At rest and under load."""
+    agents: int
+    load: float
+    """Seconds under load."""
+    rest: float
+    """Seconds of each kind of rest."""
+    speech: int = 900
+    """Seconds that an agent speaks: until it is stopped, as to start so many takes its time."""
+    settle: float = 1.0
+    """Part of the time that a program is given to become quiet; 1: all of it."""
+
+
+_FULL = _Plan(
+    frames=9,
+    entries=(500, 2_000, 100_000),
+    others=2_000,
+    keys=(60, 40),
+    agents=50,
+    load=30,
+    rest=20,
+)
+_QUICK = _Plan(frames=3, entries=(500, 2_000), others=500, keys=(20, 10), agents=50, load=6, rest=5)
+_TINY = _Plan(
+    frames=1,
+    entries=(20,),
+    others=0,
+    keys=(2, 2),
+    agents=1,
+    load=0.2,
+    rest=0.1,
+    speech=2,
+    settle=0.05,
+)
 
 
 @contextlib.contextmanager
@@ -56,7 +100,7 @@ def quarterdeck(environment: dict[str, str], cwd: Path, *words: str) -> None:
         raise RuntimeError(f"quarterdeck {words} failed: {done.stderr[-500:]}")
 
 
-async def past(log: Path, entries: int, cwd: str) -> None:
+async def write_sessions(log: Path, entries: int, cwd: str) -> None:
     """Write two agents into a log: a short one, which is shown first, and a long one."""
     from quarterdeck.journal import Journal
     from quarterdeck.wire.content import text
@@ -88,7 +132,7 @@ async def past(log: Path, entries: int, cwd: str) -> None:
                 await journal.append_many(id_, events[start : start + 500])
 
 
-def first_frame(rounds: int) -> tuple[list[float], list[float]]:
+def measure_first_frame(rounds: int) -> tuple[list[float], list[float]]:
     """Wall and CPU seconds to a frame that takes keys; the host is there already."""
     walls, cpus = [], []
     with home() as (project, environment):
@@ -100,22 +144,22 @@ def first_frame(rounds: int) -> tuple[list[float], list[float]]:
     return walls, cpus
 
 
-def opening(entries: int) -> tuple[float, float]:
+def measure_opening(entries: int, settle: float) -> tuple[float, float]:
     """Seconds from the key to the last page of a long session, and bytes that it takes."""
     with home() as (project, environment):
         log = Path(environment["QUARTERDECK_HOME"]) / "state" / "journal.db"
-        asyncio.run(past(log, entries, str(project)))
+        asyncio.run(write_sessions(log, entries, str(project)))
         with on_terminal([OURS], cwd=project, environment=environment) as screen:
             screen.wait_for("short-and-done")
-            time.sleep(1)
+            time.sleep(settle)
             before, at = screen.memory(), screen.mark()
             pressed = screen.press("\x0e")
             seconds = screen.wait_for(_LAST, at) - pressed
-            time.sleep(1)
+            time.sleep(settle)
             return seconds, screen.memory() - before
 
 
-def key_latency(screen: Screen, rounds: int) -> list[float]:
+def measure_keys(screen: Screen, rounds: int) -> list[float]:
     """Seconds from a key to its character on the screen."""
     taken: list[float] = []
     for number in range(rounds):
@@ -127,7 +171,7 @@ def key_latency(screen: Screen, rounds: int) -> list[float]:
     return taken
 
 
-def paced(environment: dict[str, str]) -> None:
+def write_paced_agent(environment: dict[str, str]) -> None:
     """Make an agent known that speaks at a pace."""
     agents = Path(environment["QUARTERDECK_HOME"]) / "agents"
     agents.mkdir(parents=True)
@@ -137,27 +181,27 @@ def paced(environment: dict[str, str]) -> None:
     )
 
 
-def under_load(seconds: float, rounds: int) -> tuple[list[float], list[float], float, int]:
-    """With fifty agents that speak: keys, words on the screen, CPU, growth of memory."""
+def measure_load(plan: _Plan) -> tuple[list[float], list[float], float, int]:
+    """With many agents that speak: keys, words on the screen, CPU, growth of memory."""
     with home() as (project, environment):
-        paced(environment)
+        write_paced_agent(environment)
         quarterdeck(environment, project, "host", "start")
-        for number in range(_AGENTS):
-            told = f"{_FOREVER} {_RATE}"
+        for number in range(plan.agents):
+            told = f"{plan.speech} {_RATE}"
             quarterdeck(environment, project, "spawn", "-a", "paced", "-n", f"p{number}", told)
         with on_terminal([OURS], cwd=project, environment=environment) as screen:
             screen.wait_for(_FRAME)
-            time.sleep(4)
-            keys = key_latency(screen, rounds)
+            time.sleep(4 * plan.settle)
+            keys = measure_keys(screen, plan.keys[1])
             memory, at = screen.memory(), screen.mark()
-            share = screen.share(seconds / 2)
+            share = screen.share(plan.load / 2)
             now = time.time_ns()
             shown = [int(word) for word in screen.text(at).split() if len(word) == 19]
             behind = [(now - max(shown)) / 1e9] if shown else []
             return keys, behind, share, screen.memory() - memory
 
 
-def at_rest(what: str, seconds: float) -> float:
+def measure_rest(what: str, plan: _Plan) -> float:
     """CPU, as a part of a core, while nothing happens, a tool runs, or a request is open."""
     with home() as (project, environment):
         scripted = ("spawn", "-m", "scripted/default")
@@ -175,11 +219,11 @@ def at_rest(what: str, seconds: float) -> float:
             elif what == "request":
                 quarterdeck(environment, project, *scripted, "--mode", "ask", "scene:shell")
                 screen.wait_for("decide later")
-            time.sleep(3)
-            return screen.share(seconds)
+            time.sleep(3 * plan.settle)
+            return screen.share(plan.rest)
 
 
-def patchfeld_project(place: Path, entries: int) -> dict[str, str]:
+def write_patchfeld_project(place: Path, entries: int) -> dict[str, str]:
     """A home and a project of patchfeld's, with a transcript of so many entries in view."""
     project = place / "project"
     transcripts = project / ".patchfeld" / "transcripts"
@@ -203,10 +247,10 @@ def patchfeld_project(place: Path, entries: int) -> dict[str, str]:
     return {**variables, "HOME": str(place), "LANG": "C.UTF-8"}
 
 
-def patchfeld(entries: int, rest: float = 0.0) -> tuple[float, float, float, float]:
+def measure_patchfeld(entries: int, rest: float = 0.0) -> tuple[float, float, float, float]:
     """Wall and CPU seconds to its first frame, seconds to the last entry, CPU at rest."""
     with tempfile.TemporaryDirectory() as place:
-        environment = patchfeld_project(Path(place), entries)
+        environment = write_patchfeld_project(Path(place), entries)
         project = Path(place) / "project"
         with on_terminal([str(PATCHFELD)], cwd=project, environment=environment) as screen:
             wall = screen.wait_for("? help", seconds=90) - screen.begun
@@ -217,15 +261,15 @@ def patchfeld(entries: int, rest: float = 0.0) -> tuple[float, float, float, flo
             return wall, cpu, last - wall if entries else 0.0, screen.share(rest) if rest else 0.0
 
 
-def frames(rounds: int, compares: bool) -> None:
-    walls, cpus = first_frame(rounds)
+def compare_frames(rounds: int, compares: bool) -> Table:
+    walls, cpus = measure_first_frame(rounds)
     wall, cpu = statistics.median(walls), statistics.median(cpus)
     rows = [
         Row("ours, CPU", f"{cpu:.2f} s", "", "< 0.5 s", cpu < 0.5),
         Row("ours, wall", f"{wall:.2f} s"),
     ]
     if compares:
-        others = [patchfeld(0) for _ in range(max(1, rounds // 3))]
+        others = [measure_patchfeld(0) for _ in range(max(1, rounds // 3))]
         other_wall = statistics.median(o[0] for o in others)
         other_cpu = statistics.median(o[1] for o in others)
         rows += [
@@ -234,15 +278,13 @@ def frames(rounds: int, compares: bool) -> None:
             ),
             Row("patchfeld, wall", f"{other_wall:.2f} s", f"{other_wall / wall:.1f}×"),
         ]
-    show("(a) first usable frame", rows)
+    return Table("(a) first usable frame", rows)
 
 
-def openings(quick: bool, compares: bool) -> None:
+def compare_openings(plan: _Plan, compares: bool) -> Table:
     rows: list[Row] = []
-    for entries in (500, 2_000, 100_000):
-        if quick and entries > 2_000:
-            continue
-        seconds, memory = opening(entries)
+    for entries in plan.entries:
+        seconds, memory = measure_opening(entries, plan.settle)
         rows.append(
             Row(
                 f"ours, {entries:,} entries",
@@ -252,52 +294,46 @@ def openings(quick: bool, compares: bool) -> None:
                 seconds < 0.3 and memory < 20e6,
             )
         )
-        if compares and entries <= (500 if quick else 2_000):
+        if compares and entries <= plan.others:
             rows.append(_other_opening(entries, seconds))
-    show("(b) a long session: from the key to its last page", rows)
+    return Table("(b) a long session: from the key to its last page", rows)
 
 
 def _other_opening(entries: int, ours: float) -> Row:
     name = f"patchfeld, {entries:,}"
     try:
-        _, _, other, _ = patchfeld(entries)
+        _, _, other, _ = measure_patchfeld(entries)
     except RuntimeError:
         return Row(name, "not within 300 s")
     return Row(name, f"{other:.1f} s", f"{other / ours:.0f}×")
 
 
-def rest(seconds: float, compares: bool) -> None:
+def compare_rest(plan: _Plan, compares: bool) -> Table:
     goals = {"nothing": 0.005, "tool": 0.03, "request": 0.03}
     rows: list[Row] = []
     for what, goal in goals.items():
-        share = at_rest(what, seconds)
+        share = measure_rest(what, plan)
         figure = f"{share * 100:.2f} % of a core"
         rows.append(Row(f"ours, {what}", figure, "", f"< {goal * 100:.1f} %", share < goal))
     if compares:
-        share = patchfeld(0, seconds)[3]
+        share = measure_patchfeld(0, plan.rest)[3]
         rows.append(Row("patchfeld, nothing", f"{share * 100:.2f} % of a core"))
-    show("(d) CPU while nothing happens, a tool runs, a request is open", rows)
+    return Table("(d) CPU while nothing happens, a tool runs, a request is open", rows)
 
 
-def run(quick: bool = False) -> None:
-    """All of it."""
-    compares = PATCHFELD.exists()
-    if not compares:
-        print("\npatchfeld is not installed (make build/patchfeld/.done); ours alone is measured")
-    frames(3 if quick else 9, compares)
-    openings(quick, compares)
+def measure_typing(plan: _Plan) -> Table:
     with home() as (project, environment):
         quarterdeck(environment, project, "spawn", "-m", "scripted/default", "hello")
         with on_terminal([OURS], cwd=project, environment=environment) as screen:
             screen.wait_for("You said: hello")
-            time.sleep(1)
-            idle = sorted(key_latency(screen, 20 if quick else 60))
-    keys, behind, share, growth = under_load(6 if quick else 30, 10 if quick else 40)
+            time.sleep(plan.settle)
+            idle = sorted(measure_keys(screen, plan.keys[0]))
+    keys, behind, share, growth = measure_load(plan)
     keys.sort()
     rows = [
         Row("key → screen, idle", f"{idle[-1] * 1000:.0f} ms at most"),
         Row(
-            f"key → screen, {_AGENTS} agents × {_RATE}/s",
+            f"key → screen, {plan.agents} agents × {_RATE}/s",
             f"{keys[len(keys) // 2] * 1000:.0f} ms, {keys[-1] * 1000:.0f} at most",
             "",
             "< 100 ms",
@@ -307,5 +343,16 @@ def run(quick: bool = False) -> None:
         Row("growth of its memory then", f"{growth / 1e6:+.1f} MB", "", "< 20 MB", growth < 20e6),
     ]
     rows += [Row("a word written → drawn", f"{b * 1000:.0f} ms") for b in behind]
-    show("(c) keys", rows)
-    rest(5 if quick else 20, compares)
+    return Table("(c) keys", rows)
+
+
+def run(size: Size) -> Iterator[Table]:
+    """All of it."""
+    plan = size.choose(_FULL, _QUICK, _TINY)
+    compares = PATCHFELD.exists() and size is not Size.TINY
+    frames = compare_frames(plan.frames, compares)
+    missing = ("patchfeld is not installed (make build/patchfeld/.done); ours alone is measured",)
+    yield frames if PATCHFELD.exists() else replace(frames, notes=missing)
+    yield compare_openings(plan, compares)
+    yield measure_typing(plan)
+    yield compare_rest(plan, compares)

@@ -13,7 +13,7 @@ from quarterdeck.fleet.client import HostClient
 from quarterdeck.wire.content import TextContent
 from quarterdeck.wire.events import MessageChunk
 
-AGENTS, RATE = 50, 20
+RATE = 20
 
 
 def cpu_of(pid: int) -> float:
@@ -40,19 +40,19 @@ async def hear(fleet: HostClient, after: int, expected: int) -> list[float]:
     return taken
 
 
-async def main(seconds: float) -> None:
+async def main(seconds: float, agents: int) -> None:
     places = Places.find()
     async with (
         HostClient.connect(places, start=True) as one,
         HostClient.connect(places) as other,
     ):
         status = await one.status()
-        expected = int(seconds * RATE) * AGENTS
+        expected = int(seconds * RATE) * agents
         listening = [
             asyncio.create_task(hear(fleet, status.last_seq, expected)) for fleet in (one, other)
         ]
         wish = {"agent": "paced", "cwd": str(Path.cwd()), "prompt": f"{seconds} {RATE}"}
-        for number in range(AGENTS):
+        for number in range(agents):
             await one.spawn(SpawnOptions(name=f"paced-{number}", **wish))
         await asyncio.sleep(seconds * 0.7)  # until the log's page cache is full
         cpu, memory, begun = cpu_of(status.pid), memory_of(status.pid), time.monotonic()
@@ -83,4 +83,4 @@ async def main(seconds: float) -> None:
     print(json.dumps(told))
 
 
-asyncio.run(main(float(sys.argv[1])))
+asyncio.run(main(float(sys.argv[1]), int(sys.argv[2])))

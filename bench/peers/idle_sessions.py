@@ -66,8 +66,8 @@ async def idle(command: list[str], directory: str, count: int, seconds: float) -
     print(json.dumps({"before": before, "after": after, "cpu": cpu}))
 
 
-async def come_and_go(command: list[str], directory: str, count: int) -> None:
-    for _ in range(20):
+async def come_and_go(command: list[str], directory: str, count: int, warm: int) -> None:
+    for _ in range(warm):
         await (await open_one(command, directory)).close()
     before = holdings()
     for _ in range(count):
@@ -75,9 +75,9 @@ async def come_and_go(command: list[str], directory: str, count: int) -> None:
     print(json.dumps({"before": before, "after": holdings()}))
 
 
-what, number, *words = sys.argv[1:]
+what, number, more, *words = sys.argv[1:]
 with tempfile.TemporaryDirectory() as place:
     if what == "idle":
-        asyncio.run(idle(words, place, int(number), 5.0))
+        asyncio.run(idle(words, place, int(number), float(more)))
     else:
-        asyncio.run(come_and_go(words, place, int(number)))
+        asyncio.run(come_and_go(words, place, int(number), int(more)))

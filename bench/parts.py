@@ -1,0 +1,58 @@
+"""The parts of the bench: what each measures and which programs it cannot do without."""
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+from .size import Size
+from .table import Table
+
+__all__ = ["PARTS", "Part", "find_missing_programs", "measure"]
+
+ROOT = Path(__file__).parents[1]
+_ACP_SDK = "build/node/node_modules/@agentclientprotocol/sdk"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part: the module ``bench/NAME.py``, whose ``run(size)`` gives table after table."""
+
+    name: str
+    what: str
+    needs: tuple[str, ...] = ()
+    """Programs on the PATH, or files: absolute, or below the repository."""
+
+
+PARTS = {
+    part.name: part
+    for part in (
+        Part("acp", "the ACP codec against the official SDKs", ("node", _ACP_SDK)),
+        Part("log", "events appended, searched, opened"),
+        Part("startup", "the command against an empty interpreter"),
+        Part("agents", "our own agent against others"),
+        Part("drivers", "the ACP driver against the SDKs' clients", ("node", _ACP_SDK)),
+        Part("fleet", "many agents through the host to two clients", ("/proc",)),
+        Part("workbench", "frames, keys, CPU at rest, on a terminal", ("/proc",)),
+        Part("context", "a very long session of our own agent"),
+        Part("undo", "snapshots of a large work tree", ("git",)),
+        Part("history", "listing the sessions of other agents"),
+        Part("emulators", "terminal emulators against pyte and tmux"),
+        Part("containment", "a command in each kind of sandbox"),
+    )
+}
+
+
+def find_missing_programs(part: Part) -> list[str]:
+    """Name what this part needs and this machine does not have."""
+    return [need for need in part.needs if not _is_there(need)]
+
+
+def measure(part: Part, size: Size) -> Iterator[Table]:
+    """Run a part; every table comes as soon as it is measured."""
+    return import_module(f"bench.{part.name}").run(size)
+
+
+def _is_there(need: str) -> bool:
+    return (ROOT / need).exists() if "/" in need else shutil.which(need) is not None

@@ -1,0 +1,100 @@
+"""Two commits are compared in turns, and what got slower is named."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.checkout import CommitNotFoundError, check_out, make_environment
+from bench.comparison import Comparison, Sample, find_slower
+from bench.processes import Cost
+
+ROOT = Path(__file__).parents[2]
+
+
+def sample(*cpu: float, wall: float = 1.0) -> Sample:
+    return Sample([Cost(wall=wall, cpu=seconds) for seconds in cpu])
+
+
+def test_slower_is_named_when_the_least_and_the_median_grew():
+    found = [
+        Comparison("turn", sample(1.0, 1.1, 1.2), sample(1.1, 1.2, 1.3)),
+        Comparison("start", sample(1.0, 1.1, 1.2), sample(1.0, 1.3, 1.4)),
+        Comparison("step", sample(1.0), sample(1.04)),
+    ]
+    assert find_slower(found) == ["turn, CPU: 1.10× (least), 1.09× (median)"]
+
+
+def test_a_wall_clock_that_grew_is_named_too():
+    found = [Comparison("turn", sample(1.0), sample(1.0, wall=2.0))]
+    assert find_slower(found) == ["turn, wall: 2.00× (least), 2.00× (median)"]
+
+
+def test_a_step_is_what_the_long_turn_takes_more():
+    long, short = sample(5.0, 6.0).costs, sample(1.0, 1.5).costs
+    assert Sample(long, short, steps=40).figure("CPU", min) == pytest.approx(100)
+
+
+def git(repository: Path, *words: str) -> None:
+    name = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+    subprocess.run(["git", "-C", str(repository), *name, *words], check=True, capture_output=True)
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository whose program says which commit it is: ``old``, then ``new``."""
+    root = tmp_path / "repository"
+    package = root / "src" / "quarterdeck"
+    package.mkdir(parents=True)
+    script = '[project.scripts]\nquarterdeck = "quarterdeck.program:main"\n'
+    (root / "pyproject.toml").write_text(script)
+    (package / "__init__.py").touch()
+    git(root, "init", "-q")
+    for word in ("old", "new"):
+        (package / "program.py").write_text(f"def main():\n    print({word!r})\n")
+        git(root, "add", "-A")
+        git(root, "commit", "-q", "-m", word)
+    return root
+
+
+def test_each_side_runs_its_own_source(repository: Path, tmp_path: Path):
+    now = make_environment(repository, tmp_path / "now")
+    with check_out("HEAD~1", tmp_path / "before", repository) as before:
+        said = [subprocess.check_output([side.program], text=True) for side in (before, now)]
+    assert said == ["old\n", "new\n"]
+    assert not before.root.exists()
+    trees = subprocess.check_output(["git", "-C", repository, "worktree", "list"], text=True)
+    assert trees.count("\n") == 1
+
+
+def test_an_unknown_commit_is_named(repository: Path, tmp_path: Path):
+    with (
+        pytest.raises(CommitNotFoundError, match="'nonsense'"),
+        check_out("nonsense", tmp_path / "before", repository),
+    ):
+        pass
+
+
+def is_writable_repository() -> bool:
+    command = ["git", "-C", str(ROOT), "rev-parse", "--path-format=absolute", "--git-common-dir"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    return done.returncode == 0 and os.access(done.stdout.strip(), os.W_OK)
+
+
+def test_the_working_tree_is_compared_with_a_commit(tmp_path: Path):
+    if not is_writable_repository():
+        pytest.skip("needs a git repository that may be written to")
+    done = subprocess.run(
+        [sys.executable, "-m", "bench", "--tiny", "--against", "HEAD"],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "LANG": "C.UTF-8"},
+        capture_output=True,
+        text=True,
+        timeout=58,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    for what in ("--version", "text reply", "read step", "shell step", "session/new"):
+        assert done.stdout.count(what) >= 2
+    assert "What got slower by more than 5 %" in done.stdout
