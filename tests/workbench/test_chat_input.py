@@ -314,7 +314,7 @@ async def test_no_queue_says_so_and_no_editor_says_so(
     await begin(fleet, "ann")
     async with opened(fleet, tmp_path) as (app, pilot):
         await pilot.press("ctrl+e")
-        await until(pilot, lambda: "no prompt waits here" in screen_text(app))
+        await until(pilot, lambda: "no queued prompts" in screen_text(app))
         await pilot.press(*"/editor", "enter")
         await until(pilot, lambda: "set VISUAL or EDITOR" in screen_text(app))
 

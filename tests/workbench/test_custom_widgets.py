@@ -288,7 +288,7 @@ async def test_a_changed_file_waits_for_approval_anew(places: Places):
     library = await asyncio.to_thread(put, places, "mine", GOOD)
     await asyncio.to_thread(put, places, "mine", GOOD + "\n# more\n", approved=False)
     library = await asyncio.to_thread(library.scan)
-    assert library.outcome("mine") == ("waits for approval", "it is not what you approved")
+    assert library.outcome("mine") == ("needs approval", "it changed since you approved it")
     async with hall(places) as (app, pilot):
         await until(pilot, lambda: "not what you approved" in screen_text(app))
 
@@ -311,7 +311,7 @@ async def test_source_of_an_agent_is_shown_whole_and_runs_once_approved(
         with pytest.raises(CustomWidgetError, match="waits for you"):
             library.usable("weather")
         await pilot.press(*"/widgets", "enter")
-        await until(pilot, lambda: "waits for approval: offered by ann" in screen_text(app))
+        await until(pilot, lambda: "needs approval: offered by ann" in screen_text(app))
         await pilot.press("escape")
         await pilot.press(*"/widget approve weather", "enter")
         await until(pilot, lambda: isinstance(app.screen, ApproveScreen))
@@ -325,7 +325,7 @@ async def test_source_of_an_agent_is_shown_whole_and_runs_once_approved(
         assert library.usable("weather").text == source
         assert "custom/weather" in all_kinds(app.desk)
         await pilot.press(*"/widget forget weather", "enter")
-        await until(pilot, lambda: library.outcome("weather")[0] == "waits for approval")
+        await until(pilot, lambda: library.outcome("weather")[0] == "needs approval")
 
 
 async def test_approving_shows_the_widget_where_it_waits(places: Places):

@@ -79,7 +79,7 @@ async def test_a_change_on_disk_is_taken_or_asked_about(tmp_path: Path):
     async with alone("editor", desk_in(tmp_path), {"path": "a.txt"}) as (panel, app, pilot):
         await until_shown(app, pilot, "one")
         path.write_text("two\n")
-        await until_shown(app, pilot, "two", "read again")
+        await until_shown(app, pilot, "two", "reloaded")
         assert not panel.is_dirty
         await pilot.press(*"mine ")
         path.write_text("three\n")
@@ -89,7 +89,7 @@ async def test_a_change_on_disk_is_taken_or_asked_about(tmp_path: Path):
         await pilot.press("k", "escape")
         await until_shown(app, pilot, "mine two")
         await pilot.press("ctrl+s")
-        await until_shown(app, pilot, "o overwrite it")
+        await until_shown(app, pilot, "o overwrite the file")
         assert path.read_text() == "three\n"
         await pilot.press("o")
         await until(pilot, lambda: path.read_text() == "mine two\n")
@@ -156,7 +156,7 @@ async def test_a_new_file_that_takes_the_name_of_another_asks_first(tmp_path: Pa
     async with alone("editor", desk_in(tmp_path)) as (_, app, pilot):
         await until_shown(app, pilot, "new file")
         await pilot.press(*"mine", "ctrl+s", *"b.txt", "enter")
-        await until_shown(app, pilot, "o overwrite it")
+        await until_shown(app, pilot, "o overwrite the file")
         assert (tmp_path / "b.txt").read_text() == "theirs" and "mine" in shown(app)
 
 

@@ -86,7 +86,7 @@ async def test_what_is_here_and_what_is_missing_is_told(ground: Ground):
         await until(pilot, lambda: "codex" in screen_text(app))
         shown = screen_text(app)
         assert "✓ codex" in shown
-        assert "Claude Code is not here: npm install -g @anthropic-ai/claude-code" in shown
+        assert "Claude Code not installed: npm install -g @anthropic-ai/claude-code" in shown
         assert "✓ OPENAI_API_KEY" in shown
         assert SECRET not in shown
         assert "f12     see a demo" in shown and "ctrl+t  start an agent" in shown
@@ -208,7 +208,7 @@ async def test_a_host_that_cannot_be_used_is_told_and_typing_goes_on(
         if size[1] > 5:
             shown = " ".join(screen_text(app).split())
             assert str(failure).split(";")[0][:40] in shown
-            assert "/host try again" in shown and "/doctor" in shown
+            assert "/host retry" in shown and "/doctor" in shown
 
 
 async def test_another_directory_is_asked_about_too(ground: Ground, tmp_path: Path):

@@ -44,15 +44,15 @@ def test_the_first_run_and_the_demo_to_its_end(tmp_path: Path):
         screen.press("hello")
         screen.shows("❯ hello")
         screen.press("C-u", "F12")
-        # The lead asks for leave to run the tests, and the screen comes up by itself.
+        # The lead needs permission to run the tests, and the screen comes up by itself.
         for asked in ("python3 -m unittest", "tides.py", "python3 -m unittest"):
-            screen.shows("asks for leave", _DEMO)
+            screen.shows("needs permission", _DEMO)
             screen.shows(asked)
             answer(screen)
         # The other one asks elsewhere.
         soon(lambda: "you: ctrl+g" in screen.text() or leave(screen), _DEMO)
         screen.press("C-g")
-        screen.shows("scribe asks for leave")
+        screen.shows("scribe needs permission")
         answer(screen)
         screen.shows("That was the demo", _DEMO)
         assert left_behind(tmp_path)
@@ -64,14 +64,14 @@ def test_the_first_run_and_the_demo_to_its_end(tmp_path: Path):
 
 
 def leave(screen: Pane) -> bool:
-    return "scribe asks for leave" in screen.text()
+    return "scribe needs permission" in screen.text()
 
 
 def answer(screen: Pane) -> None:
     """Allow once: keys count after a moment without any."""
     time.sleep(QUIET + 0.2)
     screen.press("y")
-    soon(lambda: "asks for leave" not in screen.text(), what=screen.text())
+    soon(lambda: "needs permission" not in screen.text(), what=screen.text())
 
 
 CRASHES = {
@@ -204,8 +204,8 @@ def test_a_host_that_cannot_start_is_told_and_the_screen_stays(tmp_path: Path, h
     (tmp_path / "config" / "config.toml").write_text("mode = \n")
     more = {"QUARTERDECK_HOME": str(tmp_path / home)}
     with pane(tmp_path, f"{PROGRAM}; echo left with $?; sleep 60", **more) as screen:
-        screen.shows("host: cannot be used", 40)
-        screen.shows("/host  try again")
+        screen.shows("host: unusable", 40)
+        screen.shows("/host  retry")
         screen.press("hello")
         screen.shows("❯ hello")
         if home == "config":

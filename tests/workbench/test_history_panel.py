@@ -64,7 +64,12 @@ async def test_what_cannot_be_read_is_told_with_its_reason(tmp_path: Path):
     async with alone("history", desk_in(tmp_path)) as (panel, app, pilot):
         panel.environment = {"HOME": str(home)}
         await pilot.press("r")
-        await until_shown(app, pilot, "opencode: cannot read", "No sessions here; a: everywhere")
+        await until_shown(
+            app,
+            pilot,
+            "opencode: cannot read",
+            "No sessions in this directory; press a to show all",
+        )
 
 
 async def test_those_of_other_directories_only_on_demand(tmp_path: Path):
@@ -74,7 +79,7 @@ async def test_those_of_other_directories_only_on_demand(tmp_path: Path):
         await pilot.press("r")
         await until_shown(app, pilot, "nothing yet")
         await pilot.press("a")
-        await until_shown(app, pilot, "every directory", "5 sessions", "/home/dev/lab")
+        await until_shown(app, pilot, "all directories", "5 sessions", "/home/dev/lab")
         assert panel.remember() == {"everywhere": True}
         panel.environment = {}
         await pilot.press("r")

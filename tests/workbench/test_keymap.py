@@ -118,7 +118,7 @@ def test_a_file_that_cannot_be_changed_safely_stays(tmp_path: Path):
     path = tmp_path / "keys.toml"
     for text in ("nonsense [", '["ctrl+x"]\ncommand = "end"\n'):
         path.write_text(text)
-        with pytest.raises(KeyBindingError, match=r"by hand|mend it"):
+        with pytest.raises(KeyBindingError, match=r"by hand|fix it"):
             save_key(path, KeyBinding(key="ctrl+x", command="kill"), "ctrl+x")
         assert path.read_text() == text
 

@@ -239,7 +239,7 @@ async def test_the_last_chat_cannot_be_closed(tmp_path: Path):
         await pilot.press(*"a draft", "ctrl+w")
         assert app.main.chat.text == "a "
         await pilot.press("ctrl+w", "ctrl+w")
-        await until(pilot, lambda: "the last chat cannot be closed" in screen_text(app))
+        await until(pilot, lambda: "cannot close the last chat" in screen_text(app))
         await app.screens_desk.call("open_tab", {"root": panel("other", "chat")})
         await app.screens_desk.call("close_panel", {"panel": "chat"})
         with pytest.raises(LayoutError, match="last chat"):

@@ -77,7 +77,7 @@ class ScreenController:
         found = SCREEN_CALLS.get(name)
         if found is None:
             raise RefusedCallError(
-                f"there is no call {name!r}; there are {', '.join(sorted(SCREEN_CALLS))}"
+                f"unknown call {name!r}; choose from {', '.join(sorted(SCREEN_CALLS))}"
             )
         try:
             wish = msgspec.convert(dict(arguments), found.wish)
