@@ -72,7 +72,7 @@ class Play:
             system_prompt="You help.",
             toolbox=SimpleNamespace(specs=()),
             hooks=NO_HOOKS,
-            workspace=SimpleNamespace(resources={}),
+            workspace=SimpleNamespace(find_kept=lambda _: None),
             pace=SessionClock(),
             context=marks,
             make_model=lambda _: self.worker,

@@ -176,7 +176,7 @@ async def test_model_mode_effort_and_title_survive(tmp_path: Path):
         session = ship.session
         assert session.model.name == "scripted/other"
         assert session.gate.mode == "plan"
-        assert session._setup.effort == "high"
+        assert session.setup.effort == "high"
         assert session.title == "Paint it blue"
         # What is wished for at loading is what the log says from then on.
         await ship.reload(replace(named, model="scripted/third", mode="ask"))

@@ -36,7 +36,7 @@ async def test_a_prompt_is_on_disk_before_the_model_is_asked(tmp_path: Path):
                 yield delta
 
     async with deck(tmp_path, tools=()) as ship:
-        ship.session._setup.model = Looking(Script.sequence("one", "two"))
+        ship.session.setup.model = Looking(Script.sequence("one", "two"))
         await ship.prompt("one")
         await ship.prompt("two")
     assert seen == [1, 2]

@@ -233,7 +233,7 @@ async def test_calls_with_the_same_id_are_told_apart(tmp_path: Path):
     """Some servers number the calls of every reply from one."""
     tool = FakeTool(returns("ran"))
     async with deck(tmp_path, "unused", tools=[tool]) as ship:
-        ship.session._setup.model = model = Numbering()
+        ship.session.setup.model = model = Numbering()
         ended = await ship.prompt()
         starts = await ship.events(ToolCallStarted)
     assert ended.stop == "end_turn"

@@ -228,10 +228,10 @@ async def test_a_model_with_a_fault_of_its_own_fails_the_turn_and_not_the_sessio
             pass
 
     async with deck(tmp_path, "fine", tools=()) as ship:
-        good, ship.session._setup.model = ship.session._setup.model, Faulty()
+        good, ship.session.setup.model = ship.session.setup.model, Faulty()
         ended = await ship.prompt()
         finished = await ship.only(ModelCallFinished)
-        ship.session._setup.model = good
+        ship.session.setup.model = good
         assert (await ship.prompt()).stop == "end_turn"
     assert ended.stop == "failed"
     assert "KeyError" in (ended.reason or "")

@@ -1,12 +1,10 @@
 """What a workspace would do once it is trusted."""
 
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 from quarterdeck.agent import instructions
-from quarterdeck.agent.children import factory
-from quarterdeck.agent.library import session_library
+from quarterdeck.agent.children.folders import profile_folders
+from quarterdeck.agent.library.folders import library_folders
 from quarterdeck.config.places import Places
 from quarterdeck.config.trust import TrustStore
 from quarterdeck.fleet.permissions.workspace_trust import (
@@ -32,9 +30,8 @@ def test_every_file_of_instructions_is_told():
 
 
 def test_every_folder_that_counts_is_told():
-    ground: Any = SimpleNamespace(trusted=True, project="/project")
-    own = Path("/own")
-    read = (*session_library.library_folders(own, ground), *factory.profile_folders(own, ground))
+    own, project = Path("/own"), Path("/project")
+    read = (*library_folders(own, project), *profile_folders(own, project))
     counted = {
         str(shelf.path.relative_to("/project")) for shelf in read if own not in shelf.path.parents
     }

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from quarterdeck.agent.tools.bash.background import BackgroundCommands
 from quarterdeck.agent.tools.tool import LiveCall, PreparedCall, ToolOutcome, text_outcome
 from quarterdeck.agent.tools.workspace import ToolWorkspace
 from quarterdeck.models.errors import RequestRejectedError
@@ -135,6 +136,18 @@ SESSIONS: dict[str, Callable[[Deck], Any]] = {
 }
 
 
+def _running(line: str) -> BackgroundCommands:
+    """Commands in the background, of which one runs."""
+    commands = BackgroundCommands()
+    running: Any = SimpleNamespace(id="cmd-1", line=line, exit=None, release=_release)
+    commands._all["cmd-1"] = running  # pyright: ignore[reportPrivateUsage]
+    return commands
+
+
+async def _release() -> None:
+    pass
+
+
 async def measure(folder: Path, session: str, summary: str) -> dict[str, tuple[int, int]]:
     """Found and planted facts, by what they are, in the first request after the session."""
     worker, tool = Worker(window=60_000, max_output=4_000), Reading()
@@ -146,8 +159,7 @@ async def measure(folder: Path, session: str, summary: str) -> dict[str, tuple[i
     ) as ship:
         await ship.prompt("Hello. work 1")
         await ship.session.context.pin("Hold on to fact-pin-1.")
-        running = SimpleNamespace(id="cmd-1", line="serve fact-command-1", exit=None)
-        ship.session._setup.workspace.resources["bash"] = SimpleNamespace(all=[running])  # pyright: ignore[reportPrivateUsage]
+        ship.session.setup.workspace.keep(_running("serve fact-command-1"))
         demands = await SESSIONS[session](ship)
         planted = str(await ship.events(Prompted))
         await ship.session.context.compact()

@@ -35,8 +35,8 @@ from .ports import Turn, run_prompt_hooks, run_stop_hooks
 from .tool_calls import run_calls
 
 if TYPE_CHECKING:
+    from .commands.command import CommandSession
     from .commands.registry import CommandCall
-    from .session import Session
 
 __all__ = ["run_prompt", "run_turn"]
 
@@ -197,13 +197,16 @@ def _reason(error: Exception) -> str:
     return f"an error in the program: {type(error).__name__}: {error}"
 
 
-async def run_prompt(session: "Session", turn: "Turn", prompted: Prompted) -> TurnEnded:
+async def run_prompt(
+    session: "CommandSession", call: "CommandCall | None", turn: "Turn", prompted: Prompted
+) -> TurnEnded:
     """Run the turn that a prompt asks for; returns how it ended.
+
+    ``call`` is the command that the prompt is; None: it is for the model.
 
     Raises:
         JournalError: the log takes no more events.
     """
-    call = session.commands.find(prompted)
     if call is None:
         return await _run_model_turn(turn, prompted)
     if isinstance(call.command, AnsweredCommand):
@@ -225,7 +228,7 @@ async def _run_model_turn(turn: "Turn", prompted: Prompted) -> TurnEnded:
 
 
 async def _answer(
-    session: "Session", turn: "Turn", prompted: Prompted, call: "CommandCall"
+    session: "CommandSession", turn: "Turn", prompted: Prompted, call: "CommandCall"
 ) -> TurnEnded:
     assert isinstance(call.command, AnsweredCommand)
     await _begin(turn, prompted)

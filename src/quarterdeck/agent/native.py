@@ -19,7 +19,8 @@ from quarterdeck.wire.events import Event, NoticePosted, SessionOpened, SessionR
 from quarterdeck.wire.ids import SessionId, TurnId, new_session_id
 
 from .checkpoints.storage import delete_checkpoints
-from .children.factory import introduce_profiles, make_children_factory, profile_folders
+from .children.factory import introduce_profiles, make_children_factory
+from .children.folders import profile_folders
 from .clock import SessionClock
 from .environment import (
     SessionEnvironment,
@@ -32,14 +33,15 @@ from .environment import (
 )
 from .instructions import NestedInstructions
 from .library.session_library import attach_library
-from .ports import find_hooks
+from .ports import NO_HOOKS, NO_SERVERS, Hooks, ToolServers
 from .recovery import FORKED, close_children
 from .resume import ResumeState, allow_for_damage, read_resume_state, shared_events
-from .session import Session, SessionSetup
+from .session import Session
+from .session_setup import SessionSetup
 from .session_store import NoSuchSessionError, SessionStorage, SessionStore
 from .session_system import SessionSystem, make_local_system
 from .telemetry import find_telemetry
-from .tool_servers import ServerDefinition, find_servers
+from .tool_servers import ServerDefinition
 from .tools.tool import Tool
 from .tools.toolbox import LazyTool, Toolbox, shipped_tools
 from .tools.workspace import ToolWorkspace
@@ -47,7 +49,7 @@ from .tools.workspace import ToolWorkspace
 if TYPE_CHECKING:
     from quarterdeck.policy.rules import Rule
 
-__all__ = ["NativeAgent", "SessionOptions", "SystemFactory"]
+__all__ = ["NativeAgent", "SessionOptions", "SystemFactory", "find_hooks", "find_servers"]
 
 SystemFactory: TypeAlias = Callable[[tuple[str, ...], SessionEnvironment], SessionSystem]
 """Makes the system a session works on, from its directories."""
@@ -79,6 +81,41 @@ class SessionOptions(Struct, frozen=True, kw_only=True):
 
 
 _DEFAULTS = SessionOptions()
+
+
+def find_hooks(ground: SessionEnvironment, environment: Mapping[str, str], session: str) -> Hooks:
+    """The hooks of a session, as the configuration has them.
+
+    Raises:
+        HookError: one is declared wrongly; the message names it.
+    """
+    if not ground.settings.hooks.any:
+        return NO_HOOKS
+    from .hooks.runner import session_hooks
+
+    return session_hooks(ground, environment, session)
+
+
+async def find_servers(
+    ground: SessionEnvironment,
+    environment: Mapping[str, str],
+    roots: tuple[str, ...],
+    *,
+    given: tuple[ServerDefinition, ...] = (),
+    wanted: tuple[str, ...] | None = None,
+) -> tuple[ToolServers, tuple[NoticePosted, ...]]:
+    """The servers of a session, not started, and what a person should know of those left out.
+
+    ``given`` come from whoever opens the session and win over those of the same name in files.
+    ``wanted`` are the only tools that the session may have; None: all.
+    """
+    if not (given or ground.settings.mcp_servers or ground.has_mcp_file):
+        return NO_SERVERS, ()
+    if wanted is not None and not any(name.startswith("mcp__") for name in wanted):
+        return NO_SERVERS, ()
+    from .mcp.servers import session_servers
+
+    return await session_servers(ground, environment, roots, given=given, wanted=wanted)
 
 
 class NativeAgent:
@@ -276,7 +313,7 @@ class NativeAgent:
         stack.push_async_callback(cage.close)
         gate = await self._gate(ground, past, wishes, cage)
         setup = await self._setup(id_, ground, past, wishes, cage)
-        await attach_library(setup, self._places.config, ground)
+        commands = await attach_library(setup, self._places.config, ground)
         if ground.trusted:
             known = frozenset(Path(path) for path in ground.instructions)
             setup.instructions = NestedInstructions(root=Path(ground.project), known=known)
@@ -291,7 +328,8 @@ class NativeAgent:
             from .goals.pursuit import resume_goal
 
             await resume_goal(setup, past.goal)
-        shelves = profile_folders(self._places.config, ground)
+        project = Path(ground.project) if ground.trusted else None
+        shelves = profile_folders(self._places.config, project)
         profiles, problems = await introduce_profiles(shelves, setup.toolbox)
         setup.system_prompt = "\n\n".join(filter(None, (setup.system_prompt, profiles)))
         like = setup.workspace.call("read", "read")
@@ -302,9 +340,9 @@ class NativeAgent:
         )
         told = (*notices, *told, *problems)
         session = Session(
-            id_, journal, setup, gate, past.conversation, title=past.title, notices=told
+            id_, journal, setup, gate, past.conversation, commands, title=past.title, notices=told
         )
-        setup.workspace.children = make_children_factory(session, setup, ground, shelves)
+        setup.workspace.make_children = make_children_factory(session, setup, ground, shelves)
         return session
 
     async def _gate(

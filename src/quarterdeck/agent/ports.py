@@ -6,7 +6,7 @@ the real ones are imported when they are needed.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,16 +22,13 @@ from .clock import SessionClock
 from .conversation import Conversation
 from .instructions import NestedInstructions
 from .limits import TurnLimits, TurnSpending
-from .tool_servers import NO_SERVERS, ToolServers
 from .tools.toolbox import Toolbox
 from .tools.workspace import ToolWorkspace
-
-if TYPE_CHECKING:
-    from .environment import SessionEnvironment
 
 __all__ = [
     "CHECKPOINT_COMMANDS",
     "NO_HOOKS",
+    "NO_SERVERS",
     "NO_TURN_WATCH",
     "UNBOUNDED_WINDOW",
     "CheckpointCommand",
@@ -41,11 +38,11 @@ __all__ = [
     "HookVerdict",
     "Hooks",
     "NoTurnWatch",
+    "ToolServers",
     "Turn",
     "TurnWatch",
     "UnboundedWindow",
     "add_hook_context",
-    "find_hooks",
     "make_snapshot_notice",
     "run_prompt_hooks",
     "run_start_hooks",
@@ -230,17 +227,40 @@ class _NoHooks:
 NO_HOOKS: Hooks = _NoHooks()
 
 
-def find_hooks(ground: "SessionEnvironment", environment: Mapping[str, str], session: str) -> Hooks:
-    """The hooks of a session, as the configuration has them.
+class ToolServers(Protocol):
+    """The servers of one session."""
 
-    Raises:
-        HookError: one is declared wrongly; the message names it.
-    """
-    if not ground.settings.hooks.any:
-        return NO_HOOKS
-    from .hooks.runner import session_hooks
+    def start(self) -> None:
+        """Begin to reach them, in the background."""
+        ...
 
-    return session_hooks(ground, environment, session)
+    async def settle(self, toolbox: Toolbox, emit: Callable[[Event], Awaitable[None]]) -> None:
+        """Between two steps: let tools join or leave, and tell what is worth it.
+
+        Waits for servers that are being started, once and for a bounded time. Never raises for
+        what a server does.
+        """
+        ...
+
+    async def close(self) -> None:
+        """End them; may be called again."""
+        ...
+
+
+class _NoServers:
+    """No server at all."""
+
+    def start(self) -> None:
+        pass
+
+    async def settle(self, toolbox: Toolbox, emit: Callable[[Event], Awaitable[None]]) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+
+NO_SERVERS: ToolServers = _NoServers()
 
 
 async def run_prompt_hooks(hooks: Hooks, emit: HookEmit, prompted: Prompted) -> Prompted | str:

@@ -6,21 +6,17 @@ are in ``conversation``. Here turns are queued, steered, cancelled and written t
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import msgspec
-from msgspec import Struct, field
 
-from quarterdeck.config.schema import ContextSettings
 from quarterdeck.journal import Journal, UnrecordableEventError
 from quarterdeck.journal.sanitize import sanitize_event
 from quarterdeck.models.model import Effort, Model, ModelInfo
 from quarterdeck.policy.gate import Gate
-from quarterdeck.policy.modes import Mode, SandboxState
+from quarterdeck.policy.modes import Mode
 from quarterdeck.wire.content import ContentBlock, TextContent
 from quarterdeck.wire.errors import LinkBusyError, LinkClosedError
 from quarterdeck.wire.events import (
@@ -39,29 +35,19 @@ from quarterdeck.wire.ids import MessageId, SessionId, TurnId, new_message_id, n
 from quarterdeck.wire.permissions import Decider
 from quarterdeck.wire.settings import ConfigOption
 
-from .checkpoints.service import Checkpoints
-from .clock import SessionClock
+from .checkpoints.service import Checkpoints, SessionLog
 from .commands.registry import CommandRegistry
 from .config_options import options_of
 from .context.window import SessionContext
 from .conversation import Conversation
-from .instructions import NestedInstructions
-from .limits import TurnLimits, TurnSpending
+from .limits import TurnSpending
 from .loop import run_prompt
-from .ports import NO_HOOKS, Hooks, Turn, run_start_hooks
+from .ports import Turn, run_start_hooks
 from .resume import ResumeState
+from .session_setup import SessionSetup
 from .session_system import make_sandbox_notice
-from .tool_servers import NO_SERVERS, ToolServers
-from .tools.toolbox import Toolbox
-from .tools.workspace import ToolWorkspace
 
-if TYPE_CHECKING:
-    from quarterdeck.wire.record import Record
-
-    from .goals.pursuit import GoalResult
-    from .goals.state import GoalBudget, GoalState
-
-__all__ = ["Session", "SessionSetup", "wait_for_turn"]
+__all__ = ["Session", "wait_for_turn"]
 
 _log = logging.getLogger(__name__)
 
@@ -84,49 +70,6 @@ async def wait_for_turn(running: asyncio.Task[TurnEnded]) -> TurnEnded | None:
 _TITLE_LENGTH = 60
 
 
-class SessionSetup(Struct, kw_only=True, eq=False):
-    """What a session works with; model, effort and mode may be changed while it lives."""
-
-    model: Model
-    make_model: Callable[[str], Model]
-    """Makes another model by name, with this session's configuration.
-
-    Raises ``ModelSetupError`` when there is none.
-    """
-    models: tuple[str, ...]
-    """Names of models to offer."""
-    effort: Effort
-    system_prompt: str
-    toolbox: Toolbox
-    workspace: ToolWorkspace
-    limits: TurnLimits
-    find_sandbox: Callable[[], Awaitable[SandboxState]]
-    """Makes ready what holds commands in full-auto mode, and says what it is."""
-    pace: SessionClock
-    servers: ToolServers = NO_SERVERS
-    """Lend tools; closed with the session."""
-    context: ContextSettings = field(default_factory=ContextSettings)
-    """What is done before the conversation outgrows the model's window."""
-    checkpoints: Path | None = None
-    """The directory of our own below which it is kept what files were; None: it is not."""
-    checkpoint_patience: float = 10.0
-    """Seconds that writing a work tree down may take."""
-    commands: CommandRegistry = field(default_factory=CommandRegistry)
-    """What a prompt that begins with a slash may be."""
-    instructions: NestedInstructions | None = None
-    """Tells those of directories when the agent first works there."""
-    hooks: Hooks = NO_HOOKS
-    """Programs and functions of the user's that have a say; closed with the session."""
-    spending: TurnSpending | None = None
-    """What the turns spend counts there, too: in the turn that waits for this session."""
-    beside: TurnSpending | None = None
-    """What is spent beside turns, by agents in the background."""
-    goal: "GoalState | None" = None
-    """The goal that was set last."""
-    hear: "Callable[[Record], object]" = lambda _: None
-    """Hears every record that the session appends, for traces."""
-
-
 class Session:
     """One conversation. Made by ``NativeAgent``; use it from one event loop."""
 
@@ -137,6 +80,7 @@ class Session:
         setup: SessionSetup,
         gate: Gate,
         conversation: Conversation,
+        commands: CommandRegistry,
         *,
         title: str | None = None,
         notices: tuple[NoticePosted, ...] = (),
@@ -146,12 +90,21 @@ class Session:
         self.gate = gate
         self.journal = journal
         self._notices = notices
-        self._setup = setup
+        self.setup = setup
+        self.commands = commands
+        """What a prompt that begins with a slash may be."""
         self._conversation = conversation
         emit = self._aside = partial(self._emit, turn=None)
         self.context = SessionContext(setup, conversation, emit)
         self._turns = asyncio.Lock()
-        self.checkpoints = Checkpoints(self, setup, conversation, emit, self._turns)
+        self.checkpoints = Checkpoints(
+            SessionLog(id_, journal, lambda: self.last_seq),
+            setup,
+            conversation,
+            emit,
+            self._turns,
+            self.context.close,
+        )
         self._running: asyncio.Task[TurnEnded] | None = None
         self._ended: TurnEnded | None = None
         self._steering: list[Prompted] = []
@@ -168,22 +121,17 @@ class Session:
     @property
     def cwd(self) -> str:
         """The directory the session works in."""
-        return self._setup.workspace.cwd
+        return self.setup.workspace.cwd
 
     @property
     def model(self) -> ModelInfo:
         """The model that the next turn asks."""
-        return self._setup.model.info
-
-    @property
-    def commands(self) -> CommandRegistry:
-        """What a prompt that begins with a slash may be."""
-        return self._setup.commands
+        return self.setup.model.info
 
     @property
     def options(self) -> tuple[ConfigOption, ...]:
         """The session's settings as people see them: mode, model, effort."""
-        setup = self._setup
+        setup = self.setup
         return options_of(self.gate.mode, setup.model.info, setup.models, setup.effort)
 
     async def begin(self, past: ResumeState, resumed: SessionResumed | None = None) -> None:
@@ -204,7 +152,7 @@ class Session:
         await self._options_changed()
         await self._emit_all(await self.commands.refresh() or (self.commands.changed(),))
         await run_start_hooks(
-            self._setup.hooks, self._conversation, self._aside, resumed=resumed is not None
+            self.setup.hooks, self._conversation, self._aside, resumed=resumed is not None
         )
         await self.checkpoints.opened()
         await self.journal.durable(self.last_seq)
@@ -232,15 +180,6 @@ class Session:
             message = message or new_message_id()
             prompted = Prompted(content=content, message=message, origin=origin, sender=sender)
             return await self._run(new_turn_id(), prompted)
-
-    async def pursue(self, goal: str | None, budget: "GoalBudget | None" = None) -> "GoalResult":
-        """Run turns until a goal is reached or a budget is spent; None: the goal that was set.
-
-        Raises ``NoGoalError`` where none was, and as ``prompt``.
-        """
-        from .goals.pursuit import NO_BUDGET, pursue_goal
-
-        return await pursue_goal(self, self._setup, goal, budget or NO_BUDGET)
 
     def steer(self, content: tuple[ContentBlock, ...]) -> None:
         """Give the running turn a message, to be told to the model at its next step.
@@ -273,13 +212,13 @@ class Session:
     async def set_mode(self, mode: Mode) -> None:
         """Change the permission mode; holds for every later call, also of a running turn."""
         if mode == "full-auto":
-            self.gate.sandbox = await self._setup.find_sandbox()
+            self.gate.sandbox = await self.setup.find_sandbox()
             await self._emit(await make_sandbox_notice(), None)
         self.gate.mode = mode
         await self._emit(ModeChanged(mode=mode), None)
         await self._options_changed()
-        if (children := self._setup.workspace.resources.get("children")) is not None:
-            await children.follow_mode(mode)
+        if self.setup.workspace.children is not None:
+            await self.setup.workspace.children.follow_mode(mode)
 
     async def set_model(self, name: str) -> None:
         """Change the model from the next turn on.
@@ -287,17 +226,17 @@ class Session:
         Raises:
             ModelSetupError: there is no such model, or its key is missing.
         """
-        made = await asyncio.to_thread(self._setup.make_model, name)
-        self._retired.append(self._setup.model)
-        self._setup.model = made
+        made = await asyncio.to_thread(self.setup.make_model, name)
+        self._retired.append(self.setup.model)
+        self.setup.model = made
         if self._running is None:
             await self._close_retired()
-        await self._emit(SessionChanged(model=self._setup.model.info.name), None)
+        await self._emit(SessionChanged(model=self.setup.model.info.name), None)
         await self._options_changed()
 
     async def set_effort(self, effort: Effort) -> None:
         """Change how much the model may think, from the next turn on."""
-        self._setup.effort = effort
+        self.setup.effort = effort
         await self._options_changed()
 
     async def revoke(self, grant: str, by: Decider) -> bool:
@@ -320,14 +259,14 @@ class Session:
         async with self._turns:  # what the last prompt still writes comes before the end
             try:
                 facts = {"how": how, "reason": reason}
-                await self._setup.hooks.run("session_end", facts, self._aside)
-                await self._setup.hooks.close()
+                await self.setup.hooks.run("session_end", facts, self._aside)
+                await self.setup.hooks.close()
                 await self.context.close()
                 await self.checkpoints.settle()
-                await self._setup.servers.close()
-                await self._setup.workspace.close()
+                await self.setup.servers.close()
+                await self.setup.workspace.close()
             finally:
-                self._retired.append(self._setup.model)
+                self._retired.append(self.setup.model)
                 await self._close_retired()
                 await self._emit(SessionEnded(how=how, reason=reason), None)
                 await self.journal.durable(self.last_seq)
@@ -368,10 +307,10 @@ class Session:
     async def _open_turn(self, turn: TurnId, prompted: Prompted) -> TurnEnded:
         await self._emit_all(await self.commands.refresh())
         await self._title_from(prompted)
-        return await run_prompt(self, self._turn(turn), prompted)
+        return await run_prompt(self, self.commands.find(prompted), self._turn(turn), prompted)
 
     def _turn(self, turn: TurnId) -> Turn:
-        setup = self._setup
+        setup = self.setup
 
         async def emit(event: Event) -> None:
             await self._emit(event, turn)
@@ -424,4 +363,4 @@ class Session:
             record = await self.journal.append(self.id, sanitize_event(event), turn=turn)
         self.last_seq = record.seq
         self._conversation.apply(record.event)
-        self._setup.hear(record)
+        self.setup.hear(record)

@@ -97,7 +97,7 @@ def _declared(ground: "SessionEnvironment") -> "dict[HookPoint, tuple[Hook, ...]
 async def _run(
     where: str, point: "HookPoint", facts: dict[str, Any]
 ) -> "tuple[HookVerdict, list[str]]":
-    from quarterdeck.agent.ports import find_hooks
+    from quarterdeck.agent.native import find_hooks
     from quarterdeck.wire.events import NoticePosted
 
     ground = await _ground(where)

@@ -414,7 +414,7 @@ async def test_a_snapshot_that_takes_too_long_falls_back_to_the_tools_files(tmp_
         "done",
     )
     async with working(tmp_path, *replies) as ship:
-        ship.session._setup.checkpoint_patience = 0.000001
+        ship.session.setup.checkpoint_patience = 0.000001
         await ship.prompt()
         (notice,) = [n for n in await ship.events(NoticePosted) if "undone" in n.title]
         await ship.session.checkpoints.undo()

@@ -404,7 +404,8 @@ async def test_a_huge_answer_is_cut_and_can_be_read_on(tmp_path: Path):
     async with family(tmp_path, script) as ship:
         await ship.prompt("lead")
         (over,) = await ship.events(ChildEnded)
-        children = ship.session._setup.workspace.children()
+        children = ship.session.setup.workspace.get_children()
+        assert children is not None
         whole = await children.answer(over.child)
     assert len(over.answer) < 25_000
     assert f"`read` and id {over.child}" in over.answer

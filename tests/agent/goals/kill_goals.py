@@ -17,6 +17,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+from quarterdeck.agent.goals.pursuit import pursue_goal
 from quarterdeck.agent.native import NativeAgent, SessionOptions
 from quarterdeck.agent.tools.builtin import all_tools
 from quarterdeck.agent.tools.tool import LiveCall, ToolOutcome, text_outcome
@@ -141,7 +142,7 @@ async def run(folder: Path, id_: str, pipe: int) -> None:
                 os.write(pipe, f"{record.seq} {event_type(record.event)}\n".encode())
 
         telling = asyncio.create_task(acknowledge())
-        await session.pursue(None if session._setup.goal else "All parts.")
+        await pursue_goal(session, None if session.setup.goal else "All parts.")
         await telling
 
 
@@ -213,7 +214,7 @@ async def verify(folder: Path, id_: str, acknowledged: dict[int, str], *, finish
             assert held.get(seq) == kind, f"{seq} {kind} is {held.get(seq)}"
         if not finish:
             return check(records, id_)
-        pursued = await session.pursue(None if session._setup.goal else "All parts.")
+        pursued = await pursue_goal(session, None if session.setup.goal else "All parts.")
         assert pursued.ended is not None, pursued
         assert pursued.ended.how == "reached", pursued
         await session.journal.durable(session.journal.last)

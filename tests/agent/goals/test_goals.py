@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from quarterdeck.agent.goals.pursuit import MOST_IDLE, NoGoalError
+from quarterdeck.agent.goals.pursuit import MOST_IDLE, NoGoalError, pursue_goal
 from quarterdeck.agent.goals.state import GoalBudget
 from quarterdeck.agent.native import SessionOptions
 from quarterdeck.models.script import Script, ScriptReply, ScriptScene
@@ -39,7 +39,7 @@ def tools() -> list[FakeTool]:
 async def test_turns_go_on_until_the_goal_is_done(tmp_path: Path):
     replies = (work(), "One step.", work(), "Two steps.", says(done()), "It is done.")
     async with deck(tmp_path, *replies, tools=tools()) as ship:
-        pursued = await ship.session.pursue("Make it work.")
+        pursued = await pursue_goal(ship.session, "Make it work.")
         prompts = await ship.events(Prompted)
         events = await ship.events(GoalSet, TurnEnded, GoalEnded)
     assert pursued.ended is not None
@@ -64,7 +64,7 @@ async def test_the_tool_is_there_only_while_there_is_a_goal(tmp_path: Path):
     replies = ("before", says(done()), "fine", "after")
     async with deck(tmp_path, *replies, tools=tools()) as ship:
         await ship.prompt("hello")
-        await ship.session.pursue("Goal.")
+        await pursue_goal(ship.session, "Goal.")
         await ship.prompt("bye")
     offered = ["goal_done" in [t.name for t in r.tools] for r in ship.requests]
     assert offered == [False, True, True, False]
@@ -72,7 +72,7 @@ async def test_the_tool_is_there_only_while_there_is_a_goal(tmp_path: Path):
 
 async def test_words_without_work_come_to_an_end(tmp_path: Path):
     async with deck(tmp_path, *["I think about it."] * 9, tools=tools()) as ship:
-        pursued = await ship.session.pursue("Goal.")
+        pursued = await pursue_goal(ship.session, "Goal.")
     assert pursued.ended is not None
     assert (pursued.ended.how, pursued.ended.turns) == ("stuck", MOST_IDLE)
     assert len(ship.requests) == MOST_IDLE
@@ -82,7 +82,7 @@ async def test_words_without_work_come_to_an_end(tmp_path: Path):
 async def test_work_in_between_is_progress(tmp_path: Path):
     replies = ("hm", "hm", work(), "x", "hm", "hm", says(done()), "done")
     async with deck(tmp_path, *replies, tools=tools()) as ship:
-        pursued = await ship.session.pursue("Goal.")
+        pursued = await pursue_goal(ship.session, "Goal.")
     assert pursued.ended is not None
     assert pursued.ended.how == "reached"
 
@@ -102,8 +102,8 @@ async def test_a_budget_ends_it(tmp_path: Path, budget: GoalBudget, reason: str)
     step = ScriptReply(parts=work().parts, usage=BIG)
     replies = [step, ScriptReply.of("more")] * 10
     async with deck(tmp_path, *replies, tools=tools()) as ship:
-        pursued = await ship.session.pursue("Goal.", budget)
-        limits = ship.session._setup.limits
+        pursued = await pursue_goal(ship.session, "Goal.", budget)
+        limits = ship.session.setup.limits
     assert pursued.ended is not None
     assert (pursued.ended.how, pursued.ended.reason) == ("limit", reason)
     assert len(ship.requests) <= 6
@@ -112,9 +112,9 @@ async def test_a_budget_ends_it(tmp_path: Path, budget: GoalBudget, reason: str)
 
 async def test_a_budget_that_is_spent_can_be_raised(tmp_path: Path):
     async with deck(tmp_path, work(), "one", tools=tools()) as ship:
-        first = await ship.session.pursue("Goal.", GoalBudget(turns=1))
+        first = await pursue_goal(ship.session, "Goal.", GoalBudget(turns=1))
         await ship.reload(then(ship, says(done()), "two"))
-        second = await ship.session.pursue(None, GoalBudget(turns=5))
+        second = await pursue_goal(ship.session, None, GoalBudget(turns=5))
     assert first.ended is not None
     assert second.ended is not None
     assert (first.ended.how, second.ended.how) == ("limit", "reached")
@@ -124,7 +124,7 @@ async def test_a_budget_that_is_spent_can_be_raised(tmp_path: Path):
 async def test_a_cancelled_turn_leaves_the_goal_to_be_taken_up(tmp_path: Path):
     gathering = Gathering()
     async with deck(tmp_path, work(), tools=[FakeTool(gathering.run)]) as ship:
-        running = asyncio.ensure_future(ship.session.pursue("Goal.", GoalBudget(turns=5)))
+        running = asyncio.ensure_future(pursue_goal(ship.session, "Goal.", GoalBudget(turns=5)))
         await gathering.wait_for(1)
         await ship.session.cancel()
         pursued = await running
@@ -132,8 +132,8 @@ async def test_a_cancelled_turn_leaves_the_goal_to_be_taken_up(tmp_path: Path):
         assert pursued.turn is not None
         assert pursued.turn.stop == "cancelled"
         await ship.reload(then(ship, says(done()), "done"))
-        assert "goal_done" in ship.session._setup.toolbox.names
-        again = await ship.session.pursue(None)
+        assert "goal_done" in ship.session.setup.toolbox.names
+        again = await pursue_goal(ship.session, None)
         (only,) = await ship.events(GoalSet)
     assert again.ended is not None
     assert (again.ended.how, again.ended.turns) == ("reached", 2)
@@ -143,7 +143,7 @@ async def test_a_cancelled_turn_leaves_the_goal_to_be_taken_up(tmp_path: Path):
 async def test_a_goal_that_was_done_before_a_crash_is_not_worked_on_again(tmp_path: Path):
     replies = (says(done()), "done")
     async with deck(tmp_path, *replies, tools=tools()) as ship:
-        await ship.session.pursue("Goal.")
+        await pursue_goal(ship.session, "Goal.")
         records = await ship.records()
         cut = next(n for n, r in enumerate(records) if isinstance(r.event, ToolCallEnded))
         from quarterdeck.agent.resume import read_resume_state
@@ -158,13 +158,13 @@ async def test_a_goal_that_was_done_before_a_crash_is_not_worked_on_again(tmp_pa
 async def test_without_a_goal_there_is_nothing_to_go_on_with(tmp_path: Path):
     async with deck(tmp_path, "x", tools=tools()) as ship:
         with pytest.raises(NoGoalError, match="no goal to go on with"):
-            await ship.session.pursue(None)
+            await pursue_goal(ship.session, None)
 
 
 async def test_empty_evidence_is_refused(tmp_path: Path):
     replies = (says(done(evidence=" ")), "hm", says(done()), "done")
     async with deck(tmp_path, *replies, tools=tools()) as ship:
-        pursued = await ship.session.pursue("Goal.")
+        pursued = await pursue_goal(ship.session, "Goal.")
         ends = await ship.events(ToolCallEnded)
     assert pursued.ended is not None
     assert pursued.ended.how == "reached"
@@ -175,12 +175,12 @@ async def test_a_fork_has_the_goal_too(tmp_path: Path):
     gathering = Gathering()
     replies = (says(call("fake", n=1)), says(done()), "done")
     async with deck(tmp_path, *replies, tools=[FakeTool(gathering.run)]) as ship:
-        running = asyncio.ensure_future(ship.session.pursue("Goal."))
+        running = asyncio.ensure_future(pursue_goal(ship.session, "Goal."))
         await gathering.wait_for(1)
         await ship.session.cancel()
         await running
         fork = await ship.agent.fork(ship.session.id, wishes=ship.wishes)
-        pursued = await fork.pursue(None)
+        pursued = await pursue_goal(fork, None)
     assert pursued.ended is not None
     assert pursued.ended.how == "reached"
 
@@ -188,7 +188,7 @@ async def test_a_fork_has_the_goal_too(tmp_path: Path):
 async def test_a_model_that_declines_ends_it(tmp_path: Path):
     refusal = ScriptReply(parts=ScriptReply.of("No.").parts, stop="refusal")
     async with deck(tmp_path, refusal, tools=tools()) as ship:
-        pursued = await ship.session.pursue("Goal.")
+        pursued = await pursue_goal(ship.session, "Goal.")
     assert pursued.ended is not None
     assert pursued.ended.how == "refused"
 
@@ -196,7 +196,7 @@ async def test_a_model_that_declines_ends_it(tmp_path: Path):
 async def test_saying_it_again_and_again_comes_to_an_end(tmp_path: Path):
     replies = [says(done())] * 60
     async with deck(tmp_path, *replies, tools=tools()) as ship:
-        pursued = await ship.session.pursue("Goal.")
+        pursued = await pursue_goal(ship.session, "Goal.")
     assert pursued.ended is not None
     assert pursued.ended.how == "reached"
     assert len(ship.requests) < 40
@@ -205,7 +205,7 @@ async def test_saying_it_again_and_again_comes_to_an_end(tmp_path: Path):
 async def test_turns_that_only_repeat_the_last_come_to_an_end(tmp_path: Path):
     turn = (says(call("fake", n=1)), "I looked again.")
     async with deck(tmp_path, *turn * 20, tools=[FakeTool(returns("the same"))]) as ship:
-        pursued = await ship.session.pursue("Goal.")
+        pursued = await pursue_goal(ship.session, "Goal.")
     assert pursued.ended is not None
     assert (pursued.ended.how, pursued.ended.turns) == ("stuck", 1 + MOST_IDLE)
 
@@ -213,6 +213,6 @@ async def test_turns_that_only_repeat_the_last_come_to_an_end(tmp_path: Path):
 async def test_a_loop_within_turns_comes_to_an_end(tmp_path: Path):
     loop = Script(scenes={"x": ScriptScene(replies=(says(call("fake", n=1)),))}, default="x")
     async with deck(tmp_path, loop, tools=[FakeTool(returns("the same"))]) as ship:
-        pursued = await ship.session.pursue("Goal.")
+        pursued = await pursue_goal(ship.session, "Goal.")
     assert pursued.ended is not None
     assert (pursued.ended.how, pursued.ended.turns) == ("stuck", MOST_IDLE)

@@ -188,7 +188,7 @@ async def test_a_slow_server_delays_nothing_and_joins_later_with_a_notice(tmp_pa
         assert time.monotonic() - began < 0.9
         assert "echo" not in mcp_tools(opened)
         async with asyncio.timeout(SOON):
-            while opened.session._setup.servers.servers[0].state != "ready":  # type: ignore[attr-defined]
+            while opened.session.setup.servers.servers[0].state != "ready":  # type: ignore[attr-defined]
                 await asyncio.sleep(0.02)
         await opened.prompt()
         assert "echo" in mcp_tools(opened)

@@ -7,30 +7,31 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from quarterdeck.journal.errors import JournalError
 from quarterdeck.system.errors import OperatingSystemError
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import Event, Redone, Rewound
-from quarterdeck.wire.ids import TurnId
+from quarterdeck.wire.ids import SessionId, TurnId
 
 from ..footprint import footprint_of
 from ..ports import NO_TURN_WATCH, TurnWatch, make_snapshot_notice
 
 if TYPE_CHECKING:
+    from quarterdeck.journal import Journal
     from quarterdeck.policy.call import Call
     from quarterdeck.system.api import Files
     from quarterdeck.wire.record import Record
 
     from ..conversation import Conversation
     from ..ports import Turn
-    from ..session import Session, SessionSetup
+    from ..session_setup import SessionSetup
     from .file_state import Manifest
     from .snapshot import PendingSnapshot, TurnSnapshots
     from .turn_history import TurnHistory, TurnLedger
 
-__all__ = ["Checkpoints"]
+__all__ = ["Checkpoints", "SessionLog"]
 
 _log = logging.getLogger(__name__)
 _HURRY = 0.5
@@ -39,6 +40,15 @@ _CHANGING = ("edit", "delete", "move", "execute", "other")
 """Kinds of calls that may change files even if they name none."""
 _BY_OTHERS = ("spawn_agent",)
 """Tools that let somebody else work."""
+
+
+class SessionLog(NamedTuple):
+    """The part of the log that is one session's."""
+
+    session: SessionId
+    journal: "Journal"
+    last_seq: Callable[[], int]
+    """The last record of the session that was appended."""
 
 
 class Checkpoints:
@@ -50,17 +60,20 @@ class Checkpoints:
         setup: says where what files were is kept, and how long that may take.
         emit: appends an event of the session that belongs to no turn.
         turns: held by whoever runs a turn.
+        close_context: ends a summary that is under way.
     """
 
     def __init__(
         self,
-        session: "Session",
+        log: SessionLog,
         setup: "SessionSetup",
         conversation: "Conversation",
         emit: Callable[[Event], Awaitable[None]],
         turns: asyncio.Lock,
+        close_context: Callable[[], Awaitable[None]],
     ) -> None:
-        self._session = session
+        self._log = log
+        self._close_context = close_context
         self.emit = emit
         self._setup = setup
         self._conversation = conversation
@@ -146,7 +159,7 @@ class Checkpoints:
         """
         await self.settle()
         if conversation:
-            await self._session.context.close()
+            await self._close_context()
         return await self._made()
 
     async def retold(self) -> None:
@@ -165,7 +178,7 @@ class Checkpoints:
             roots, patience = self._setup.workspace.system.roots, self._setup.checkpoint_patience
             # In a thread, because it looks where links lead.
             self._keeping = await asyncio.to_thread(
-                TurnSnapshots, self._state, self._session.id, roots, patience=patience
+                TurnSnapshots, self._state, self._log.session, roots, patience=patience
             )
         return self._keeping
 
@@ -177,14 +190,14 @@ class Checkpoints:
         return self._history
 
     async def _records(self) -> "AsyncIterator[Record]":
-        session = self._session
-        await session.journal.durable(session.last_seq)
-        async for record in session.journal.history(session=session.id):
+        log = self._log
+        await log.journal.durable(log.last_seq())
+        async for record in log.journal.history(session=log.session):
             yield record
 
     async def _commit(self, event: Event) -> None:
         await self.emit(event)
-        await self._session.journal.durable(self._session.last_seq)
+        await self._log.journal.durable(self._log.last_seq())
 
     async def _retell(self) -> None:
         from .turn_history import rebuild_conversation
@@ -194,7 +207,7 @@ class Checkpoints:
 
     def _is_left_over(self) -> bool:
         assert self._state is not None
-        directory = self._state / "checkpoints" / self._session.id
+        directory = self._state / "checkpoints" / self._log.session
         return any((directory / name).exists() for name in ("pending", "restoring"))
 
 

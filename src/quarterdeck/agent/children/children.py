@@ -22,7 +22,8 @@ from .session_factory import ChildRequest, RequestRelay, open_child
 if TYPE_CHECKING:
     from quarterdeck.policy.modes import Mode
 
-    from ..session import Session, SessionSetup
+    from ..session import Session
+    from ..session_setup import SessionSetup
     from ..tools.tool import LiveCall
 
 __all__ = ["Children", "ChildrenContext"]
@@ -56,7 +57,6 @@ class Children:
         self._live: dict[SessionId, ChildAgent] = {}
         self._over: dict[SessionId, ChildAgent] = {}
         self._tasks: dict[SessionId, asyncio.Task[None]] = {}
-        setup.workspace.resources["children"] = self
 
     async def profile(self, name: str | None) -> Profile:
         """The profile of that name, as it is now; None: the one that only looks.
@@ -225,7 +225,7 @@ class Children:
             raise
         if not background:
             session.files = ParentWatch(live)
-        setup.workspace.children = partial(_grandchildren, session, setup, family, self._depth + 1)
+        setup.workspace.make_children = partial(Children, session, setup, family, self._depth + 1)
         child = ChildAgent(
             session=session,
             profile=profile,
@@ -241,10 +241,3 @@ class Children:
             self._setup.beside = TurnSpending(limits=TurnLimits(), started=turn.started)
         turn.beside = self._setup.beside
         return self._setup.beside
-
-
-def _grandchildren(
-    session: "Session", setup: "SessionSetup", family: ChildrenContext, depth: int
-) -> Children:
-    known = setup.workspace.resources.get("children")
-    return known if known is not None else Children(session, setup, family, depth)

@@ -5,38 +5,20 @@ All else of this room is imported when there is a profile to read or a child to 
 
 import asyncio
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
-
-from msgspec import Struct
 
 from quarterdeck.wire.events import NoticePosted
 
+from .folders import ProfileFolder
+
 if TYPE_CHECKING:
     from ..environment import SessionEnvironment
-    from ..session import Session, SessionSetup
+    from ..session import Session
+    from ..session_setup import SessionSetup
     from ..tools.toolbox import Toolbox
     from .children import Children
 
-__all__ = ["ProfileFolder", "introduce_profiles", "make_children_factory", "profile_folders"]
-
-
-class ProfileFolder(Struct, frozen=True, kw_only=True):
-    """A directory with profiles."""
-
-    path: Path
-    claude: bool = False
-    """They are written for Claude Code."""
-
-
-def profile_folders(config: Path, ground: "SessionEnvironment") -> tuple[ProfileFolder, ...]:
-    """The directories that count, the strongest first; a project's only when it is trusted."""
-    own = ProfileFolder(path=config / "profiles")
-    if not ground.trusted:
-        return (own,)
-    project = Path(ground.project)
-    theirs = ProfileFolder(path=project / ".quarterdeck" / "profiles")
-    return (theirs, ProfileFolder(path=project / ".claude" / "agents", claude=True), own)
+__all__ = ["introduce_profiles", "make_children_factory"]
 
 
 async def introduce_profiles(
@@ -76,8 +58,6 @@ def make_children_factory(
     """Give what makes the children of a session when they are first needed."""
 
     def children() -> "Children":
-        if (known := setup.workspace.resources.get("children")) is not None:
-            return known
         from functools import partial
 
         from .children import Children, ChildrenContext

@@ -23,10 +23,9 @@ from quarterdeck.wire.ids import SessionId, ToolCallId
 from ..commands.registry import CommandRegistry
 from ..conversation import Conversation
 from ..limits import TurnLimits, TurnSpending
-from ..ports import HookEmit, HookPoint, Hooks, HookVerdict
+from ..ports import NO_SERVERS, HookEmit, HookPoint, Hooks, HookVerdict
 from ..resume import ResumeState
-from ..session import SessionSetup
-from ..tool_servers import NO_SERVERS
+from ..session_setup import SessionSetup
 from ..tools.tool import ToolError
 from ..tools.toolbox import SPAWN_TOOLS
 from ..tools.workspace import ToolWorkspace
@@ -154,7 +153,9 @@ async def open_child(
     like = own.workspace.call("read", "read")
     own.workspace.may_read = lambda path: gate.may_read(path, like)
     title = " ".join(wanted.task.split())[:_TITLE]
-    session = ChildSession(wanted.id, parent.journal, own, gate, Conversation(), title=title)
+    session = ChildSession(
+        wanted.id, parent.journal, own, gate, Conversation(), CommandRegistry(()), title=title
+    )
     opened = SessionOpened(
         agent="native",
         cwd=parent.cwd,
@@ -221,7 +222,6 @@ async def _setup(setup: SessionSetup, wanted: ChildRequest) -> SessionSetup:
         ),
         limits=_limits(setup.limits, wanted.profile, wanted.settings),
         servers=NO_SERVERS,
-        commands=CommandRegistry(()),
         spending=wanted.spending,
         beside=None,
         checkpoints=None,

@@ -7,12 +7,10 @@ from quarterdeck.wire.errors import QuarterdeckError
 
 from ..context.window import SessionContext
 from ..ports import CHECKPOINT_COMMANDS
-from .command import BUILT_IN, AnsweredCommand, Command
+from .command import BUILT_IN, AnsweredCommand, Command, CommandSession
 
 if TYPE_CHECKING:
     from quarterdeck.wire.settings import ConfigOption
-
-    from ..session import Session
 
 __all__ = ["CONTEXT_COMMANDS", "ContextCommand", "builtin_commands", "run_context_command"]
 
@@ -95,17 +93,17 @@ def builtin_commands() -> tuple[Command, ...]:
     )
 
 
-async def _about_context(name: str, session: "Session", words: str) -> str:
+async def _about_context(name: str, session: CommandSession, words: str) -> str:
     return await run_context_command(session.context, name, words)
 
 
-async def _about_files(name: str, session: "Session", words: str) -> str:
+async def _about_files(name: str, session: CommandSession, words: str) -> str:
     from ..checkpoints.commands import run_checkpoint_command
 
     return await run_checkpoint_command(session.checkpoints, name, words)
 
 
-async def _model(session: "Session", name: str) -> str:
+async def _model(session: CommandSession, name: str) -> str:
     if name:
         await session.set_model(name)
         return f"The model is now `{session.model.name}`, from the next prompt on."
@@ -113,7 +111,7 @@ async def _model(session: "Session", name: str) -> str:
     return f"The model is `{session.model.name}`. There are:\n\n{_choices(offered)}"
 
 
-async def _mode(session: "Session", name: str) -> str:
+async def _mode(session: CommandSession, name: str) -> str:
     from quarterdeck.policy.modes import parse_mode
 
     from ..config_options import modes_of
@@ -129,7 +127,7 @@ def _choices(option: "ConfigOption") -> str:
     return "\n".join(f"- `{choice.value}`" for choice in option.options or ())
 
 
-async def _help(session: "Session", _: str) -> str:
+async def _help(session: CommandSession, _: str) -> str:
     book = session.commands
     lines = [
         f"This is Quarterdeck's own agent, working in `{session.cwd}` with "

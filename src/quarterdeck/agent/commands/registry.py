@@ -10,7 +10,6 @@ from quarterdeck.wire.events import CommandsChanged, Event, Prompted
 from quarterdeck.wire.settings import Command as Listed
 from quarterdeck.wire.settings import CommandInput
 
-from .builtin import builtin_commands
 from .command import AnsweredCommand, Command
 
 __all__ = ["CommandCall", "CommandRegistry", "CommandSource", "FoundCommands"]
@@ -44,11 +43,8 @@ async def _nothing() -> FoundCommands | None:
 class CommandRegistry:
     """Commands by name. Ours win over a library's; the first of a library's wins over others."""
 
-    def __init__(
-        self, commands: Iterable[Command] | None = None, library: CommandSource = _nothing
-    ) -> None:
-        ours = builtin_commands() if commands is None else commands
-        self._ours = {command.name: command for command in ours}
+    def __init__(self, commands: Iterable[Command], library: CommandSource = _nothing) -> None:
+        self._ours = {command.name: command for command in commands}
         self._theirs: tuple[Command, ...] = ()
         self._library = library
 

@@ -6,7 +6,6 @@ messages, the plan, the files that were looked at last, the commands that still 
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from quarterdeck.wire.content import ContentBlock
 from quarterdeck.wire.conversation import ImagePart, Part, TextPart
@@ -120,9 +119,11 @@ def _demands(prompts: Sequence[RememberedPrompt], most: int) -> list[str]:
 
 def running_commands(workspace: ToolWorkspace) -> list[str]:
     """The commands that run in the background, each as one line."""
-    commands: Any = workspace.resources.get("bash")
+    from ..tools.bash.background import BackgroundCommands
+
+    commands = workspace.find_kept(BackgroundCommands)
     return [
-        f"{command.id}: {' '.join(str(command.line).split())[:200]}"
-        for command in getattr(commands, "all", ())
+        f"{command.id}: {' '.join(command.line.split())[:200]}"
+        for command in (commands.all if commands is not None else ())
         if command.exit is None
     ]

@@ -11,7 +11,7 @@ from .token_estimate import bytes_of, weigh
 from .token_meter import Thresholds
 
 if TYPE_CHECKING:
-    from ..session import SessionSetup
+    from ..session_setup import SessionSetup
 
 __all__ = ["report"]
 

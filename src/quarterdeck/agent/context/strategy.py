@@ -20,7 +20,7 @@ from .token_meter import Thresholds, TokenMeter
 
 if TYPE_CHECKING:
     from ..ports import Turn
-    from ..session import SessionSetup
+    from ..session_setup import SessionSetup
 
 __all__ = ["PROMPT_SHARE", "CompactionStrategy", "cut_before_tail", "is_cut", "savings_below"]
 

@@ -13,7 +13,7 @@ from ..conversation import Conversation
 from .token_estimate import bytes_of
 
 if TYPE_CHECKING:
-    from ..session import SessionSetup
+    from ..session_setup import SessionSetup
 
 __all__ = ["Thresholds", "TokenMeter", "thresholds_of"]
 

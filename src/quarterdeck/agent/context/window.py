@@ -21,7 +21,7 @@ from .token_meter import TokenMeter
 
 if TYPE_CHECKING:
     from ..ports import Turn
-    from ..session import SessionSetup
+    from ..session_setup import SessionSetup
     from .strategy import CompactionStrategy
 
 __all__ = ["PinError", "SessionContext", "make_pin", "make_unpins"]

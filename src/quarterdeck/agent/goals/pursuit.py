@@ -19,7 +19,8 @@ from ..tools.goal_done import GoalDoneTool
 from .state import NO_BUDGET, GoalBudget, GoalState
 
 if TYPE_CHECKING:
-    from ..session import Session, SessionSetup
+    from ..session import Session
+    from ..session_setup import SessionSetup
 
 __all__ = ["MOST_IDLE", "NO_BUDGET", "GoalResult", "NoGoalError", "pursue_goal", "resume_goal"]
 
@@ -70,9 +71,13 @@ async def _offer(setup: "SessionSetup") -> None:
 
 
 async def pursue_goal(
-    session: "Session", setup: "SessionSetup", goal: str | None, budget: GoalBudget = NO_BUDGET
+    session: "Session", goal: str | None, budget: GoalBudget = NO_BUDGET
 ) -> GoalResult:
-    """Pursue a goal, or (None) go on with the one that was set; see ``Session.pursue``."""
+    """Run turns until a goal is reached or a budget is spent; None: the goal that was set.
+
+    Raises ``NoGoalError`` where none was, and as ``Session.prompt``.
+    """
+    setup = session.setup
     if goal is None and setup.goal is not None and _is_reached(setup.goal):
         return GoalResult(goal=setup.goal.set_.goal, ended=setup.goal.ended, turn=None)
     state = await _begin(session, setup, goal, budget)

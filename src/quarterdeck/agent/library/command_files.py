@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 from quarterdeck.system.errors import OperatingSystemError
 from quarterdeck.wire.content import ContentBlock, text
 
-from ..commands.command import ExpandedCommand
+from ..commands.command import CommandSession, ExpandedCommand
 from ..frontmatter import FrontMatter
+from .folders import LibraryFolder
 from .reader import LibraryFileError
-from .session_library import LibraryFolder
 
 if TYPE_CHECKING:
-    from ..session import Session
     from ..tools.workspace import ToolWorkspace
 
 __all__ = ["fill_prompt", "mentions", "read_command"]
@@ -102,7 +101,7 @@ def mentions(prompt: str) -> tuple[str, ...]:
 
 
 async def _expand(
-    template: str, workspace: "ToolWorkspace", session: "Session", words: str
+    template: str, workspace: "ToolWorkspace", session: CommandSession, words: str
 ) -> tuple[ContentBlock, ...]:
     prompt = fill_prompt(template, words)
     files: list[ContentBlock] = []

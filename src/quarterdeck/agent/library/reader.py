@@ -1,23 +1,14 @@
-"""Reading the files of commands and skills; what is wrong with one leaves it out, and is told."""
+"""Reading one file of a command or a skill: its text, and the facts at its top."""
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from quarterdeck.system.file_reader import read_regular_file
 from quarterdeck.wire.errors import QuarterdeckError
 
-from ..commands.command import Command
 from ..frontmatter import FrontMatter, read_front_matter
-from .session_library import LibraryFolder
 
-if TYPE_CHECKING:
-    from ..tools.workspace import ToolWorkspace
-    from .skills import Skill
-
-__all__ = ["LibraryContents", "LibraryFileError", "problem_of", "read_document", "read_library"]
+__all__ = ["LibraryFileError", "problem_of", "read_document"]
 
 MOST_BYTES = 200_000
 """A file that is longer is nobody's prompt."""
@@ -27,45 +18,6 @@ _OPENERS = {"[": "]", '"': '"', "'": "'"}
 
 class LibraryFileError(QuarterdeckError):
     """A file cannot be used; the text says why."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LibraryContents:
-    """What the shelves hold, the strongest first."""
-
-    commands: tuple[Command, ...]
-    skills: "dict[str, Skill]"
-    problems: tuple[str, ...]
-
-
-def read_library(
-    files: Mapping[LibraryFolder, tuple[Path, ...]], workspace: "ToolWorkspace"
-) -> LibraryContents:
-    """Read every file; never raises for what is in them."""
-    from .command_files import read_command
-    from .skills import read_skill, skill_command
-
-    commands: list[tuple[int, Command]] = []
-    skills: dict[str, Skill] = {}
-    problems: list[str] = []
-    for shelf, paths in files.items():
-        rank = 0 if shelf.whose == "project" else 1
-        for path in paths:
-            try:
-                document = read_document(path)
-                if shelf.holds == "skills":
-                    skill = read_skill(path, document, shelf)
-                    skills.setdefault(skill.name, skill)
-                    commands.append((rank, skill_command(skill)))
-                else:
-                    command, ignored = read_command(path, document, shelf, workspace)
-                    commands.append((rank, command))
-                    problems += ignored
-            except LibraryFileError as error:
-                problems.append(f"{path} is left out: {error}")
-    commands.sort(key=lambda pair: pair[0])  # stable: a project's before the user's
-    found = tuple(command for _, command in commands)
-    return LibraryContents(commands=found, skills=skills, problems=tuple(problems))
 
 
 def read_document(path: Path) -> FrontMatter:

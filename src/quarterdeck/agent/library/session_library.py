@@ -1,58 +1,31 @@
-"""Where commands and skills are looked for, and what was found there last."""
+"""The commands and skills of one session: what was found in its folders last."""
 
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
 from quarterdeck.wire.events import NoticePosted
 
+from ..commands.builtin import builtin_commands
 from ..commands.registry import CommandRegistry, FoundCommands
+from .folders import LibraryFolder, library_folders
 
 if TYPE_CHECKING:
     from ..environment import SessionEnvironment
-    from ..session import SessionSetup
+    from ..session_setup import SessionSetup
     from ..tools.workspace import ToolWorkspace
     from .skills import Skill
 
-__all__ = ["LibraryFolder", "SessionLibrary", "attach_library", "library_folders"]
+__all__ = ["SessionLibrary", "attach_library"]
 
 _MOST_FILES = 500
 """Files that are read of one directory."""
 _DEEPEST = 4
 """Directories below a directory of commands."""
 _Stamp = tuple[str, int, int]
-
-
-class LibraryFolder(Struct, frozen=True, kw_only=True):
-    """A directory with commands or with skills."""
-
-    path: Path
-    holds: Literal["commands", "skills"]
-    whose: Literal["project", "user"]
-
-
-def library_folders(config: Path, ground: "SessionEnvironment") -> tuple[LibraryFolder, ...]:
-    """The directories that count, the strongest first; a project's only when it is trusted."""
-    own = (
-        LibraryFolder(path=config / "commands", holds="commands", whose="user"),
-        LibraryFolder(path=config / "skills", holds="skills", whose="user"),
-    )
-    if not ground.trusted:
-        return own
-    project = Path(ground.project)
-    theirs = (
-        LibraryFolder(
-            path=project / ".quarterdeck" / "commands", holds="commands", whose="project"
-        ),
-        LibraryFolder(path=project / ".claude" / "commands", holds="commands", whose="project"),
-        LibraryFolder(path=project / ".quarterdeck" / "skills", holds="skills", whose="project"),
-        LibraryFolder(path=project / ".claude" / "skills", holds="skills", whose="project"),
-        LibraryFolder(path=project / ".agents" / "skills", holds="skills", whose="project"),
-    )
-    return theirs + own
 
 
 class SessionLibrary(Struct, eq=False):
@@ -84,7 +57,7 @@ class SessionLibrary(Struct, eq=False):
         if stamps == self._stamps:
             return
         self._stamps = stamps
-        from .reader import read_library
+        from .contents import read_library
 
         read = read_library(files, self.workspace)
         self.skills = read.skills
@@ -97,21 +70,28 @@ class SessionLibrary(Struct, eq=False):
         self._found = FoundCommands(read.commands, notices)
 
 
-async def attach_library(setup: "SessionSetup", config: Path, ground: "SessionEnvironment") -> None:
-    """Give a session the commands and skills of its user and, where trusted, of its project."""
-    library = SessionLibrary(library_folders(config, ground), setup.workspace)
+async def attach_library(
+    setup: "SessionSetup", config: Path, ground: "SessionEnvironment"
+) -> CommandRegistry:
+    """Give a session the skills of its user and, where trusted, of its project.
+
+    Returns its commands: ours, and those of the same folders.
+    """
+    project = Path(ground.project) if ground.trusted else None
+    library = SessionLibrary(library_folders(config, project), setup.workspace)
     await library.look()
-    setup.commands = CommandRegistry(library=library)
+    commands = CommandRegistry(builtin_commands(), library)
     if "skill" not in setup.toolbox.names:
-        return
+        return commands
     if not library.skills:
         setup.toolbox = setup.toolbox.only(name for name in setup.toolbox.names if name != "skill")
-        return
+        return commands
     from .skills import skills_section
 
-    setup.workspace.resources["skill"] = library
+    setup.workspace.keep(library)
     told = skills_section(library.skills.values())
     setup.system_prompt = f"{setup.system_prompt.rstrip()}\n\n{told}\n"
+    return commands
 
 
 def _files(shelf: LibraryFolder) -> Iterator[Path]:

@@ -5,19 +5,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from quarterdeck.system.file_reader import read_regular_file
 from quarterdeck.wire.content import ContentBlock, text
 
-from ..commands.command import ExpandedCommand
+from ..commands.command import CommandSession, ExpandedCommand
 from ..frontmatter import FrontMatter
 from .command_files import fill_prompt
+from .folders import LibraryFolder
 from .reader import LibraryFileError
-from .session_library import LibraryFolder
-
-if TYPE_CHECKING:
-    from ..session import Session
 
 __all__ = [
     "Skill",
@@ -146,7 +142,7 @@ def skill_command(skill: Skill) -> ExpandedCommand:
     )
 
 
-async def _expand(skill: Skill, session: "Session", words: str) -> tuple[ContentBlock, ...]:
+async def _expand(skill: Skill, session: CommandSession, words: str) -> tuple[ContentBlock, ...]:
     import asyncio
 
     files = await asyncio.to_thread(list_skill_files, skill)

@@ -24,7 +24,6 @@ __all__ = ["outcome_of"]
 
 _MOST_RAW = 200_000
 """Bytes of structured content that are kept in the log."""
-_RESOURCE = "mcp outputs"
 
 
 async def outcome_of(result: CallResult, workspace: ToolWorkspace) -> ToolOutcome:
@@ -111,7 +110,7 @@ async def _bounded(parts: list[ResultPart], workspace: ToolWorkspace) -> tuple[R
     if sum(map(size_of, texts)) <= most:
         return tuple(parts)
     whole = "\n".join(texts)
-    outputs = workspace.resources.setdefault(_RESOURCE, OutputFiles())
+    outputs = workspace.get_kept(OutputFiles)
     file = await outputs.new_file()
     await asyncio.to_thread(_write, file, whole)
     cut = f"{keep_ends(whole, most).text}\n[The whole is in {file}, {size_of(whole)} bytes.]"

@@ -130,7 +130,7 @@ class McpServers:
 
 
 if TYPE_CHECKING:
-    from ..tool_servers import ToolServers
+    from ..ports import ToolServers
 
     _servers: ToolServers = McpServers((), wait=0)
 
@@ -169,7 +169,7 @@ async def session_servers(
     given: tuple[ServerDefinition, ...] = (),
     wanted: tuple[str, ...] | None = None,
 ) -> tuple[McpServers, tuple[NoticePosted, ...]]:
-    """See ``servers.find_servers``."""
+    """See ``native.find_servers``."""
     found = await asyncio.to_thread(find_definitions, ground, environment)
     byname = {each.name: each for each in found.definitions}
     for definition in given:

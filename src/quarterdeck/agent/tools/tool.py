@@ -14,14 +14,11 @@ from typing import Any, Protocol
 from msgspec import Struct, field
 
 from quarterdeck.policy.call import Call
-from quarterdeck.policy.modes import Containment
 from quarterdeck.wire.conversation import ResultPart, TextPart
 from quarterdeck.wire.errors import QuarterdeckError
-from quarterdeck.wire.events import Event, QuestionAnswered
-from quarterdeck.wire.ids import ToolCallId
 from quarterdeck.wire.tool_calls import ToolCallContent, ToolCallLocation, ToolKind
 
-from ..limits import TurnSpending
+from .live_call import LiveCall
 from .workspace import ToolWorkspace
 
 __all__ = [
@@ -73,37 +70,6 @@ class ToolOutcome(Struct, frozen=True, kw_only=True):
 def text_outcome(text: str, *, is_error: bool = False) -> ToolOutcome:
     """Make an outcome of plain text."""
     return ToolOutcome(result=(TextPart(text=text),), is_error=is_error)
-
-
-class LiveCall(Protocol):
-    """What a running call can do towards the session."""
-
-    @property
-    def call(self) -> ToolCallId:
-        """The call that is running."""
-        ...
-
-    @property
-    def containment(self) -> Containment:
-        """What its command has to run in; fixed when the call was permitted."""
-        ...
-
-    @property
-    def spending(self) -> TurnSpending:
-        """What the turn has spent so far."""
-        ...
-
-    async def emit(self, event: Event) -> None:
-        """Append an event of this turn: live output, a plan, progress of the call."""
-        ...
-
-    async def before_change(self, call: Call) -> None:
-        """Keep what a call within this one may change, so that the turn can be undone."""
-        ...
-
-    async def ask(self, text: str, form: dict[str, Any]) -> QuestionAnswered:
-        """Ask the person; returns when it is answered, declined or cancelled."""
-        ...
 
 
 class PreparedCall(Struct, frozen=True, kw_only=True):

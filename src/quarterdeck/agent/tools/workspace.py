@@ -3,7 +3,7 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from msgspec import Struct, field
 
@@ -15,11 +15,12 @@ from quarterdeck.system.errors import OperatingSystemError
 from quarterdeck.wire.tool_calls import ToolKind
 
 if TYPE_CHECKING:
-    from ..children.children import Children
+    from .live_call import ChildAgents
 
 __all__ = ["SeenFiles", "ToolOptions", "ToolWorkspace"]
 
 _DEFAULTS = ToolSettings()
+_Kept = TypeVar("_Kept")
 
 
 class ToolOptions(Struct, frozen=True, kw_only=True):
@@ -81,11 +82,11 @@ class ToolWorkspace(Struct, kw_only=True, eq=False):
     seen: SeenFiles = field(default_factory=SeenFiles)
     may_read: Callable[[str], bool] = lambda _: True
     """Whether a file below a searched directory may be looked into; asked in any thread."""
-    children: "Callable[[], Children] | None" = None
-    """Gives the agents that this session has started; None: it may start none."""
-    resources: dict[str, Any] = field(default_factory=dict[str, Any])
-    """What a tool keeps between calls, under the tool's name; closed with the session if it has
-    an async ``close``."""
+    make_children: "Callable[[], ChildAgents] | None" = None
+    """Makes what starts agents for this session; None: it may start none."""
+    children: "ChildAgents | None" = None
+    """The agents that this session has started; None: none yet. Closed with the session."""
+    _kept: dict[type[object], object] = field(default_factory=dict[type[object], object])
 
     @property
     def cwd(self) -> str:
@@ -105,6 +106,27 @@ class ToolWorkspace(Struct, kw_only=True, eq=False):
                 "The command has to run in a sandbox, and there is none here."
             )
         return self.system.terminals
+
+    def get_children(self) -> "ChildAgents | None":
+        """What starts agents for this session, made when first asked for; None: it may not."""
+        if self.children is None and self.make_children is not None:
+            self.children = self.make_children()
+        return self.children
+
+    def keep(self, resource: object) -> None:
+        """Keep what a tool needs between calls; closed with the session if it has ``close``."""
+        self._kept[type(resource)] = resource
+
+    def find_kept(self, kind: type[_Kept]) -> _Kept | None:
+        """What is kept of that class, or None."""
+        return cast("_Kept | None", self._kept.get(kind))
+
+    def get_kept(self, kind: type[_Kept]) -> _Kept:
+        """What is kept of that class; made when first asked for."""
+        if (found := self.find_kept(kind)) is None:
+            found = kind()
+            self.keep(found)
+        return found
 
     def call(
         self,
@@ -137,7 +159,8 @@ class ToolWorkspace(Struct, kw_only=True, eq=False):
 
     async def close(self) -> None:
         """Free what tools keep."""
-        for resource in self.resources.values():
+        children, self.children = self.children, None
+        for resource in (children, *self._kept.values()):
             if (close := getattr(resource, "close", None)) is not None:
                 await close()
-        self.resources.clear()
+        self._kept.clear()

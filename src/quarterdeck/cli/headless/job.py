@@ -101,8 +101,10 @@ async def _pursue(
     session: Session, goal: HeadlessGoal, output: HeadlessOutput, interrupts: "_Interrupts"
 ) -> int:
     """Pursue a goal and write the output; returns the exit code."""
+    from quarterdeck.agent.goals.pursuit import pursue_goal
+
     async with _follow(session, output, interrupts) as reached:
-        pursued = await session.pursue(goal.text, goal.budget)
+        pursued = await pursue_goal(session, goal.text, goal.budget)
         await reached(session.last_seq)
     ended = pursued.turn or TurnEnded(stop="end_turn")
     result = replace(_result(session, session.model.name, ended), goal=pursued)

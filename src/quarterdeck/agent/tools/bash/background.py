@@ -201,7 +201,7 @@ class BackgroundCommands:
 
 def commands_of(workspace: ToolWorkspace) -> BackgroundCommands:
     """The commands of a workspace; closed with it."""
-    return workspace.resources.setdefault("bash", BackgroundCommands())
+    return workspace.get_kept(BackgroundCommands)
 
 
 _WAIT = 30.0

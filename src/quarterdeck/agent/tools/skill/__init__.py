@@ -21,7 +21,6 @@ from ..tool import (
 from ..workspace import ToolWorkspace
 
 if TYPE_CHECKING:
-    from ...library.session_library import SessionLibrary
     from ...library.skills import Skill
 
 __all__ = ["SkillArguments", "SkillTool"]
@@ -37,7 +36,7 @@ class SkillArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class SkillTool:
-    """Loads skills; the session's library is among the workspace's resources."""
+    """Loads skills; the workspace keeps the session's library."""
 
     name = "skill"
     kind: ToolKind = "think"
@@ -50,7 +49,9 @@ class SkillTool:
 
     async def prepare(self, arguments: SkillArguments, workspace: ToolWorkspace) -> PreparedCall:
         """Find the skill."""
-        library: SessionLibrary | None = workspace.resources.get(self.name)
+        from ...library.session_library import SessionLibrary
+
+        library = workspace.find_kept(SessionLibrary)
         if library is None:
             raise ToolError("There are no skills here.")
         await library.look()

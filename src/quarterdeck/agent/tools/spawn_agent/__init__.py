@@ -21,8 +21,8 @@ from ..tool import (
 from ..workspace import ToolWorkspace
 
 if TYPE_CHECKING:
-    from ...children.children import Children
     from ...children.profile import Profile
+    from ..live_call import ChildAgents
 
 __all__ = ["ChildrenArguments", "ChildrenTool", "SpawnAgentArguments", "SpawnAgentTool"]
 
@@ -58,11 +58,10 @@ class SpawnAgentTool:
         self, arguments: SpawnAgentArguments, workspace: ToolWorkspace
     ) -> PreparedCall:
         """Find the profile, and whether there is room; nothing is started."""
-        if workspace.children is None:
+        if (children := workspace.get_children()) is None:
             raise ToolError("No agents can be started here; do it yourself.")
         if not arguments.task.strip():
             raise ToolError("The task is empty; say what the agent shall do.")
-        children = workspace.children()
         children.check_room()
         profile = await children.profile(arguments.profile)
         run = _start if arguments.background else _run
@@ -75,7 +74,9 @@ class SpawnAgentTool:
         )
 
 
-async def _run(children: "Children", profile: "Profile", task: str, live: LiveCall) -> ToolOutcome:
+async def _run(
+    children: "ChildAgents", profile: "Profile", task: str, live: LiveCall
+) -> ToolOutcome:
     ended = await children.run(profile, task, live)
     outcome = text_outcome(ended.answer, is_error=ended.how in ("failed", "cancelled"))
     shown = (ContentItem(content=text(ended.answer)),)
@@ -88,7 +89,7 @@ async def _run(children: "Children", profile: "Profile", task: str, live: LiveCa
 
 
 async def _start(
-    children: "Children", profile: "Profile", task: str, live: LiveCall
+    children: "ChildAgents", profile: "Profile", task: str, live: LiveCall
 ) -> ToolOutcome:
     child = await children.start(profile, task, live)
     return text_outcome(
@@ -129,9 +130,9 @@ class ChildrenTool:
 
     async def prepare(self, arguments: ChildrenArguments, workspace: ToolWorkspace) -> PreparedCall:
         """Find the agents; nothing is done to them."""
-        if workspace.children is None:
+        if (children := workspace.get_children()) is None:
             raise ToolError("No agents can be started here, so there are none.")
-        children, id_ = workspace.children(), arguments.id
+        id_ = arguments.id
         call = workspace.call(self.name, self.kind)
         if arguments.action == "list":
             return PreparedCall(title="Agents", call=call, run=partial(_list, children))
@@ -148,7 +149,7 @@ class ChildrenTool:
         return PreparedCall(title=f"Read {id_}", call=call, run=run)
 
 
-async def _list(children: "Children", live: LiveCall) -> ToolOutcome:
+async def _list(children: "ChildAgents", live: LiveCall) -> ToolOutcome:
     lines = [
         f"{child.id} {child.ended.how if child.ended else 'works'}: {child.progress}"
         for child in children.background
@@ -157,19 +158,19 @@ async def _list(children: "Children", live: LiveCall) -> ToolOutcome:
 
 
 async def _wait(
-    children: "Children", id_: str | None, seconds: float, live: LiveCall
+    children: "ChildAgents", id_: str | None, seconds: float, live: LiveCall
 ) -> ToolOutcome:
     await children.wait(id_, seconds)
     return await _list(children, live)
 
 
-async def _stop(children: "Children", id_: str, live: LiveCall) -> ToolOutcome:
+async def _stop(children: "ChildAgents", id_: str, live: LiveCall) -> ToolOutcome:
     await children.stop(id_)
     return await _list(children, live)
 
 
 async def _read(
-    children: "Children", id_: str, offset: int, most: int, live: LiveCall
+    children: "ChildAgents", id_: str, offset: int, most: int, live: LiveCall
 ) -> ToolOutcome:
     whole = await children.answer(id_)
     piece = whole[offset : offset + most]
