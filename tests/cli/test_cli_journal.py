@@ -125,7 +125,7 @@ def test_damage_is_told_by_check_export_and_lists(run, log: Path):
     log.write_bytes(data)
     done = run("journal", "check")
     assert done.returncode == 1
-    assert "not as they were written: 2\n" in done.stdout
+    assert "changed after they were written: 2\n" in done.stdout
     assert "session ses_1: damaged, unreadable records: 1\n" in done.stdout
     assert "quarterdeck journal salvage TARGET" in done.stdout
     done = run("journal", "export")

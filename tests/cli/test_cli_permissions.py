@@ -64,7 +64,7 @@ def test_rules_are_listed_with_file_line_and_whether_they_count(
     TrustStore(Places.find(environ).trust_file).trust(project)
     assert [one["idle"] for one in listed(run)["rules"]] == [None] * 3
     text = run("permissions", "list").stdout
-    assert "config.toml:3" in text and "No standing answers." in text
+    assert "config.toml:3" in text and "No grants." in text
 
 
 def test_what_is_listed_as_in_force_is_what_decides(run, project: Path):
@@ -161,7 +161,7 @@ def test_calls_in_a_persons_words(run, work: Path):
 
 def test_each_part_and_what_would_change_it_is_told(run, project: Path):
     done = run("permissions", "explain", "bash", "ls && make all", "-v")
-    assert done.stdout.startswith("A person is asked: 'make all': no rule covers it\n")
+    assert done.stdout.startswith("A person is asked: 'make all': no rule matches\n")
     assert "ask bash(git push:*)" in done.stdout
     assert "mode ask: allow (run reading)" in done.stdout
     assert "add rule 'allow bash(make all)': allow" in done.stdout

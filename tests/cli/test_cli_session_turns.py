@@ -53,7 +53,7 @@ def test_turns_are_shown_and_taken_back(sessions, tmp_path: Path):
     assert sessions("diff", id_, "--stat").stdout == "M a.txt\nA n1\nA n2\n"
     done = sessions("restore", id_, "--turn", "2", "--files")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "2 files restored; the conversation stays" in done.stdout
+    assert "2 files restored; the conversation is unchanged" in done.stdout
     assert state_of(tmp_path / "work") == states[1]
     again = json.loads(sessions("restore", id_, "--redo", "--json").stdout)
     assert again["changed"] == 2

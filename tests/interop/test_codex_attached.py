@@ -243,7 +243,7 @@ async def test_a_thread_that_was_never_used_outlives_a_cut(server: Server):
         await cut(driven)
         ended = await driven.say("scene:text", within=LONG)
         if ended.stop == "failed":  # it was sent into the cut
-            assert ended.reason == "the prompt did not get through"
+            assert ended.reason == "the prompt was not delivered"
             assert (await driven.say("scene:text", within=LONG)).stop == "end_turn"
     assert driven.text == HELLO
 

@@ -123,7 +123,7 @@ async def test_a_veto_without_a_word_gives_a_reason_all_the_same(tmp_path: Path)
     wanted = flags(before_tool={"command": "exit 2"})
     async with deck(tmp_path, CALL, "ok", tools=[SayTool("think")], flags=wanted) as ship:
         await ship.prompt()
-        assert "'exit 2' refuses and gives no reason" in told(result(ship))
+        assert "'exit 2' refused without a reason" in told(result(ship))
 
 
 async def test_a_command_is_told_the_facts_and_gets_a_clean_environment(

@@ -235,7 +235,7 @@ async def test_a_tool_that_appears_during_a_call_is_there_at_the_next_step(tmp_p
         await opened.prompt()
         assert "extra" not in mcp_tools(opened, 0) and "extra" in mcp_tools(opened, 1)
         assert heard(opened) == "called extra"
-        assert "MCP server 'bad' has other tools now: +extra" in await notices(opened)
+        assert "MCP server 'bad' changed its tools: +extra" in await notices(opened)
 
 
 async def test_what_a_server_calls_an_error_of_its_own_is_told(tmp_path: Path):

@@ -175,7 +175,7 @@ async def test_it_runs_the_same_in_a_sandbox(tmp_path: Path, mark: ProcessTree):
         outcome = await run(BASH, workspace, command="echo in > file; cat file; exit 3")
         assert told(outcome).startswith("in\n[exit code 3")
         outcome = await run(BASH, workspace, command="echo part; setsid sleep 60", timeout=2)
-        assert told(outcome).startswith("part\n[ended after its 2 s")
+        assert told(outcome).startswith("part\n[timed out after 2 s")
         cut = told(await run(BASH, workspace, command="seq 20000"))
         file = re.search(r"whole output is in (\S+) ", cut)
         assert file is not None

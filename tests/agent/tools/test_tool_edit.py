@@ -113,7 +113,7 @@ async def test_nothing_to_do_is_refused(call):
 async def test_blanks_at_line_ends_do_not_matter(call):
     path = await seen(call, "a", "if x:  \n    y\t\nend\n")
     told = await call("edit", path="a", old="if x:\n    y\n", new="if z:\n    y\n")
-    assert "(matched ignoring blanks at line ends)" in told
+    assert "(matched ignoring trailing whitespace)" in told
     assert path.read_text() == "if z:\n    y\nend\n"
 
 

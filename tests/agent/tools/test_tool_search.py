@@ -42,7 +42,7 @@ async def test_ls_says_what_is_missing(call, root: Path):
     for n in range(1005):
         (root / f"{n:04}").touch()
     told = await call("ls")
-    assert told.endswith("0999  0\n(1000 of 1005 entries; use glob to narrow it down)")
+    assert told.endswith("0999  0\n(1000 of 1005 entries; use glob to narrow the list)")
     assert "no directory; use read" in await call.refused("ls", path="0000")
     assert "does not exist" in await call.refused("ls", path="nothing")
     assert "outside" in await call.refused("ls", path="..")
@@ -135,7 +135,7 @@ async def test_grep_modes(call, root: Path):
     assert await call("grep", pattern="X", path="a.py") == "Nothing in a.py matches 'X'."
     assert await call("grep", pattern="X", path="a.py", ignore_case=True, limit=1) == (
         "a.py:1:x = 1\n(2 matching lines in 1 files; only the first 1 are shown: "
-        "narrow it down with path, glob or pattern)"
+        "narrow the search with path, glob or pattern)"
     )
     assert await call("grep", pattern="4", path="d") == "d/b.py:1:x = 4"
 

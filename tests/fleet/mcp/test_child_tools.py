@@ -88,7 +88,7 @@ async def test_a_question_that_was_put_before_the_waiting_ends_it_at_once(led: L
         again = await led.call("boss", "wait_for")
         assert question.request in told.text and question.request in again.text
         await led.call("boss", "answer", request=question.request, answer="No.", decline=True)
-        assert "does not answer: No." in (await asking).text
+        assert "declined to answer: No." in (await asking).text
     assert (await led.fleet.agent("boss")).queue == ()
 
 

@@ -95,7 +95,9 @@ class PendingChanges:
             return
         _, late = await asyncio.wait(self._tasks, timeout=seconds)
         for task in late:
-            log.warning("a change is not done after %.0f s and is given up: %r", seconds, task)
+            log.warning(
+                "a change did not finish within %.0f s and was abandoned: %r", seconds, task
+            )
             task.cancel()
         if late:
             await asyncio.wait(late)
@@ -227,7 +229,7 @@ class ClientWorkbenches:
         await self.detach(DetachScreen(screen=wanted.screen))
         if len(self._held) >= MOST_PER_CLIENT:
             raise FleetLimitError(
-                f"a client may have {MOST_PER_CLIENT} screens at a time; detach some"
+                f"a client may attach {MOST_PER_CLIENT} workbenches at a time; detach some"
             )
 
         async def call(name: str, arguments: dict[str, Any], by: str) -> Any:
@@ -334,7 +336,7 @@ class ClientHandler:
             log.info("%s asks the host to stop", self._shown)
             return self._desk.stop()
         if not self.greeted.is_set():
-            raise RpcError(INVALID_REQUEST, f"say {HELLO.name!r} first")
+            raise RpcError(INVALID_REQUEST, f"send {HELLO.name!r} first")
         method = _METHODS.get(name)
         if method is not None:
             return await self._call(method, _read(method.params, params))
