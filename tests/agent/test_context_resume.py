@@ -106,7 +106,9 @@ async def test_a_compaction_is_asked_for_in_the_middle_of_a_turn(tmp_path: Path)
         events = await ship.events(CompactionChanged)
     assert said.startswith("Compacted from about")
     assert [event.status for event in events] == ["in_progress", "completed"]
-    assert "The user asked to keep this in particular: the port number" in texts_of(worker.summaries[0])
+    assert "The user asked to keep this in particular: the port number" in texts_of(
+        worker.summaries[0]
+    )
     last = worker.requests[-1]
     assert_valid(last.messages)
     assert "Never push." in texts_of(last)

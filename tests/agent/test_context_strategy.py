@@ -36,7 +36,9 @@ async def test_old_results_are_cleared_before_anything_is_summarised(tmp_path: P
     assert len(cleared) >= 1
     assert compactions == []
     last = worker.requests[-1]
-    assert "[result of fake was cleared to make room; repeat the call if you need it]" in texts_of(last)
+    assert "[result of fake was cleared to make room; repeat the call if you need it]" in texts_of(
+        last
+    )
     assert "result 48: xxx" in texts_of(last)
     assert "result 1: xxx" not in texts_of(last)
     assert_valid(last.messages)

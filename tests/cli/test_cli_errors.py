@@ -233,7 +233,10 @@ def test_a_current_directory_that_is_gone_is_told(environ: dict[str, str], work:
         timeout=50,
     )
     assert done.returncode == 1
-    assert done.stderr == "quarterdeck: the current directory no longer exists; change to another one\n"
+    assert (
+        done.stderr
+        == "quarterdeck: the current directory no longer exists; change to another one\n"
+    )
 
 
 def read_terminal(arguments: list[str], environ: dict[str, str]) -> bytes:

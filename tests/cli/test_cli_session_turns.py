@@ -60,7 +60,7 @@ def test_turns_are_shown_and_taken_back(sessions, tmp_path: Path):
     assert state_of(tmp_path / "work") == states[2]
     sessions("restore", id_, "--turn", "1")
     assert state_of(tmp_path / "work") == states[0]
-    assert "not told, files undone" in sessions("turns", id_).stdout
+    assert "not in the conversation, files undone" in sessions("turns", id_).stdout
 
 
 def test_what_cannot_be_restored_is_said_and_changes_nothing(sessions, tmp_path: Path):

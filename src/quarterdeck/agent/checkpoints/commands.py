@@ -134,7 +134,7 @@ def turn_line(turn: "TurnState") -> str:
     """A turn in one line."""
     time = datetime.datetime.fromtimestamp(turn.time / 1_000_000).astimezone()
     count = turn.checkpoint.changed if turn.checkpoint else 0
-    state = "" if turn.is_told else ", not told"
+    state = "" if turn.is_told else ", not in the conversation"
     if turn.checkpoint and not turn.is_applied:
         state += ", files undone"
     return f"{turn.number}. {time:%H:%M} {turn.prompt!r}: {count} files{state}"

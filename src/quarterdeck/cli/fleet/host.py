@@ -165,7 +165,7 @@ def _told(status: "FleetStatus") -> Iterator[str]:
     yield f"process   {status.pid}, quarterdeck {escape_controls(status.version)}, for {age}"
     yield f"log       {escape_controls(status.log)}, {status.last_seq} events"
     yield f"agents    {agents or 'none'}"
-    yield f"needs you {status.needs_person or 'nobody'}"
+    yield f"needs you {status.needs_person or 'no agent'}"
     yield f"terminals {status.terminals or 'none'}"
     yield f"clients   {status.clients}"
     if status.problem:

@@ -200,7 +200,7 @@ def _asked(event: Event) -> Iterator[tuple[str, str]]:
         case PermissionAsked():
             yield "needs permission", event.title
         case PermissionAnswered(outcome=Selected()):
-            yield "leave", f"{event.kind or 'answered'} by {event.by.kind}"
+            yield "permission", f"{event.kind or 'answered'} by {event.by.kind}"
         case QuestionAsked():
             whom = "the orchestrator" if event.to is not None else "a person"
             yield f"asks {whom}", event.text
