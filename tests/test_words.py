@@ -93,8 +93,8 @@ ALLOWED = frozenset(
     [
         "LEAVE",
         "NOBODY",
-        r"\b(never|always|must(n't)?|don'?t|do not|not|only|remember|avoid|without|keep|prefer|should|"
-        r"shall|instead|no|make sure|important|required?)\b",
+        r"\b(never|always|must(n't)?|don'?t|do not|not|only|remember|avoid|without|keep|prefer|"
+        r"should|shall|instead|no|make sure|important|required?)\b",
     ]
 )
 """Whole strings that may have such a word: identifiers, data, and other programs' words."""
@@ -209,9 +209,9 @@ def literals(code: str, *, are_fields_shown: bool) -> Iterator[tuple[int, str]]:
             hidden |= {id(one) for one in parts}
             yield node.lineno, "".join(str(one.value) for one in parts)
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            if id(node) not in hidden or id(node) in shown:
-                yield node.lineno, node.value
+        is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if is_text and (id(node) not in hidden or id(node) in shown):
+            yield node.lineno, node.value
 
 
 def is_command(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

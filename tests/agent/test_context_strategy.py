@@ -273,5 +273,5 @@ async def test_a_result_that_alone_fills_the_window_is_cut(tmp_path: Path):
     assert worker.calls == 3
     assert all(size_of(request) <= 8_000 for request in worker.requests)
     assert any(event.longest for event in cleared)
-    assert "characters left out" in texts_of(worker.requests[-1])
+    assert "characters omitted" in texts_of(worker.requests[-1])
     assert_valid(worker.requests[-1].messages)

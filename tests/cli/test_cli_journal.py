@@ -36,7 +36,7 @@ def log(environ: dict[str, str]) -> Path:
 def test_a_healthy_log_passes(run, log: Path):
     done = run("journal", "check")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == f"3 events in {log}\nAll is well.\n"
+    assert done.stdout == f"3 events in {log}\nNo problems found.\n"
     told = json.loads(run("journal", "check", "--json").stdout)
     assert (told["healthy"], told["events"]) == (True, 3)
 

@@ -113,7 +113,7 @@ def test_requests_are_shown_whole_and_answered_once(done, run):
     again = run("answer", item["request"], "allow", "--json")
     assert (again.returncode, json.loads(again.stdout)["answered"]) == (6, False)
     assert run("answer", "req_none", "allow").returncode == 1
-    assert "asks for nothing" in run("answer", "ann", "allow").stderr
+    assert "has no open request" in run("answer", "ann", "allow").stderr
 
 
 def test_questions_are_answered_by_their_value(done, run):
@@ -257,7 +257,7 @@ def test_leaving_a_terminal_ends_nothing(environ, done):
     screen = Screen(environ, "attach", "ann", "--answer-only")
     screen.until("/help")
     screen.type("hello\n")
-    screen.until("nothing is asked")
+    screen.until("no request is open")
     os.kill(screen.pid, signal.SIGKILL)
     assert screen.code() == -signal.SIGKILL
     assert "running" in done("ps")

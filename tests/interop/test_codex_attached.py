@@ -276,6 +276,6 @@ async def test_over_a_port_with_a_token(
             async with server.open():
                 pass
         server.password = ""
-        with pytest.raises(OpenFailedError, match="wants a password"):
+        with pytest.raises(OpenFailedError, match="requires a password"):
             async with server.open():
                 pass

@@ -375,7 +375,7 @@ async def test_checkpoints_can_be_turned_off(tmp_path: Path):
     async with deck(tmp_path, *shell("echo 1 >> a.txt"), rules=rules, flags=flags) as ship:
         await ship.prompt()
         assert await ship.events(Checkpointed) == []
-        with pytest.raises(NothingToUndoError, match="keeps no checkpoints"):
+        with pytest.raises(NothingToUndoError, match="has no checkpoints"):
             await ship.session.checkpoints.undo()
 
 

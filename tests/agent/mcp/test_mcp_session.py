@@ -106,7 +106,7 @@ async def test_a_huge_result_is_cut_and_whole_in_a_file(tmp_path: Path):
         await opened.prompt()
         text = heard(opened)
         assert len(text) < 60_000 and text.startswith("begin ")
-        file = Path(text.rpartition("The whole is in ")[2].partition(",")[0])
+        file = Path(text.rpartition("The full output is in ")[2].partition(",")[0])
         assert await asyncio.to_thread(file.read_text) == "begin " + "x" * 3_000_000 + " end"
     assert not await asyncio.to_thread(file.exists)
 

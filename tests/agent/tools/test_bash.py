@@ -334,7 +334,7 @@ async def test_unread_output_is_bounded_and_the_loss_is_said(workspace: ToolWork
     await run(BASH, workspace, command="seq 1 5 1000; sleep 0.1; seq 2000", background=True)
     text = told(await run(COMMANDS, workspace, action="wait", id="cmd-1", seconds=10))
     assert len(text) < 600
-    assert "not shown; all is in" in text or "bytes …]" in text
+    assert "not shown; the full output is in" in text or "bytes …]" in text
     assert "\n2000\n[exit code 0" in text
 
 

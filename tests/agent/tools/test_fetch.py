@@ -150,7 +150,7 @@ async def test_a_name_that_leads_inside_is_refused_unasked(
 ):
     async with site(lambda _: page(b"secret")) as served:
         tool = FetchTool(resolver(*addresses))
-        with pytest.raises(ToolError, match="is not allowed to ask"):
+        with pytest.raises(ToolError, match="may not access"):
             await run(tool, workspace, url=f"http://rebind.example.com:{served.port}/")
         assert served.asked == []
 

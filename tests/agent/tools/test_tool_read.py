@@ -168,7 +168,7 @@ async def test_path_swapped_after_the_decision_is_refused(call, root: Path):
     prepared = await call.prepare("read", path="d/a")
     (root / "d").rename(root / "old")
     (root / "d").symlink_to("e")
-    with pytest.raises(Exception, match="leads to another place"):
+    with pytest.raises(Exception, match="resolves to a different path"):
         await call.finish(prepared)
 
 

@@ -160,7 +160,7 @@ def expect_seen(
         )
     if now is not None and not is_same(seen, now):
         raise ToolError(
-            f"{target.shown!r} was changed since you read it; nothing was written. Read it again, "
+            f"{target.shown!r} was changed since it was read; nothing was written. Read it again, "
             "then retry."
         )
 
