@@ -106,7 +106,9 @@ async def test_a_compaction_is_asked_for_in_the_middle_of_a_turn(tmp_path: Path)
         events = await ship.events(CompactionChanged)
     assert said.startswith("Compacted from about")
     assert [event.status for event in events] == ["in_progress", "completed"]
-    assert "The user wants this kept above all: the port number" in texts_of(worker.summaries[0])
+    assert "The user asked to keep this in particular: the port number" in texts_of(
+        worker.summaries[0]
+    )
     last = worker.requests[-1]
     assert_valid(last.messages)
     assert "Never push." in texts_of(last)
@@ -218,7 +220,7 @@ async def test_commands_answer_with_words_whatever_is_asked(tmp_path: Path):
         assert await run_context_command(context, "pin", "Use port 4711.") == "Pinned as 1."
         assert (
             await run_context_command(context, "unpin", "x")
-            == "Not done: 'x' is no number of a pin."
+            == "Not done: 'x' is not the number of a pin."
         )
         assert "no pin 3" in await run_context_command(context, "unpin", "3")
         assert await run_context_command(context, "unpin", "1") == "Unpinned 1."

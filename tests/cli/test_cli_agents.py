@@ -99,8 +99,8 @@ def test_one_agent_is_told_with_everything(run, path: str, tools: Path):
     text = run("agents", "claude-code", PATH=path).stdout
     for word in (
         *("Claude Code (claude) by Anthropic", "2.9.9", "proven with claude 2.1.325"),
-        *("not found; get it: npm install -g @agentclientprotocol/claude-agent-acp", "/login"),
-        *("bypassPermissions", "Good to know", "~/.claude/projects", "claude.toml"),
+        *("not found; install: npm install -g @agentclientprotocol/claude-agent-acp", "/login"),
+        *("bypassPermissions", "Notes", "~/.claude/projects", "claude.toml"),
     ):
         assert word in text
 

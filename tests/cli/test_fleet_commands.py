@@ -71,7 +71,7 @@ def test_agents_are_spawned_listed_and_read(done, run):
     assert "ann 6 message_chunk: hello" in done("search", "hello")
     missing = run("logs", "an")
     assert (missing.returncode, missing.stdout) == (1, "")
-    assert missing.stderr == "quarterdeck: no agent is called 'an'; is it 'ann'?\n"
+    assert missing.stderr == "quarterdeck: there is no agent 'an'; is it 'ann'?\n"
 
 
 def test_spawn_can_wait_and_tells_how_it_ended(run, host: object):
@@ -108,12 +108,12 @@ def test_requests_are_shown_whole_and_answered_once(done, run):
     wrong = run("answer", "ann", "perhaps")
     assert (wrong.returncode, "1 Allow, 2 Always" in wrong.stderr) == (1, True)
     done("answer", "ann", "deny", "--feedback", "not there")
-    assert done("inbox") == "Nobody needs you.\n"
+    assert done("inbox") == "No open requests.\n"
     assert "= reject_once, by person cli" in done("logs", "ann")
     again = run("answer", item["request"], "allow", "--json")
     assert (again.returncode, json.loads(again.stdout)["answered"]) == (6, False)
     assert run("answer", "req_none", "allow").returncode == 1
-    assert "asks for nothing" in run("answer", "ann", "allow").stderr
+    assert "has no open request" in run("answer", "ann", "allow").stderr
 
 
 def test_questions_are_answered_by_their_value(done, run):
@@ -257,7 +257,7 @@ def test_leaving_a_terminal_ends_nothing(environ, done):
     screen = Screen(environ, "attach", "ann", "--answer-only")
     screen.until("/help")
     screen.type("hello\n")
-    screen.until("nothing is asked")
+    screen.until("no request is open")
     os.kill(screen.pid, signal.SIGKILL)
     assert screen.code() == -signal.SIGKILL
     assert "running" in done("ps")

@@ -101,7 +101,7 @@ def test_failures_are_told(run):
     done = run("many", "--method", "type")
     assert done.returncode == 2 and "needs a terminal" in done.stderr
     done = run("nobody")
-    assert done.returncode == 1 and "no agent is called 'nobody'" in done.stderr
+    assert done.returncode == 1 and "there is no agent 'nobody'" in done.stderr
     assert "Traceback" not in done.stderr
 
 

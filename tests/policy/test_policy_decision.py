@@ -119,7 +119,7 @@ def test_a_sandbox_changes_no_other_mode():
 def test_without_a_sandbox_the_reason_says_so():
     decision = decide(run("make"), "full-auto")
     assert isinstance(decision, Ask)
-    assert "no sandbox is in force" in decision.reason
+    assert "no sandbox is active" in decision.reason
 
 
 @pytest.mark.parametrize(("name", "hint"), [("yolo", "full-auto"), ("x", "read-only"), ("", "ask")])

@@ -190,7 +190,7 @@ FAILURES = {
         "the host is quarterdeck 9.9 (protocol 9); restart the host with `quarterdeck host stop`"
     ),
     "no room": HostError(
-        "the host ends as soon as it starts; see 'x', which ends with:\n  no space"
+        "the host exits right after it starts; see 'x', which ends with:\n  no space"
     ),
     "unusable": HostError("cannot use the directory '/x': Permission denied; make it writable"),
 }

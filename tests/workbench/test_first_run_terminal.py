@@ -183,7 +183,7 @@ def test_a_terminal_that_cannot_be_drawn_on_is_told_so(tmp_path: Path, term: str
     with pty_of([PROGRAM], environment, cwd=tmp_path) as screen:
         assert screen.ends() == 0
         said = screen.seen.decode()
-        assert "TERM says" in said and "quarterdeck demo" in said and "\x1b[" not in said
+        assert "TERM names" in said and "quarterdeck demo" in said and "\x1b[" not in said
 
 
 def test_without_a_terminal_the_demo_is_offered_in_plain_text(tmp_path: Path):

@@ -299,7 +299,7 @@ class Journal(ReadableJournal):
 
     def _writing(self) -> Appender:
         if self._appender is None:
-            raise JournalReadOnlyError(self.path, "it was opened for reading")
+            raise JournalReadOnlyError(self.path, "it is open read-only")
         return self._appender
 
     def _keep_running(self, work: Coroutine[Any, Any, None]) -> None:

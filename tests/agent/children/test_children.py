@@ -350,7 +350,7 @@ async def test_where_nobody_is_a_child_is_refused_with_a_reason(
         ends = await of_child(ship, ToolCallEnded)
         assert ship.session.gate.refused_unattended == 1
     assert tool.ran == []
-    assert any(end.result and "nobody is there to ask" in told(end.result) for end in ends)
+    assert any(end.result and "no person can be asked" in told(end.result) for end in ends)
 
 
 async def test_what_is_allowed_for_the_session_holds_for_the_family(tmp_path: Path):

@@ -76,7 +76,7 @@ async def test_words_without_work_come_to_an_end(tmp_path: Path):
     assert pursued.ended is not None
     assert (pursued.ended.how, pursued.ended.turns) == ("stuck", MOST_IDLE)
     assert len(ship.requests) == MOST_IDLE
-    assert "no tool did any new work" in (pursued.ended.reason or "")
+    assert "without new work by a tool" in (pursued.ended.reason or "")
 
 
 async def test_work_in_between_is_progress(tmp_path: Path):

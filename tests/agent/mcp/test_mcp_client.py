@@ -263,7 +263,7 @@ async def test_a_session_is_ended_with_a_goodbye():
 
 async def test_a_server_that_has_forgotten_the_session_ends_the_connection():
     async with http_hostile("forgets") as definition:
-        with pytest.raises(McpError, match="forgotten our session"):
+        with pytest.raises(McpError, match="no longer knows our session"):
             async with reached(definition) as client:
                 await call(client, "echo")
                 await call(client, "echo")

@@ -57,7 +57,7 @@ def http(status: str, body: bytes = b"", kind: str = "application/json", *more: 
         (http("202 Accepted"), "without an answer"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{", "broke off"),
         (b"SSH-2.0-nonsense\r\n\r\n", "does not speak HTTP"),
-        (b"", "closed before it answered"),
+        (b"", "closed the connection before it answered"),
     ],
 )
 async def test_what_is_no_server_says_why(data: bytes, reason: str):

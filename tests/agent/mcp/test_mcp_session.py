@@ -106,7 +106,7 @@ async def test_a_huge_result_is_cut_and_whole_in_a_file(tmp_path: Path):
         await opened.prompt()
         text = heard(opened)
         assert len(text) < 60_000 and text.startswith("begin ")
-        file = Path(text.rpartition("The whole is in ")[2].partition(",")[0])
+        file = Path(text.rpartition("The full output is in ")[2].partition(",")[0])
         assert await asyncio.to_thread(file.read_text) == "begin " + "x" * 3_000_000 + " end"
     assert not await asyncio.to_thread(file.exists)
 
@@ -235,7 +235,7 @@ async def test_a_tool_that_appears_during_a_call_is_there_at_the_next_step(tmp_p
         await opened.prompt()
         assert "extra" not in mcp_tools(opened, 0) and "extra" in mcp_tools(opened, 1)
         assert heard(opened) == "called extra"
-        assert "MCP server 'bad' has other tools now: +extra" in await notices(opened)
+        assert "MCP server 'bad' changed its tools: +extra" in await notices(opened)
 
 
 async def test_what_a_server_calls_an_error_of_its_own_is_told(tmp_path: Path):

@@ -96,7 +96,7 @@ async def test_answers_are_told_question_by_question(workspace: ToolWorkspace):
     [
         ("decline", "person", "declined"),
         ("cancel", "person", "closed the question"),
-        ("cancel", "timeout", "nobody answered in time"),
+        ("cancel", "timeout", "no answer in time"),
         ("cancel", "mode", "nobody is there"),
     ],
 )

@@ -175,7 +175,7 @@ async def test_it_runs_the_same_in_a_sandbox(tmp_path: Path, mark: ProcessTree):
         outcome = await run(BASH, workspace, command="echo in > file; cat file; exit 3")
         assert told(outcome).startswith("in\n[exit code 3")
         outcome = await run(BASH, workspace, command="echo part; setsid sleep 60", timeout=2)
-        assert told(outcome).startswith("part\n[ended after its 2 s")
+        assert told(outcome).startswith("part\n[timed out after 2 s")
         cut = told(await run(BASH, workspace, command="seq 20000"))
         file = re.search(r"whole output is in (\S+) ", cut)
         assert file is not None
@@ -334,7 +334,7 @@ async def test_unread_output_is_bounded_and_the_loss_is_said(workspace: ToolWork
     await run(BASH, workspace, command="seq 1 5 1000; sleep 0.1; seq 2000", background=True)
     text = told(await run(COMMANDS, workspace, action="wait", id="cmd-1", seconds=10))
     assert len(text) < 600
-    assert "not shown; all is in" in text or "bytes …]" in text
+    assert "not shown; the full output is in" in text or "bytes …]" in text
     assert "\n2000\n[exit code 0" in text
 
 

@@ -136,7 +136,7 @@ async def talk(cuts: list[int], cwd: Path, prompt: str = PROMPT) -> Driven:
             assert (await driven.say(prompt)).stop == "end_turn"
             ended = await driven.say("echo again")
             if ended.stop == "failed":  # it was sent into the cut
-                assert ended.reason == "the prompt did not get through"
+                assert ended.reason == "the prompt was not delivered"
                 assert (await driven.say("echo again")).stop == "end_turn"
         judge(driven.heard)
     return driven
@@ -322,7 +322,7 @@ class TestOpening:
             wrong = rig(fake.url, password="MY_TOKEN")
             given_ = {"MY_TOKEN": "wrong"}
             await fails(wrong, tmp_path, OpenFailedError, "'MY_TOKEN' is wrong", environment=given_)
-            await fails(rig(fake.url), tmp_path, OpenFailedError, "wants a password; name its")
+            await fails(rig(fake.url), tmp_path, OpenFailedError, "requires a password; name its")
             monkeypatch.delenv("MY_TOKEN")
             await fails(wrong, tmp_path, OpenFailedError, "'MY_TOKEN', .* is not set")
 

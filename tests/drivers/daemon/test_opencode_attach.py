@@ -73,7 +73,9 @@ async def test_the_password_comes_from_the_named_variable(
         await fails(
             wrong, tmp_path, OpenFailedError, "'MY_SERVER_PASSWORD' is wrong", environment=given
         )
-        await fails(rig(fake.url), tmp_path, OpenFailedError, "wants a password; name its variable")
+        await fails(
+            rig(fake.url), tmp_path, OpenFailedError, "requires a password; name its variable"
+        )
         monkeypatch.delenv("MY_SERVER_PASSWORD")
         await fails(wrong, tmp_path, OpenFailedError, "'MY_SERVER_PASSWORD', .* is not set")
 
