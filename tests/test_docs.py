@@ -1,10 +1,13 @@
 """What the documentation says is true: pages exist, links lead somewhere, examples run."""
 
+import ast
 import os
 import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -22,6 +25,19 @@ PAGES = [
     ),
 ]
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+
+SOURCE = ROOT / "src" / "quarterdeck"
+ROOMS = {folder.name for folder in SOURCE.iterdir() if (folder / "__init__.py").exists()}
+MANUAL = [ROOT / "README.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").glob("*.md"))]
+"""Pages about the program as it is; those in ``docs/decisions`` keep the names of their time."""
+FOREIGN_FILES = {"app.py", "conftest.py", "hooks.py", "no_push.py", "sitecustomize.py"}
+FOREIGN_NAMES = {
+    *("Authorization", "BaseException", "CancelledError", "Exception", "TaskGroup"),
+    *("ValidationError", "Error", "Manager", "Helper", "Makefile", "Found"),
+    *("Bash", "Edit", "Read", "Write", "TodoWrite", "WebFetch"),  # tools of other agents
+    *("MyTool", "SchemaDrift"),
+}
 
 
 def links(page: Path) -> list[str]:
@@ -42,6 +58,21 @@ def test_agents_page_stays_a_map():
 def test_every_link_leads_somewhere(page: Path):
     targets = [link.partition("#")[0] for link in links(page)]
     assert [target for target in targets if target and not (page.parent / target).exists()] == []
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors that a page's headings get, as GitHub makes them."""
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", MANUAL, ids=lambda page: page.name)
+def test_every_anchor_is_a_heading(page: Path):
+    for link in links(page):
+        path, _, anchor = link.partition("#")
+        if anchor:
+            assert anchor in anchors(page.parent / path if path else page), link
 
 
 def test_the_index_names_pages():
@@ -111,3 +142,100 @@ def test_every_dependency_has_its_entry():
     page = (ROOT / "docs/dependencies.md").read_text()
     names = [re.split(r"[<>=\[ ]", line)[0] for line in wanted]
     assert [name for name in names if name not in page] == []
+
+
+def code_spans(page: Path) -> list[str]:
+    """What stands between single backticks, outside of blocks."""
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    return re.findall(r"`([^`\n]+)`", text)
+
+
+@cache
+def defined_names() -> frozenset[str]:
+    """Classes, and names that modules of ours assign."""
+    found: set[str] = set()
+    for file in SOURCE.rglob("*.py"):
+        for node in ast.parse(file.read_text()).body:
+            match node:
+                case ast.ClassDef(name=name):
+                    found.add(name)
+                    found |= {one.name for one in node.body if isinstance(one, ast.ClassDef)}
+                case ast.AnnAssign(target=ast.Name(id=name)):
+                    found.add(name)
+                case ast.Assign(targets=targets):
+                    found |= {one.id for one in targets if isinstance(one, ast.Name)}
+                case _:
+                    pass
+    return frozenset(found)
+
+
+def is_there(path: str) -> bool:
+    """Whether a path of the sources exists, in full or from a room on; a bare name anywhere."""
+    path = path.removeprefix("src/quarterdeck/").rstrip("/")
+    if "/" in path:
+        return any((SOURCE / path).parent.glob((SOURCE / path).name))
+    return path in FOREIGN_FILES or any(SOURCE.rglob(path)) or any(ROOT.glob(f"*/{path}"))
+
+
+def paths_in(page: Path) -> list[str]:
+    """Paths that look like ours: below ``src/quarterdeck`` or a room, or a bare ``module.py``."""
+    rooms = "|".join(sorted(ROOMS))
+    below = r"[\w./*-]*"
+    ours = re.compile(rf"src/quarterdeck/{below}|(?:{rooms})/{below}(?:/|\.\w+)|\w+\.py")
+    return [span for span in code_spans(page) if ours.fullmatch(span)]
+
+
+@pytest.mark.parametrize("page", MANUAL, ids=lambda page: page.name)
+def test_paths_of_modules_exist(page: Path):
+    assert [path for path in paths_in(page) if not is_there(path)] == []
+
+
+@pytest.mark.parametrize("page", MANUAL, ids=lambda page: page.name)
+def test_names_of_classes_exist(page: Path):
+    found = (
+        re.match(r"([A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*)(?=$|[.(])", span)
+        for span in code_spans(page)
+    )
+    names = {one[1] for one in found if one} - FOREIGN_NAMES
+    assert sorted(names - defined_names()) == []
+
+
+@pytest.mark.parametrize("page", MANUAL, ids=lambda page: page.name)
+def test_examples_import_what_exists(page: Path):
+    for block in blocks(page, "python"):
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("quarterdeck"):
+                module = import_module(node.module or "")
+                assert [one.name for one in node.names if not hasattr(module, one.name)] == []
+
+
+@pytest.mark.parametrize("page", MANUAL, ids=lambda page: page.name)
+def test_dotted_names_of_modules_exist(page: Path):
+    for span in code_spans(page):
+        if not (found := re.match(r"quarterdeck((?:\.[a-z_]+)+)", span)):
+            continue
+        parts = found[1].split(".")[1:]
+        if parts[0] in ROOMS:
+            file = SOURCE.joinpath(*parts)
+            homes = [file / "__init__.py", file.with_suffix(".py")]
+            homes += [file.parent / "__init__.py", file.parent.with_suffix(".py")]
+            assert any(home.exists() for home in homes), span
+
+
+def test_a_path_or_name_that_is_gone_is_found(tmp_path: Path):
+    page = tmp_path / "page.md"
+    page.write_text("See `fleet/crew.py`, `crew.py`, `fleet/inbox.py`, `GoneError` and `~/x.py`.\n")
+    assert [path for path in paths_in(page) if not is_there(path)] == ["fleet/crew.py", "crew.py"]
+    assert "GoneError" not in defined_names()
+
+
+def test_the_glossary_is_linked():
+    for page in ("AGENTS.md", "docs/README.md"):
+        assert any(link.endswith("glossary.md") for link in links(ROOT / page))
+
+
+def test_no_section_is_empty():
+    empty = re.compile(r"^(#+) .*\n+(?=\1 |\Z)", re.MULTILINE)
+    for page in MANUAL:
+        text = re.sub(r"```.*?```", "example", page.read_text(), flags=re.DOTALL)
+        assert [found[0].strip() for found in empty.finditer(text)] == [], page.name
