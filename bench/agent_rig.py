@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ __all__ = ["AgentFailedError", "AgentRig", "MeasuredAgent", "ScriptedModel", "Se
 _MODEL = Path(__file__).parent / "peers" / "model.py"
 _LONGEST = 180.0
 """Seconds after which a run is given up."""
-_CLIENT = {"protocolVersion": 1, "clientCapabilities": {}}
+_CLIENT: dict[str, Any] = {"protocolVersion": 1, "clientCapabilities": {}}
 
 
 class AgentFailedError(Exception):
@@ -83,7 +83,7 @@ class ScriptedModel:
 
 
 @contextmanager
-def scripted(*counts: int) -> Iterator[ScriptedModel]:
+def scripted(*counts: int) -> Generator[ScriptedModel, None, None]:
     """Run the model; it has a scene of each kind for each of these numbers of steps."""
     with subprocess.Popen(
         [sys.executable, str(_MODEL), *map(str, counts)],
@@ -166,7 +166,7 @@ class AgentRig:
     @contextmanager
     def _started(
         self, command: list[str], *, watch_memory: bool = False, talks: bool = False
-    ) -> Iterator[Started]:
+    ) -> Generator[Started, None, None]:
         environment = self._agent.environment(self._home, self._url, acp=talks)
         with started(
             command,

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tomllib
 import venv
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,7 +39,9 @@ class Checkout:
 
 
 @contextmanager
-def check_out(commit: str, folder: Path, repository: Path = ROOT) -> Iterator[Checkout]:
+def check_out(
+    commit: str, folder: Path, repository: Path = ROOT
+) -> Generator[Checkout, None, None]:
     """Check a commit out below ``folder``; it is removed at the end.
 
     Raises ``CommitNotFoundError``.

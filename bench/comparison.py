@@ -186,7 +186,9 @@ def _measure(
     """The costs of each case on each side; those of warm rounds do not count."""
     costs = {case.name: {name: list[Cost]() for name in sides} for case in cases}
     for number in range(plan.warm + plan.rounds):
-        order = list(sides) if number % 2 else list(reversed(sides))
+        order = list(sides)
+        if number % 2:
+            order.reverse()
         for case in cases:
             for name in order:
                 try:

@@ -1,7 +1,7 @@
 """The workbench against patchfeld, each as people run it, on a terminal of 120×40.
 
 Patchfeld runs with its own bundled CLI, which asks a model on loopback; what cannot be driven from
-outside (a key while fifty agents speak, an open request) is measured for ours alone.
+outside (a key while fifty agents speak) is measured for ours alone.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from .size import Size
 from .table import Row, Table
 from .terminals import Screen, on_terminal
 
-__all__ = ["run"]
+__all__ = ["OURS", "PATCHFELD", "home", "measure_patchfeld", "quarterdeck", "run"]
 
 OURS = str(Path(sys.executable).with_name("quarterdeck"))
 PATCHFELD = Path(__file__).parents[1] / "build" / "patchfeld" / "bin" / "patchfeld"
@@ -46,8 +46,6 @@ class _Plan:
     agents: int
     load: float
     """Seconds under load."""
-    rest: float
-    """Seconds of each kind of rest."""
     speech: int = 900
     """Seconds that an agent speaks: until it is stopped, as to start so many takes its time."""
     settle: float = 1.0
@@ -61,9 +59,8 @@ _FULL = _Plan(
     keys=(60, 40),
     agents=50,
     load=30,
-    rest=20,
 )
-_QUICK = _Plan(frames=3, entries=(500, 2_000), others=500, keys=(20, 10), agents=50, load=6, rest=5)
+_QUICK = _Plan(frames=3, entries=(500, 2_000), others=500, keys=(20, 10), agents=50, load=6)
 _TINY = _Plan(
     frames=1,
     entries=(20,),
@@ -71,7 +68,6 @@ _TINY = _Plan(
     keys=(2, 2),
     agents=1,
     load=0.2,
-    rest=0.1,
     speech=2,
     settle=0.05,
 )
@@ -201,28 +197,6 @@ def measure_load(plan: _Plan) -> tuple[list[float], list[float], float, int]:
             return keys, behind, share, screen.memory() - memory
 
 
-def measure_rest(what: str, plan: _Plan) -> float:
-    """CPU, as a part of a core, while nothing happens, a tool runs, or a request is open."""
-    with home() as (project, environment):
-        scripted = ("spawn", "-m", "scripted/default")
-        with on_terminal([OURS], cwd=project, environment=environment) as screen:
-            screen.wait_for("host: connected")
-            if what == "tool":
-                script = project / "long.toml"
-                script.write_text(
-                    'default = "long"\n[[scenes.long.replies]]\n'
-                    'parts = [{ tool = "shell", arguments = { command = "sleep 100" } }]\n'
-                )
-                model = ("spawn", "-m", f"scripted/{script}", "--mode", "ask")
-                quarterdeck(environment, project, *model, "--allow", "bash", "go")
-                screen.wait_for("sleep 100")
-            elif what == "request":
-                quarterdeck(environment, project, *scripted, "--mode", "ask", "scene:shell")
-                screen.wait_for("decide later")
-            time.sleep(3 * plan.settle)
-            return screen.share(plan.rest)
-
-
 def write_patchfeld_project(place: Path, entries: int) -> dict[str, str]:
     """A home and a project of patchfeld's, with a transcript of so many entries in view."""
     project = place / "project"
@@ -308,19 +282,6 @@ def _other_opening(entries: int, ours: float) -> Row:
     return Row(name, f"{other:.1f} s", f"{other / ours:.0f}×")
 
 
-def compare_rest(plan: _Plan, compares: bool) -> Table:
-    goals = {"nothing": 0.005, "tool": 0.03, "request": 0.03}
-    rows: list[Row] = []
-    for what, goal in goals.items():
-        share = measure_rest(what, plan)
-        figure = f"{share * 100:.2f} % of a core"
-        rows.append(Row(f"ours, {what}", figure, "", f"< {goal * 100:.1f} %", share < goal))
-    if compares:
-        share = measure_patchfeld(0, plan.rest)[3]
-        rows.append(Row("patchfeld, nothing", f"{share * 100:.2f} % of a core"))
-    return Table("(d) CPU while nothing happens, a tool runs, a request is open", rows)
-
-
 def measure_typing(plan: _Plan) -> Table:
     with home() as (project, environment):
         quarterdeck(environment, project, "spawn", "-m", "scripted/default", "hello")
@@ -355,4 +316,3 @@ def run(size: Size) -> Iterator[Table]:
     yield frames if PATCHFELD.exists() else replace(frames, notes=missing)
     yield compare_openings(plan, compares)
     yield measure_typing(plan)
-    yield compare_rest(plan, compares)
