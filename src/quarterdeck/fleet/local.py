@@ -1,4 +1,6 @@
-"""The fleet in this process: many agents over one log."""
+"""The fleet in one process: the parts that own agents, terminals and requests, and what is done
+at the start after a crash.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -8,13 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from quarterdeck.agent.recovery import DIED, InterruptionReason, close_children, closing_events
 from quarterdeck.config.places import Places
 from quarterdeck.journal import Journal
 from quarterdeck.policy.gate import Gate
+from quarterdeck.wire.events import SessionEnded
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.tasks import PendingWork
 
 from .agent_control import AgentControl
+from .agent_entry import AgentEntry
 from .agent_lifecycle import AgentLifecycle
 from .agent_runner import SessionOpener
 from .api import FleetStatus, ImportedSession, InboxItem, TerminalInfo
@@ -27,15 +32,46 @@ from .mcp.orchestration import Orchestration
 from .names import looks_like_id
 from .permissions.grants import FleetGrants, GrantsProjection
 from .permissions.session_gate import open_grants
-from .projections import InboxProjection, RosterProjection
+from .projections import InboxProjection, RosterProjection, load_started
 from .prompt_queue import PromptQueues
-from .recovery import recover_agents
 from .session_factory import AgentOpener, SessionFactory
 from .sessions.importer import SessionImporter
 from .supervisor import FleetLimits, Supervisor
 from .terminals import HostTerminals, LiveAgentTerminals
 
-__all__ = ["LocalFleet"]
+__all__ = ["HOST_KILLED", "LocalFleet", "recover_agents"]
+
+HOST_KILLED = InterruptionReason("the host was killed", DIED.running, DIED.waiting)
+
+
+async def recover_agents(journal: Journal) -> list[SessionId]:
+    """Write the end of every agent that the log shows as running; durable when this returns.
+
+    Returns which they were. Killed on the way, the next start goes on with the rest.
+    """
+    left = await journal.query(load_started)
+    last = 0
+    for entry in left:
+        last = await _close(journal, entry)
+    if left:
+        await journal.durable(last)
+    return [entry.session for entry in left]
+
+
+async def _close(journal: Journal, entry: AgentEntry) -> int:
+    events = ()
+    if entry.standing.is_live:
+        run = journal.history(entry.run - 1, entry.session)
+        records = [record async for record in run]
+        await close_children(journal, records)
+        events = closing_events(records, HOST_KILLED)
+    if not events:
+        events = ((None, SessionEnded(how="broken", reason=HOST_KILLED.reason)),)
+    last = 0
+    for turn, event in events:
+        last = (await journal.append(entry.session, event, turn=turn)).seq
+    return last
+
 
 _STOPPED = "the host was stopped"
 _DEFAULTS = FleetLimits()

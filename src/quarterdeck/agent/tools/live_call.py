@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ..children.profile import Profile
 
-__all__ = ["ChildAgents", "LiveCall", "StartedAgent"]
+__all__ = ["ChildAgents", "LiveCall", "StartedChild"]
 
 
 class LiveCall(Protocol):
@@ -52,7 +52,7 @@ class LiveCall(Protocol):
         ...
 
 
-class StartedAgent(Protocol):
+class StartedChild(Protocol):
     """An agent that a session has started."""
 
     ended: "ChildEnded | None"
@@ -72,7 +72,7 @@ class ChildAgents(Protocol):
     """The agents that one session has started."""
 
     @property
-    def background(self) -> "Sequence[StartedAgent]":
+    def background(self) -> "Sequence[StartedChild]":
         """Those that were started in the background, oldest first, also when they are over."""
         ...
 
@@ -88,7 +88,7 @@ class ChildAgents(Protocol):
         """Start one and wait for it; cancelling this stops it. Raises ``ToolError``."""
         ...
 
-    async def start(self, profile: "Profile", task: str, live: LiveCall) -> StartedAgent:
+    async def start(self, profile: "Profile", task: str, live: LiveCall) -> StartedChild:
         """Start one that works on while the session does something else; raises ``ToolError``."""
         ...
 
