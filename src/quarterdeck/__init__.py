@@ -1,5 +1,7 @@
 """Quarterdeck: command many coding agents, of any make, from one place."""
 
+from quarterdeck.version import __version__
+
 # Not from typing, which the smallest of our programs do without.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -7,8 +9,6 @@ if TYPE_CHECKING:
     from quarterdeck.drivers.login import log_in, login_methods
 
 __all__ = ["__version__", "connect", "log_in", "login_methods"]
-
-__version__ = "0.1.0"
 
 _HOMES = {"connect": "connect", "log_in": "login", "login_methods": "login"}
 

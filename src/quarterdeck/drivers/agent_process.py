@@ -12,9 +12,9 @@ from quarterdeck.system.errors import CommandNotFoundError, SpawnError
 from quarterdeck.wire.errors import LinkBrokenError, LinkClosedError, LinkEndedError, LinkError
 from quarterdeck.wire.redaction import mask_secrets
 
+from .agent_exit import AgentExit
 from .driver import DriverSessionOptions
 from .errors import AgentMissingError, OpenFailedError
-from .link import AgentExit
 
 __all__ = ["AgentProcess", "AgentProcessStream", "GuardedAction", "Launch"]
 

@@ -17,6 +17,7 @@ from quarterdeck.wire.ids import ToolCallId
 from quarterdeck.wire.tool_calls import ToolCallContent, ToolKind
 from quarterdeck.wire.usage import Cost, TokenUsage
 
+from .agent_exit import AgentExit
 from .driver import Capabilities, DriverSessionOptions
 
 if TYPE_CHECKING:
@@ -55,16 +56,6 @@ class TurnOutcome:
     reason: str | None = None
     usage: TokenUsage | None = None
     cost: Cost | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentExit:
-    """How the agent's process left."""
-
-    exit_code: int | None = None
-    signal: str | None = None
-    stderr: str = ""
-    """The last lines, secrets masked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from quarterdeck import __version__
 from quarterdeck.config.places import Places
 from quarterdeck.system.environment import child_environment, find_program
 from quarterdeck.system.errors import SpawnError
+from quarterdeck.version import __version__
 
 from .agent_description import SELF, Agent, AgentTransport, LoginEvidence, expand_command
 from .driver import Transport

@@ -7,92 +7,34 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from functools import partial
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
-from textual.app import SystemCommand
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.screen import Screen
 
 from .approvals import RequestPresenter
-from .commands.registry import COMMANDS, WorkbenchCommand, find_command
+from .command_app import WORKBENCH_BINDINGS, CommandApp
 from .context import WorkbenchContext
 from .feed import ReachHost, WorkbenchFeed
-from .fleet_actions import FleetActions, PromptSender
+from .fleet_actions import FleetActions
 from .panels.chat import ChatPanel
+from .prompt_sender import PromptSender
 from .sanitize import sanitize_text
 from .widgets.agent_table import AgentTable
 from .widgets.chat_input import ChatInput
 from .widgets.picker import Picker
 from .widgets.transcript import TranscriptView
-from .workspace.store import LAYOUT_BINDINGS, LAYOUT_KEYS, WorkspaceApp
+from .workspace.store import LAYOUT_KEYS
 
 if TYPE_CHECKING:
     from .screens.permission import PermissionScreen
     from .screens.question import QuestionScreen
     from .screens.trust import TrustScreen
 
-__all__ = ["CommandApp", "Workbench", "is_terminal_gone", "leave_on_signals", "now"]
-
-
-class CommandApp(WorkspaceApp):
-    """Does commands, wherever they come from: a key, the palette, the input."""
-
-    steering: "FleetActions"
-    """Does what is done to agents."""
-
-    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """What the palette offers."""
-        for command in COMMANDS:
-            yield SystemCommand(command.name, command.help, partial(self.do, command))
-
-    def action_command(self, name: str, words: str = "") -> None:
-        """Do a command by its name; what keys are bound to."""
-        found = find_command(f"/{name} {words}")
-        if found is None:
-            self.tell(f"unknown command {name!r}; press f1 for the list", True)
-        else:
-            self.do(*found)
-
-    def do(self, command: WorkbenchCommand, words: str = "") -> None:
-        """Do a command, with what was typed after its name."""
-        if command.target is not None:
-            self.work(self._call(command, words))
-        elif command.deed is None:
-            self.call_later(self.run_action, command.action or "help")
-        elif self.desk.agent is None:
-            self.tell("no agents yet; press ctrl+t to start one", True)
-        else:
-            self.work(self._do(command, words))
-
-    async def run_command(self, name: str, words: str) -> None:
-        """Do a command that has a function of its own, and wait for it. Raises QuarterdeckError."""
-        found = find_command(f"/{name} {words}")
-        assert found is not None
-        await self._call(*found)
-
-    async def _call(self, command: WorkbenchCommand, words: str) -> None:
-        asked = await self._asked(command, words)
-        if asked is not None and (done := command.call(cast("Workbench", self), asked)) is not None:
-            await done
-
-    async def _do(self, command: WorkbenchCommand, words: str) -> None:
-        agent = self.desk.agent
-        asked = await self._asked(command, words)
-        if asked is not None and agent is not None:
-            await self.steering.do(command, agent, asked)
-
-    async def _asked(self, command: WorkbenchCommand, words: str) -> str | None:
-        """The words for a command, asked for where it needs some; None: the person left."""
-        if command.asks is None or words:
-            return words
-
-        from .screens.dialogs import AskLineScreen
-
-        return await self.push_screen_wait(AskLineScreen(command.asks)) or None
+__all__ = ["Workbench", "is_terminal_gone", "leave_on_signals", "now"]
 
 
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
@@ -144,24 +86,7 @@ class Workbench(CommandApp):
     CSS_PATH = "workbench.tcss"
     TITLE = "quarterdeck"
     VERTICAL_BREAKPOINTS = [(0, "-short"), (17, "-tall")]  # noqa: RUF012 - as Textual has it
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("f1", "help", "show this help; also ? in the empty input"),
-        Binding("ctrl+g", "answer", "answer the next pending request"),
-        Binding("ctrl+n", "beside(1)", "next agent"),
-        Binding("ctrl+b", "beside(-1)", "previous agent"),
-        Binding("ctrl+t", "spawn", "start an agent"),
-        Binding("ctrl+c", "stop", "copy the selection, or interrupt the agent"),
-        Binding("ctrl+o", "unfold", "expand or collapse all tool calls"),
-        Binding("f2", "go('agents')", "focus the agents; again: the input", priority=True),
-        Binding("f3", "go('transcript')", "focus the transcript; again: the input", priority=True),
-        *LAYOUT_BINDINGS,
-        Binding("f8", "command('feed')", "show the feed of all agents"),
-        Binding("f9", "command('themes')", "choose a theme"),
-        Binding("f10", "command('keys')", "list all keys and how to rebind them"),
-        Binding("ctrl+r", "command('retry')", "retry an agent that failed"),
-        Binding("f12", "command('demo')", "run the demo; no API key needed"),
-        Binding("ctrl+q", "quit", "quit; agents keep running"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = WORKBENCH_BINDINGS
 
     def __init__(
         self,
@@ -257,9 +182,7 @@ class Workbench(CommandApp):
 
     @on(AgentTable.Asked)
     def _asked_of_agent(self, event: AgentTable.Asked) -> None:
-        from .commands.agents import run_agent_command
-
-        self.work(run_agent_command(self, event.session, event.command))
+        self.work(self.do_to_agent(event.session, event.command))
 
     # Of screens that are imported when they are first shown.
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from quarterdeck.drivers.probe import AgentInstallation
     from quarterdeck.fleet.api import Fleet
 
-    from .app import Workbench
+    from .command_app import CommandApp
     from .context import WorkbenchContext
     from .screens.dialogs import ReadingSection
     from .screens.trust import TrustScreen
@@ -102,7 +102,7 @@ _CLEARING = 10.0
 _HOW = "demo runs it, demo keep keeps its project, demo end deletes it"
 
 
-async def discover_and_ask_trust(app: "Workbench") -> None:
+async def discover_and_ask_trust(app: "CommandApp") -> None:
     """Look for agents, keys and trust in a thread, and ask about trust if there is need to."""
     ground = app.desk.ground
     if ground.places is None:
@@ -120,7 +120,7 @@ async def discover_and_ask_trust(app: "Workbench") -> None:
         offer_trust(app)
 
 
-def _look_again_elsewhere(app: "Workbench") -> None:
+def _look_again_elsewhere(app: "CommandApp") -> None:
     """Another directory is another project: look at that one's trust as well."""
     desk = app.desk
     seen = desk.cwd
@@ -139,7 +139,7 @@ def _look_again_elsewhere(app: "Workbench") -> None:
     desk.watch(moved)
 
 
-def offer_trust(app: "Workbench") -> None:
+def offer_trust(app: "CommandApp") -> None:
     """Ask whether the workspace is trusted, unless the person is busy, or has been asked."""
     known = app.desk.ground.trust
     if known is None or known.state != "untrusted" or known.is_unasked:
@@ -151,7 +151,7 @@ def offer_trust(app: "Workbench") -> None:
     app.push_screen(TrustScreen(known))
 
 
-async def answer_trust(app: "Workbench", event: "TrustScreen.Answered") -> None:
+async def answer_trust(app: "CommandApp", event: "TrustScreen.Answered") -> None:
     """Do what the person decided; what was typed meanwhile goes to the input."""
     from .screens.trust import TrustScreen
 
@@ -165,7 +165,7 @@ async def answer_trust(app: "Workbench", event: "TrustScreen.Answered") -> None:
         await _change_trust(app, "leave_unasked")
 
 
-async def ask_trust(app: "Workbench", words: str) -> None:
+async def ask_trust(app: "CommandApp", words: str) -> None:
     """Ask about this workspace now, whatever was answered before."""
     del words
     if _places(app) is None:
@@ -184,14 +184,14 @@ async def ask_trust(app: "Workbench", words: str) -> None:
         app.push_screen(TrustScreen(known))
 
 
-async def revoke_trust(app: "Workbench", words: str) -> None:
+async def revoke_trust(app: "CommandApp", words: str) -> None:
     """Trust this workspace no longer."""
     del words
     if _places(app) is not None:
         await _change_trust(app, "revoke")
 
 
-async def show_doctor(app: "Workbench", words: str) -> None:
+async def show_doctor(app: "CommandApp", words: str) -> None:
     """Show every agent with its version, or how to get it, and the keys."""
     del words
     from .screens.dialogs import ReadingScreen
@@ -209,7 +209,7 @@ async def show_doctor(app: "Workbench", words: str) -> None:
     app.push_screen(ReadingScreen("agents and API keys on this machine", _found(states, ground)))
 
 
-async def control_demo(app: "Workbench", words: str) -> None:
+async def control_demo(app: "CommandApp", words: str) -> None:
     """Begin the demo, keep it, or clear it away."""
     from quarterdeck.fleet.demo import begin_demo, end_demo, keep_demo
 
@@ -259,17 +259,17 @@ async def _connected(desk: "WorkbenchContext") -> None:
         stop()
 
 
-def _inputs(app: "Workbench") -> "list[ChatInput]":
+def _inputs(app: "CommandApp") -> "list[ChatInput]":
     from .widgets.chat_input import ChatInput
 
     return list(app.screen_stack[0].query(ChatInput))
 
 
-def _places(app: "Workbench") -> "Places | None":
+def _places(app: "CommandApp") -> "Places | None":
     return app.desk.ground.places
 
 
-async def _look_at_trust(app: "Workbench") -> None:
+async def _look_at_trust(app: "CommandApp") -> None:
     """Look whether the workspace is trusted; its layouts are there if it is."""
     from quarterdeck.fleet.permissions.workspace_trust import inspect_workspace_trust
 
@@ -285,7 +285,7 @@ async def _look_at_trust(app: "Workbench") -> None:
     await asyncio.to_thread(app.keeping.find_project, app.desk.cwd)
 
 
-async def _change_trust(app: "Workbench", how: str) -> None:
+async def _change_trust(app: "CommandApp", how: str) -> None:
     from quarterdeck.config.trust import TrustStore
     from quarterdeck.config.workspace import find_workspace
 

@@ -8,20 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from quarterdeck.wire.errors import QuarterdeckError
 
-from .commands.registry import find_command
-from .drafts import NEW
 from .sanitize import sanitize_text
 
 if TYPE_CHECKING:
     from quarterdeck.fleet.api import AgentInfo, InboxItem, SpawnOptions
     from quarterdeck.wire.ids import SessionId
 
-    from .app import Workbench
     from .commands.registry import WorkbenchCommand
     from .context import WorkbenchContext
-    from .panels.chat import ChatPanel
 
-__all__ = ["FleetActions", "PromptSender", "ShowMessage", "list_usable_agents"]
+__all__ = ["FleetActions", "ShowMessage", "list_usable_agents"]
 
 ShowMessage = Callable[[str, bool], None]
 """Shows a line to the person; True: something went wrong."""
@@ -114,57 +110,3 @@ def list_usable_agents() -> list[str]:
         agents = ()
     found = [agent.name for agent in agents if agent.program and shutil.which(agent.program)]
     return ["native", *(sanitize_text(name) for name in found if name != "native")]
-
-
-class PromptSender:
-    """Sends what people write, and keeps it until it has arrived."""
-
-    def __init__(self, app: "Workbench", save: "Callable[[], None]") -> None:
-        self._app = app
-        self._save = save
-        """Puts drafts on disk, soon."""
-
-    async def said(self, panel: "ChatPanel", text: str) -> None:
-        """Do what was written in a chat."""
-        found = find_command(text)
-        if found is not None:
-            panel.chat.set_text("")
-            panel.keep_draft()
-            self._app.do(*found)
-        elif self._app.desk.roster.find(panel.session) is None:
-            await self.spawn(panel)
-        else:
-            await self._send(panel, text)
-
-    async def _send(self, panel: "ChatPanel", text: str) -> None:
-        desk = self._app.desk
-        agent, key, drafts = desk.roster.find(panel.session), panel.draft, desk.drafts
-        if agent is None:
-            return
-        drafts.begin_sending(key, text)
-        panel.chat.set_text("")
-        panel.keep_draft()
-        panel.transcript.action_follow()
-        is_sent = await self._app.steering.send(agent, text)
-        drafts.end_sending(key, is_sent=is_sent)
-        if panel.is_attached and panel.draft == key:
-            panel.show_draft()
-        self._save()
-
-    async def spawn(self, panel: "ChatPanel") -> None:
-        """Ask for a new agent, with what is typed if that is for nobody yet."""
-        from .screens.spawn import SpawnScreen
-
-        desk = self._app.desk
-        is_free = desk.roster.find(panel.session) is None
-        typed = panel.chat.full_text if is_free else ""
-        names = await asyncio.to_thread(list_usable_agents)
-        wish = await self._app.push_screen_wait(SpawnScreen(desk.cwd, typed, names))
-        if wish is None:
-            return
-        session = await self._app.steering.spawn(wish)
-        if session is None:
-            return
-        if wish.prompt == typed.strip() and panel.draft.startswith(NEW):
-            panel.chat.set_text("")
-        desk.select(session)

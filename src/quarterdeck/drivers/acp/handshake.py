@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from quarterdeck import __version__
+from quarterdeck.version import __version__
 from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.acp.codec import PROTOCOL_VERSION
 from quarterdeck.wire.acp.connection import AcpConnection

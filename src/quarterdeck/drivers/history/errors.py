@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from ..errors import DriverError
 
 if TYPE_CHECKING:
-    from .reader import HistorySession
+    from .session import HistorySession
 
 __all__ = [
     "AmbiguousHistorySessionError",

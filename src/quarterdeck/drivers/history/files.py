@@ -5,23 +5,21 @@ import os
 import re
 import stat
 from collections.abc import Callable, Generator, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, Any, cast
 
 import msgspec
 
 from .errors import HistoryUnreadableError
 
-if TYPE_CHECKING:
-    from .reader import ReadTally
-
 __all__ = [
     "LONGEST_LINE",
     "FoundFile",
     "ReadBudget",
+    "ReadTally",
     "decode_json",
     "head_lines",
     "is_same_place",
@@ -44,6 +42,32 @@ _TITLE = 120
 _LATEST = 253_402_300_800_000
 """Milliseconds since the epoch at which years get five digits."""
 _decoder = msgspec.json.Decoder()
+
+
+@dataclass(slots=True, kw_only=True)
+class ReadTally:
+    """What a reading came across; filled while the events are taken."""
+
+    lines: int = 0
+    """Lines or rows that were read."""
+    corrupt: int = 0
+    """Left out: no JSON, or not of a form that can be read."""
+    too_long: int = 0
+    """Left out: longer than ``LONGEST_LINE``."""
+    is_cut: bool = False
+    """The last line has no end: it is being written, or writing broke off."""
+    unknown: dict[str, int] = field(default_factory=dict[str, int])
+    """Entries of kinds that we do not know, left out, by kind; 50 kinds at the most."""
+
+    @property
+    def skipped(self) -> int:
+        """How many entries could not be told."""
+        return self.corrupt + self.too_long + sum(self.unknown.values())
+
+    def note_unknown(self, kind: str) -> None:
+        """Count an entry of a kind that we do not know."""
+        kind = kind[:60] if kind in self.unknown or len(self.unknown) < 50 else "…"
+        self.unknown[kind] = self.unknown.get(kind, 0) + 1
 
 
 class ReadBudget:
@@ -196,7 +220,7 @@ def tail_lines(path: Path, size: int, budget: ReadBudget, *, most: int = 4_096) 
     return [line for line in reversed(lines if start == 0 else lines[1:]) if line]
 
 
-def json_lines(file: IO[bytes], tally: "ReadTally", *, limit: int = LONGEST_LINE) -> Iterator[Any]:
+def json_lines(file: IO[bytes], tally: ReadTally, *, limit: int = LONGEST_LINE) -> Iterator[Any]:
     """Each line's object; what is none is counted. Takes about one line of memory."""
     for line in _lines(file, tally, limit):
         if not line.strip():
@@ -209,7 +233,7 @@ def json_lines(file: IO[bytes], tally: "ReadTally", *, limit: int = LONGEST_LINE
             tally.corrupt += 1
 
 
-def _lines(file: IO[bytes], tally: "ReadTally", limit: int) -> Iterator[bytes]:
+def _lines(file: IO[bytes], tally: ReadTally, limit: int) -> Iterator[bytes]:
     kept: list[bytes] = []
     size, is_over = 0, False
     while data := file.read(_CHUNK):

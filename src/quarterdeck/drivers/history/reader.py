@@ -1,16 +1,15 @@
 """Stored sessions, the contract of their readers, and readers of one file per session."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
-
-from msgspec import Struct
 
 from quarterdeck.wire.events import Event
 from quarterdeck.wire.ids import ToolCallId, TurnId
 
-from .files import FoundFile, ReadBudget, json_lines, open_plain
+from .files import FoundFile, ReadBudget, ReadTally, json_lines, open_plain
+from .session import HistorySession
 
 __all__ = [
     "EntryReader",
@@ -23,34 +22,6 @@ __all__ = [
 ]
 
 
-class HistorySession(Struct, frozen=True, kw_only=True):
-    """A session as an agent keeps it."""
-
-    agent: str
-    """The agent's name in the catalogue."""
-    id: str
-    """What the agent takes to go on with it."""
-    path: str
-    """The file that has it."""
-    cwd: str | None = None
-    """Where it worked; None where it is not told."""
-    title: str | None = None
-    """The title that it was given, else the beginning of the first prompt."""
-    started: int = 0
-    """Microseconds since the epoch, as all times; 0: not known."""
-    updated: int = 0
-    size: int | None = None
-    """Bytes on disk; None where many sessions share a file."""
-    messages: int | None = None
-    """How many, where counting is cheap."""
-    version: str | None = None
-    """Of the program that began it."""
-    archived: bool = False
-    """The agent has put it away."""
-    can_resume: bool = True
-    """Whether the agent can go on with it; False where it kept nothing but prompts."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryEvent:
     """One thing that happened, in its place."""
@@ -61,32 +32,6 @@ class HistoryEvent:
     turn: TurnId | None = None
     """The same each time that the session is read."""
     parent: ToolCallId | None = None
-
-
-@dataclass(slots=True, kw_only=True)
-class ReadTally:
-    """What a reading came across; filled while the events are taken."""
-
-    lines: int = 0
-    """Lines or rows that were read."""
-    corrupt: int = 0
-    """Left out: no JSON, or not of a form that can be read."""
-    too_long: int = 0
-    """Left out: longer than ``files.LONGEST_LINE``."""
-    is_cut: bool = False
-    """The last line has no end: it is being written, or writing broke off."""
-    unknown: dict[str, int] = field(default_factory=dict[str, int])
-    """Entries of kinds that we do not know, left out, by kind; 50 kinds at the most."""
-
-    @property
-    def skipped(self) -> int:
-        """How many entries could not be told."""
-        return self.corrupt + self.too_long + sum(self.unknown.values())
-
-    def note_unknown(self, kind: str) -> None:
-        """Count an entry of a kind that we do not know."""
-        kind = kind[:60] if kind in self.unknown or len(self.unknown) < 50 else "…"
-        self.unknown[kind] = self.unknown.get(kind, 0) + 1
 
 
 class HistoryReader(Protocol):

@@ -1,6 +1,6 @@
 """A terminal's screen in memory: what a program in a terminal shows, and answers to its queries.
 
-The port is in ``port``; ``open_emulator`` makes one of the two that are behind it. Importing this
+The port is in ``api``; ``open_emulator`` makes one of the two that are behind it. Importing this
 loads neither.
 """
 
@@ -17,8 +17,8 @@ from .api import (
     RowMark,
     Style,
     TerminalModes,
-    open_emulator,
 )
+from .factory import open_emulator
 
 __all__ = [
     "Color",

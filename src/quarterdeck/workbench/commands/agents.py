@@ -11,7 +11,6 @@ from ..widgets.agent_table import AgentTable
 
 if TYPE_CHECKING:
     from quarterdeck.fleet.api import AgentInfo
-    from quarterdeck.wire.ids import SessionId
 
     from ..app import Workbench
     from ..stores.discovery import DiscoveredAgent
@@ -23,7 +22,6 @@ __all__ = [
     "filter_agents",
     "log_in_agent",
     "retry_agent",
-    "run_agent_command",
     "sort_agents",
     "start_fresh_agent",
     "toggle_directory_filter",
@@ -32,32 +30,6 @@ __all__ = [
 
 class AgentTableError(QuarterdeckError):
     """A column that there is not."""
-
-
-async def run_agent_command(app: "Workbench", session: "SessionId", name: str) -> None:
-    """Do a command to an agent, asking first where there is no way back."""
-    from ..screens.dialogs import AskLineScreen, ConfirmScreen
-    from .registry import find_command
-
-    agent = app.desk.roster.find(session)
-    found = find_command(f"/{name}")
-    if name == "here":
-        toggle_directory_filter(app, "")
-    if agent is None or found is None or found[0].deed is None:
-        return
-    words = ""
-    if name == "kill" and not await app.push_screen_wait(
-        ConfirmScreen(
-            f"kill {agent.name}",
-            "This ends the agent, its child agents and all their processes now.",
-        )
-    ):
-        return
-    if name == "rename":
-        words = await app.push_screen_wait(AskLineScreen("new name", agent.name)) or ""
-        if not words:
-            return
-    await app.steering.do(found[0], agent, words)
 
 
 async def sort_agents(app: "Workbench", words: str) -> None:

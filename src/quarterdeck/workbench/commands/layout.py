@@ -13,7 +13,7 @@ from quarterdeck.wire.errors import QuarterdeckError
 from ..layout.panel_set import UnsavedPanelsError
 from ..layout.spec import panels_of
 from ..panels.feed.model import FEED_MODES
-from ..remote_control.api import RefusedCallError
+from ..remote_control.errors import RefusedCallError
 
 if TYPE_CHECKING:
     from ..app import Workbench

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from quarterdeck.fleet.api import AgentInfo, Fleet
 
-    from ..app import Workbench
-
 __all__ = [
     "CHAT_COMMANDS",
     "COMMANDS",
@@ -49,8 +47,8 @@ class WorkbenchCommand:
     asks: str | None = None
     """What has to be typed after the name; None: nothing."""
 
-    def call(self, app: "Workbench", words: str) -> Awaitable[object] | None:
-        """Do what ``target`` names."""
+    def call(self, app: object, words: str) -> Awaitable[object] | None:
+        """Do what ``target`` names; ``app`` is the workbench."""
         assert self.target is not None
         module, _, name = self.target.partition(":")
         done: object = getattr(import_module(f"quarterdeck.workbench.{module}"), name)(app, words)

@@ -9,7 +9,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 from weakref import WeakKeyDictionary, WeakSet
 
 from textual.strip import Strip
@@ -24,22 +24,31 @@ if TYPE_CHECKING:
     from textual.dom import DOMNode
     from textual.geometry import Region
 
-    from .panel import CustomPanel
-
 __all__ = ["blame_panel", "guard_children", "guard_widget", "register_panel", "unregister_panel"]
 
 Call: TypeAlias = Callable[..., Any]
 
-_owners: "WeakKeyDictionary[Widget, CustomPanel]" = WeakKeyDictionary()
-_live: "WeakSet[CustomPanel]" = WeakSet()
+
+class GuardedPanel(Protocol):
+    """The panel that a custom widget is in."""
+
+    widget_name: ClassVar[str]
+
+    def fail(self, error: BaseException) -> None:
+        """Show a box instead of the widget, and say why."""
+        ...
 
 
-def register_panel(panel: "CustomPanel") -> None:
+_owners: "WeakKeyDictionary[Widget, GuardedPanel]" = WeakKeyDictionary()
+_live: "WeakSet[GuardedPanel]" = WeakSet()
+
+
+def register_panel(panel: "GuardedPanel") -> None:
     """A custom panel is on the screen."""
     _live.add(panel)
 
 
-def unregister_panel(panel: "CustomPanel") -> None:
+def unregister_panel(panel: "GuardedPanel") -> None:
     """It is no more."""
     _live.discard(panel)
 
@@ -52,7 +61,7 @@ def guard_children(parent: "DOMNode", widgets: "Iterable[Widget]") -> None:
             guard_widget(widget, owner)
 
 
-def guard_widget(widget: Widget, owner: "CustomPanel") -> None:
+def guard_widget(widget: Widget, owner: "GuardedPanel") -> None:
     """Cover every way into a widget and into what is in it."""
     if widget in _owners:
         return
@@ -91,8 +100,8 @@ def blame_panel(app: "App[Any]", error: BaseException) -> bool:
     return True
 
 
-def _panel_in(traceback: "TracebackType | None") -> "CustomPanel | None":
-    found: CustomPanel | None = None
+def _panel_in(traceback: "TracebackType | None") -> "GuardedPanel | None":
+    found: GuardedPanel | None = None
     while traceback is not None:
         frame = traceback.tb_frame
         this = frame.f_locals.get("self")
@@ -110,7 +119,7 @@ def _is_ours_to_pass(error: BaseException) -> bool:
     return isinstance(error, asyncio.CancelledError | KeyboardInterrupt | GeneratorExit)
 
 
-def _drawn(owner: "CustomPanel", draw: Call, crop: "Region") -> list[Strip]:
+def _drawn(owner: "GuardedPanel", draw: Call, crop: "Region") -> list[Strip]:
     try:
         return draw(crop)
     except BaseException as error:
@@ -121,7 +130,7 @@ def _drawn(owner: "CustomPanel", draw: Call, crop: "Region") -> list[Strip]:
 
 
 def _or(instead: Any) -> Call:
-    def ask(owner: "CustomPanel", call: Call, *given: Any, **named: Any) -> Any:
+    def ask(owner: "GuardedPanel", call: Call, *given: Any, **named: Any) -> Any:
         try:
             return call(*given, **named)
         except BaseException as error:
@@ -133,7 +142,7 @@ def _or(instead: Any) -> Call:
     return ask
 
 
-async def _awaited(owner: "CustomPanel", call: Call, *given: Any) -> None:
+async def _awaited(owner: "GuardedPanel", call: Call, *given: Any) -> None:
     try:
         await call(*given)
     except BaseException as error:
@@ -142,7 +151,7 @@ async def _awaited(owner: "CustomPanel", call: Call, *given: Any) -> None:
         owner.fail(error)
 
 
-async def _invoked(owner: "CustomPanel", call: Call) -> None:
+async def _invoked(owner: "GuardedPanel", call: Call) -> None:
     try:
         done = call()
         if inspect.isawaitable(done):
@@ -154,18 +163,18 @@ async def _invoked(owner: "CustomPanel", call: Call) -> None:
 
 
 def _timed(
-    owner: "CustomPanel", start: Call, delay: float, callback: Call | None = None, **named: Any
+    owner: "GuardedPanel", start: Call, delay: float, callback: Call | None = None, **named: Any
 ) -> Any:
     if callback is not None:
         callback = partial(_invoked, owner, callback)
     return start(delay, callback, **named)
 
 
-def _called(owner: "CustomPanel", start: Call, call: Call, *given: Any, **named: Any) -> Any:
+def _called(owner: "GuardedPanel", start: Call, call: Call, *given: Any, **named: Any) -> Any:
     return start(partial(_invoked, owner, partial(call, *given, **named)))
 
 
-def _worked(owner: "CustomPanel", start: Call, work: Any, *given: Any, **named: Any) -> Any:
+def _worked(owner: "GuardedPanel", start: Call, work: Any, *given: Any, **named: Any) -> Any:
     if named.get("thread"):
         return start(partial(_or(None), owner, work), *given, **named)
 

@@ -77,7 +77,7 @@ class PanelSet:
         new = {node.id: node for node in nodes if node.id not in self.panels}
         for name, node in new.items():
             try:
-                panel = self._kinds[node.widget].load()(
+                panel: Panel = self._kinds[node.widget].load()(
                     self._desk, self._options(node), id=f"panel-{name}"
                 )
                 if (state := self._states.get(name)) is not None:

@@ -2,10 +2,7 @@
 
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from .panel import Panel
+from typing import Any
 
 __all__ = ["KINDS", "PanelKind"]
 
@@ -20,11 +17,10 @@ class PanelKind:
     target: str
     """``module:class``; the module is relative to this package."""
 
-    def load(self) -> "type[Panel]":
-        """Import the panel's class."""
+    def load(self) -> type[Any]:
+        """Import the panel's class, a ``Panel``; not in the type, as preferences need the table."""
         module, _, name = self.target.partition(":")
-        made: type[Panel] = getattr(import_module(f".{module}", __package__), name)
-        return made
+        return getattr(import_module(f".{module}", __package__), name)
 
 
 _ALL: tuple[PanelKind, ...] = (

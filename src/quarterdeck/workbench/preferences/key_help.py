@@ -3,12 +3,13 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
+from textual.app import App
 from textual.binding import Binding, BindingType
 
 from ..commands.registry import COMMANDS
 
 if TYPE_CHECKING:
-    from ..app import Workbench
+    from ..command_app import CommandApp
 
 __all__ = ["HelpSection", "collect_key_help", "find_command_of_action"]
 
@@ -31,15 +32,15 @@ _NAMES = {
 }
 
 
-def collect_key_help(app: "Workbench | None" = None) -> list[HelpSection]:
+def collect_key_help(app: "CommandApp | None" = None) -> list[HelpSection]:
     """Titles, and below each the keys and what they do, as they are at the moment."""
-    from ..app import Workbench
+    from ..command_app import WORKBENCH_BINDINGS
     from ..screens.permission import PermissionScreen
     from ..screens.question import QuestionScreen
 
     mine = {bound.key for bound in app.looks.keymap if bound.when == "main"} if app else set[str]()
     parts: list[HelpSection] = [
-        ("Everywhere", [*_keys(Workbench.BINDINGS, without=mine), *_palette(mine)]),
+        ("Everywhere", [*_keys(WORKBENCH_BINDINGS, without=mine), *_palette(mine)]),
         *(_person(app) if app is not None else ()),
         *_shown_parts(app, mine),
         *_panel_parts(app, mine),
@@ -75,7 +76,7 @@ def _palette(mine: set[str]) -> list[tuple[str, str]]:
     return [] if "ctrl+p" in mine else [("ctrl+p", "search all commands")]
 
 
-def _person(app: "Workbench") -> list[HelpSection]:
+def _person(app: "CommandApp") -> list[HelpSection]:
     rows = [
         (format_key(bound.key), bound.shown + (f" in {bound.when}" if bound.when != "main" else ""))
         for bound in app.looks.keymap
@@ -89,9 +90,8 @@ def _person(app: "Workbench") -> list[HelpSection]:
     return [("Your own keys", rows + how)]
 
 
-def _shown_parts(app: "Workbench | None", mine: set[str]) -> list[HelpSection]:
+def _shown_parts(app: "CommandApp | None", mine: set[str]) -> list[HelpSection]:
     """The keys of what is on the screen; what has the focus comes first."""
-    from ..app import Workbench
     from ..widgets.agent_table import AgentTable
     from ..widgets.chat_input import ChatInput
     from ..widgets.transcript import TranscriptView
@@ -101,7 +101,7 @@ def _shown_parts(app: "Workbench | None", mine: set[str]) -> list[HelpSection]:
         nodes = [*(app.main.focused.ancestors_with_self if app.main.focused else ())]
         for node in [*nodes, *app.main.query("*")]:
             kind = type(node)
-            if "BINDINGS" in vars(kind) and _is_ours(kind) and kind is not Workbench:
+            if "BINDINGS" in vars(kind) and _is_ours(kind) and not issubclass(kind, App):
                 parts.setdefault(f"In {_plain(kind.__name__)}", _widget_keys(kind, mine))
     for kind, title in (
         (ChatInput, "In the input"),
@@ -116,7 +116,7 @@ def _shown_parts(app: "Workbench | None", mine: set[str]) -> list[HelpSection]:
     return [part for part in parts.items() if part[1]]
 
 
-def _panel_parts(app: "Workbench | None", mine: set[str]) -> list[HelpSection]:
+def _panel_parts(app: "CommandApp | None", mine: set[str]) -> list[HelpSection]:
     """The keys of panels that are not on the screen now."""
     from ..panels.kinds import KINDS
 

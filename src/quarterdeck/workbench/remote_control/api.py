@@ -6,31 +6,33 @@ an agent does never takes the focus from somebody who types, and never closes wh
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
-from quarterdeck.wire.errors import QuarterdeckError
+from .errors import RefusedCallError
 
 if TYPE_CHECKING:
-    from ..workspace.store import WorkspaceApp
+    from quarterdeck.wire.ids import SessionId
+
+    from ..context import WorkbenchContext
+    from ..layout.files import LayoutFiles
+    from ..panels.kinds import PanelKind
+    from ..preferences.store import Preferences
+    from ..screens.main import MainScreen
 
 __all__ = [
     "PERSON",
-    "RefusedCallError",
     "ScreenCallArguments",
     "ScreenCallSpec",
     "ScreenController",
+    "ScreenHost",
     "specify_call",
 ]
 
 PERSON = "person"
 """Who does it, if it is the one at the screen."""
-
-
-class RefusedCallError(QuarterdeckError):
-    """A call that is not known, or whose arguments are wrong."""
 
 
 class ScreenCallArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -52,11 +54,56 @@ def specify_call(wish: type[ScreenCallArguments], do: ScreenCallHandler) -> Scre
     return ScreenCallSpec(wish=wish, do=do)
 
 
-class ScreenController:
-    """Does calls one after the other: two of them cannot meet halfway."""
+class LayoutKeeper(Protocol):
+    """Knows the layouts that are on disk."""
 
-    def __init__(self, app: "WorkspaceApp") -> None:
+    layouts: "LayoutFiles"
+
+
+class ScreenHost(Protocol):
+    """The application, as calls to the screen need it."""
+
+    desk: "WorkbenchContext"
+    main: "MainScreen"
+    looks: "Preferences"
+    kinds: "Mapping[str, PanelKind]"
+
+    @property
+    def keeping(self) -> LayoutKeeper:
+        """Knows the layouts that are on disk."""
+        ...
+
+    @property
+    def is_typed_through(self) -> bool:
+        """Whether keys go to a terminal now."""
+        ...
+
+    def tell(self, words: str, is_bad: bool = False) -> None:
+        """Show a line for some time."""
+        ...
+
+    async def run_command(self, name: str, words: str) -> None:
+        """Do a command that has a function of its own, and wait for it."""
+        ...
+
+    async def show_agent(self, session: "SessionId", seq: int | None = None) -> None:
+        """Go to the chat of an agent."""
+        ...
+
+
+class ScreenController:
+    """Does calls one after the other: two of them cannot meet halfway.
+
+    Args:
+        app: the application.
+        load_calls: gives all calls by name; called when the first is done.
+    """
+
+    def __init__(
+        self, app: ScreenHost, load_calls: "Callable[[], Mapping[str, ScreenCallSpec]]"
+    ) -> None:
         self.app = app
+        self._load_calls = load_calls
         self.by = PERSON
         """Who does the call that is being done."""
         self._turn = asyncio.Lock()
@@ -72,12 +119,11 @@ class ScreenController:
         Raises:
             QuarterdeckError: it is refused, and nothing has changed; the text says why.
         """
-        from .calls import SCREEN_CALLS
-
-        found = SCREEN_CALLS.get(name)
+        calls = self._load_calls()
+        found = calls.get(name)
         if found is None:
             raise RefusedCallError(
-                f"unknown call {name!r}; choose from {', '.join(sorted(SCREEN_CALLS))}"
+                f"unknown call {name!r}; choose from {', '.join(sorted(calls))}"
             )
         try:
             wish = msgspec.convert(dict(arguments), found.wish)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from quarterdeck.fleet.api import WorkbenchRegistration
 
-    from ..app import Workbench
+    from ..command_app import CommandApp
 
 __all__ = ["PACE", "CarryOutCall", "WorkbenchAttachment", "attach_workbench"]
 
@@ -53,7 +53,7 @@ class WorkbenchAttachment:
         call: carries out what is asked; one at a time, within the application.
     """
 
-    def __init__(self, app: "Workbench", call: CarryOutCall) -> None:
+    def __init__(self, app: "CommandApp", call: CarryOutCall) -> None:
         self._app = app
         self._call = call
         self._turn = asyncio.Lock()
@@ -145,7 +145,7 @@ class WorkbenchAttachment:
             self._used.set()
 
 
-async def attach_workbench(app: "Workbench") -> None:
+async def attach_workbench(app: "CommandApp") -> None:
     """Offer the workbench as it is; see ``WorkbenchAttachment.run``."""
 
     async def call(name: str, arguments: dict[str, Any], by: str) -> Any:

@@ -10,12 +10,12 @@ from ..layout import edit
 from ..layout.spec import Layout, describe_format, dump_layout, panels_of, parse_layout
 from ..workspace.place_panel import choose_file_panel, open_panel, resolve_path
 from .api import (
-    RefusedCallError,
     ScreenCallArguments,
     ScreenCallSpec,
     ScreenController,
     specify_call,
 )
+from .errors import RefusedCallError
 
 __all__ = ["SCREEN_CALLS"]
 

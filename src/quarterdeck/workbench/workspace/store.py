@@ -22,7 +22,7 @@ from ..layout.spec import panels_of
 from ..layout.view import LayoutView
 from ..panels.chat import ChatPanel
 from ..panels.panel import Panel
-from ..remote_control.api import ScreenController
+from ..remote_control.api import ScreenCallSpec, ScreenController
 from ..screens.main import MainScreen
 from .snapshot import WorkspaceFiles, WorkspaceSnapshot
 
@@ -118,6 +118,12 @@ def find_project_layouts(places: "Places", cwd: Path) -> Path | None:
     return None
 
 
+def _load_screen_calls() -> Mapping[str, ScreenCallSpec]:
+    from ..remote_control.calls import SCREEN_CALLS
+
+    return SCREEN_CALLS
+
+
 LAYOUT_BINDINGS: list[BindingType] = [
     # With priority, as all that move the focus: a key that comes right after is for the new place.
     Binding("f4", "cycle(1)", "focus the next panel", priority=True),
@@ -151,7 +157,7 @@ class WorkspaceApp(KeyboardApp):
         self.keeping = WorkspaceStore(desk.ground.places)
         self._deeds: set[Coroutine[Any, Any, object]] = set()
         """What was given to be done and has not begun."""
-        self.screens_desk = ScreenController(self)
+        self.screens_desk = ScreenController(self, _load_screen_calls)
         opened = self.keeping.workspaces.load(desk.cwd, self.kinds)
         if opened.notice is not None:
             desk.looks.problems.append(opened.notice)

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-import quarterdeck
+from quarterdeck.version import __version__
 from quarterdeck.wire.errors import LinkBrokenError, LinkClosedError, LinkError, RpcError
 from quarterdeck.wire.rpc.handler import Handler, RpcLimits
 from quarterdeck.wire.rpc.peer import Peer
@@ -118,7 +118,7 @@ class CodexConnection:
         client = {
             "name": "quarterdeck",
             "title": "Quarterdeck",
-            "version": quarterdeck.__version__,
+            "version": __version__,
         }
         told = {"clientInfo": client, "capabilities": {"experimentalApi": True}}
         hello = await ask("initialize", told)
