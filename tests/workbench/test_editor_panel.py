@@ -36,7 +36,7 @@ async def test_what_is_typed_is_marked_kept_and_saved(tmp_path: Path):
         await until_shown(app, pilot, "one", "two", "1:1")
         assert panel.unsaved is None and panel.title == "a.txt"
         await pilot.press(*"new ")
-        assert panel.title == "a.txt" and "not saved" in panel.unsaved
+        assert panel.title == "a.txt" and "unsaved" in panel.unsaved
         await until_kept(path, "new one\ntwo\n")
         await pilot.press("ctrl+s")
         await until_shown(app, pilot, "saved")
