@@ -249,7 +249,7 @@ def test_images_go_along_or_become_links(tmp_path: Path):
     assert blocks[0] == text(prompt) and not told
     assert blocks[1:] == (ImageContent(data="cG5n", mime_type="image/png"),)
     blocks, told = build_prompt(prompt, str(tmp_path), takes_images=False)
-    assert isinstance(blocks[1], ResourceLink) and "takes no images" in told[0]
+    assert isinstance(blocks[1], ResourceLink) and "does not accept images" in told[0]
 
 
 async def test_an_image_is_pasted_attached_and_sent(tmp_path: Path):
@@ -267,7 +267,7 @@ async def test_an_image_is_pasted_attached_and_sent(tmp_path: Path):
         await until(pilot, lambda: app.main.chat.text == f'@"{image}" ')
         app.main.chat.set_text("")
         await pilot.press(*"/attach /nowhere.png", "enter")
-        await until(pilot, lambda: "there is no file" in screen_text(app))
+        await until(pilot, lambda: "no file" in screen_text(app))
 
 
 # The queue

@@ -114,7 +114,7 @@ async def test_the_viewer_notices_changes_and_that_a_file_is_gone(project: Path)
         path.write_text("other\n")
         await until_shown(app, pilot, "1 other", "changed on disk")
         path.unlink()
-        await until_shown(app, pilot, "not there (any more)", "1 other")
+        await until_shown(app, pilot, "it does not exist", "1 other")
         path.write_text("back\n")
         await until_shown(app, pilot, "1 back")
 
@@ -176,7 +176,7 @@ async def test_markdown_follows_links_and_goes_back(project: Path):
         await pilot.pause()
         assert len(app.wanted) == 1
         (project / "README.md").unlink()
-        await until_shown(app, pilot, "not there (any more)", "Read me")
+        await until_shown(app, pilot, "it does not exist", "Read me")
 
 
 async def test_a_notebook_and_a_broken_one(tmp_path: Path):
@@ -190,7 +190,7 @@ async def test_a_notebook_and_a_broken_one(tmp_path: Path):
     async with alone("notebook", desk_in(tmp_path), {"path": "a.ipynb"}) as (_, app, pilot):
         await until_shown(app, pilot, "Begin", "[1] code", "1 + 1", "│ 2", "2 cells")
         path.write_text("{broken")
-        await until_shown(app, pilot, "✗ this is no notebook", "Begin")
+        await until_shown(app, pilot, "✗ not a notebook", "Begin")
 
 
 async def test_a_tail_follows_pauses_and_filters(tmp_path: Path):

@@ -89,7 +89,7 @@ async def test_what_is_here_and_what_is_missing_is_told(ground: Ground):
         assert "Claude Code not installed: npm install -g @anthropic-ai/claude-code" in shown
         assert "✓ OPENAI_API_KEY" in shown
         assert SECRET not in shown
-        assert "f12     see a demo" in shown and "ctrl+t  start an agent" in shown
+        assert "f12     run the demo" in shown and "ctrl+t  start an agent" in shown
 
 
 async def test_without_a_key_the_variables_are_named(ground: Ground):
@@ -135,7 +135,7 @@ async def test_not_now_leaves_everything_as_it_is(ground: Ground):
         await pilot.press("n")
         await until(pilot, lambda: len(app.screen_stack) == 1)
         shown = " ".join(screen_text(app).split())
-        assert "not trusted, without effect: AGENTS.md; /trust asks" in shown
+        assert "not trusted, ignoring AGENTS.md; review with /trust" in shown
         assert not await asyncio.to_thread(ground.store.is_trusted, ground.project)
         await pilot.press(*"/trust", "enter")
         await until(pilot, lambda: isinstance(app.screen, TrustScreen))

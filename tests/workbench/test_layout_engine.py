@@ -425,7 +425,9 @@ async def test_a_file_that_cannot_be_used_is_kept_aside(tmp_path: Path, text: st
     await asyncio.to_thread(file.write_text, text)
     async with kept(FakeFleet(), tmp_path, "/work/one") as (app, pilot):
         assert [p.id for p in panels_of(app.main.view.spec)] == ["agents", "inbox", "chat"]
-        await until(pilot, lambda: "cannot be shown" in " ".join(screen_text(app).split()))
+        await until(
+            pilot, lambda: "cannot restore the open panels" in " ".join(screen_text(app).split())
+        )
         (aside,) = await asyncio.to_thread(lambda: list(folder.glob("*.aside-*")))
         assert await asyncio.to_thread(aside.read_text) == text
 
@@ -448,7 +450,7 @@ async def test_another_directory_has_its_own_screen_and_agents_go_on(tmp_path: P
         assert "words of ann" in screen_text(app)
         assert fleet.infos[ann].state == "running"
         await pilot.press(*"/cd nowhere", "enter")
-        await until(pilot, lambda: "there is no directory" in " ".join(screen_text(app).split()))
+        await until(pilot, lambda: "no directory" in " ".join(screen_text(app).split()))
         app.action_command("cd", str(one))
         await until(pilot, lambda: app.desk.cwd == str(one))
         assert [p.id for p in panels_of(app.main.view.spec)] == ["chat", "t"]
@@ -525,7 +527,7 @@ async def test_files_open_where_the_like_is_open_already(tmp_path: Path, size: t
         app.action_command("diff")
         await until(pilot, lambda: view.current == "diff")
         app.action_command("open-file", "missing.py")
-        await until(pilot, lambda: "there is no file" in " ".join(screen_text(app).split()))
+        await until(pilot, lambda: "no file" in " ".join(screen_text(app).split()))
         assert [p.id for p in panels_of(view.spec)][-4:] == ["file", "editor", "markdown", "diff"]
 
 

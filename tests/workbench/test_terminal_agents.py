@@ -54,7 +54,7 @@ async def test_one_types_into_an_agent_only_after_a_step(tmp_path: Path):
         await seat.press("x", "y")
         assert not seat.app.is_typed_through
         await seat.press("enter", "z", "ctrl+q")
-        await seat.shows("z^Q", "you type into the agent")
+        await seat.shows("z^Q", "you are typing into the agent")
         assert "x" not in seat.screen.split("ready")[1].split("z^Q")[0]
         await seat.press(LEAVE)
         await seat.shows("enter type")
@@ -71,7 +71,7 @@ async def test_a_screen_that_ends_gives_way_to_the_transcript(tmp_path: Path):
 async def test_an_agent_without_a_terminal_has_no_screen(tmp_path: Path):
     async with seated(tmp_path) as seat:
         seat.app.action_command("screen")
-        await seat.shows("there is no agent here")
+        await seat.shows("no agent selected")
         session = await begin(seat.fleet, "bob")
         await until(seat.pilot, lambda: seat.app.desk.agent is not None)
         seat.app.action_command("screen")  # it may have one: the host knows

@@ -264,7 +264,7 @@ async def test_no_layout_starts_a_program(tmp_path: Path, monkeypatch: pytest.Mo
         wanted = layout(command=["touch", str(tmp_path / "done")])
         for by in ("person", "sess_1"):
             await seat.app.screens_desk.call("set_layout", {"layout": wanted}, by)
-            await seat.shows("Nothing runs here", "No layout starts", "touch")
+            await seat.shows("Nothing is running here", "Layouts never start", "touch")
             await seat.pilot.pause(0.2)
         assert not (tmp_path / "done").exists() and not await seat.fleet.terminals()
         monkeypatch.setattr(key_guard, "QUIET", 60.0)
@@ -275,7 +275,7 @@ async def test_no_layout_starts_a_program(tmp_path: Path, monkeypatch: pytest.Mo
         monkeypatch.setattr(key_guard, "QUIET", 0.0)
         monkeypatch.setattr(terminal_widget, "QUIET", 0.0)
         await seat.press("enter")
-        await seat.shows("run this?", "A layout asks for it")
+        await seat.shows("run this?", "The layout wants to start it")
         await seat.press("y")
         await until(seat.pilot, (tmp_path / "done").exists)
         await seat.shows("r restart")
@@ -287,7 +287,7 @@ async def test_no_layout_starts_a_program(tmp_path: Path, monkeypatch: pytest.Mo
 async def test_there_is_no_search_where_nothing_runs(tmp_path: Path):
     async with seated(tmp_path) as seat:
         await seat.app.screens_desk.call("set_layout", {"layout": layout()})
-        await seat.shows("Nothing runs here")
+        await seat.shows("Nothing is running here")
         seat.app.main.view.enter("run")
         await seat.press("slash")
         assert not seat.panel.bar.display
@@ -311,7 +311,7 @@ async def test_an_agent_that_opens_a_panel_starts_nothing(tmp_path: Path):
     async with seated(tmp_path) as seat:
         wish = {"widget": "terminal", "options": {"command": ["touch", str(tmp_path / "done")]}}
         await seat.app.screens_desk.call("open_panel", wish, "sess_1")
-        await seat.shows("Nothing runs here")
+        await seat.shows("Nothing is running here")
         await seat.pilot.pause(0.2)
         assert not await seat.fleet.terminals()
 
@@ -328,7 +328,7 @@ async def close(seat: Seat, key: str) -> None:
     if seat.app.is_typed_through:
         await seat.press(LEAVE)
     await seat.press("ctrl+w")
-    await seat.shows("is running", "e ends it")
+    await seat.shows("is running", "e end it")
     await asyncio.sleep(0.35)
     await seat.press(key)
 
@@ -356,14 +356,14 @@ async def test_a_terminal_is_ended_from_the_list(tmp_path: Path):
         await seat.run(echoing())
         await seat.press(LEAVE)
         seat.app.action_command("terminals")
-        await seat.shows("x ends it")
+        await seat.shows("x end")
         await seat.press("enter")  # it is on the screen already, and gets the focus
         await until(seat.pilot, lambda: len(seat.app.screen_stack) == 1)
         assert len(seat.app.main.query("TerminalPanel")) == 1
         seat.app.action_command("terminals")
-        await seat.shows("x ends it")
+        await seat.shows("x end")
         await seat.press("x")
-        await seat.shows("all that it started")
+        await seat.shows("its child processes")
         await asyncio.sleep(0.35)
         await seat.press("y")
         await seat.shows("r restart")

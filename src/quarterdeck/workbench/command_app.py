@@ -89,7 +89,10 @@ class CommandApp(WorkspaceApp):
             return
         words = ""
         if name == "kill" and not await self.push_screen_wait(
-            ConfirmScreen(f"kill {agent.name}", "It ends now, with all its processes and children.")
+            ConfirmScreen(
+                f"kill {agent.name}",
+                "This ends the agent, its child agents and all their processes now.",
+            )
         ):
             return
         if name == "rename":

@@ -339,7 +339,7 @@ class EditorPanel(EditorText):
     def _ask_copy(self, copy: UnsavedCopy) -> None:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(copy.time))
         question = f"Unsaved text from {when} was recovered."
-        answers = [("u", "restore it"), ("s", "show the diff"), ("d", "discard it")]
+        answers = [("u", "use it"), ("s", "show the diff"), ("d", "discard it")]
         self.choice.ask("copy", question, answers, back=self.area)
 
     def _ask_conflict(self, *, is_saving: bool = False) -> None:
