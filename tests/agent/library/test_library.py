@@ -92,7 +92,7 @@ async def test_a_project_wins_over_the_user_and_we_over_both(tmp_path: Path):
         await ship.prompt("/help")
         shown = await said(ship)
         assert "- `/help` from user:" in shown
-        assert shown.count("not `/a` of") == 2
+        assert shown.count("- `/a` from") == 2
 
 
 async def test_commands_that_come_later_are_told(tmp_path: Path):
