@@ -43,7 +43,7 @@ def test_with_none_installed_the_table_says_how_to_get_each(run, path: str):
     rows = {line.split()[0]: line for line in done.stdout.splitlines() if line.strip()}
     for agent in load_catalogue().agents.values():
         assert agent.title in rows[agent.name]
-    assert "get it: npm install -g @openai/codex" in rows["codex"]
+    assert "install: npm install -g @openai/codex" in rows["codex"]
     assert "(acp)" in rows["codex"] and "(pipe)" in rows["codex"]
     assert "(acp?)" in rows["amp"]
     assert "terminal only" in rows["aider"]

@@ -270,7 +270,7 @@ def check(context: click.Context, as_json: bool) -> None:
         context.exit(1)
 
 
-@journal.command()
+@journal.command("salvage")
 @click.argument("target", type=click.Path(path_type=Path))
 @click.pass_context
 def salvage(context: click.Context, target: Path) -> None:

@@ -308,7 +308,7 @@ async def test_commands_as_people_type_them(tmp_path: Path):
     assert "1. " in said[-5]
     assert "1 file restored" in said[-4]
     assert "Redone" in said[-3]
-    assert "not understood" in said[-2]
+    assert "not a valid argument" in said[-2]
     assert "the conversation is unchanged" in said[-1]
 
 

@@ -157,7 +157,7 @@ async def test_a_goal_that_was_done_before_a_crash_is_not_worked_on_again(tmp_pa
 
 async def test_without_a_goal_there_is_nothing_to_go_on_with(tmp_path: Path):
     async with deck(tmp_path, "x", tools=tools()) as ship:
-        with pytest.raises(NoGoalError, match="no goal to go on with"):
+        with pytest.raises(NoGoalError, match="no goal to continue with"):
             await pursue_goal(ship.session, None)
 
 

@@ -103,7 +103,7 @@ async def test_line_numbers_in_the_text_are_noticed(call):
 
 async def test_nothing_to_do_is_refused(call):
     await seen(call, "a", "one\n")
-    assert "are the same" in await call.refused("edit", path="a", old="one", new="one")
+    assert "are identical" in await call.refused("edit", path="a", old="one", new="one")
     assert "'old' is empty" in await call.refused("edit", path="a", old="", new="one")
     assert "does not exist" in await call.refused("edit", path="b", old="x", new="one")
     edits = [{"old": "one", "new": "two"}, {"old": "two", "new": "one"}]

@@ -90,7 +90,7 @@ async def test_glob_refuses_what_it_cannot_do(call, root: Path):
     (root / "a").touch()
     assert "cannot contain '..'" in await call.refused("glob", pattern="../*")
     assert "not valid" in await call.refused("glob", pattern="[a")
-    assert "is no directory" in await call.refused("glob", pattern="*", path="a")
+    assert "is not a directory" in await call.refused("glob", pattern="*", path="a")
     assert "outside" in await call.refused("glob", pattern="/etc/*")
     assert "does not exist" in await call.refused("glob", pattern="*", path="b")
 
