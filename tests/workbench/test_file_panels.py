@@ -249,7 +249,7 @@ async def test_one_file_a_patch_and_no_repository(project: Path, tmp_path: Path)
     async with alone("diff", desk_in(project), {"patch": patch}) as (_, app, pilot):
         await until_shown(app, pilot, "- old", "+ new")
     async with alone("diff", desk_in(tmp_path)) as (_, app, pilot):
-        await until_shown(app, pilot, "repository,", "compared")  # wrapped where the path ends
+        await until_shown(app, pilot, "not in a git", "repository.")  # wrapped where the path ends
 
 
 @pytest.mark.parametrize("kind", ["file", "markdown", "tail", "notebook", "diff", "tree", "editor"])
