@@ -172,7 +172,7 @@ async def test_huge_and_strange_events_harm_nothing(tmp_path: Path):
         assert (await turn).stop == "end_turn"
         assert driven.text == "waitingafter"
     judge(driven.heard)
-    assert any("no JSON" in notice.title for notice in driven.all(NoticePosted))
+    assert any("not JSON" in notice.title for notice in driven.all(NoticePosted))
 
 
 async def test_a_port_that_is_taken_is_told(tmp_path: Path):

@@ -226,7 +226,7 @@ def choose_open_method(
     """
     session = agent.session_capabilities
     if opening.roots and session.additional_directories is None:
-        raise UnsupportedError(launch.agent, "acp", "work in additional directories")
+        raise UnsupportedError(launch.agent, "acp", "work in additional directories (roots)")
     by_words = "system_prompt" in launch.words
     if opening.system_prompt is not None and session.system_prompt is None and not by_words:
         raise UnsupportedError(launch.agent, "acp", "accept a system_prompt")

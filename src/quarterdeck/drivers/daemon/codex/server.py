@@ -149,7 +149,7 @@ class CodexServer:
             if error.status not in (401, 403):
                 raise WrongProtocolError(f"{agent}: no server at {url!r}: {error}") from error
             name = self._launch.password
-            hint = f"the one in {name!r} is wrong" if name else "set its variable as `password`"
+            hint = f"the one in {name!r} is wrong" if name else "name its variable in `password`"
             raise OpenFailedError(f"{agent}: {url!r} requires a password; {hint}.") from error
 
     async def explain(self, ending: LinkError) -> LinkError:

@@ -130,5 +130,5 @@ class OpencodeServer:
         if error.status not in (401, 403):
             return WrongProtocolError(f"{self._launch.agent}: {url!r} answers with {error}")
         name = self._launch.password
-        hint = f"the one in {name!r} is wrong" if name else "set its variable as `password`"
+        hint = f"the one in {name!r} is wrong" if name else "name its variable in `password`"
         return OpenFailedError(f"{self._launch.agent}: {url!r} requires a password; {hint}.")
