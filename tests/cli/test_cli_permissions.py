@@ -175,7 +175,7 @@ def test_each_part_and_what_would_change_it_is_told(run, project: Path):
         ([], "name a call"),
         (["edit"], "of what?"),
         (["bash", "ls", "--mode", "yolo"], "'full-auto'"),
-        (["--tool", "Bash", "--input", "{"], "no JSON"),
+        (["--tool", "Bash", "--input", "{"], "--input is not JSON"),
         (["mcp", "x"], "SERVER:TOOL"),
         (["teleport", "x"], "--tool"),
         (["bash", "ls", "--agent", "nobody"], "nobody"),

@@ -122,4 +122,4 @@ def test_by_setting_the_turn_ends(run: Run, settings: Path, project: Path, agent
     assert done.returncode == 8, done.stderr
     answer = json.loads(done.stdout)
     assert (answer["violations"], answer["stop"]) == (1, "failed")
-    assert "without leave" in answer["reason"]
+    assert "without permission" in answer["reason"]

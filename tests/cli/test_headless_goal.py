@@ -96,7 +96,7 @@ def test_a_budget_ends_it_and_it_can_be_taken_up(home: Path, project: Path, tmp_
         (["--goal"], "--goal needs a text"),
         (["--goal", "x", "prompt"], "--goal replaces the prompt"),
         (["prompt", "--max-turns", "3"], "--max-turns needs --goal"),
-        (["--goal", "x", "-a", "claude"], "--goal holds for our own agent only"),
+        (["--goal", "x", "-a", "claude"], "--goal applies to our own agent only"),
     ],
 )
 def test_what_makes_no_sense_is_refused(

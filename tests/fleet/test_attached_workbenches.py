@@ -130,7 +130,7 @@ async def test_a_screen_that_goes_away_fails_its_calls(any_fleet: Fleet, tmp_pat
         async with any_fleet.attach_screen(screen, cwd=str(tmp_path)):
             calling = asyncio.ensure_future(any_fleet.call_screen("set_layout", {}))
             await screen.begun.wait()
-        with pytest.raises(WorkbenchGoneError, match="may be done or not"):
+        with pytest.raises(WorkbenchGoneError, match="may or may not be done"):
             await calling
         await screen.given_up.wait()
 

@@ -47,7 +47,7 @@ async def test_a_program_is_started_watched_and_typed_into(any_fleet: Fleet, tmp
     (ended,) = await any_fleet.terminals()
     assert ended.ended == "exit code 0"
     assert (await any_fleet.status()).terminals == 0
-    with pytest.raises(AgentNotReadyError, match="has left"):
+    with pytest.raises(AgentNotReadyError, match="has ended"):
         await any_fleet.write_terminal(opened.id, b"x")
     seen = [one async for one in any_fleet.watch_terminal(opened.id)]
     assert [type(one) for one in seen] == [TerminalDrawn, TerminalEnded]
@@ -214,7 +214,7 @@ async def test_the_screen_of_an_agent_is_seen_by_its_name(any_fleet: Fleet, flee
             await any_fleet.write_terminal(name, b"typed ")
             await any_fleet.paste_terminal(name, "pasted\r")
             await viewer.shows("typed pasted\ntyped pasted")
-    with pytest.raises(AgentNotReadyError, match="keeps its size"):
+    with pytest.raises(AgentNotReadyError, match="its size is fixed"):
         await any_fleet.resize_terminal("ann", 10, 10)
     with pytest.raises(AgentNotReadyError, match="quarterdeck close ann"):
         await any_fleet.close_terminal("ann")

@@ -215,7 +215,7 @@ async def test_one_that_the_fleet_began_is_not_taken_again(
 async def test_what_cannot_be_is_refused(fleet: LocalFleet, homes: dict[str, str], lab: Path):
     with pytest.raises(NoHistorySessionError, match="nothing"):
         await fleet.import_session("claude", "nothing", homes)
-    with pytest.raises(HistoryError, match="cannot be read"):
+    with pytest.raises(HistoryError, match="history of 'aider' is not supported"):
         await fleet.import_session("aider", "nothing", homes)
     await fleet.import_session("claude", CLAUDE, homes, "mine")
     session_file(homes, lab, "one")

@@ -186,7 +186,7 @@ FORMAT = 1
 @click.option("--installed", is_flag=True, help="Only installed agents.")
 @click.option("--refresh", is_flag=True, help="Query every program's version again.")
 def agents(name: str | None, as_json: bool, installed: bool, refresh: bool) -> None:
-    """List the agents; with NAME, show details of one.
+    """List the known agents; with NAME, show details of one.
 
     To add an agent, write one file: see docs/agents.md.
     """

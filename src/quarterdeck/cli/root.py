@@ -48,10 +48,11 @@ COMMANDS = {
     "logs": LazyCommand("quarterdeck.cli.fleet.logs:logs", "Show the transcript of AGENT."),
     "wait": LazyCommand("quarterdeck.cli.fleet.agent_control:wait", "Wait until agents are idle."),
     "interrupt": LazyCommand(
-        "quarterdeck.cli.fleet.agent_control:interrupt", "Interrupt the running turn of agents."
+        "quarterdeck.cli.fleet.agent_control:interrupt", "Interrupt the running turn of each agent."
     ),
     "kill": LazyCommand(
-        "quarterdeck.cli.fleet.agent_control:kill", "Kill agents and all their processes."
+        "quarterdeck.cli.fleet.agent_control:kill",
+        "Kill agents, their children and all their processes.",
     ),
     "close": LazyCommand("quarterdeck.cli.fleet.agent_control:close", "Close agents in order."),
     "resume": LazyCommand("quarterdeck.cli.fleet.spawn:resume", "Resume AGENT where it ended."),

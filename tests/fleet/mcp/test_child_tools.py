@@ -156,7 +156,7 @@ async def test_only_the_one_who_was_asked_can_answer(led: Led):
     question = await asked(led)
     for other in ("rival", "sister"):
         said = await led.call(other, "answer", request=question.request, answer="Mine.")
-        assert said.is_error and "waits for you" in said.text
+        assert said.is_error and "is waiting for you" in said.text
     nothing = await led.call("boss", "answer", request="req_none", answer="x")
     assert nothing.is_error
     await led.call("boss", "answer", request=question.request, answer="Right.")

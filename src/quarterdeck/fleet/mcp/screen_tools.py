@@ -195,7 +195,7 @@ async def _keys(seat: FleetToolContext, a: KeysArguments) -> FleetToolResult:
         )
     if a.key.lower() in _THE_PERSONS:
         return failed_result(
-            f"{a.key!r} cannot be rebound: the person relies on it. Choose another key."
+            f"{a.key!r} cannot be changed: the person relies on it. Choose another key."
         )
     if a.action == "unbind":
         return await _call(seat, "unbind_key", key=a.key)
