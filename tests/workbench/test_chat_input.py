@@ -278,7 +278,7 @@ async def test_a_prompt_that_waits_is_changed_and_dropped(tmp_path: Path):
     ann = await begin(fleet, "ann")
     await fleet.wait_with(ann, "first", "second")
     async with opened(fleet, tmp_path) as (app, pilot):
-        await until(pilot, lambda: "waits: second" in screen_text(app))
+        await until(pilot, lambda: "queued: second" in screen_text(app))
         await pilot.press("ctrl+e")
         await until(pilot, lambda: isinstance(app.screen, QueueScreen))
         await pilot.press("down", "enter", *" and more", "enter")
@@ -295,7 +295,7 @@ async def test_a_change_that_comes_too_late_is_in_the_input(tmp_path: Path):
     ann = await begin(fleet, "ann")
     await fleet.wait_with(ann, "first")
     async with opened(fleet, tmp_path) as (app, pilot):
-        await until(pilot, lambda: "waits: first" in screen_text(app))
+        await until(pilot, lambda: "queued: first" in screen_text(app))
         await pilot.press("ctrl+e")
         await until(pilot, lambda: isinstance(app.screen, QueueScreen))
         await pilot.press("enter", *" changed")

@@ -94,7 +94,7 @@ async def test_what_is_here_and_what_is_missing_is_told(ground: Ground):
 
 async def test_without_a_key_the_variables_are_named(ground: Ground):
     async with opened_on(ground) as (app, pilot):
-        await until(pilot, lambda: "none is set" in screen_text(app))
+        await until(pilot, lambda: "none set" in screen_text(app))
         shown = " ".join(screen_text(app).split())
         assert "ANTHROPIC_API_KEY or OPENAI_API_KEY or GEMINI_API_KEY" in shown
 
@@ -117,7 +117,7 @@ async def test_the_workspace_is_asked_about_once_and_trusted(ground: Ground, siz
         await until(pilot, lambda: isinstance(app.screen, TrustScreen))
         await after_the_guard(pilot)
         if size[1] > 5:
-            assert "AGENTS.md is told to our own agent" in screen_text(app)
+            assert "AGENTS.md is sent to our own agent" in screen_text(app)
             assert "n  not now" in screen_text(app)
         await pilot.press("t")
         await until(pilot, lambda: len(app.screen_stack) == 1)

@@ -403,7 +403,7 @@ async def test_what_was_open_is_there_after_a_restart(
         assert app.desk.shown == bob
         assert app.main.view.tab == 1
         # The widget is not there any more: a box says so, and what it stands for is kept.
-        assert "no widget 'note'" in " ".join(screen_text(app).split())
+        assert "No widget 'note'." in " ".join(screen_text(app).split())
     async with kept(fleet, tmp_path, "/work/two") as (app, _):
         assert [p.id for p in panels_of(app.main.view.spec)] == ["agents", "inbox", "chat"]
     monkeypatch.setitem(KINDS, "note", NOTE)
@@ -469,11 +469,11 @@ async def test_layouts_are_saved_listed_loaded_and_deleted(tmp_path: Path):
         await call("load_layout", {"name": "mine"})
         assert "t" in app.main.view.panels
         await call("delete_layout", {"name": "mine"})
-        for name, wrong in (("mine", "no layout"), ("../x", "no layout"), ("default", "was saved")):
+        for name, wrong in (("mine", "no layout"), ("../x", "no layout"), ("default", "no saved")):
             deed = "delete_layout" if name == "default" else "load_layout"
             with pytest.raises(QuarterdeckError, match=wrong):
                 await call(deed, {"name": name})
-        with pytest.raises(QuarterdeckError, match="no name"):
+        with pytest.raises(QuarterdeckError, match="not a valid name"):
             await call("save_layout", {"name": "../x"})
         with pytest.raises(QuarterdeckError, match="not trusted"):
             await call("save_layout", {"name": "x", "scope": "project"})

@@ -75,7 +75,7 @@ def test_a_terminal_that_went_with_its_host_is_started_again_only_by_a_key(tmp_p
     with pane(tmp_path, RUN, size=(100, 30), SHELL="/bin/sh") as screen:
         opened(screen)
         stop_host(screen.environment)
-        screen.shows("out of reach")
+        screen.shows("disconnected, waiting for the host")
         screen.press("C-\\")
         settle()
         screen.press("F4")
