@@ -15,7 +15,7 @@ KNOWN = {
         ("wire.rpc.dispatcher", "wire.rpc.handler", "wire.rpc.outbox", "wire.rpc.peer"),
         ("workbench.stores.block_builder", "workbench.stores.tool_calls"),
         ("workbench.widgets.transcript", "workbench.widgets.transcript_search"),
-        ("testing.acp_agent.acting", "testing.acp_agent.commands", "testing.acp_agent.oddities"),
+        ("testing.acp_agent.actions", "testing.acp_agent.commands", "testing.acp_agent.oddities"),
         ("testing.claude_cli.commands", "testing.claude_cli.program"),
         ("testing.daemons.codex", "testing.daemons.codex_thread"),
         ("testing.daemons.opencode", "testing.daemons.opencode_session"),

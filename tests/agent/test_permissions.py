@@ -278,7 +278,7 @@ async def test_an_answer_that_cannot_be_kept_still_counts_for_the_call(tmp_path:
         notices = await ship.events(NoticePosted)
     assert ended.stop == "end_turn"
     assert len(tool.ran) == 1
-    assert "could not be kept" in notices[-1].title
+    assert "could not be saved" in notices[-1].title
 
 
 async def test_an_untrusted_projects_files_change_nothing(tmp_path: Path):

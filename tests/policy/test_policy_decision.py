@@ -274,8 +274,8 @@ def test_an_explanation_shows_what_was_considered():
     told = explain(run("make all && ls"), "ask", rules)
     assert isinstance(told.decision, Allow)
     lines = {(step.part, step.by.text, step.outcome) for step in told.steps}
-    assert ("make all", "deny bash(rm)", "does not hold") in lines
-    assert ("make all", "allow bash(make:*)", "holds") in lines
+    assert ("make all", "deny bash(rm)", "does not apply") in lines
+    assert ("make all", "allow bash(make:*)", "applies") in lines
     assert ("ls", "ask", "allow (run reading)") in lines
 
 

@@ -40,4 +40,4 @@ async def test_the_commands_are_offered(connected, project: Path):
     async with connected() as editor:
         session = await editor.new(project)
         await editor.prompt(session, "/rewind")
-        assert "Not done: no turn has run yet" in editor.said()
+        assert "Failed: no turn has run yet" in editor.said()

@@ -294,7 +294,7 @@ def test_what_git_says_is_what_it_says_to_people(tmp_path: Path):
 
 def test_a_place_without_a_repository(tmp_path: Path):
     assert find_repository(str(tmp_path)) is None
-    with pytest.raises(NotARepositoryError, match="no git repository"):
+    with pytest.raises(NotARepositoryError, match="is not in a git repository"):
         ask_git(str(tmp_path), ["status"])
     with pytest.raises(GitError, match="nowhere"):
         ask_git(str(tmp_path / "nowhere"), ["status"])

@@ -82,11 +82,10 @@ class JournalUnlockableError(JournalError):
 class JournalReadOnlyError(JournalError):
     """The log may not be written: its permissions, its disk, or how it was opened."""
 
-    def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(
-            f"the log {str(path)!r} cannot be written: {reason}; make it writable, or open it "
-            "read-only"
-        )
+    def __init__(
+        self, path: Path, reason: str, *, advice: str = "make it writable, or open it read-only"
+    ) -> None:
+        super().__init__(f"the log {str(path)!r} cannot be written: {reason}; {advice}")
         self.path = path
 
 

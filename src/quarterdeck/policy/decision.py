@@ -415,7 +415,7 @@ class _Judge:
 
     def _note(self, part: CallPart, rule: Rule, fit: Fit) -> None:
         if self.steps is not None:
-            outcome = {"yes": "holds", "maybe": "may hold", "no": "does not apply"}[fit]
+            outcome = {"yes": "applies", "maybe": "may apply", "no": "does not apply"}[fit]
             self.steps.append(DecisionStep(part=part.label, by=_by(rule), outcome=outcome))
 
     def _note_mode(self, part: CallPart, by: DecisionSource, answer: str) -> None:

@@ -107,7 +107,7 @@ async def test_nothing_to_do_is_refused(call):
     assert "'old' is empty" in await call.refused("edit", path="a", old="", new="one")
     assert "does not exist" in await call.refused("edit", path="b", old="x", new="one")
     edits = [{"old": "one", "new": "two"}, {"old": "two", "new": "one"}]
-    assert "nothing to change" in await call.refused("multi_edit", path="a", edits=edits)
+    assert "do not change 'a'" in await call.refused("multi_edit", path="a", edits=edits)
 
 
 async def test_blanks_at_line_ends_do_not_matter(call):

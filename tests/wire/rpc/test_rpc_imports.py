@@ -23,7 +23,7 @@ def test_peer_imports_nothing_beyond_asyncio_and_msgspec():
     foreign, ours = done.stdout.splitlines()
     assert set(foreign.split()) <= {"copy", "dataclasses"}
     rooms = {name.split(".")[1] for name in ours.split() if "." in name}
-    assert rooms == {"wire"}
+    assert rooms == {"version", "wire"}
     assert all(
         name.startswith(("quarterdeck.wire.rpc", "quarterdeck.wire.errors"))
         for name in ours.split()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ..children.profile import Profile
 
-__all__ = ["ChildAgents", "LiveCall", "StartedChild"]
+__all__ = ["ChildAgents", "ChildRun", "LiveCall"]
 
 
 class LiveCall(Protocol):
@@ -52,7 +52,7 @@ class LiveCall(Protocol):
         ...
 
 
-class StartedChild(Protocol):
+class ChildRun(Protocol):
     """An agent that a session has started."""
 
     ended: "ChildEnded | None"
@@ -72,7 +72,7 @@ class ChildAgents(Protocol):
     """The agents that one session has started."""
 
     @property
-    def background(self) -> "Sequence[StartedChild]":
+    def background(self) -> "Sequence[ChildRun]":
         """Those that were started in the background, oldest first, also when they are over."""
         ...
 
@@ -88,7 +88,7 @@ class ChildAgents(Protocol):
         """Start one and wait for it; cancelling this stops it. Raises ``ToolError``."""
         ...
 
-    async def start(self, profile: "Profile", task: str, live: LiveCall) -> StartedChild:
+    async def start(self, profile: "Profile", task: str, live: LiveCall) -> ChildRun:
         """Start one that works on while the session does something else; raises ``ToolError``."""
         ...
 
