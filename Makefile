@@ -87,7 +87,7 @@ check: $(VENV)/.dev $(NODE)/.done ## format, lint, types, imports, dependencies
 	$(BIN)/lint-imports
 	$(BIN)/deptry src
 
-format: $(VENV)/.dev ## format and mend what the linter can mend
+format: $(VENV)/.dev ## format, and fix what the linter can fix
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 

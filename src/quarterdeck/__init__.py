@@ -1,4 +1,4 @@
-"""Quarterdeck: command many coding agents, of any make, from one place."""
+"""Quarterdeck: command many coding agents, from any vendor, from one place."""
 
 from quarterdeck.version import __version__
 
