@@ -29,7 +29,7 @@ OURS = str(Path(sys.executable).with_name("quarterdeck"))
 PATCHFELD = Path(__file__).parents[1] / "build" / "patchfeld" / "bin" / "patchfeld"
 _NOBODY = "http://127.0.0.1:9"
 _LAST = "the-last-of-all"
-_FRAME = "ctrl+q leave"
+_FRAME = "ctrl+q quit"
 _RATE = 20
 
 

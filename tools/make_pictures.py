@@ -47,7 +47,7 @@ _PATIENCE = 60.0
 _AGENTS = {
     "parser": "Dates with a time zone are read wrong. Find out why.",
     "docs": "Write a page about tides for the guide.",
-    "lint": "See what the linter says, and mend it.",
+    "lint": "See what the linter says, and fix it.",
     "cache": "Keep tide tables for a day.",
     "release": "Bring the changelog up to date.",
     "api": "Version the endpoints.",
@@ -163,7 +163,7 @@ async def help_screen(stage: Stage) -> None:
 async def spawn_form(stage: Stage) -> None:
     await stage.pilot.press("ctrl+t")
     await stage.until(lambda: len(stage.app.screen_stack) > 1)
-    await stage.pilot.press(*"Mend the failing test of the tide table.")
+    await stage.pilot.press(*"Fix the failing test of the tide table.")
     await stage.pilot.pause(0.3)
 
 

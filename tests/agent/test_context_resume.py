@@ -90,7 +90,7 @@ async def test_closing_ends_a_compaction_under_way(tmp_path: Path):
         await ship.reload()
         events = await ship.events(CompactionChanged)
         assert [event.status for event in events] == ["in_progress", "cancelled"]
-        assert "stays as it is" in await asked
+        assert "conversation is unchanged" in await asked
 
 
 async def test_a_compaction_is_asked_for_in_the_middle_of_a_turn(tmp_path: Path):
@@ -106,7 +106,9 @@ async def test_a_compaction_is_asked_for_in_the_middle_of_a_turn(tmp_path: Path)
         events = await ship.events(CompactionChanged)
     assert said.startswith("Compacted from about")
     assert [event.status for event in events] == ["in_progress", "completed"]
-    assert "The user wants this kept above all: the port number" in texts_of(worker.summaries[0])
+    assert "The user asked to keep this in particular: the port number" in texts_of(
+        worker.summaries[0]
+    )
     last = worker.requests[-1]
     assert_valid(last.messages)
     assert "Never push." in texts_of(last)
@@ -145,12 +147,12 @@ async def test_the_first_request_begins_the_summarys_request(tmp_path: Path):
 async def test_pins(tmp_path: Path):
     worker = Worker(window=20_000)
     async with at_sea(tmp_path, worker) as ship:
-        with pytest.raises(PinError, match="nothing was said"):
+        with pytest.raises(PinError, match="no message to pin"):
             await ship.session.context.pin()
         await ship.prompt("work 3")
         assert await ship.session.context.pin() == "Pinned as 1."
         assert await ship.session.context.pin("Use port 4711.") == "Pinned as 2."
-        with pytest.raises(PinError, match="together"):
+        with pytest.raises(PinError, match="in total"):
             await ship.session.context.pin("x" * 100_000)
         await ship.prompt("hello")
         assert "Use port 4711." in texts_of(worker.requests[-1])
@@ -212,13 +214,13 @@ async def test_commands_answer_with_words_whatever_is_asked(tmp_path: Path):
             "pin",
             "unpin",
         ]
-        assert "Not done: nothing was said" in await run_context_command(context, "pin", " ")
+        assert "Failed: there is no message" in await run_context_command(context, "pin", " ")
         await ship.prompt("work 8")
         assert (await run_context_command(context, "context", "")).startswith("test/worker: about")
         assert await run_context_command(context, "pin", "Use port 4711.") == "Pinned as 1."
         assert (
             await run_context_command(context, "unpin", "x")
-            == "Not done: 'x' is no number of a pin."
+            == "Failed: 'x' is not the number of a pin."
         )
         assert "no pin 3" in await run_context_command(context, "unpin", "3")
         assert await run_context_command(context, "unpin", "1") == "Unpinned 1."

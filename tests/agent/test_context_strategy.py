@@ -36,7 +36,9 @@ async def test_old_results_are_cleared_before_anything_is_summarised(tmp_path: P
     assert len(cleared) >= 1
     assert compactions == []
     last = worker.requests[-1]
-    assert "[result of fake cleared to make room; call it again if it is needed]" in texts_of(last)
+    assert "[result of fake was cleared to make room; repeat the call if you need it]" in texts_of(
+        last
+    )
     assert "result 48: xxx" in texts_of(last)
     assert "result 1: xxx" not in texts_of(last)
     assert_valid(last.messages)
@@ -182,7 +184,7 @@ async def test_an_overflow_with_nothing_to_leave_out_fails_at_once(tmp_path: Pat
     async with at_sea(tmp_path, worker) as ship:
         ended = await ship.prompt("hello")
     assert ended.stop == "failed"
-    assert "nothing more can be left out" in (ended.reason or "")
+    assert "nothing more can be omitted" in (ended.reason or "")
     assert len(worker.refuse) == 8
 
 
@@ -271,5 +273,5 @@ async def test_a_result_that_alone_fills_the_window_is_cut(tmp_path: Path):
     assert worker.calls == 3
     assert all(size_of(request) <= 8_000 for request in worker.requests)
     assert any(event.longest for event in cleared)
-    assert "characters left out" in texts_of(worker.requests[-1])
+    assert "characters omitted" in texts_of(worker.requests[-1])
     assert_valid(worker.requests[-1].messages)

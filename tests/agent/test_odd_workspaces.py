@@ -96,7 +96,7 @@ async def test_five_megabytes_of_output_are_cut_and_the_whole_is_counted(tmp_pat
     assert len(told(result)) < 250_200
     assert told(result).startswith("first\n")
     assert told(result).endswith("\nlast")
-    dropped = re.search(r"\[… (\d+) bytes left out …\]", told(result))
+    dropped = re.search(r"\[… (\d+) bytes omitted …\]", told(result))
     assert dropped
     kept = told(result).replace(f"\n{dropped.group()}\n", "")
     assert len(kept) + int(dropped[1]) == 5_000_011

@@ -135,7 +135,7 @@ async def test_a_denials_feedback_reaches_the_model(tmp_path: Path):
         words = await answered(ship, "reject-once", "Not that file: use b.txt.")
         end = await ship.only(ToolCallEnded)
         answer = await ship.only(PermissionAnswered)
-    assert words == "The person refused this call. They said: Not that file: use b.txt."
+    assert words == "The person denied this call. They said: Not that file: use b.txt."
     assert (end.status, end.reason) == ("failed", "Not that file: use b.txt.")
     assert answer.feedback == "Not that file: use b.txt."
 
@@ -165,7 +165,7 @@ async def test_with_nobody_there_what_would_be_asked_is_refused_and_counted(tmp_
     assert tool.ran == []
     assert ship.session.gate.refused_unattended == 2
     assert len(answers) == 2
-    assert "nobody is there to ask" in told(results(ship.requests[1].messages[-1])[0])
+    assert "no person can be asked" in told(results(ship.requests[1].messages[-1])[0])
 
 
 async def test_a_switch_of_mode_within_a_turn_applies_at_once(tmp_path: Path):
@@ -278,7 +278,7 @@ async def test_an_answer_that_cannot_be_kept_still_counts_for_the_call(tmp_path:
         notices = await ship.events(NoticePosted)
     assert ended.stop == "end_turn"
     assert len(tool.ran) == 1
-    assert "could not be kept" in notices[-1].title
+    assert "could not be saved" in notices[-1].title
 
 
 async def test_an_untrusted_projects_files_change_nothing(tmp_path: Path):

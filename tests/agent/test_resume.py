@@ -382,7 +382,7 @@ def test_calls_that_had_not_begun_when_the_process_died_get_their_results():
     )
     messages = past.conversation.messages()
     assert_valid(messages)
-    assert "may have done part" in told(results(messages[-1])[0])
+    assert "may have taken effect" in told(results(messages[-1])[0])
     assert "before this ran" in told(results(messages[-1])[1])
     events = [event for _, event in past.closing]
     assert sum(isinstance(event, PermissionAnswered) for event in events) == 1

@@ -170,7 +170,7 @@ async def test_calls_that_were_not_begun_are_told_as_such(tmp_path: Path):
         await running
         await ship.prompt()
     answers = [told(result) for result in results(ship.requests[1].messages[2])]
-    assert answers == ["The call was cancelled before it began."] * 3
+    assert answers == ["The call was cancelled before it started."] * 3
     assert tool.ran == []
 
 

@@ -168,7 +168,7 @@ async def test_a_turn_that_fails_for_good_keeps_its_steps_and_the_partial_text(t
     async with deck(tmp_path, *replies, tools=[tool], limits={"retries": 0}) as ship:
         ended = await ship.prompt("work")
         assert ended.stop == "failed"
-        assert "cut in the middle" in (ended.reason or "")
+        assert "lost in the middle of the reply" in (ended.reason or "")
         assert (await ship.prompt("go on")).stop == "end_turn"
         await ship.reload()
         again = ship.session._conversation.messages()

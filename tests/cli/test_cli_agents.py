@@ -43,7 +43,7 @@ def test_with_none_installed_the_table_says_how_to_get_each(run, path: str):
     rows = {line.split()[0]: line for line in done.stdout.splitlines() if line.strip()}
     for agent in load_catalogue().agents.values():
         assert agent.title in rows[agent.name]
-    assert "get it: npm install -g @openai/codex" in rows["codex"]
+    assert "install: npm install -g @openai/codex" in rows["codex"]
     assert "(acp)" in rows["codex"] and "(pipe)" in rows["codex"]
     assert "(acp?)" in rows["amp"]
     assert "terminal only" in rows["aider"]
@@ -99,8 +99,8 @@ def test_one_agent_is_told_with_everything(run, path: str, tools: Path):
     text = run("agents", "claude-code", PATH=path).stdout
     for word in (
         *("Claude Code (claude) by Anthropic", "2.9.9", "proven with claude 2.1.325"),
-        *("not found; get it: npm install -g @agentclientprotocol/claude-agent-acp", "/login"),
-        *("bypassPermissions", "Good to know", "~/.claude/projects", "claude.toml"),
+        *("not found; install: npm install -g @agentclientprotocol/claude-agent-acp", "/login"),
+        *("bypassPermissions", "Notes", "~/.claude/projects", "claude.toml"),
     ):
         assert word in text
 

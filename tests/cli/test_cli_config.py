@@ -57,7 +57,7 @@ def test_paths_are_told_in_both_forms(run, environ: dict[str, str], project: Pat
     told = json.loads(done.stdout)
     assert told["user_file"] == f"{environ['HOME']}/.config/quarterdeck/config.toml"
     assert told["project_file"] == f"{project}/.quarterdeck/config.toml"
-    assert "(not there)" in run("config", "path").stdout
+    assert "(missing)" in run("config", "path").stdout
     assert not Path(environ["HOME"], ".config").exists()
 
 

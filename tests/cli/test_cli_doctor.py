@@ -58,7 +58,7 @@ def test_something_required_that_is_missing_ends_with_one(run, tools: Path):
     (tools / "git").unlink()
     done = run("doctor", PATH=str(tools))
     assert done.returncode == 1
-    assert done.stdout.splitlines()[-1] == "Mend this first: git."
+    assert done.stdout.splitlines()[-1] == "Fix this first: git."
     assert json.loads(run("doctor", "--json", PATH=str(tools)).stdout)["ok"] is False
 
 
@@ -73,7 +73,7 @@ def test_broken_settings_are_told(run, tools: Path, work: Path):
 def test_a_home_that_cannot_be_written_is_told(run, tools: Path):
     done = run("doctor", PATH=str(tools), HOME="/dev/null")
     assert done.returncode == 1
-    assert done.stdout.splitlines()[-1] == "Mend this first: state."
+    assert done.stdout.splitlines()[-1] == "Fix this first: state."
 
 
 def test_looking_leaves_no_trace(run, tools: Path, environ: dict[str, str], work: Path):

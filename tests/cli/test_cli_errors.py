@@ -104,7 +104,7 @@ def test_what_nobody_expected_is_one_line_and_a_file(run_code, environ: dict[str
     assert "Traceback" not in done.stderr
     lines = done.stderr.splitlines()
     assert lines[0] == "quarterdeck: unexpected error: RuntimeError: first"
-    assert lines[2] == "quarterdeck: to see them here, begin with: quarterdeck --debug boom"
+    assert lines[2] == "quarterdeck: to see them here, run: quarterdeck --debug boom"
     path = Path(lines[1].removeprefix("quarterdeck: details are in "))
     assert path.is_relative_to(Path(environ["HOME"]) / ".local/state/quarterdeck/logs")
     assert "RuntimeError: first\nsecond" in path.read_text()
@@ -233,7 +233,10 @@ def test_a_current_directory_that_is_gone_is_told(environ: dict[str, str], work:
         timeout=50,
     )
     assert done.returncode == 1
-    assert done.stderr == "quarterdeck: the current directory is gone; change to another one\n"
+    assert (
+        done.stderr
+        == "quarterdeck: the current directory no longer exists; change to another one\n"
+    )
 
 
 def read_terminal(arguments: list[str], environ: dict[str, str]) -> bytes:

@@ -54,7 +54,7 @@ def test_a_point_can_be_tried(run):
     failed = run(HOOKS, "test", "turn_end", "--json")
     assert failed.exit_code == 1
     assert "no installed package" in json.loads(failed.output)["problems"][0]
-    assert run(HOOKS, "test", "prompt").output == "They have nothing to say.\n"
+    assert run(HOOKS, "test", "prompt").output == "No answer.\n"
 
 
 @pytest.mark.parametrize("facts", ["{", "[]"])

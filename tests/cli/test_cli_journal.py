@@ -36,7 +36,7 @@ def log(environ: dict[str, str]) -> Path:
 def test_a_healthy_log_passes(run, log: Path):
     done = run("journal", "check")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == f"3 events in {log}\nAll is well.\n"
+    assert done.stdout == f"3 events in {log}\nNo problems found.\n"
     told = json.loads(run("journal", "check", "--json").stdout)
     assert (told["healthy"], told["events"]) == (True, 3)
 
@@ -125,7 +125,7 @@ def test_damage_is_told_by_check_export_and_lists(run, log: Path):
     log.write_bytes(data)
     done = run("journal", "check")
     assert done.returncode == 1
-    assert "not as they were written: 2\n" in done.stdout
+    assert "changed after they were written: 2\n" in done.stdout
     assert "session ses_1: damaged, unreadable records: 1\n" in done.stdout
     assert "quarterdeck journal salvage TARGET" in done.stdout
     done = run("journal", "export")

@@ -68,17 +68,17 @@ def test_a_server_that_works_tells_its_tools_and_their_cost(run):
 def test_a_server_that_does_not_work_shows_its_last_words_and_fails(run):
     result = run(GOOD + BROKEN, "test", "broken")
     assert result.exit_code == 1
-    assert "exit code 3; it wrote: cannot start" in result.output
+    assert "exit code 3; its output: cannot start" in result.output
     assert "secret-value" not in result.output
 
 
 def test_a_server_of_no_such_name_is_a_mistake(run):
     result = run(GOOD, "test", "god")
-    assert result.exit_code == 2 and "there are: good" in result.output
+    assert result.exit_code == 2 and "available: good" in result.output
 
 
 def test_a_variable_that_is_missing_is_named(run):
     result = run(
         '[mcp_servers.web]\nurl = "http://127.0.0.1:1/"\nheaders.A = "${NOT_THERE}"', "test"
     )
-    assert result.exit_code == 1 and "no NOT_THERE" in result.output
+    assert result.exit_code == 1 and "NOT_THERE is not set" in result.output

@@ -64,7 +64,7 @@ def test_rules_are_listed_with_file_line_and_whether_they_count(
     TrustStore(Places.find(environ).trust_file).trust(project)
     assert [one["idle"] for one in listed(run)["rules"]] == [None] * 3
     text = run("permissions", "list").stdout
-    assert "config.toml:3" in text and "No standing answers." in text
+    assert "config.toml:3" in text and "No grants." in text
 
 
 def test_what_is_listed_as_in_force_is_what_decides(run, project: Path):
@@ -115,8 +115,8 @@ def test_an_answer_for_one_agent_and_for_a_time(run, project: Path):
         (["allow *"], "--yes"),
         (["allow bash(rm:*)"], "lasting harm"),
         (["allow bash(ls)", "--for", "nobody"], "nobody"),
-        (["allow bash(ls)", "--user", "--project"], "exclude each other"),
-        (["allow bash(ls)", "--expires", "soon"], "no length of time"),
+        (["allow bash(ls)", "--user", "--project"], "cannot be used together"),
+        (["allow bash(ls)", "--expires", "soon"], "not a duration"),
     ],
 )
 def test_nonsense_and_what_is_very_broad_is_refused(run, arguments: list[str], told: str):
@@ -161,7 +161,7 @@ def test_calls_in_a_persons_words(run, work: Path):
 
 def test_each_part_and_what_would_change_it_is_told(run, project: Path):
     done = run("permissions", "explain", "bash", "ls && make all", "-v")
-    assert done.stdout.startswith("A person is asked: 'make all': no rule covers it\n")
+    assert done.stdout.startswith("A person is asked: 'make all': no rule matches\n")
     assert "ask bash(git push:*)" in done.stdout
     assert "mode ask: allow (run reading)" in done.stdout
     assert "add rule 'allow bash(make all)': allow" in done.stdout
@@ -172,10 +172,10 @@ def test_each_part_and_what_would_change_it_is_told(run, project: Path):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ([], "say what is called"),
+        ([], "name a call"),
         (["edit"], "of what?"),
         (["bash", "ls", "--mode", "yolo"], "'full-auto'"),
-        (["--tool", "Bash", "--input", "{"], "no JSON"),
+        (["--tool", "Bash", "--input", "{"], "--input is not JSON"),
         (["mcp", "x"], "SERVER:TOOL"),
         (["teleport", "x"], "--tool"),
         (["bash", "ls", "--agent", "nobody"], "nobody"),
@@ -284,5 +284,5 @@ async def test_leave_for_a_session_without_a_host_is_taken_back_when_nobody_has_
         assert (done.returncode, done.stderr) == (0, "")
         session = await ship.agent.load(id_, wishes=ship.wishes)
         assert session.gate.grants.all == ()
-    assert "no standing answer" in (await command("revoke", grant.id, *own)).stderr
+    assert "there is no grant" in (await command("revoke", grant.id, *own)).stderr
     assert (await command("list", "--session", "ses_none")).returncode == 1

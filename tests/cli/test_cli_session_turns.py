@@ -53,14 +53,14 @@ def test_turns_are_shown_and_taken_back(sessions, tmp_path: Path):
     assert sessions("diff", id_, "--stat").stdout == "M a.txt\nA n1\nA n2\n"
     done = sessions("restore", id_, "--turn", "2", "--files")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "2 files restored; the conversation stays" in done.stdout
+    assert "2 files restored; the conversation is unchanged" in done.stdout
     assert state_of(tmp_path / "work") == states[1]
     again = json.loads(sessions("restore", id_, "--redo", "--json").stdout)
     assert again["changed"] == 2
     assert state_of(tmp_path / "work") == states[2]
     sessions("restore", id_, "--turn", "1")
     assert state_of(tmp_path / "work") == states[0]
-    assert "not told, files undone" in sessions("turns", id_).stdout
+    assert "not in the conversation, files undone" in sessions("turns", id_).stdout
 
 
 def test_what_cannot_be_restored_is_said_and_changes_nothing(sessions, tmp_path: Path):

@@ -71,7 +71,7 @@ def test_agents_are_spawned_listed_and_read(done, run):
     assert "ann 6 message_chunk: hello" in done("search", "hello")
     missing = run("logs", "an")
     assert (missing.returncode, missing.stdout) == (1, "")
-    assert missing.stderr == "quarterdeck: no agent is called 'an'; is it 'ann'?\n"
+    assert missing.stderr == "quarterdeck: there is no agent 'an'; did you mean 'ann'?\n"
 
 
 def test_spawn_can_wait_and_tells_how_it_ended(run, host: object):
@@ -83,7 +83,7 @@ def test_spawn_can_wait_and_tells_how_it_ended(run, host: object):
     assert late.returncode == 124
     taken = run("spawn", "-n", "bob", "--json", "work")
     assert (taken.returncode, taken.stdout) == (1, "")
-    assert "'bob' already" in taken.stderr
+    assert "already an agent 'bob'" in taken.stderr
 
 
 def test_what_is_asked_for_is_what_is_sent(run, host: object, work: Path):
@@ -108,18 +108,18 @@ def test_requests_are_shown_whole_and_answered_once(done, run):
     wrong = run("answer", "ann", "perhaps")
     assert (wrong.returncode, "1 Allow, 2 Always" in wrong.stderr) == (1, True)
     done("answer", "ann", "deny", "--feedback", "not there")
-    assert done("inbox") == "Nobody needs you.\n"
+    assert done("inbox") == "No open requests.\n"
     assert "= reject_once, by person cli" in done("logs", "ann")
     again = run("answer", item["request"], "allow", "--json")
     assert (again.returncode, json.loads(again.stdout)["answered"]) == (6, False)
     assert run("answer", "req_none", "allow").returncode == 1
-    assert "asks for nothing" in run("answer", "ann", "allow").stderr
+    assert "has no open request" in run("answer", "ann", "allow").stderr
 
 
 def test_questions_are_answered_by_their_value(done, run):
     done("spawn", "-n", "ann", "question")
     assert "colour: red, blue" in done("inbox")
-    assert "none of: red, blue" in run("answer", "ann", "green").stderr
+    assert "not one of: red, blue" in run("answer", "ann", "green").stderr
     done("answer", "ann", "blue")
     assert "accept: {'colour': 'blue'}" in done("logs", "ann")
 
@@ -170,7 +170,7 @@ def test_a_pipe_is_sent_line_by_line(environ, work: Path, done):
     )
     assert (said.returncode, said.stderr) == (0, "")
     assert "> say one\none\n" in said.stdout
-    assert "? bash wants leave: ls /" in said.stdout
+    assert "? bash needs permission: ls /" in said.stdout
     assert "You said Allow." in said.stdout
     assert said.stdout.endswith("two\n")
 
@@ -229,7 +229,7 @@ def test_a_person_talks_answers_interrupts_and_leaves(environ, done):
     screen = Screen(environ, "attach", "ann")
     screen.until("[3] Deny (reject_once)")
     screen.type("what?\n")
-    screen.until("'what?' is no answer here")
+    screen.until("'what?' is not a valid answer")
     screen.type("1\n")
     screen.until("You said Allow.")
     screen.type("say hello there\n")
@@ -257,7 +257,7 @@ def test_leaving_a_terminal_ends_nothing(environ, done):
     screen = Screen(environ, "attach", "ann", "--answer-only")
     screen.until("/help")
     screen.type("hello\n")
-    screen.until("nothing is asked")
+    screen.until("no request is open")
     os.kill(screen.pid, signal.SIGKILL)
     assert screen.code() == -signal.SIGKILL
     assert "running" in done("ps")

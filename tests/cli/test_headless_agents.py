@@ -159,7 +159,7 @@ def test_a_time_limit_ends_the_turn(run):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["-a", "nobody", "hi"], "no agent is called 'nobody'"),
+        (["-a", "nobody", "hi"], "there is no agent 'nobody'"),
         (["-a", "fake", "--transport", "pty", "hi"], "pty"),
         (["-a", "fake", "--tool", "read", "hi"], "--tool"),
         (["-a", "fake", "--agent-mode", "yolo", "hi"], "yolo"),

@@ -80,7 +80,7 @@ def test_exit_code_4_names_what_was_refused_and_the_rules_that_allow_it(
     assert done.returncode == 4, done.stderr
     assert not (project / "made.txt").exists() and not (project / "new.txt").exists()
     lines = done.stderr.splitlines()
-    refused = [line for line in lines if "refused, nobody was there to ask" in line]
+    refused = [line for line in lines if "denied, no person could be asked" in line]
     assert "touch made.txt" in refused[0] and "new.txt" in refused[1] and len(refused) == 2
     told = [word for line in lines for word in re.findall(r"to allow it: (--allow .*)", line)]
     allowing = shlex.split(" ".join(told))
@@ -122,4 +122,4 @@ def test_by_setting_the_turn_ends(run: Run, settings: Path, project: Path, agent
     assert done.returncode == 8, done.stderr
     answer = json.loads(done.stdout)
     assert (answer["violations"], answer["stop"]) == (1, "failed")
-    assert "without leave" in answer["reason"]
+    assert "without permission" in answer["reason"]

@@ -94,9 +94,9 @@ def test_a_budget_ends_it_and_it_can_be_taken_up(home: Path, project: Path, tmp_
     ("arguments", "reason"),
     [
         (["--goal"], "--goal needs a text"),
-        (["--goal", "x", "prompt"], "--goal takes the place of a prompt"),
+        (["--goal", "x", "prompt"], "--goal replaces the prompt"),
         (["prompt", "--max-turns", "3"], "--max-turns needs --goal"),
-        (["--goal", "x", "-a", "claude"], "--goal holds for our own agent only"),
+        (["--goal", "x", "-a", "claude"], "--goal applies to our own agent only"),
     ],
 )
 def test_what_makes_no_sense_is_refused(
@@ -112,4 +112,4 @@ def test_going_on_without_a_goal_is_told(home: Path, project: Path):
     session = json.loads(first.stdout)["session"]
     done = run(home, project, "scripted/default", "--goal", "--resume", session)
     assert done.returncode == 1
-    assert "has no goal to go on with" in done.stderr
+    assert "has no goal to continue with" in done.stderr

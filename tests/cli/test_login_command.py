@@ -79,7 +79,7 @@ def type_in(
 
 def test_the_only_way_is_taken(run):
     done = run("one")
-    assert (done.returncode, done.stdout) == (0, "Logged in to one by Pretend to log in.\n")
+    assert (done.returncode, done.stdout) == (0, "Logged in to one with Pretend to log in.\n")
 
 
 def test_ways_are_listed_and_must_be_named_where_nobody_can_choose(run):
@@ -90,7 +90,7 @@ def test_ways_are_listed_and_must_be_named_where_nobody_can_choose(run):
     told = json.loads(run("many", "--json").stdout)
     assert [method["id"] for method in told["methods"]][:2] == ["pretend", "type"]
     done = run("many")
-    assert done.returncode == 1 and "name one: pretend, type" in done.stderr
+    assert done.returncode == 1 and "choose one: pretend, type" in done.stderr
     assert run("many", "--method", "pretend").returncode == 0
     assert run("many", "--method", "charm").returncode == 1
 
@@ -101,7 +101,7 @@ def test_failures_are_told(run):
     done = run("many", "--method", "type")
     assert done.returncode == 2 and "needs a terminal" in done.stderr
     done = run("nobody")
-    assert done.returncode == 1 and "no agent is called 'nobody'" in done.stderr
+    assert done.returncode == 1 and "there is no agent 'nobody'" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -110,5 +110,5 @@ def test_on_a_terminal_the_person_chooses_and_a_program_may_have_it(
 ):
     shown, code = type_in([SCRIPT, "login", "many"], environment, tmp_path, b"2\n")
     assert code == 0, shown
-    assert "2. type  Type it" in shown and "Logged in to many by Type it." in shown
+    assert "2. type  Type it" in shown and "Logged in to many with Type it." in shown
     assert (tmp_path / "done").read_text() == "1"

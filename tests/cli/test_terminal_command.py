@@ -76,7 +76,7 @@ def test_it_is_opened_listed_and_closed(hosted: Run, work: Path):
 def test_a_person_attaches_leaves_and_comes_back(hosted: Run, environ: dict[str, str]):
     with attached(environ, "open", "--attach", "-n", "mine", size=(70, 20)) as first:
         first.write("quarterdeck terminal attach mine\r")
-        shows(first, "within itself", (70, 20))
+        shows(first, "inside itself", (70, 20))
         first.write("clear; stty size; echo $((6*7)) $QUARTERDECK_TERMINAL; cat -v\r")
         shows(first, "20 70\n42 term-", (70, 20))
         id_ = screen_of(first, (70, 20)).split("42 ")[1].split()[0]

@@ -96,7 +96,7 @@ class TestShipped:
     def test_one_that_speaks_no_protocol_says_so(self):
         agent = find_agent("aider")
         assert agent.tried == ()
-        with pytest.raises(UnsupportedError, match="terminal only"):
+        with pytest.raises(UnsupportedError, match="Use it in a terminal"):
             make_links(agent)
         assert len(make_links(agent, "pty")) == 1
 
@@ -188,7 +188,7 @@ class TestWrong:
             ('[transports.acp]\ncommand = ["x"]\ncolour = 1', "transports.acp.colour: no such"),
             ('[transports.radio]\ncommand = ["x"]', "transports"),
             ('order = ["acp"]', "order: there is no table [transports.acp]"),
-            ('[transports.pipe]\ncommand = ["x"]', "transports.pipe.dialect: '' is none of"),
+            ('[transports.pipe]\ncommand = ["x"]', "transports.pipe.dialect: '' is not one of"),
             ('name = "other"', "name: 'other' is not the file's name"),
             ("title = 1", "title: Expected `str`"),
             ('sources = ["x"]', "sources: no such field"),

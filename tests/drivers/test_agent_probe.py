@@ -103,9 +103,9 @@ class TestAsking:
         [
             ("echo 1.2; exit 1", "ended with"),
             ("kill -9 $$", "ended with"),
-            ("echo no number here", "told no version"),
-            ("head -c 20000 /dev/urandom", "told no version"),
-            ("", "told no version"),
+            ("echo no number here", "printed no version"),
+            ("head -c 20000 /dev/urandom", "printed no version"),
+            ("", "printed no version"),
             ("exec /nonexistent/program", "ended with"),
         ],
     )

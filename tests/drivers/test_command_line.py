@@ -41,7 +41,9 @@ def test_what_was_not_asked_for_needs_no_words(nothing: bool | tuple[()] | None)
 
 
 def test_an_option_without_words_is_refused_by_name() -> None:
-    with pytest.raises(UnsupportedError, match="teller over pipe cannot take the option 'resume'"):
+    with pytest.raises(
+        UnsupportedError, match="teller over pipe cannot accept the option 'resume'"
+    ):
         render_option(LAUNCH, "pipe", "resume", "1")
 
 

@@ -210,7 +210,7 @@ async def test_the_mode_of_an_agent_that_never_asks_is_fixed(tmp_path: Path):
     rig = Rig(name="codex", make=lambda: oneshot.link("codex"))
     async with drive(rig, tmp_path, mode="ask") as driven:
         change_mode(driven.session, "ask")
-        with pytest.raises(UnenforceableError, match="Start it anew"):
+        with pytest.raises(UnenforceableError, match="Restart it"):
             change_mode(driven.session, "read-only")
     async with drive(acp_rig(), tmp_path) as driven:
         change_mode(driven.session, "read-only")

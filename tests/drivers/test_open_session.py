@@ -145,7 +145,7 @@ async def test_an_agent_that_leaves_again_and_again_fails(
 ):
     driven = Driven()
     agent = agent_of(acp=leaving(tmp_path, 9, quirks=quirks))
-    with pytest.raises(OpenFailedError, match="left while it was starting") as caught:
+    with pytest.raises(OpenFailedError, match="exited while starting") as caught:
         await open_session(agent, DriverSessionOptions(cwd=str(tmp_path)), driven.sink)
     assert "database is locked" in caught.value.stderr
     assert not getattr(caught.value, "__notes__", [])
@@ -208,7 +208,7 @@ async def test_an_unknown_agent_writes_nothing(tmp_path: Path):
     driven = Driven()
     with pytest.raises(UnknownAgentError):
         await open_session("nobody", DriverSessionOptions(cwd=str(tmp_path)), driven.sink)
-    with pytest.raises(UnsupportedError, match="terminal only"):
+    with pytest.raises(UnsupportedError, match="Use it in a terminal"):
         await open_session("aider", DriverSessionOptions(cwd=str(tmp_path)), driven.sink)
     assert driven.events == []
 

@@ -49,7 +49,7 @@ async def test_a_file_that_nobody_let_it_change(rig: Rig, tmp_path: Path):
         ended = await driven.say("sneak a.txt sneaked\necho after")
     assert await asyncio.to_thread((tmp_path / "a.txt").read_text) == "sneaked"
     violation = told_after_its_call(driven)
-    assert violation.kind == "edit" and "nobody was asked" in violation.reason
+    assert violation.kind == "edit" and "no permission was requested" in violation.reason
     if rig not in oneshot.RIGS:  # a file of one's own says what the titles are
         assert "a.txt" in violation.title
     assert (ended.stop, "after" in driven.text) == ("end_turn", True)
@@ -64,7 +64,7 @@ async def test_a_command_that_nobody_let_it_run(rig: Rig, tmp_path: Path):
         assert driven.all(PermissionViolated) == []  # a sandbox of its own is around its commands
         return
     violation = told_after_its_call(driven)
-    assert violation.kind == "execute" and "nobody was asked" in violation.reason
+    assert violation.kind == "execute" and "no permission was requested" in violation.reason
     assert "touch made.txt" in violation.title
 
 
@@ -73,7 +73,7 @@ async def test_by_setting_it_ends_the_turn(rig: Rig, tmp_path: Path):
     async with drive(rig, tmp_path, around=around(tmp_path)) as driven:
         ended = await driven.say("sneak a.txt sneaked\nwait\nsneak b.txt sneaked")
         assert (ended.stop, len(driven.all(PermissionViolated))) == ("failed", 1)
-        assert "without leave" in (ended.reason or "")
+        assert "without permission" in (ended.reason or "")
         again = await driven.say("echo hello")
     assert (again.stop, "hello" in driven.text) == ("end_turn", True)
     assert not await asyncio.to_thread((tmp_path / "b.txt").exists)
@@ -114,7 +114,7 @@ async def test_a_change_that_it_does_not_tell_of_where_nothing_may_change(
     assert violation.call is None and "kept.txt" in violation.title and mode in violation.reason
     # It is seen when the agent is done; the turn is no success all the same.
     assert ended.stop == "failed" and "kept.txt" in (ended.reason or "")
-    assert "without leave" in (ended.reason or "")
+    assert "without permission" in (ended.reason or "")
     assert driven.events.index(violation) < driven.events.index(driven.all(TurnEnded)[-1])
 
 

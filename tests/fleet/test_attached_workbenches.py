@@ -130,7 +130,7 @@ async def test_a_screen_that_goes_away_fails_its_calls(any_fleet: Fleet, tmp_pat
         async with any_fleet.attach_screen(screen, cwd=str(tmp_path)):
             calling = asyncio.ensure_future(any_fleet.call_screen("set_layout", {}))
             await screen.begun.wait()
-        with pytest.raises(WorkbenchGoneError, match="may be done or not"):
+        with pytest.raises(WorkbenchGoneError, match="may or may not be done"):
             await calling
         await screen.given_up.wait()
 
@@ -168,7 +168,7 @@ async def test_a_nest_of_answers_is_an_error(any_fleet: Fleet, tmp_path: Path):
 async def test_arguments_are_bounded(any_fleet: Fleet, tmp_path: Path):
     screen = Played()
     async with any_fleet.attach_screen(screen, cwd=str(tmp_path)):
-        with pytest.raises(WorkbenchCallError, match="are the most"):
+        with pytest.raises(WorkbenchCallError, match="the limit is"):
             await any_fleet.call_screen("x", {"source": "x" * (bounds.MOST_BYTES + 1)})
     assert screen.calls == []
 
@@ -190,7 +190,7 @@ async def test_calls_and_screens_are_bounded(fleet: FakeFleet, connect: Any, tmp
         async with AsyncExitStack() as stack:
             for _ in range(MOST_PER_CLIENT - 1):
                 await stack.enter_async_context(client.attach_screen(screen, cwd="/"))
-            with pytest.raises(FleetLimitError, match=r"screens at a time"):
+            with pytest.raises(FleetLimitError, match=r"workbenches at a time"):
                 await stack.enter_async_context(client.attach_screen(screen, cwd="/"))
     async with AsyncExitStack() as stack:
         for _ in range(bounds.MOST_SCREENS):

@@ -136,8 +136,8 @@ def test_a_place_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pyt
 def test_the_script_takes_about_a_minute_with_a_person():
     # What is streamed takes some twenty seconds; the person reads five requests meanwhile.
     seconds = {name: played(scene) for name, scene in load_script("demo").scenes.items()}
-    assert 12 < seconds["mend"] < 30
-    assert seconds["readme"] < seconds["mend"] and seconds["over"] == 0
+    assert 12 < seconds["fix"] < 30
+    assert seconds["readme"] < seconds["fix"] and seconds["over"] == 0
 
 
 def played(scene: ScriptScene) -> float:

@@ -36,7 +36,7 @@ async def test_refusals_are_the_same_errors(any_fleet: Fleet):
     await any_fleet.spawn(SpawnOptions(cwd="/", name="ann"))
     with pytest.raises(NameTakenError, match="'ann'"):
         await any_fleet.spawn(SpawnOptions(cwd="/", name="ann"))
-    with pytest.raises(NoSuchAgentError, match="is it 'ann'") as caught:
+    with pytest.raises(NoSuchAgentError, match="did you mean 'ann'") as caught:
         await any_fleet.agent("anne")
     assert caught.value.name == "anne"
     with pytest.raises(NoSuchRequestError) as missing:

@@ -1,4 +1,4 @@
-"""Standing answers in a fleet: listed, kept over runs, and taken back for good and at once."""
+"""Grants in a fleet: listed, kept over runs, and taken back for good and at once."""
 
 from pathlib import Path
 

@@ -100,11 +100,11 @@ async def test_what_does_not_fit_is_refused_and_leaves_the_request_open(tmp_path
         await fleet.spawn(wish(tmp_path, name="bob", prompt="question why"))
         await fleet.wait(["ann", "bob"], timeout=SOON)
         asked, question = sorted(await fleet.inbox(), key=lambda item: item.name)
-        with pytest.raises(ValueError, match="offers no 'maybe'"):
+        with pytest.raises(ValueError, match="has no option 'maybe'"):
             await fleet.answer(asked.request, "maybe")
         with pytest.raises(ValueError, match="reply"):
             await fleet.answer(question.request, "yes")
-        with pytest.raises(ValueError, match="answer it"):
+        with pytest.raises(ValueError, match="answer with an option"):
             await fleet.reply(asked.request, "accept")
         with pytest.raises(NoSuchRequestError):
             await fleet.answer(RequestId("req_none"), "yes")
@@ -180,7 +180,7 @@ async def test_what_was_done_without_leave_is_in_the_inbox_until_it_was_seen(tmp
             (rested,) = await fleet.wait(["sly"])
             assert rested.state == "idle"
             (item,) = await fleet.inbox()
-            assert item.question is not None and "without leave" in item.question.text
+            assert item.question is not None and "without permission" in item.question.text
             assert "a.txt" in item.question.text
             assert await fleet.reply(item.request, "accept", by="test")
             assert await fleet.inbox() == []

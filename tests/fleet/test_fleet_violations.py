@@ -40,7 +40,7 @@ async def test_it_is_in_the_inbox_and_in_the_log(
         assert rested.state == "idle"
         (item,) = await fleet.inbox()
         assert (item.name, item.permission) == ("sly", None)
-        assert item.question is not None and "without leave" in item.question.text
+        assert item.question is not None and "without permission" in item.question.text
         assert "kept.txt" in item.question.text
         (violation,) = await events_of(
             fleet, "sly", lambda event: isinstance(event, PermissionViolated)

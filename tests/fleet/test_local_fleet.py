@@ -185,7 +185,7 @@ async def test_the_number_of_agents_and_of_generations_is_bounded(tmp_path: Path
     async with fleet_of(tmp_path / "home", bounds=FleetLimits(live=3, depth=2)) as fleet:
         ann = await fleet.spawn(wish(tmp_path, name="ann"))
         bob = await fleet.spawn(wish(tmp_path, name="bob", parent=ann.session))
-        with pytest.raises(FleetLimitError, match="2 generations"):
+        with pytest.raises(FleetLimitError, match="2 levels deep"):
             await fleet.spawn(wish(tmp_path, parent=bob.session))
         await fleet.spawn(wish(tmp_path))
         with pytest.raises(FleetLimitError, match="3 agents"):
@@ -481,7 +481,7 @@ async def test_waiting_for_any_or_all_and_not_for_ever(fleet: LocalFleet, tmp_pa
     await seen(fleet, "b", MessageChunk)
     await fleet.interrupt("b")
     assert [one.name for one in await waiting] == ["a", "b"]
-    with pytest.raises(NoSuchAgentError, match="is it 'a'"):
+    with pytest.raises(NoSuchAgentError, match="did you mean 'a'"):
         await fleet.wait(["aa"])
 
 

@@ -215,7 +215,7 @@ async def test_one_that_the_fleet_began_is_not_taken_again(
 async def test_what_cannot_be_is_refused(fleet: LocalFleet, homes: dict[str, str], lab: Path):
     with pytest.raises(NoHistorySessionError, match="nothing"):
         await fleet.import_session("claude", "nothing", homes)
-    with pytest.raises(HistoryError, match="cannot be read"):
+    with pytest.raises(HistoryError, match="history of 'aider' is not supported"):
         await fleet.import_session("aider", "nothing", homes)
     await fleet.import_session("claude", CLAUDE, homes, "mine")
     session_file(homes, lab, "one")
@@ -280,12 +280,12 @@ async def test_another_agent_takes_over_with_a_summary_and_the_transcript(
     assert isinstance(prompted, Prompted) and isinstance(prompted.content[0], TextContent)
     told = prompted.content[0].text
     lines = [line.removeprefix("| ") for line in told.splitlines() if line.startswith("| ")]
-    assert "scene:edit rename the greeting" in lines[lines.index("What was wanted first:") + 1]
+    assert "scene:edit rename the greeting" in lines[lines.index("The first prompt:") + 1]
     assert f"- {lab}/hello.txt" in lines[lines.index("Files that were changed:") :]
     assert lines[lines.index("The last answer:") + 1] == "Command finished."
     assert told.endswith("Your task now: go on") and new.cwd == str(lab)
     transcript = places.state / "transcripts" / f"{past.session}.md"
-    assert f"The whole transcript is in {transcript} (Markdown)." in lines
+    assert f"The full transcript is in {transcript} (Markdown)." in lines
     written = transcript.read_text()
     assert "scene:think why?" in written and "goodbye from script" in written
     assert transcript.stat().st_mode & 0o077 == 0

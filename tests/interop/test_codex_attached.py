@@ -243,7 +243,7 @@ async def test_a_thread_that_was_never_used_outlives_a_cut(server: Server):
         await cut(driven)
         ended = await driven.say("scene:text", within=LONG)
         if ended.stop == "failed":  # it was sent into the cut
-            assert ended.reason == "the prompt did not get through"
+            assert ended.reason == "the prompt was not delivered"
             assert (await driven.say("scene:text", within=LONG)).stop == "end_turn"
     assert driven.text == HELLO
 
@@ -276,6 +276,6 @@ async def test_over_a_port_with_a_token(
             async with server.open():
                 pass
         server.password = ""
-        with pytest.raises(OpenFailedError, match="wants a password"):
+        with pytest.raises(OpenFailedError, match="requires a password"):
             async with server.open():
                 pass

@@ -221,7 +221,7 @@ async def test_a_session_that_got_another_name_is_found(sound: Path, tmp_path: P
         connection.commit()
     async with Journal.open(path, write=False) as journal:
         report = await journal.check()
-    assert report.problems == ("the name of session 'z' is not as it was written",)
+    assert report.problems == ("the name of session 'z' was changed after it was written",)
 
 
 @pytest.mark.parametrize("offset", range(8))

@@ -143,7 +143,7 @@ async def test_a_reader_cannot_append(path: Path, say):
     async with Journal.open(path):
         pass
     async with Journal.open(path, write=False) as journal:
-        with pytest.raises(JournalReadOnlyError, match="opened for reading"):
+        with pytest.raises(JournalReadOnlyError, match="was opened read-only; open it for"):
             await journal.append("a", say("x"))
 
 

@@ -113,7 +113,7 @@ async def test_a_whole_session_becomes_passages_in_order():
         ("plan", "Plan"),
         ("question", "Question: accept by person ada"),
         ("notice", "warning: beware"),
-        ("notice", "Not understood (acp)"),
+        ("notice", "Unreadable (acp)"),
         ("session", "Turn ended: end_turn"),
         ("session", "Session closed"),
     ]

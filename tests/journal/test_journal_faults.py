@@ -291,7 +291,7 @@ async def test_a_home_that_cannot_be_written_can_be_read(path: Path, say):
     assert done.stderr == ""
     refused, read = done.stdout.splitlines()
     assert refused.startswith("refused:")
-    assert "open it for reading" in refused
+    assert "open it read-only" in refused
     assert read == "3 1"
 
 

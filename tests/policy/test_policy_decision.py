@@ -119,7 +119,7 @@ def test_a_sandbox_changes_no_other_mode():
 def test_without_a_sandbox_the_reason_says_so():
     decision = decide(run("make"), "full-auto")
     assert isinstance(decision, Ask)
-    assert "no sandbox is in force" in decision.reason
+    assert "no sandbox is active" in decision.reason
 
 
 @pytest.mark.parametrize(("name", "hint"), [("yolo", "full-auto"), ("x", "read-only"), ("", "ask")])
@@ -274,8 +274,8 @@ def test_an_explanation_shows_what_was_considered():
     told = explain(run("make all && ls"), "ask", rules)
     assert isinstance(told.decision, Allow)
     lines = {(step.part, step.by.text, step.outcome) for step in told.steps}
-    assert ("make all", "deny bash(rm)", "does not hold") in lines
-    assert ("make all", "allow bash(make:*)", "holds") in lines
+    assert ("make all", "deny bash(rm)", "does not apply") in lines
+    assert ("make all", "allow bash(make:*)", "applies") in lines
     assert ("ls", "ask", "allow (run reading)") in lines
 
 

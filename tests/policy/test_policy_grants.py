@@ -1,4 +1,4 @@
-"""Standing answers: offered narrowly, recorded, kept where they belong."""
+"""Grants: offered narrowly, recorded, kept where they belong."""
 
 from dataclasses import replace
 

@@ -34,7 +34,7 @@ def in_tool(editor: Editor) -> bool:
 WHERE: dict[str, Callable[[Editor], bool]] = {
     "late": lambda editor: bool(editor.of(acp.SessionInfoUpdate)),
     "stream": lambda editor: editor.said() != "",
-    "retry": lambda editor: any("Trying" in each.title for each in editor.of(acp.Notice)),
+    "retry": lambda editor: any("Retrying" in each.title for each in editor.of(acp.Notice)),
     "tool": in_tool,
     "leave": lambda editor: bool(editor.asked),
 }

@@ -171,7 +171,7 @@ async def test_a_client_without_forms_is_not_asked(connected, project: Path, tmp
         answer = await editor.prompt(session, "ask me")
         assert answer.stop_reason == "end_turn"
         assert editor.questions == []
-        assert "nobody is there to answer" in editor.said()
+        assert "no person is available" in editor.said()
 
 
 async def asking_session(editor, project: Path, tmp_path: Path) -> str:

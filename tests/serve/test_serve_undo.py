@@ -32,7 +32,7 @@ async def test_what_the_editors_terminal_did_in_a_work_tree_is_undone(connected,
         assert (project / "made-by-shell.txt").exists()
         editor.forget()
         await editor.prompt(session, "/undo files")
-        assert "the conversation stays" in editor.said()
+        assert "the conversation is unchanged" in editor.said()
         assert await asyncio.to_thread(state_of, project) == before
 
 
@@ -40,4 +40,4 @@ async def test_the_commands_are_offered(connected, project: Path):
     async with connected() as editor:
         session = await editor.new(project)
         await editor.prompt(session, "/rewind")
-        assert "Not done: no turn has run yet" in editor.said()
+        assert "Failed: no turn has run yet" in editor.said()

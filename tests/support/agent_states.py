@@ -66,7 +66,7 @@ assert read('"a,b"') == ["a,b"]
 
 async def at_work(fleet: StagedFleet, home: Path | None = None) -> SessionId:
     """One agent in the middle of a turn, with a plan, thoughts and tool calls."""
-    ann = await fleet.agent_at_work("ann", "Mend the parser: quoted commas are split")
+    ann = await fleet.agent_at_work("ann", "Fix the parser: quoted commas are split")
     plan = (("Find where lines are split", "completed"), ("Use csv.reader", "in_progress"),
             ("Run the tests", "pending"))  # fmt: skip
     entries = tuple(PlanEntry(content=c, priority="medium", status=s) for c, s in plan)  # pyright: ignore[reportArgumentType]
@@ -147,7 +147,7 @@ async def _ready(stage: Stage) -> None:
 
 @state()
 async def welcome(stage: Stage) -> None:
-    await stage.until("No agent is at work yet.", "host: connected")
+    await stage.until("No agents yet.", "host: connected")
 
 
 @state()
@@ -158,10 +158,10 @@ async def welcome_with_what_is_found(stage: Stage) -> None:
     )
     desk = stage.app.desk
     desk.ground.found = MachineDiscovery(agents=(claude, codex), key_names=("ANTHROPIC_API_KEY",))
-    acts = (TrustEffect(path="AGENTS.md", what="is told to agents"),)
+    acts = (TrustEffect(path="AGENTS.md", what="is read by agents"),)
     desk.ground.trust = WorkspaceTrust(root="/work/project", state="untrusted", acts=acts)
     desk.changed()
-    await stage.until("Codex is not here", "not trusted")
+    await stage.until("Codex not installed", "not trusted")
 
 
 async def _never(starts: bool) -> None:
@@ -186,24 +186,24 @@ async def host_lost(stage: Stage) -> None:
 @state()
 async def host_lost_with_no_agent(stage: Stage) -> None:
     await stage.fleet.lose()
-    await stage.until("The host went away.")
+    await stage.until("The host stopped")
 
 
 @state(reach=_too_new)
 async def host_failed(stage: Stage) -> None:
-    await stage.until("host: cannot be used", "try again")
+    await stage.until("host: unusable", "retry")
 
 
 @state()
 async def trust_question(stage: Stage) -> None:
     acts = (
-        TrustEffect(path="AGENTS.md", what="is told to every agent that starts here"),
+        TrustEffect(path="AGENTS.md", what="is read by every agent that starts here"),
         TrustEffect(path=".quarterdeck/config.toml", what="allows bash(make *) without asking"),
         TrustEffect(path=".mcp.json", what="starts the programs 'npx' and 'uvx'"),
     )
     trust = WorkspaceTrust(root="/work/project", state="untrusted", acts=acts)
     stage.app.push_screen(TrustScreen(trust))
-    await stage.until("never ask about it again")
+    await stage.until("never ask again")
 
 
 # One agent
@@ -292,7 +292,7 @@ async def queued(fleet: StagedFleet, home: Path) -> None:
 
 @state(queued)
 async def prompts_that_wait(stage: Stage) -> None:
-    await stage.until("Then run the linter", "2 more wait")
+    await stage.until("Then run the linter", "2 more queued")
 
 
 @state(queued)
@@ -315,7 +315,7 @@ async def _asked(stage: Stage, asked: PermissionAsked | QuestionAsked) -> None:
 @state(at_work)  # pyright: ignore[reportArgumentType]
 async def permission_for_a_command(stage: Stage) -> None:
     await _asked(stage, command_asked())
-    await stage.until("asks for leave", "decide later")
+    await stage.until("needs permission", "decide later")
 
 
 @state(at_work)  # pyright: ignore[reportArgumentType]
@@ -325,20 +325,20 @@ async def permission_for_a_change(stage: Stage) -> None:
         content=(Diff(path="src/parser.py", old_text=_OLD, new_text=_NEW),), reason=None,
     )  # fmt: skip
     await _asked(stage, asked)
-    await stage.until("asks for leave", "quoted commas stay")
+    await stage.until("needs permission", "quoted commas stay")
 
 
 @state(at_work)  # pyright: ignore[reportArgumentType]
 async def permission_for_a_long_command(stage: Stage) -> None:
     command = "\n".join(f"echo 'line {n} of a long script' >> out.txt" for n in range(1, 60))
     await _asked(stage, replace(command_asked(), title="a script", raw_input={"command": command}))
-    await stage.until("asks for leave", "line 1 of")
+    await stage.until("needs permission", "line 1 of")
 
 
 @state(at_work)  # pyright: ignore[reportArgumentType]
 async def denied_with_a_reason(stage: Stage) -> None:
     await _asked(stage, command_asked())
-    await stage.until("asks for leave")
+    await stage.until("needs permission")
     await _ready(stage)
     await stage.press("f", *"leave build alone")
     await stage.until("leave build alone")
@@ -392,7 +392,7 @@ async def spawn_form(stage: Stage) -> None:
 
 
 async def missing(fleet: StagedFleet, home: Path) -> None:
-    ann = await fleet.agent_at_work("ann", "Mend the parser")
+    ann = await fleet.agent_at_work("ann", "Fix the parser")
     reason = str(
         AgentMissingError("claude", "claude", "PATH", "npm install -g @anthropic-ai/claude-code")
     )
@@ -407,12 +407,12 @@ async def crashed(fleet: StagedFleet, home: Path) -> None:
 
 @state(missing)
 async def agent_is_not_installed(stage: Stage) -> None:
-    await stage.until("another agent")
+    await stage.until("start another agent")
 
 
 @state(crashed)
 async def agent_crashed(stage: Stage) -> None:
-    await stage.until("Segmentation fault", "another agent")
+    await stage.until("Segmentation fault", "start another agent")
 
 
 async def calm(stage: Stage) -> None:
@@ -446,7 +446,7 @@ async def agents_sorted_and_filtered(stage: Stage) -> None:
     await calm(stage)
     await _to_table(stage)
     await stage.press("s", "slash", *"o")
-    await stage.until("esc shows all")
+    await stage.until("esc show all")
 
 
 @state(many)
@@ -454,4 +454,4 @@ async def kill_is_confirmed(stage: Stage) -> None:
     await calm(stage)
     await _to_table(stage)
     await stage.press("k")
-    await stage.until("y does it")
+    await stage.until("y yes")

@@ -326,7 +326,7 @@ class FakeFleet:
     async def resume(self, agent: str) -> AgentInfo:
         session = self.find(agent)
         if self.standings[session].is_live:
-            raise AgentNotReadyError(f"{agent!r} is live already")
+            raise AgentNotReadyError(f"{agent!r} is already live")
         await self.append(session, SessionResumed())
         return self.infos[session]
 

@@ -125,7 +125,7 @@ async def editor_in_conflict(stage: Stage) -> None:
     file = stage.project / "README.md"
     file.write_text("# Theirs\n")
     os.utime(file, ns=(1, 1))
-    await stage.until("Another text is on disk")
+    await stage.until("The file changed on disk")
 
 
 @state(files=True)
@@ -133,7 +133,7 @@ async def unsaved_text_would_be_lost(stage: Stage) -> None:
     await _panel(stage, "edit", "README.md", "Parser", "1:1")
     await stage.press(*"mine ")
     await stage.command("close-panel")
-    await stage.until("not saved")
+    await stage.until("unsaved changes in")
 
 
 @state(files=True)

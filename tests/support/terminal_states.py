@@ -21,7 +21,7 @@ _SHOWN = (
 async def _terminal(stage: Stage, script: str, *shown: str) -> None:
     """A terminal alone on the screen, so that its look at each size is its own."""
     await stage.command("terminal", f"{script} ;")
-    await stage.until(*shown, "ctrl+\\ leaves")
+    await stage.until(*shown, "ctrl+\\ stop typing")
     await stage.command("zoom")
     await stage.until(*shown)
 
@@ -34,11 +34,11 @@ async def terminal_with_a_program(stage: Stage) -> None:
 @state(files=True)
 async def terminal_beside_a_chat(stage: Stage) -> None:
     await stage.command("split", "down terminal")
-    await stage.until("ctrl+\\ leaves")
+    await stage.until("ctrl+\\ stop typing")
     await stage.command("terminal", f"{_SHOWN} ;")
     await stage.until("1 failed")
     await stage.press(_LEAVE)
-    await stage.until("enter types")
+    await stage.until("enter type")
 
 
 @state(files=True)
@@ -53,7 +53,7 @@ async def terminal_read_above(stage: Stage) -> None:
 @state(files=True)
 async def terminal_whose_program_ended(stage: Stage) -> None:
     await stage.command("terminal", "echo built; exit 2")
-    await stage.until("exit code 2", "r restarts")
+    await stage.until("exit code 2", "r restart")
     await stage.command("zoom")
 
 
@@ -90,7 +90,7 @@ async def terminal_that_a_layout_asks_for(stage: Stage) -> None:
 async def terminal_to_be_closed(stage: Stage) -> None:
     await _terminal(stage, _SHOWN, "1 failed")
     await stage.press(_LEAVE, "ctrl+w")
-    await stage.until("leaves it running")
+    await stage.until("leave it running")
 
 
 @state(files=True)
@@ -98,11 +98,11 @@ async def terminals_to_choose_from(stage: Stage) -> None:
     await _terminal(stage, _SHOWN, "1 failed")
     await stage.press(_LEAVE)
     await stage.command("terminals")
-    await stage.until("enter shows it")
+    await stage.until("enter show")
 
 
 async def _in_terminal(fleet: StagedFleet, home: Path) -> None:
-    session = await fleet.agent_at_work("ann", "Mend the parser", agent="claude")
+    session = await fleet.agent_at_work("ann", "Fix the parser", agent="claude")
     fleet.infos[session] = replace(fleet.infos[session], transport="pty", cwd=str(home))
     script = "printf '\\033[1mAgent\\033[0m v1\\r\\n\\033[38;1H> type here'; read x"
     await fleet.give_screen("ann", "sh", "-c", script, size=(100, 40))
@@ -110,6 +110,6 @@ async def _in_terminal(fleet: StagedFleet, home: Path) -> None:
 
 @state(_in_terminal)
 async def live_screen_of_an_agent(stage: Stage) -> None:
-    await stage.until("Mend the parser")
+    await stage.until("Fix the parser")
     await stage.command("screen")
-    await stage.until("live screen", "type here")
+    await stage.until("live terminal", "type here")

@@ -286,4 +286,4 @@ async def test_what_an_agent_does_is_seen_in_its_row(tmp_path: Path):
     await begin(fleet, "ann")
     async with opened(fleet, tmp_path, (120, 40)) as (app, pilot):
         await fleet.send("ann", (text("ask"),))
-        await until(pilot, lambda: "asks leave" in screen_text(app))
+        await until(pilot, lambda: "permission" in screen_text(app))

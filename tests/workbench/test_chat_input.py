@@ -249,7 +249,7 @@ def test_images_go_along_or_become_links(tmp_path: Path):
     assert blocks[0] == text(prompt) and not told
     assert blocks[1:] == (ImageContent(data="cG5n", mime_type="image/png"),)
     blocks, told = build_prompt(prompt, str(tmp_path), takes_images=False)
-    assert isinstance(blocks[1], ResourceLink) and "takes no images" in told[0]
+    assert isinstance(blocks[1], ResourceLink) and "does not accept images" in told[0]
 
 
 async def test_an_image_is_pasted_attached_and_sent(tmp_path: Path):
@@ -267,7 +267,7 @@ async def test_an_image_is_pasted_attached_and_sent(tmp_path: Path):
         await until(pilot, lambda: app.main.chat.text == f'@"{image}" ')
         app.main.chat.set_text("")
         await pilot.press(*"/attach /nowhere.png", "enter")
-        await until(pilot, lambda: "there is no file" in screen_text(app))
+        await until(pilot, lambda: "no file" in screen_text(app))
 
 
 # The queue
@@ -278,7 +278,7 @@ async def test_a_prompt_that_waits_is_changed_and_dropped(tmp_path: Path):
     ann = await begin(fleet, "ann")
     await fleet.wait_with(ann, "first", "second")
     async with opened(fleet, tmp_path) as (app, pilot):
-        await until(pilot, lambda: "waits: second" in screen_text(app))
+        await until(pilot, lambda: "queued: second" in screen_text(app))
         await pilot.press("ctrl+e")
         await until(pilot, lambda: isinstance(app.screen, QueueScreen))
         await pilot.press("down", "enter", *" and more", "enter")
@@ -295,7 +295,7 @@ async def test_a_change_that_comes_too_late_is_in_the_input(tmp_path: Path):
     ann = await begin(fleet, "ann")
     await fleet.wait_with(ann, "first")
     async with opened(fleet, tmp_path) as (app, pilot):
-        await until(pilot, lambda: "waits: first" in screen_text(app))
+        await until(pilot, lambda: "queued: first" in screen_text(app))
         await pilot.press("ctrl+e")
         await until(pilot, lambda: isinstance(app.screen, QueueScreen))
         await pilot.press("enter", *" changed")
@@ -314,7 +314,7 @@ async def test_no_queue_says_so_and_no_editor_says_so(
     await begin(fleet, "ann")
     async with opened(fleet, tmp_path) as (app, pilot):
         await pilot.press("ctrl+e")
-        await until(pilot, lambda: "no prompt waits here" in screen_text(app))
+        await until(pilot, lambda: "no queued prompts" in screen_text(app))
         await pilot.press(*"/editor", "enter")
         await until(pilot, lambda: "set VISUAL or EDITOR" in screen_text(app))
 

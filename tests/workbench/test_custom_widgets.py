@@ -252,7 +252,7 @@ async def test_a_widget_that_never_ends_is_broken_off_and_stays_off(
     blockbuster.deactivate()  # it would break off the sleep itself
     await asyncio.to_thread(put, places, "mine", BLOCKS[where])
     async with hall(places) as (app, pilot):
-        await until(pilot, lambda: "was broken off" in screen_text(app))
+        await until(pilot, lambda: "was stopped" in screen_text(app))
         await lives_on(app, pilot)
     async with hall(places) as (app, pilot):
         await until(pilot, lambda: "approve it again" in screen_text(app))
@@ -263,7 +263,7 @@ async def test_a_widget_that_never_ends_is_broken_off_and_stays_off(
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("feed", "built in"), ("Big", "small letters"), ("a.b", "small letters")],
+    [("feed", "built in"), ("Big", "lower-case letters"), ("a.b", "lower-case letters")],
 )
 def test_a_name_that_cannot_be_is_told(places: Places, name: str, said: str):
     library = put(places, name, GOOD, approved=False)
@@ -288,14 +288,14 @@ async def test_a_changed_file_waits_for_approval_anew(places: Places):
     library = await asyncio.to_thread(put, places, "mine", GOOD)
     await asyncio.to_thread(put, places, "mine", GOOD + "\n# more\n", approved=False)
     library = await asyncio.to_thread(library.scan)
-    assert library.outcome("mine") == ("waits for approval", "it is not what you approved")
+    assert library.outcome("mine") == ("needs approval", "it changed since you approved it")
     async with hall(places) as (app, pilot):
-        await until(pilot, lambda: "not what you approved" in screen_text(app))
+        await until(pilot, lambda: "changed since you approved" in screen_text(app))
 
 
 async def test_a_widget_whose_file_is_gone_says_so(places: Places):
     async with hall(places, "lost") as (app, pilot):
-        await until(pilot, lambda: "no widget 'lost'" in screen_text(app))
+        await until(pilot, lambda: "widget 'lost'" in screen_text(app))
 
 
 async def test_source_of_an_agent_is_shown_whole_and_runs_once_approved(
@@ -308,10 +308,10 @@ async def test_source_of_an_agent_is_shown_whole_and_runs_once_approved(
         assert "/widget approve weather" in told
         library = looks.library
         assert library is not None
-        with pytest.raises(CustomWidgetError, match="waits for you"):
+        with pytest.raises(CustomWidgetError, match="review it with"):
             library.usable("weather")
         await pilot.press(*"/widgets", "enter")
-        await until(pilot, lambda: "waits for approval: offered by ann" in screen_text(app))
+        await until(pilot, lambda: "needs approval: offered by ann" in screen_text(app))
         await pilot.press("escape")
         await pilot.press(*"/widget approve weather", "enter")
         await until(pilot, lambda: isinstance(app.screen, ApproveScreen))
@@ -325,7 +325,7 @@ async def test_source_of_an_agent_is_shown_whole_and_runs_once_approved(
         assert library.usable("weather").text == source
         assert "custom/weather" in all_kinds(app.desk)
         await pilot.press(*"/widget forget weather", "enter")
-        await until(pilot, lambda: library.outcome("weather")[0] == "waits for approval")
+        await until(pilot, lambda: library.outcome("weather")[0] == "needs approval")
 
 
 async def test_approving_shows_the_widget_where_it_waits(places: Places):

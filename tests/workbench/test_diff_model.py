@@ -129,12 +129,12 @@ def test_one_file_another_base_and_white_space(repository: Path):
     assert [file.path for file in read_changes(base).files] == ["kept.py"]
     for bad in ("nothing", "--output=/tmp/x", "-h"):
         problem = read_changes(ChangesQuery(cwd=str(repository), base=bad)).problem
-        assert problem is not None and "no commit" in problem
+        assert problem is not None and "no branch or commit" in problem
 
 
 def test_a_repository_without_a_commit_and_a_place_without_a_repository(tmp_path: Path):
     problem = read_changes(ChangesQuery(cwd=str(tmp_path))).problem
-    assert problem is not None and "no git repository" in problem
+    assert problem is not None and "not in a git repository" in problem
     assert read_changes(ChangesQuery(cwd=str(tmp_path / "none"))).problem
     git(tmp_path, "init", "-q")
     (tmp_path / "a").write_text("x\n")

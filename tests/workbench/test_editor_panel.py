@@ -36,7 +36,7 @@ async def test_what_is_typed_is_marked_kept_and_saved(tmp_path: Path):
         await until_shown(app, pilot, "one", "two", "1:1")
         assert panel.unsaved is None and panel.title == "a.txt"
         await pilot.press(*"new ")
-        assert panel.title == "a.txt" and "not saved" in panel.unsaved
+        assert panel.title == "a.txt" and "unsaved" in panel.unsaved
         await until_kept(path, "new one\ntwo\n")
         await pilot.press("ctrl+s")
         await until_shown(app, pilot, "saved")
@@ -51,9 +51,9 @@ async def test_a_copy_that_a_crash_left_is_offered(tmp_path: Path):
     path.write_text("on disk\n")
     await asyncio.to_thread(copies().keep, str(path), "from before\n", 1_700_000_000)
     async with alone("editor", desk_in(tmp_path), {"path": "a.txt"}) as (panel, app, pilot):
-        await until_shown(app, pilot, "was never saved", "u use it")
+        await until_shown(app, pilot, "was recovered", "u use it")
         await pilot.press("s")
-        await until_shown(app, pilot, "- on disk", "+ from before", "was never saved")
+        await until_shown(app, pilot, "- on disk", "+ from before", "was recovered")
         await pilot.press("u", "escape")
         await until_shown(app, pilot, "from before", "● a.txt")
         assert panel.unsaved and path.read_text() == "on disk\n"
@@ -79,23 +79,23 @@ async def test_a_change_on_disk_is_taken_or_asked_about(tmp_path: Path):
     async with alone("editor", desk_in(tmp_path), {"path": "a.txt"}) as (panel, app, pilot):
         await until_shown(app, pilot, "one")
         path.write_text("two\n")
-        await until_shown(app, pilot, "two", "read again")
+        await until_shown(app, pilot, "two", "reloaded")
         assert not panel.is_dirty
         await pilot.press(*"mine ")
         path.write_text("three\n")
-        await until_shown(app, pilot, "Another text is on disk now", "k keep mine")
+        await until_shown(app, pilot, "The file changed on disk", "k keep mine")
         await pilot.press("s")
         await until_shown(app, pilot, "- three", "+ mine two")
         await pilot.press("k", "escape")
         await until_shown(app, pilot, "mine two")
         await pilot.press("ctrl+s")
-        await until_shown(app, pilot, "o overwrite it")
+        await until_shown(app, pilot, "o overwrite the file")
         assert path.read_text() == "three\n"
         await pilot.press("o")
         await until(pilot, lambda: path.read_text() == "mine two\n")
         await pilot.press(*"x")
         path.write_text("four\n")
-        await until_shown(app, pilot, "Another text is on disk now")
+        await until_shown(app, pilot, "The file changed on disk")
         await pilot.press("r")
         await until_shown(app, pilot, "four")
         assert panel.unsaved is None
@@ -109,7 +109,7 @@ async def test_a_file_that_vanishes_is_said_and_can_be_saved_again(tmp_path: Pat
     async with alone("editor", desk_in(tmp_path), {"path": "a.txt"}) as (panel, app, pilot):
         await until_shown(app, pilot, "one")
         path.unlink()
-        await until_shown(app, pilot, "it is gone from the disk")
+        await until_shown(app, pilot, "deleted on disk")
         assert panel.unsaved
         await pilot.press("ctrl+s")
         await until(pilot, lambda: path.exists() and path.read_text() == "one\n")
@@ -144,7 +144,7 @@ async def test_a_new_file_gets_its_name_when_it_is_saved(tmp_path: Path):
     async with alone("editor", desk_in(tmp_path)) as (panel, app, pilot):
         await until_shown(app, pilot, "new file")
         await pilot.press(*"text")
-        assert panel.unsaved == "the changes of a new file are not saved"
+        assert panel.unsaved == "unsaved changes in a new file"
         await pilot.press("ctrl+s", *"below/b.txt", "enter")
         await until(pilot, lambda: (tmp_path / "below" / "b.txt").exists())
         await until(pilot, lambda: panel.title == "b.txt")
@@ -156,7 +156,7 @@ async def test_a_new_file_that_takes_the_name_of_another_asks_first(tmp_path: Pa
     async with alone("editor", desk_in(tmp_path)) as (_, app, pilot):
         await until_shown(app, pilot, "new file")
         await pilot.press(*"mine", "ctrl+s", *"b.txt", "enter")
-        await until_shown(app, pilot, "o overwrite it")
+        await until_shown(app, pilot, "o overwrite the file")
         assert (tmp_path / "b.txt").read_text() == "theirs" and "mine" in shown(app)
 
 

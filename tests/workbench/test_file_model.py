@@ -135,7 +135,11 @@ def test_binary_and_utf16_are_told_apart(tmp_path: Path):
 
 def test_what_is_no_file_says_so(tmp_path: Path):
     os.mkfifo(tmp_path / "pipe")
-    for name, words in (("none", "not there"), (".", "a directory"), ("pipe", "no regular file")):
+    for name, words in (
+        ("none", "does not exist"),
+        (".", "a directory"),
+        ("pipe", "not a regular file"),
+    ):
         with pytest.raises(FilePanelReadError, match=words):
             FileReader(str(tmp_path / name)).open()
     with pytest.raises(FilePanelReadError):

@@ -69,7 +69,7 @@ async def test_the_tree_is_filtered_by_typing(project: Path):
         await pilot.press("escape")
         await until_shown(app, pilot, "▸ docs/")
         await pilot.press("slash", *"zzz")
-        await until_shown(app, pilot, "nothing fits")
+        await until_shown(app, pilot, "no matches")
 
 
 async def test_the_tree_looks_again_after_agents_did_something(project: Path):
@@ -101,7 +101,7 @@ async def test_the_viewer_shows_numbers_finds_and_goes(project: Path):
         await pilot.press("home")
         await until_shown(app, pilot, "  1 def function_1():")
         await pilot.press("slash", *"nowhere", "enter")
-        await until_shown(app, pilot, "nowhere is not there")
+        await until_shown(app, pilot, "nowhere not found")
         await pilot.press("e")
         await pilot.pause()
         assert app.wanted[0].path == str(path) and app.wanted[0].how == "edit"
@@ -114,7 +114,7 @@ async def test_the_viewer_notices_changes_and_that_a_file_is_gone(project: Path)
         path.write_text("other\n")
         await until_shown(app, pilot, "1 other", "changed on disk")
         path.unlink()
-        await until_shown(app, pilot, "not there (any more)", "1 other")
+        await until_shown(app, pilot, "it does not exist", "1 other")
         path.write_text("back\n")
         await until_shown(app, pilot, "1 back")
 
@@ -176,7 +176,7 @@ async def test_markdown_follows_links_and_goes_back(project: Path):
         await pilot.pause()
         assert len(app.wanted) == 1
         (project / "README.md").unlink()
-        await until_shown(app, pilot, "not there (any more)", "Read me")
+        await until_shown(app, pilot, "it does not exist", "Read me")
 
 
 async def test_a_notebook_and_a_broken_one(tmp_path: Path):
@@ -190,7 +190,7 @@ async def test_a_notebook_and_a_broken_one(tmp_path: Path):
     async with alone("notebook", desk_in(tmp_path), {"path": "a.ipynb"}) as (_, app, pilot):
         await until_shown(app, pilot, "Begin", "[1] code", "1 + 1", "│ 2", "2 cells")
         path.write_text("{broken")
-        await until_shown(app, pilot, "✗ this is no notebook", "Begin")
+        await until_shown(app, pilot, "✗ not a notebook", "Begin")
 
 
 async def test_a_tail_follows_pauses_and_filters(tmp_path: Path):
@@ -200,7 +200,7 @@ async def test_a_tail_follows_pauses_and_filters(tmp_path: Path):
         app,
         pilot,
     ):
-        await until_shown(app, pilot, "is not there; waiting for it")
+        await until_shown(app, pilot, "does not exist; waiting for it")
         path.write_text("".join(f"line {n}\n" for n in range(100)))
         await until_shown(app, pilot, "line 99", "following", "100 lines")
         await pilot.press("up")
@@ -229,7 +229,7 @@ async def test_changes_are_shown_file_by_file(project: Path):
         await pilot.pause()
         assert "new.txt" in shown(app) and "+ new" in shown(app)
         await pilot.press("w")
-        await until_shown(app, pilot, "without white space")
+        await until_shown(app, pilot, "ignoring whitespace")
         await pilot.press("P", "e")
         await until_shown(app, pilot, "src/main.py")
         async with asyncio.timeout(SOON):
@@ -249,7 +249,7 @@ async def test_one_file_a_patch_and_no_repository(project: Path, tmp_path: Path)
     async with alone("diff", desk_in(project), {"patch": patch}) as (_, app, pilot):
         await until_shown(app, pilot, "- old", "+ new")
     async with alone("diff", desk_in(tmp_path)) as (_, app, pilot):
-        await until_shown(app, pilot, "repository,", "compared")  # wrapped where the path ends
+        await until_shown(app, pilot, "not in a git", "repository.")  # wrapped where the path ends
 
 
 @pytest.mark.parametrize("kind", ["file", "markdown", "tail", "notebook", "diff", "tree", "editor"])

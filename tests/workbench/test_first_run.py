@@ -86,15 +86,15 @@ async def test_what_is_here_and_what_is_missing_is_told(ground: Ground):
         await until(pilot, lambda: "codex" in screen_text(app))
         shown = screen_text(app)
         assert "✓ codex" in shown
-        assert "Claude Code is not here: npm install -g @anthropic-ai/claude-code" in shown
+        assert "Claude Code not installed: npm install -g @anthropic-ai/claude-code" in shown
         assert "✓ OPENAI_API_KEY" in shown
         assert SECRET not in shown
-        assert "f12     see a demo" in shown and "ctrl+t  start an agent" in shown
+        assert "f12     run the demo" in shown and "ctrl+t  start an agent" in shown
 
 
 async def test_without_a_key_the_variables_are_named(ground: Ground):
     async with opened_on(ground) as (app, pilot):
-        await until(pilot, lambda: "none is set" in screen_text(app))
+        await until(pilot, lambda: "none set" in screen_text(app))
         shown = " ".join(screen_text(app).split())
         assert "ANTHROPIC_API_KEY or OPENAI_API_KEY or GEMINI_API_KEY" in shown
 
@@ -117,7 +117,7 @@ async def test_the_workspace_is_asked_about_once_and_trusted(ground: Ground, siz
         await until(pilot, lambda: isinstance(app.screen, TrustScreen))
         await after_the_guard(pilot)
         if size[1] > 5:
-            assert "AGENTS.md is told to our own agent" in screen_text(app)
+            assert "AGENTS.md is sent to our own agent" in screen_text(app)
             assert "n  not now" in screen_text(app)
         await pilot.press("t")
         await until(pilot, lambda: len(app.screen_stack) == 1)
@@ -135,7 +135,7 @@ async def test_not_now_leaves_everything_as_it_is(ground: Ground):
         await pilot.press("n")
         await until(pilot, lambda: len(app.screen_stack) == 1)
         shown = " ".join(screen_text(app).split())
-        assert "not trusted, without effect: AGENTS.md; /trust asks" in shown
+        assert "not trusted, ignoring AGENTS.md; review with /trust" in shown
         assert not await asyncio.to_thread(ground.store.is_trusted, ground.project)
         await pilot.press(*"/trust", "enter")
         await until(pilot, lambda: isinstance(app.screen, TrustScreen))
@@ -190,7 +190,7 @@ FAILURES = {
         "the host is quarterdeck 9.9 (protocol 9); restart the host with `quarterdeck host stop`"
     ),
     "no room": HostError(
-        "the host ends as soon as it starts; see 'x', which ends with:\n  no space"
+        "the host exits right after it starts; see 'x', which ends with:\n  no space"
     ),
     "unusable": HostError("cannot use the directory '/x': Permission denied; make it writable"),
 }
@@ -208,7 +208,7 @@ async def test_a_host_that_cannot_be_used_is_told_and_typing_goes_on(
         if size[1] > 5:
             shown = " ".join(screen_text(app).split())
             assert str(failure).split(";")[0][:40] in shown
-            assert "/host try again" in shown and "/doctor" in shown
+            assert "/host retry" in shown and "/doctor" in shown
 
 
 async def test_another_directory_is_asked_about_too(ground: Ground, tmp_path: Path):

@@ -39,20 +39,20 @@ def test_the_first_run_and_the_demo_to_its_end(tmp_path: Path):
     work = tmp_path / "work"
     work.mkdir()
     with pane(tmp_path, f"{PROGRAM}; echo left with $?; sleep 60", cwd=work) as screen:
-        screen.shows("f12     see a demo")
-        screen.shows("Our own agent needs one")
+        screen.shows("f12     run the demo")
+        screen.shows("The built-in agent needs one")
         screen.press("hello")
         screen.shows("❯ hello")
         screen.press("C-u", "F12")
-        # The lead asks for leave to run the tests, and the screen comes up by itself.
+        # The lead needs permission to run the tests, and the screen comes up by itself.
         for asked in ("python3 -m unittest", "tides.py", "python3 -m unittest"):
-            screen.shows("asks for leave", _DEMO)
+            screen.shows("needs permission", _DEMO)
             screen.shows(asked)
             answer(screen)
         # The other one asks elsewhere.
         soon(lambda: "you: ctrl+g" in screen.text() or leave(screen), _DEMO)
         screen.press("C-g")
-        screen.shows("scribe asks for leave")
+        screen.shows("scribe needs permission")
         answer(screen)
         screen.shows("That was the demo", _DEMO)
         assert left_behind(tmp_path)
@@ -64,14 +64,14 @@ def test_the_first_run_and_the_demo_to_its_end(tmp_path: Path):
 
 
 def leave(screen: Pane) -> bool:
-    return "scribe asks for leave" in screen.text()
+    return "scribe needs permission" in screen.text()
 
 
 def answer(screen: Pane) -> None:
     """Allow once: keys count after a moment without any."""
     time.sleep(QUIET + 0.2)
     screen.press("y")
-    soon(lambda: "asks for leave" not in screen.text(), what=screen.text())
+    soon(lambda: "needs permission" not in screen.text(), what=screen.text())
 
 
 CRASHES = {
@@ -161,7 +161,7 @@ def test_killed_with_agents_alive_it_shows_all_of_them_again(tmp_path: Path):
 def test_no_colour_is_used_where_none_is_wanted(tmp_path: Path):
     environment = clean_environment(tmp_path, NO_COLOR="1")
     with pty_of([PROGRAM], environment, cwd=tmp_path) as screen:
-        screen.shows("see a demo")
+        screen.shows("run the demo")
         colours = re.findall(rb"\x1b\[(?:\d+;)*(?:38|48);2;(\d+);(\d+);(\d+)", screen.read())
         assert all(red == green == blue for red, green, blue in colours)
 
@@ -183,7 +183,7 @@ def test_a_terminal_that_cannot_be_drawn_on_is_told_so(tmp_path: Path, term: str
     with pty_of([PROGRAM], environment, cwd=tmp_path) as screen:
         assert screen.ends() == 0
         said = screen.seen.decode()
-        assert "TERM says" in said and "quarterdeck demo" in said and "\x1b[" not in said
+        assert "TERM names" in said and "quarterdeck demo" in said and "\x1b[" not in said
 
 
 def test_without_a_terminal_the_demo_is_offered_in_plain_text(tmp_path: Path):
@@ -204,8 +204,8 @@ def test_a_host_that_cannot_start_is_told_and_the_screen_stays(tmp_path: Path, h
     (tmp_path / "config" / "config.toml").write_text("mode = \n")
     more = {"QUARTERDECK_HOME": str(tmp_path / home)}
     with pane(tmp_path, f"{PROGRAM}; echo left with $?; sleep 60", **more) as screen:
-        screen.shows("host: cannot be used", 40)
-        screen.shows("/host  try again")
+        screen.shows("host: unusable", 40)
+        screen.shows("/host  retry")
         screen.press("hello")
         screen.shows("❯ hello")
         if home == "config":
@@ -216,6 +216,6 @@ def test_a_host_that_cannot_start_is_told_and_the_screen_stays(tmp_path: Path, h
             screen.shows("❯ /host")
             screen.press("Enter")
             screen.shows("host: connected", 40)
-            screen.shows("see a demo")
+            screen.shows("run the demo")
         screen.press("C-q")
         screen.shows("left with 0")

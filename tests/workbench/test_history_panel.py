@@ -40,7 +40,7 @@ async def test_words_leave_those_that_have_them(tmp_path: Path):
         await until_shown(app, pilot, "1 session of 5 with sky", "why is the sky blue?")
         assert "scene:shell" not in shown(app)
         await pilot.press("slash", *"xyz", "enter")
-        await until_shown(app, pilot, "occur in none of them")
+        await until_shown(app, pilot, "No session contains")
         await pilot.press("escape")
         await until_shown(app, pilot, "5 sessions", "scene:shell run it")
 
@@ -64,7 +64,12 @@ async def test_what_cannot_be_read_is_told_with_its_reason(tmp_path: Path):
     async with alone("history", desk_in(tmp_path)) as (panel, app, pilot):
         panel.environment = {"HOME": str(home)}
         await pilot.press("r")
-        await until_shown(app, pilot, "opencode: cannot read", "No sessions here; a: everywhere")
+        await until_shown(
+            app,
+            pilot,
+            "opencode: cannot read",
+            "No sessions in this directory; press a to show all",
+        )
 
 
 async def test_those_of_other_directories_only_on_demand(tmp_path: Path):
@@ -72,9 +77,9 @@ async def test_those_of_other_directories_only_on_demand(tmp_path: Path):
     async with alone("history", desk_in(tmp_path)) as (panel, app, pilot):
         panel.environment = {"HOME": str(home)}
         await pilot.press("r")
-        await until_shown(app, pilot, "nothing yet")
+        await until_shown(app, pilot, "none yet")
         await pilot.press("a")
-        await until_shown(app, pilot, "every directory", "5 sessions", "/home/dev/lab")
+        await until_shown(app, pilot, "all directories", "5 sessions", "/home/dev/lab")
         assert panel.remember() == {"everywhere": True}
         panel.environment = {}
         await pilot.press("r")

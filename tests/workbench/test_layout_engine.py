@@ -239,7 +239,7 @@ async def test_the_last_chat_cannot_be_closed(tmp_path: Path):
         await pilot.press(*"a draft", "ctrl+w")
         assert app.main.chat.text == "a "
         await pilot.press("ctrl+w", "ctrl+w")
-        await until(pilot, lambda: "the last chat cannot be closed" in screen_text(app))
+        await until(pilot, lambda: "cannot close the last chat" in screen_text(app))
         await app.screens_desk.call("open_tab", {"root": panel("other", "chat")})
         await app.screens_desk.call("close_panel", {"panel": "chat"})
         with pytest.raises(LayoutError, match="last chat"):
@@ -403,7 +403,7 @@ async def test_what_was_open_is_there_after_a_restart(
         assert app.desk.shown == bob
         assert app.main.view.tab == 1
         # The widget is not there any more: a box says so, and what it stands for is kept.
-        assert "no widget 'note'" in " ".join(screen_text(app).split())
+        assert "No widget 'note'." in " ".join(screen_text(app).split())
     async with kept(fleet, tmp_path, "/work/two") as (app, _):
         assert [p.id for p in panels_of(app.main.view.spec)] == ["agents", "inbox", "chat"]
     monkeypatch.setitem(KINDS, "note", NOTE)
@@ -425,7 +425,9 @@ async def test_a_file_that_cannot_be_used_is_kept_aside(tmp_path: Path, text: st
     await asyncio.to_thread(file.write_text, text)
     async with kept(FakeFleet(), tmp_path, "/work/one") as (app, pilot):
         assert [p.id for p in panels_of(app.main.view.spec)] == ["agents", "inbox", "chat"]
-        await until(pilot, lambda: "cannot be shown" in " ".join(screen_text(app).split()))
+        await until(
+            pilot, lambda: "cannot restore the open panels" in " ".join(screen_text(app).split())
+        )
         (aside,) = await asyncio.to_thread(lambda: list(folder.glob("*.aside-*")))
         assert await asyncio.to_thread(aside.read_text) == text
 
@@ -448,7 +450,7 @@ async def test_another_directory_has_its_own_screen_and_agents_go_on(tmp_path: P
         assert "words of ann" in screen_text(app)
         assert fleet.infos[ann].state == "running"
         await pilot.press(*"/cd nowhere", "enter")
-        await until(pilot, lambda: "there is no directory" in " ".join(screen_text(app).split()))
+        await until(pilot, lambda: "no directory" in " ".join(screen_text(app).split()))
         app.action_command("cd", str(one))
         await until(pilot, lambda: app.desk.cwd == str(one))
         assert [p.id for p in panels_of(app.main.view.spec)] == ["chat", "t"]
@@ -467,11 +469,11 @@ async def test_layouts_are_saved_listed_loaded_and_deleted(tmp_path: Path):
         await call("load_layout", {"name": "mine"})
         assert "t" in app.main.view.panels
         await call("delete_layout", {"name": "mine"})
-        for name, wrong in (("mine", "no layout"), ("../x", "no layout"), ("default", "was saved")):
+        for name, wrong in (("mine", "no layout"), ("../x", "no layout"), ("default", "no saved")):
             deed = "delete_layout" if name == "default" else "load_layout"
             with pytest.raises(QuarterdeckError, match=wrong):
                 await call(deed, {"name": name})
-        with pytest.raises(QuarterdeckError, match="no name"):
+        with pytest.raises(QuarterdeckError, match="not a valid name"):
             await call("save_layout", {"name": "../x"})
         with pytest.raises(QuarterdeckError, match="not trusted"):
             await call("save_layout", {"name": "x", "scope": "project"})
@@ -525,7 +527,7 @@ async def test_files_open_where_the_like_is_open_already(tmp_path: Path, size: t
         app.action_command("diff")
         await until(pilot, lambda: view.current == "diff")
         app.action_command("open-file", "missing.py")
-        await until(pilot, lambda: "there is no file" in " ".join(screen_text(app).split()))
+        await until(pilot, lambda: "no file" in " ".join(screen_text(app).split()))
         assert [p.id for p in panels_of(view.spec)][-4:] == ["file", "editor", "markdown", "diff"]
 
 

@@ -150,6 +150,6 @@ async def test_a_key_is_bound_and_given_back_and_a_widget_waits_for_the_person(
         assert await work(fleet, pilot) == [done, done, done, bad, done, bad, done]
         assert [one.key for one in looks.keymap] == ["ctrl+x"]
         assert looks.library is not None and looks.library.names == ["clock"]
-        assert looks.library.outcome("clock")[0] == "waits for approval"
+        assert looks.library.outcome("clock")[0] == "needs approval"
         told = [one.message for one in app._notifications]  # pyright: ignore[reportPrivateUsage]
-        assert "boss offers a widget; /widget approve clock shows its source" in told
+        assert "boss offers a widget; review it with /widget approve clock" in told

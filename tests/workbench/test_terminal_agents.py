@@ -33,7 +33,7 @@ async def with_screen(seat: Seat, script: str) -> TerminalView:
 async def test_a_chat_shows_the_live_screen_of_its_agent_and_the_transcript_again(tmp_path: Path):
     async with seated(tmp_path, (80, 24)) as seat:
         view = await with_screen(seat, SIZE + echoing("\\033[38;1HINPUT\\033[1;1Htop"))
-        await seat.shows("live screen", "INPUT")
+        await seat.shows("live terminal", "INPUT")
         assert "what it was asked" not in seat.screen and "top" not in seat.screen
         assert view.shown.screen is not None and view.shown.screen.size == (120, 40)
         await seat.pilot.click(view)
@@ -54,10 +54,10 @@ async def test_one_types_into_an_agent_only_after_a_step(tmp_path: Path):
         await seat.press("x", "y")
         assert not seat.app.is_typed_through
         await seat.press("enter", "z", "ctrl+q")
-        await seat.shows("z^Q", "you type into the agent")
+        await seat.shows("z^Q", "you are typing into the agent")
         assert "x" not in seat.screen.split("ready")[1].split("z^Q")[0]
         await seat.press(LEAVE)
-        await seat.shows("enter types")
+        await seat.shows("enter type")
 
 
 async def test_a_screen_that_ends_gives_way_to_the_transcript(tmp_path: Path):
@@ -71,7 +71,7 @@ async def test_a_screen_that_ends_gives_way_to_the_transcript(tmp_path: Path):
 async def test_an_agent_without_a_terminal_has_no_screen(tmp_path: Path):
     async with seated(tmp_path) as seat:
         seat.app.action_command("screen")
-        await seat.shows("there is no agent here")
+        await seat.shows("no agent selected")
         session = await begin(seat.fleet, "bob")
         await until(seat.pilot, lambda: seat.app.desk.agent is not None)
         seat.app.action_command("screen")  # it may have one: the host knows

@@ -23,7 +23,7 @@ def settle() -> None:
 def opened(screen: Pane) -> None:
     screen.shows("host: connected")
     screen.press("/terminal", "Enter")
-    screen.shows("ctrl+\\ leaves")
+    screen.shows("ctrl+\\ stop typing")
     screen.press("PS1='ready$ '", "Enter")
     screen.shows("ready$ ")
 
@@ -43,7 +43,7 @@ def test_a_shell_outlives_the_workbench_with_all_that_it_showed(tmp_path: Path):
         settle()
         screen.press("C-q")
         screen.shows("left with 0")
-        screen.shows("ctrl+\\ leaves")  # the next workbench, at the same place
+        screen.shows("ctrl+\\ stop typing")  # the next workbench, at the same place
         screen.shows("34 59")
         screen.press("echo still $kept", "Enter")
         screen.shows("still yes")
@@ -75,19 +75,19 @@ def test_a_terminal_that_went_with_its_host_is_started_again_only_by_a_key(tmp_p
     with pane(tmp_path, RUN, size=(100, 30), SHELL="/bin/sh") as screen:
         opened(screen)
         stop_host(screen.environment)
-        screen.shows("out of reach")
+        screen.shows("disconnected, waiting for the host")
         screen.press("C-\\")
         settle()
         screen.press("F4")
         settle()
         screen.press("/host", "Enter")
         screen.shows("host: connected")
-        screen.shows("this terminal is gone")
+        screen.shows("this terminal no longer exists")
         assert "ready$" in screen.text()  # what was seen last stays
         screen.press("F4")
         settle()
         screen.press("r")
-        screen.shows("ctrl+\\ leaves")
+        screen.shows("ctrl+\\ stop typing")
         screen.press("echo anew", "Enter")
         screen.shows("anew")
 
@@ -107,8 +107,8 @@ def test_the_live_screen_of_an_agent_is_seen_in_its_chat(tmp_path: Path):
         )  # fmt: skip
         screen.shows("1 idle", 40)
         screen.press("/screen ", "Enter")
-        screen.shows("live screen")
+        screen.shows("live terminal")
         screen.shows("good morning")
         screen.press("/screen ", "Enter")
-        soon(lambda: "live screen" not in screen.text())
+        soon(lambda: "live terminal" not in screen.text())
         screen.shows("good morning")

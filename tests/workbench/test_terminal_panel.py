@@ -34,9 +34,9 @@ async def test_every_key_goes_to_the_program(tmp_path: Path):
 async def test_one_key_leaves_and_twice_it_is_sent(tmp_path: Path):
     async with seated(tmp_path) as seat:
         await seat.run(echoing())
-        await seat.shows("ctrl+\\ leaves")
+        await seat.shows("ctrl+\\ stop typing")
         await seat.press("a", LEAVE, "b")
-        await seat.shows("enter types")
+        await seat.shows("enter type")
         assert not seat.app.is_typed_through and seat.view.has_focus
         await seat.press(LEAVE, "c")
         await seat.until("a^\\c")
@@ -82,7 +82,7 @@ async def test_a_request_waits_while_somebody_types_into_a_shell(tmp_path: Path)
         assert len(seat.app.screen_stack) == 1
         assert len(await seat.fleet.inbox()) == 1
         await seat.press(LEAVE, "ctrl+g")
-        await seat.shows("asks for leave")
+        await seat.shows("needs permission")
 
 
 async def test_a_paste_presses_no_key(tmp_path: Path):
@@ -240,7 +240,7 @@ async def test_an_end_is_told_and_a_key_starts_it_again(
     async with seated(tmp_path) as seat:
         await seat.run("echo ready; read x; exit 3")
         await seat.press("enter", "r")  # in one go: the second is not meant for what comes
-        await seat.shows("exit code 3", "r restarts", "ctrl+w closes")
+        await seat.shows("exit code 3", "r restart", "ctrl+w close")
         monkeypatch.setattr(terminal_widget, "QUIET", 0.0)
         await until(seat.pilot, lambda: not seat.app.is_typed_through)
         assert "ready" in seat.text
@@ -264,7 +264,7 @@ async def test_no_layout_starts_a_program(tmp_path: Path, monkeypatch: pytest.Mo
         wanted = layout(command=["touch", str(tmp_path / "done")])
         for by in ("person", "sess_1"):
             await seat.app.screens_desk.call("set_layout", {"layout": wanted}, by)
-            await seat.shows("Nothing runs here", "No layout starts", "touch")
+            await seat.shows("Nothing is running here", "Layouts never start", "touch")
             await seat.pilot.pause(0.2)
         assert not (tmp_path / "done").exists() and not await seat.fleet.terminals()
         monkeypatch.setattr(key_guard, "QUIET", 60.0)
@@ -275,10 +275,10 @@ async def test_no_layout_starts_a_program(tmp_path: Path, monkeypatch: pytest.Mo
         monkeypatch.setattr(key_guard, "QUIET", 0.0)
         monkeypatch.setattr(terminal_widget, "QUIET", 0.0)
         await seat.press("enter")
-        await seat.shows("run this?", "A layout asks for it")
+        await seat.shows("run this?", "The layout wants to start it")
         await seat.press("y")
         await until(seat.pilot, (tmp_path / "done").exists)
-        await seat.shows("r restarts")
+        await seat.shows("r restart")
         (tmp_path / "done").unlink()
         await seat.press("r")  # they know it now
         await until(seat.pilot, (tmp_path / "done").exists)
@@ -287,7 +287,7 @@ async def test_no_layout_starts_a_program(tmp_path: Path, monkeypatch: pytest.Mo
 async def test_there_is_no_search_where_nothing_runs(tmp_path: Path):
     async with seated(tmp_path) as seat:
         await seat.app.screens_desk.call("set_layout", {"layout": layout()})
-        await seat.shows("Nothing runs here")
+        await seat.shows("Nothing is running here")
         seat.app.main.view.enter("run")
         await seat.press("slash")
         assert not seat.panel.bar.display
@@ -297,7 +297,7 @@ async def test_a_layout_that_names_a_terminal_which_is_gone_runs_nothing_unasked
     async with seated(tmp_path) as seat:
         wanted = layout(terminal="term-0", command=["touch", str(tmp_path / "done")])
         await seat.app.screens_desk.call("set_layout", {"layout": wanted})
-        await seat.shows("this terminal is gone")
+        await seat.shows("this terminal no longer exists")
         seat.app.main.view.enter("run")
         await asyncio.sleep(0.35)
         await seat.press("r")
@@ -311,7 +311,7 @@ async def test_an_agent_that_opens_a_panel_starts_nothing(tmp_path: Path):
     async with seated(tmp_path) as seat:
         wish = {"widget": "terminal", "options": {"command": ["touch", str(tmp_path / "done")]}}
         await seat.app.screens_desk.call("open_panel", wish, "sess_1")
-        await seat.shows("Nothing runs here")
+        await seat.shows("Nothing is running here")
         await seat.pilot.pause(0.2)
         assert not await seat.fleet.terminals()
 
@@ -328,7 +328,7 @@ async def close(seat: Seat, key: str) -> None:
     if seat.app.is_typed_through:
         await seat.press(LEAVE)
     await seat.press("ctrl+w")
-    await seat.shows("is running", "e ends it")
+    await seat.shows("is running", "e end it")
     await asyncio.sleep(0.35)
     await seat.press(key)
 
@@ -342,7 +342,7 @@ async def test_closing_a_panel_asks_what_shall_become_of_the_program(tmp_path: P
         await until(seat.pilot, lambda: not seat.app.main.query("TerminalPanel"))
         assert [one.ended for one in await seat.fleet.terminals()] == [None]
         seat.app.action_command("terminals")
-        await seat.shows("enter shows it", "runs")
+        await seat.shows("enter show", "runs")
         await seat.press("enter")
         await until(seat.pilot, lambda: seat.app.main.query("TerminalPanel"))
         await seat.until("ready")
@@ -356,17 +356,17 @@ async def test_a_terminal_is_ended_from_the_list(tmp_path: Path):
         await seat.run(echoing())
         await seat.press(LEAVE)
         seat.app.action_command("terminals")
-        await seat.shows("x ends it")
+        await seat.shows("x end")
         await seat.press("enter")  # it is on the screen already, and gets the focus
         await until(seat.pilot, lambda: len(seat.app.screen_stack) == 1)
         assert len(seat.app.main.query("TerminalPanel")) == 1
         seat.app.action_command("terminals")
-        await seat.shows("x ends it")
+        await seat.shows("x end")
         await seat.press("x")
-        await seat.shows("all that it started")
+        await seat.shows("its child processes")
         await asyncio.sleep(0.35)
         await seat.press("y")
-        await seat.shows("r restarts")
+        await seat.shows("r restart")
         assert not await seat.fleet.terminals()
 
 
@@ -389,7 +389,7 @@ async def test_a_hidden_terminal_rests_and_comes_back_as_it_is(tmp_path: Path, m
 async def test_a_terminal_that_is_gone_is_offered_again(tmp_path: Path):
     async with seated(tmp_path) as seat:
         await seat.app.screens_desk.call("set_layout", {"layout": layout(terminal="term-0")})
-        await seat.shows("this terminal is gone", "r restarts")
+        await seat.shows("this terminal no longer exists", "r restart")
         await seat.pilot.pause(0.2)
         assert not await seat.fleet.terminals()
 

@@ -171,7 +171,7 @@ async def test_all_of_a_block_is_read_again_where_a_part_is_kept():
     )
     store = TranscriptStore(SESSION, Log(log))
     store.start(log, is_end=True)
-    assert "more characters are in the log" in text_of_block(store.blocks[0])
+    assert "more characters in the log" in text_of_block(store.blocks[0])
     assert big in await read_whole_text(store.read, store.blocks[0])
 
 

@@ -223,7 +223,7 @@ async def test_a_terminal_is_live_while_it_runs_and_whole_when_unfolded(tmp_path
 async def test_plans_images_turns_and_troubles_are_told(tmp_path: Path):
     fleet = FakeFleet()
     ann = await begin(fleet, "ann")
-    entries = [("read", "completed"), ("mend", "in_progress"), ("test", "pending")]
+    entries = [("read", "completed"), ("fix", "in_progress"), ("test", "pending")]
     plan = tuple(PlanEntry(content=c, priority="low", status=s) for c, s in entries)  # pyright: ignore[reportArgumentType]
     usage = TokenUsage(input=12_000, output=340, cached=9_000)
     image = ImageContent(data="A" * 4_000, mime_type="image/png")
@@ -246,8 +246,8 @@ async def test_plans_images_turns_and_troubles_are_told(tmp_path: Path):
         await until(pilot, lambda: "end" in screen_text(app) and "$0.50" in screen_text(app))
         shown = screen_text(app)
         for words in (
-            "☑ read", "◐ mend", "☐ test", "1 of 3", "[image image/png, 3,000 bytes]",
-            "trying again in 3 s: overloaded", "is being shortened",
+            "☑ read", "◐ fix", "☐ test", "1 of 3", "[image image/png, 3,000 bytes]",
+            "retrying in 3 s: overloaded", "compacting the conversation",
             "done · 1 min 15 s · 12k in, 340 out, 9.0k cached · $0.50",
         ):  # fmt: skip
             assert words in shown, words

@@ -112,7 +112,7 @@ def test_whatever_an_agent_says_is_shown_literally(width: int):
 
 
 async def broken(fleet: FakeFleet, reason: str, stderr: str = "") -> SessionId:
-    session = await begin(fleet, "ann", "mend the parser")
+    session = await begin(fleet, "ann", "fix the parser")
     await fleet.append(session, SessionEnded(how="broken", reason=reason, stderr=stderr or None))
     return session
 
@@ -138,7 +138,7 @@ async def test_the_screen_stays_and_says_what_to_do(
         known(app)
         await pilot.pause()
         if size[1] > 5:
-            await until(pilot, lambda: "another agent" in " ".join(screen_text(app).split()))
+            await until(pilot, lambda: "another" in screen_text(app))  # wrapped after it
             assert offer in screen_text(app)
             assert "✗" in screen_text(app)
         await pilot.press("h", "i")
@@ -160,7 +160,7 @@ async def test_retry_sends_a_prompt_again_whose_turn_failed(tmp_path: Path):
     session = await begin(fleet, "ann", "say hello")
     await fleet.append(session, TurnEnded(stop="failed", reason="the model is overloaded"))
     async with opened(fleet, tmp_path) as (app, pilot):
-        await until(pilot, lambda: "send the last prompt again" in screen_text(app))
+        await until(pilot, lambda: "resend the last prompt" in screen_text(app))
         await pilot.press("ctrl+r")
         await until(pilot, lambda: len(_prompts(fleet)) == 2)
         assert _prompts(fleet) == ["say hello", "say hello"]
@@ -176,7 +176,7 @@ async def test_fresh_begins_anew_and_loses_no_words(tmp_path: Path):
         await until(pilot, lambda: app.desk.agent is not None and app.desk.agent.session != old)
         assert app.desk.agent is not None
         assert (app.desk.agent.name, app.desk.agent.cwd) == ("ann", "/work/project")
-        await until(pilot, lambda: app.main.chat.text == "mend the parser")
+        await until(pilot, lambda: app.main.chat.text == "fix the parser")
 
 
 async def test_the_command_that_installs_is_copied(tmp_path: Path):
@@ -206,7 +206,7 @@ async def test_the_ways_that_an_agent_offers_are_chosen_in_a_terminal(tmp_path: 
         odd = replace(CLAUDE, name="odd", offers_logins=True)
         app.desk.ground.found = MachineDiscovery(agents=(replace(CLAUDE, offers_logins=True), odd))
         app.desk.changed()
-        await until(pilot, lambda: "choose a way to log in" in screen_text(app))
+        await until(pilot, lambda: "choose how to log in" in screen_text(app))
         await command(pilot, "/login odd")
         await until(pilot, lambda: "-m quarterdeck login odd" in screen_text(app))
     await fleet.stop()

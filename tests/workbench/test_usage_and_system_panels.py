@@ -54,5 +54,5 @@ async def test_the_machine_is_measured_only_while_somebody_looks(tmp_path: Path)
         assert panel.sample is before
     desk.roster.replace([], status(2**30))
     async with alone("system", desk) as (_, app, pilot):
-        await until_shown(app, pilot, "are not known here")
+        await until_shown(app, pilot, "agent processes are unknown")
         assert "measuring" in shown(app)

@@ -43,7 +43,7 @@ async def test_an_empty_fleet_says_what_to_do(tmp_path: Path, size: tuple[int, i
     async with opened(FakeFleet(), tmp_path, size) as (app, pilot):
         await until(pilot, lambda: "host: connected" in screen_text(app))
         shown = screen_text(app)
-        assert "No agent is at work yet." in shown
+        assert "No agents yet." in shown
         assert "ctrl+t  start an agent" in shown
         await pilot.press("h", "i")
         assert app.main.chat.text == "hi"
@@ -52,7 +52,7 @@ async def test_an_empty_fleet_says_what_to_do(tmp_path: Path, size: tuple[int, i
 @sizes
 async def test_two_agents_stream_and_one_is_shown(tmp_path: Path, size: tuple[int, int]):
     fleet = FakeFleet()
-    ann, bob = await begin(fleet, "ann", "mend the parser"), await begin(fleet, "bob")
+    ann, bob = await begin(fleet, "ann", "fix the parser"), await begin(fleet, "bob")
     async with opened(fleet, tmp_path, size) as (app, pilot):
         for number in range(40):
             await say(fleet, ann, f"ann{number} ")
@@ -60,7 +60,7 @@ async def test_two_agents_stream_and_one_is_shown(tmp_path: Path, size: tuple[in
         await until(pilot, lambda: "ann39" in screen_text(app))
         shown = screen_text(app)
         assert "bob39" not in shown
-        assert "❯ mend the parser" in shown
+        assert "❯ fix the parser" in shown
         assert "● 2 running" in shown
         await pilot.press("ctrl+n")
         await until(pilot, lambda: "bob39" in screen_text(app))
@@ -78,7 +78,7 @@ async def test_a_permission_is_asked_whole_and_answered_with_one_key(
         await until(pilot, lambda: isinstance(app.screen, PermissionScreen))
         await until(pilot, lambda: "always allow ls" in screen_text(app).lower())
         shown = screen_text(app)
-        for words in ("command: ls /", "ann asks for leave", "y 1", "a 2", "n 3", "decide later"):
+        for words in ("command: ls /", "ann needs permission", "y 1", "a 2", "n 3", "decide later"):
             assert words in shown
         assert "\\x1b[31m\\u202e" in shown  # the title of this request tries to hide itself
         await after_the_guard(pilot)
@@ -356,7 +356,7 @@ async def test_a_key_right_after_one_that_moves_the_focus_is_for_the_new_place(
     tmp_path: Path, key: str
 ):
     fleet = FakeFleet()
-    ann = await begin(fleet, "ann", "mend the parser")
+    ann = await begin(fleet, "ann", "fix the parser")
     await say(fleet, ann, "words to read")
     async with opened(fleet, tmp_path, (120, 40)) as (app, pilot):
         await until(pilot, lambda: "words to read" in screen_text(app))

@@ -21,10 +21,10 @@ _EFFORT_NAMES: dict[Effort, str] = {
 _MODE_TEXTS: dict[ModeName, tuple[str, str]] = {
     "ask": ("Ask", "Reads freely; asks before it changes or runs anything."),
     "accept-edits": ("Accept edits", "Edits files in the workspace; asks before it runs anything."),
-    "plan": ("Plan", "Looks and plans; changes nothing."),
-    "read-only": ("Read only", "Changes nothing and runs only what reads."),
-    "full-auto": ("Full auto", "Does not ask for what the sandbox contains."),
-    "deny-all": ("Deny all", "Uses no tool at all."),
+    "plan": ("Plan", "Reads and plans; changes nothing."),
+    "read-only": ("Read only", "Changes nothing; runs only commands that read."),
+    "full-auto": ("Full auto", "Runs without asking inside the sandbox."),
+    "deny-all": ("Deny all", "Uses no tools."),
 }
 
 

@@ -33,7 +33,7 @@ def _part(block: ContentBlock) -> Part:
         case ImageContent():
             return ImagePart(data=block.data, mime_type=block.mime_type)
         case AudioContent():
-            return TextPart(text=f"[A sound ({block.mime_type}), which cannot be heard here.]")
+            return TextPart(text=f"[Audio ({block.mime_type}), which cannot be played here.]")
         case ResourceLink():
             return TextPart(text=_link(block))
         case EmbeddedResource():

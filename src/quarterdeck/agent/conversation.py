@@ -29,10 +29,10 @@ from .context.token_estimate import TokenEstimator, weigh
 __all__ = ["Conversation", "summarised"]
 
 _SUMMARY = (
-    "[The conversation up to here was summarised to make room. The summary is by the model, what "
-    "follows it is word for word; files and commands can be looked at again.]"
+    "[The conversation up to here was summarised to make room. The model wrote the summary; "
+    "everything after it is verbatim. Files can be read and commands can be run again.]"
 )
-_PINNED = "[The user pinned this: it holds for the rest of the conversation.]"
+_PINNED = "[The user pinned this: it applies to the rest of the conversation.]"
 
 
 def summarised(summary: str, kept: tuple[Part, ...]) -> Message:

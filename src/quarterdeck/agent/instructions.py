@@ -71,7 +71,7 @@ class InitialInstructions(Struct, eq=False):
         if not text.strip() or any(text == earlier.text for earlier in self.found):
             return text
         if len(text) > self.room:
-            self.problems.append(f"{shown} is cut: instructions may have {_MOST} characters")
+            self.problems.append(f"{shown} is truncated: instructions may have {_MOST} characters")
         told, self.room = text[: self.room], max(0, self.room - len(text))
         if told:
             self.found.append(InstructionsFile(path=shown, text=told))
@@ -172,12 +172,12 @@ class NestedInstructions(Struct, kw_only=True, eq=False):
             return None
         if spent + min(len(text), _MOST_NESTED) > _MOST_LATER:
             self.known |= {file}
-            title = f"{source} is not told: instructions took {_MOST_LATER} characters already"
+            title = f"{source} is omitted: instructions already have {_MOST_LATER} characters"
             return NoticePosted(title=title, severity="warning")
-        cut = "\n[The rest is left out.]" if len(text) > _MOST_NESTED else ""
+        cut = "\n[The rest is omitted.]" if len(text) > _MOST_NESTED else ""
         folder = Path(source).parent
         said = (
-            f"# Instructions from {source}\nThe project wrote these; they hold for work below "
+            f"# Instructions from {source}\nThe project wrote these; they apply to work below "
             f"{folder}.\n\n{text[:_MOST_NESTED].strip()}{cut}"
         )
         return ContextAdded(source=source, text=said)

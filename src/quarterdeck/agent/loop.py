@@ -156,7 +156,7 @@ async def _steer(turn: Turn, prompted: Prompted) -> None:
     admitted = await run_prompt_hooks(turn.hooks, turn.emit, prompted)
     if isinstance(admitted, str):
         await turn.emit(replace(prompted, told=()))
-        await turn.emit(NoticePosted(title="A message was not told", description=admitted))
+        await turn.emit(NoticePosted(title="A message was not delivered", description=admitted))
     else:
         await turn.emit(admitted)
 
@@ -194,7 +194,7 @@ def _reason(error: Exception) -> str:
         error = cast("ExceptionGroup[Exception]", error).exceptions[0]
     if isinstance(error, QuarterdeckError):
         return str(error)
-    return f"an error in the program: {type(error).__name__}: {error}"
+    return f"internal error: {type(error).__name__}: {error}"
 
 
 async def run_prompt(
@@ -214,7 +214,7 @@ async def run_prompt(
     try:
         content = await call.command.expand(session, call.words)
     except QuarterdeckError as error:
-        return await _say(turn, prompted, f"Not done: {error}")
+        return await _say(turn, prompted, f"Failed: {error}")
     return await _run_model_turn(turn, replace(prompted, told=(*content, *prompted.content[1:])))
 
 
@@ -235,13 +235,13 @@ async def _answer(
     try:
         said = await call.command.answer(session, call.words)
     except QuarterdeckError as error:
-        said = f"Not done: {error}"
+        said = f"Failed: {error}"
     except asyncio.CancelledError:
         await turn.emit(TurnEnded(stop="cancelled"))
         raise
     except Exception as error:
         _log.exception("command /%s failed", call.command.name)
-        reason = f"an error in the program: {type(error).__name__}: {error}"
+        reason = f"internal error: {type(error).__name__}: {error}"
         return await _end_answer(turn, TurnEnded(stop="failed", reason=reason))
     return await _tell(turn, said)
 

@@ -99,8 +99,10 @@ async def _overflowed(
     """Make room after a request that was too large; raises if that was done already or fails."""
     await turn.emit(_failed(turn.model.info, error, keep=False))
     if is_again or not await turn.context.overflowed(turn):
-        why = "it does not fit even when compacted" if is_again else "nothing more can be left out"
-        text = f"{error}; {why}: begin a new session, or choose a model with a larger window"
+        why = (
+            ("it does not fit even after compaction") if is_again else "nothing more can be omitted"
+        )
+        text = f"{error}; {why}: start a new session, or choose a model with a larger window"
         raise ContextOverflowError(text, status=error.status) from error
     await _announce(turn, error, attempt + 1, 0.0)
 

@@ -59,11 +59,11 @@ class CheckpointCommand(NamedTuple):
 
 
 CHECKPOINT_COMMANDS = (
-    CheckpointCommand("changes", "Show what turns did to files", "turn"),
-    CheckpointCommand("undo", "Take the last turn back", "files | conversation, force"),
-    CheckpointCommand("redo", "Take the last undo back", "force"),
+    CheckpointCommand("changes", "Show the file changes of turns", "turn"),
+    CheckpointCommand("undo", "Undo the last turn", "files | conversation, force"),
+    CheckpointCommand("redo", "Redo the last undone turn", "force"),
     CheckpointCommand(
-        "rewind", "Go back to where a turn began", "turn, files | conversation, force"
+        "rewind", "Go back to the start of a turn", "turn, files | conversation, force"
     ),
 )
 
@@ -102,9 +102,9 @@ NO_TURN_WATCH = NoTurnWatch()
 def make_snapshot_notice(problem: str) -> NoticePosted:
     """What a person is told when a work tree could not be written down."""
     return NoticePosted(
-        title="What commands change in this turn cannot be undone",
+        title="Changes made by commands in this turn cannot be undone",
         severity="warning",
-        description=f"{problem}; what the tools for files change still can.",
+        description=f"{problem}; changes made by file tools still can.",
     )
 
 
@@ -303,7 +303,7 @@ async def run_stop_hooks(turn: "Turn", continued: int) -> Prompted | None:
     if said is None:
         return None
     if continued >= hooks.most_continued:
-        title = f"Hook {verdict.by} would go on with the turn again, which is enough"
+        title = f"Hook {verdict.by} asked to continue the turn too often"
         most = f"hooks.continue_at_most is {hooks.most_continued}; it said: {said}"
         await turn.emit(NoticePosted(title=title, severity="warning", description=most))
         return None
@@ -321,7 +321,7 @@ async def add_hook_context(
     """Tell the model what hooks say that are not about a prompt or a call; twice is once."""
     for index, words in enumerate(verdict.context, 1):
         source = f"hook {point} {index}"
-        said = f"[A hook says, at {point}:]\n\n{words}"
+        said = f"[Message from a hook at {point}:]\n\n{words}"
         if conversation.memory.added.get(source) != said:
             await emit(ContextAdded(source=source, text=said))
 

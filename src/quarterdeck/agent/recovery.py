@@ -69,13 +69,13 @@ class InterruptionReason(Struct, frozen=True):
 
 DIED = InterruptionReason(
     "the process that ran the session died",
-    "The program was stopped while this ran; it may have done part of it.",
+    "The program was stopped while this ran; part of it may have taken effect.",
     "The program was stopped before this ran.",
 )
 FORKED = InterruptionReason(
     "the conversation was forked here",
-    "The conversation goes on from a moment at which this was still running.",
-    "The conversation goes on from a moment at which this had not begun.",
+    "The conversation continues from a point at which this was still running.",
+    "The conversation continues from a point at which this had not started.",
 )
 
 

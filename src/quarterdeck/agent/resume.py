@@ -133,15 +133,17 @@ def allow_for_damage(id_: str, records: Iterable[Record], past: ResumeState) -> 
         return
     if not past.cwd:
         raise DamagedSessionError(
-            f"session {id_!r} is damaged: the record of where it works cannot be read; name its "
-            f"directory, or see what is left: quarterdeck journal export --session {id_}"
+            f"session {id_!r} is damaged: the record of its directory cannot be read; pass its "
+            f"directory, or export what is left: quarterdeck journal export --session {id_}"
         )
     past.grants = ()
     told = NoticePosted(
         title=f"{count} record{'s' * (count != 1)} of this session cannot be read",
         severity="warning",
-        description="The session goes on without them. What was allowed in it is asked for again. "
-        "See: quarterdeck journal check",
+        description=(
+            "The session continues without them. Permissions granted in it are requested again. "
+            "See: quarterdeck journal check"
+        ),
     )
     past.closing = ((None, told), *past.closing)
 

@@ -62,7 +62,7 @@ async def wait_for_turn(running: asyncio.Task[TurnEnded]) -> TurnEnded | None:
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([running])
         if not running.cancelled() and (error := running.exception()) is not None:
-            _log.error("a turn whose caller left has failed", exc_info=error)
+            _log.error("a turn failed after its caller was cancelled", exc_info=error)
         raise
     return None if running.cancelled() else running.result()
 
@@ -176,7 +176,7 @@ class Session:
         """
         async with self._turns:
             if self._closed:
-                raise LinkClosedError(f"session {self.id!r} is closed; load it again to go on")
+                raise LinkClosedError(f"session {self.id!r} is closed; load it again to continue")
             message = message or new_message_id()
             prompted = Prompted(content=content, message=message, origin=origin, sender=sender)
             return await self._run(new_turn_id(), prompted)
@@ -190,7 +190,7 @@ class Session:
             Busy: no turn is running; ``prompt`` starts one.
         """
         if self._running is None:
-            raise LinkBusyError("no turn is running that could be steered; send a prompt instead")
+            raise LinkBusyError("no turn is running; send a prompt instead")
         self._steering.append(Prompted(content=content, message=new_message_id(), steers=True))
 
     async def note(self, event: Event) -> None:

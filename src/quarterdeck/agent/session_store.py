@@ -33,9 +33,9 @@ class NoSuchSessionError(QuarterdeckError):
 
     def __init__(self, id_: str, *, agent: str | None = None) -> None:
         if agent is None:
-            told = f"no session {id_!r} is kept here; leave out --resume to begin one"
+            told = f"there is no session {id_!r}; omit --resume to start a new one"
         else:
-            told = f"session {id_!r} is one of {agent}; go on with it by -a {agent}"
+            told = f"session {id_!r} belongs to {agent}; continue it with -a {agent}"
         super().__init__(told)
         self.id = id_
 
@@ -192,7 +192,7 @@ def _damaged_summary(path: Path) -> SessionSummary:
     except (sqlite3.Error, QuarterdeckError):
         rows = []
     found = next((row for row in rows if row.id == id_), None)
-    damage = read_damage(path).get(id_) or "damaged: quarterdeck journal check tells more"
+    damage = read_damage(path).get(id_) or "damaged; see `quarterdeck journal check`"
     if found is not None:
         return replace(found, damage=damage)
     changed = int(_changed(path) * 1_000_000)

@@ -113,7 +113,7 @@ class LocalSessionSystem:
 
         found = self._offered.get(containment)
         if found is None or not found.is_there:
-            raise NoSandboxError(found.reason if found is not None else "nobody has looked for one")
+            raise NoSandboxError(found.reason if found is not None else "not checked yet")
         return SandboxedTerminals(
             Roots(self.roots),
             found,

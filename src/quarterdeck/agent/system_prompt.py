@@ -51,7 +51,6 @@ def _environment(environment: PromptEnvironment) -> str:
 
 def _instructions(instructions: InstructionsFile) -> str:
     return (
-        f"# Instructions from {instructions.path}\n"
-        "The person or the project wrote these; follow them where they do not conflict with what "
-        f"the person asks now.\n\n{instructions.text.strip()}"
+        f"# Instructions from {instructions.path}\nThe person or the project wrote these; follow "
+        f"them unless they conflict with what the person asks now.\n\n{instructions.text.strip()}"
     )

@@ -72,8 +72,8 @@ _log = logging.getLogger(__name__)
 _SLACK = 5
 """How far a text may go beyond what tools are to keep to: they count characters, and add notes."""
 _CUT_SHORT = (
-    "The answer reached the model's limit before this call was written; nothing was run. "
-    "Send it again, in smaller pieces if it is long."
+    "The answer reached the model's output limit before this call was complete; nothing was run. "
+    "Send the call again, in smaller pieces if it is long."
 )
 
 
@@ -148,10 +148,10 @@ async def _end_the_rest(turn: Turn, uses: tuple[ToolUsePart, ...], announced: se
                 continue
             if use.id not in announced:
                 await _announce(turn, use, announced, _decoded(use.arguments))
-            told = text_outcome("The call was cancelled before it began.", is_error=True)
+            told = text_outcome("The call was cancelled before it started.", is_error=True)
             await _finish(turn, use, "cancelled", told, "cancelled")
     except QuarterdeckError:
-        _log.exception("the ends of the calls could not be written down")
+        _log.exception("could not log the ends of the calls")
 
 
 async def _understand(turn: Turn, use: ToolUsePart, announced: set[str]) -> _Understood | None:
@@ -320,8 +320,8 @@ async def _permit(turn: Turn, ready: _Ready) -> PermissionGranted | PermissionRe
             turn.gate, turn.emit, id_, ready.tool, ready.prepared, ready.arguments, ready.urge
         )
     except Exception as error:
-        _log.exception("no decision about a call of %s", ready.tool.name)
-        reason = f"it could not be decided whether this may run: {error!r}"
+        _log.exception("failed to decide about a call of %s", ready.tool.name)
+        reason = f"the permission check failed: {error!r}"
         return PermissionRefused(reason, f"This was not run: {reason}.")
 
 

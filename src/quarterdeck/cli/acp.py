@@ -18,13 +18,13 @@ __all__ = ["acp"]
 @click.command()
 @click.option("-m", "--model", metavar="VENDOR/MODEL", help="The model of new sessions.")
 @click.option("--mode", type=click.Choice(MODES), help="The permission mode of new sessions.")
-@click.option("--setup", is_flag=True, help="Say which model would be used, or what is missing.")
-@click.option("--verbose", is_flag=True, help="Write more to standard error.")
+@click.option("--setup", is_flag=True, help="Show which model would be used, or what is missing.")
+@click.option("--verbose", is_flag=True, help="Write more details to standard error.")
 def acp(model: str | None, mode: str | None, setup: bool, verbose: bool) -> None:
     """Serve our own agent to an editor, over the Agent Client Protocol.
 
-    An editor starts this and talks with it over standard input and output; it ends when its
-    input ends. What is worth knowing besides goes to standard error.
+    An editor starts this command and uses its standard input and output; it ends when its input
+    ends. Diagnostics go to standard error.
     """
     import asyncio  # both late, so that --help does not wait for them
     import logging

@@ -42,7 +42,7 @@ def make_agent_table(
     yield ""
     yield from _folded(
         "acp: proven with a stated version; acp?: wired, unverified; (acp): its program is not "
-        "here. `quarterdeck agents NAME` tells more.",
+        "installed. `quarterdeck agents NAME` shows details.",
         width,
     )
     for problem in catalogue.problems.values():
@@ -56,7 +56,7 @@ def describe_agent(state: "AgentInstallation") -> Iterator[str]:
     yield _clean(f"{agent.title} ({agent.name})" + (f" by {agent.vendor}" if agent.vendor else ""))
     yield from _fact("also called", ", ".join(agent.aliases))
     yield from _fact("website", agent.website)
-    yield from _fact("program", state.path or f"not found; get it: {agent.install or 'unknown'}")
+    yield from _fact("program", state.path or f"not found; install: {agent.install or 'unknown'}")
     yield from _fact("version", state.version or state.problem or ("unknown" * bool(state.path)))
     hint = f" ({agent.login.hint})" if agent.login.hint and state.login != "yes" else ""
     yield from _fact("login", state.login + hint)
@@ -67,10 +67,10 @@ def describe_agent(state: "AgentInstallation") -> Iterator[str]:
         yield from _transport(agent.transports[transport.name], transport)
     if not any(one.is_tried for one in state.transports):
         yield ""
-        yield "No transport is tried: it can be used in a terminal only."
+        yield "No transport is available: use it in a terminal."
     if agent.notes:
         yield ""
-        yield "Good to know"
+        yield "Notes"
         for note in agent.notes:
             yield f"  - {_clean(note)}"
 
@@ -78,7 +78,7 @@ def describe_agent(state: "AgentInstallation") -> Iterator[str]:
 def _transport(reach: "AgentTransport", state: "TransportInstallation") -> Iterator[str]:
     yield f"Over {state.name}: {_clean(_proof(state))}"
     yield from _fact("command", " ".join(reach.command))
-    yield from _fact("program", state.path or f"not found; get it: {state.install or 'unknown'}")
+    yield from _fact("program", state.path or f"not found; install: {state.install or 'unknown'}")
     yield from _fact("version", state.version or (state.problem if state.path else ""))
     yield from _fact("options", ", ".join(reach.words))
     yield from _fact("modes", ", ".join(reach.modes))
@@ -89,7 +89,7 @@ def _transport(reach: "AgentTransport", state: "TransportInstallation") -> Itera
 
 def _proof(state: "TransportInstallation") -> str:
     if not state.is_linked:
-        return "described; no session is opened over it yet"
+        return "described; not used for sessions yet"
     proof = f"proven with {state.verified}" if state.verified else "wired, unverified"
     return proof if state.is_tried else f"{proof}; only if it is named"
 
@@ -107,7 +107,7 @@ def _row(state: "AgentInstallation") -> tuple[str, ...]:
         _clean(state.version or ("?" if state.is_installed else "-")),
         _transports(state) or "terminal only",
         state.login if state.is_installed else "-",
-        _clean(state.path or f"get it: {agent.install or 'unknown'}"),
+        _clean(state.path or f"install: {agent.install or 'unknown'}"),
     )
 
 
@@ -183,12 +183,12 @@ FORMAT = 1
 @click.command()
 @click.argument("name", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON object.")
-@click.option("--installed", is_flag=True, help="Only agents that are here.")
-@click.option("--refresh", is_flag=True, help="Ask every program for its version again.")
+@click.option("--installed", is_flag=True, help="Only installed agents.")
+@click.option("--refresh", is_flag=True, help="Query every program's version again.")
 def agents(name: str | None, as_json: bool, installed: bool, refresh: bool) -> None:
-    """List the agents that can be used; with NAME, tell everything about one.
+    """List the known agents; with NAME, show details of one.
 
-    An agent of your own is one file: see docs/agents.md.
+    To add an agent, write one file: see docs/agents.md.
     """
     from quarterdeck.drivers.catalogue import load_catalogue
 

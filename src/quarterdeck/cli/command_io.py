@@ -88,7 +88,9 @@ def resolve_directory(given: str | None) -> str:
     try:
         return str(Path(given or ".").resolve(strict=True))
     except FileNotFoundError as error:
-        raise click.UsageError("the current directory is gone; change to another") from error
+        raise click.UsageError(
+            "the current directory no longer exists; change to another"
+        ) from error
 
 
 def read_given_text(given: str | None) -> str | None:
@@ -97,7 +99,7 @@ def read_given_text(given: str | None) -> str | None:
         return given
     piped = sys.stdin.buffer.read().decode("utf-8", "replace")
     if not piped.strip():
-        raise click.UsageError("no prompt came from standard input")
+        raise click.UsageError("standard input has no prompt")
     return piped
 
 
@@ -116,7 +118,7 @@ class Duration(click.ParamType[int]):
             return value
         found = _FORM.fullmatch(str(value).strip())
         if found is None:
-            self.fail(f"{value!r} is no length of time; write it as 90d, 12h or 30m", param, ctx)
+            self.fail(f"{value!r} is not a duration; write it as 90d, 12h or 30m", param, ctx)
         return int(found[1]) * _SECONDS[found[2]] * 1_000_000
 
 

@@ -32,7 +32,7 @@ def config() -> None:
 @config.command()
 @as_json_option
 def path(as_json: bool) -> None:
-    """Show where files are kept, whether they exist or not."""
+    """Show where files are stored, whether they exist or not."""
     from quarterdeck.config.workspace import find_workspace
 
     places, workspace = Places.find(), find_workspace(_here())
@@ -49,7 +49,7 @@ def path(as_json: bool) -> None:
         _echo_json({name.replace(" ", "_"): str(place) for name, place in setting_rows.items()})
         return
     for name, place in setting_rows.items():
-        echo(f"{name:<13} {place}{'' if place.exists() else '  (not there)'}")
+        echo(f"{name:<13} {place}{{'' if place.exists() else '  (missing)'}}")
 
 
 @config.command()
@@ -85,13 +85,13 @@ def show(as_json: bool) -> None:
 
 @config.command()
 def check() -> None:
-    """Check the settings that count here; ends with 1 if something is wrong."""
+    """Check the settings that apply here; exits with 1 on an error."""
     loaded = _load()
     _echo_notices(loaded)
     for source in loaded.files:
         echo(f"ok: {source.place} ({source.layer})")
     if not loaded.files:
-        echo("ok: there are no files; defaults count")
+        echo("ok: there are no files; defaults apply")
 
 
 @config.command()
@@ -106,13 +106,13 @@ def reference() -> None:
 @click.argument(
     "directory", type=click.Path(path_type=Path, exists=True, file_okay=False), required=False
 )
-@click.option("--revoke", is_flag=True, help="Trust it no longer.")
-@click.option("--list", "as_list", is_flag=True, help="Show what you trust.")
+@click.option("--revoke", is_flag=True, help="Stop trusting it.")
+@click.option("--list", "as_list", is_flag=True, help="List trusted directories.")
 def trust(directory: Path | None, revoke: bool, as_list: bool) -> None:
-    """Trust a directory, so that its project's settings count in full.
+    """Trust a directory, so that its project's settings apply in full.
 
-    They can run programs and send your code elsewhere: look at them first. Without DIRECTORY,
-    the repository around the current one is meant.
+    Project settings can run programs and send your code elsewhere: read them first. The default is
+    the repository of the current directory.
     """
     from quarterdeck.config.workspace import find_workspace
 
@@ -133,7 +133,9 @@ def _here() -> Path:
     try:
         return Path.cwd()
     except FileNotFoundError as error:
-        raise ConfigError("the current directory is gone; change to another one") from error
+        raise ConfigError(
+            "the current directory no longer exists; change to another one"
+        ) from error
 
 
 def _load() -> "Config":

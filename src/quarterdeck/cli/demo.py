@@ -20,15 +20,15 @@ __all__ = ["demo"]
 
 
 @click.command()
-@click.option("-y", "--yes", is_flag=True, help="Play it here, allow everything, and print it.")
-@click.option("--keep", is_flag=True, help="Let the project and the agents of the demo stay.")
-@click.option("--end", is_flag=True, help="Clear away what a demo left behind.")
+@click.option("-y", "--yes", is_flag=True, help="Run it here, allow everything, and print it.")
+@click.option("--keep", is_flag=True, help="Keep the project and the agents of the demo.")
+@click.option("--end", is_flag=True, help="Remove what an earlier demo left behind.")
 def demo(yes: bool, keep: bool, end: bool) -> None:
-    """See two agents at work; no key needed.
+    """Watch two agents work; no key needed.
 
-    They mend a small project, in about a minute. The model's words come from a script; files,
-    tests, permission requests and the log are real. Afterwards nothing is left, unless you keep
-    it. On a terminal the workbench opens.
+    They fix a small project in about a minute. The model's words come from a script; files, tests,
+    permission requests and the log are real. The demo removes everything afterwards unless you keep
+    it. In a terminal, the workbench opens.
     """
     from .command_io import with_fleet
 
@@ -40,7 +40,7 @@ def demo(yes: bool, keep: bool, end: bool) -> None:
     from .welcome import is_terminal
 
     if not is_terminal():
-        raise click.UsageError("the demo needs a terminal; with --yes it is played without one")
+        raise click.UsageError("the demo needs a terminal; use --yes to run it without one")
     from quarterdeck.workbench.launch import open_workbench
 
     if code := open_workbench(demo=True):
@@ -52,7 +52,7 @@ async def _end(fleet: "HostClient") -> str:
     from quarterdeck.fleet.demo import end_demo
 
     count = await end_demo(fleet, Places.find())
-    return f"cleared away: {count} agents and their project" if count else "there is no demo"
+    return f"removed: {count} agents and their project" if count else "there is no demo"
 
 
 async def _play(fleet: "HostClient", keep: bool) -> int:
@@ -77,7 +77,7 @@ async def _leave(fleet: "HostClient", places: "Places", keep: bool) -> None:
             echo(f"= kept: {project}")
     else:
         await end_demo(fleet, places)
-        echo("= the demo is cleared away")
+        echo("= the demo is removed")
 
 
 async def _follow(fleet: "HostClient", info: "AgentInfo", after: int) -> None:
@@ -114,4 +114,4 @@ async def _allow(
         await fleet.answer(asked.request, "allow_once", by="demo --yes")
     except NoSuchRequestError:  # the agent took it back
         return
-    line(f"= {name} asked for leave, and --yes gave it: {asked.title}")
+    line(f"= {name} needed permission, allowed by --yes: {asked.title}")

@@ -290,7 +290,7 @@ def find_settings() -> Finding:
 
 def find_state() -> Finding:
     """Whether there is a place to keep the journal; creates nothing."""
-    purpose = "where the journal is kept"
+    purpose = "directory of the journal"
     try:
         state = Places.find().state
     except ConfigError as error:
@@ -319,7 +319,7 @@ def find_sandbox() -> Finding:
         name=found.kind if found.is_there else "sandbox",
         kind="useful",
         state="found" if found.is_there else "missing",
-        purpose="holds the agent's commands that nobody was asked about",
+        purpose="contains commands that run without a permission request",
         place=found.program or ("the kernel" if found.is_there else None),
         advice=None
         if found.kind == "bubblewrap"
@@ -334,9 +334,9 @@ TITLES = {"required": "Required", "useful": "Useful", "agent": "Agents"}
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON object.")
 @click.pass_context
 def doctor(context: click.Context, as_json: bool) -> None:
-    """Tell what is installed and what is missing.
+    """Show what is installed and what is missing.
 
-    Ends with 1 if something is missing that nothing works without.
+    Exits with 1 if something required is missing.
     """
     findings = run_checks()
     if as_json:
@@ -364,7 +364,7 @@ def format_findings(findings: Sequence[Finding]) -> Iterator[str]:
 def _lines_of(finding: Finding) -> Iterator[str]:
     version = finding.version or ""
     if finding.kind == "agent":
-        about = finding.place or f"get it: {finding.advice}"
+        about = finding.place or f"install: {finding.advice}"
         yield f"  {finding.state:<8} {finding.name:<15} {version:<12} {about}".rstrip()
         return
     yield f"  {finding.state:<8} {finding.name:<15} {version:<12} {finding.purpose}".rstrip()
@@ -374,10 +374,10 @@ def _lines_of(finding: Finding) -> Iterator[str]:
 
 def _verdict(findings: Sequence[Finding]) -> str:
     if fatal := [finding.name for finding in findings if finding.is_fatal]:
-        return f"Mend this first: {', '.join(fatal)}."
+        return f"Fix this first: {', '.join(fatal)}."
     agents = [finding for finding in findings if finding.kind == "agent"]
     count = sum(finding.state == "found" for finding in agents)
-    return f"Ready. Agents found: {count} of the {len(agents)} that were looked for."
+    return f"Ready. Agents found: {count} of {len(agents)}."
 
 
 def _json(findings: Sequence[Finding]) -> str:

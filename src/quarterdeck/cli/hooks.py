@@ -29,7 +29,11 @@ C = TypeVar("C", bound=Callable[..., Any])
 
 def _options(command: C) -> C:
     place = click.option(
-        "--project", "-C", "place", metavar="DIR", help="Whose hooks; the current directory's."
+        "--project",
+        "-C",
+        "place",
+        metavar="DIR",
+        help=("The directory whose hooks to use; default: the current one."),
     )
     choice = click.option("--format", "how", type=click.Choice(("text", "json")), default="text")
     flag = click.option("--json", "how", flag_value="json", help="The same as --format json.")
@@ -38,16 +42,16 @@ def _options(command: C) -> C:
 
 @click.group()
 def hooks() -> None:
-    """Show and try the hooks of our own agent.
+    """Show and test the hooks of our own agent.
 
-    They are declared in the settings, under hooks; a project's count once it is trusted.
+    Hooks are declared in the settings, under hooks; a project's hooks apply once it is trusted.
     """
 
 
 @hooks.command("list")
 @_options
 def list_(place: str | None, how: str) -> None:
-    """List the hooks, in the order in which they run. Runs none."""
+    """List the hooks in the order in which they run. Runs none."""
     found = _declared(asyncio.run(_ground(resolve_directory(place))))
     if how == "json":
         rows = [_described(point, hook) for point, one in found.items() for hook in one]
@@ -58,17 +62,17 @@ def list_(place: str | None, how: str) -> None:
 
 @hooks.command()
 @click.argument("point", type=click.Choice(HOOK_POINTS))
-@click.option("--facts", default="{}", metavar="JSON", help="Facts besides the common ones.")
+@click.option("--facts", default="{}", metavar="JSON", help="Additional facts.")
 @_options
 def test(point: "HookPoint", facts: str, place: str | None, how: str) -> None:
-    """Run the hooks of POINT, whatever they match, and tell what they answer together.
+    """Run the hooks of POINT, whatever they match, and show their combined answer.
 
-    Leaves with 1 if one of them failed.
+    Exits with 1 if one of them failed.
     """
     try:
         given: dict[str, Any] | list[Any] = json.loads(facts)
     except ValueError as error:
-        raise click.UsageError(f"--facts is no JSON: {error}") from error
+        raise click.UsageError(f"--facts is not JSON: {error}") from error
     if not isinstance(given, dict):
         raise click.UsageError("--facts must be a JSON object")
     verdict, problems = asyncio.run(_run(resolve_directory(place), point, given))
@@ -150,5 +154,5 @@ def _told(verdict: "HookVerdict", problems: list[str]) -> Iterator[str]:
     for key, value in answer.items():
         yield f"{key}: {value if isinstance(value, str) else json.dumps(value)}"
     if not answer:
-        yield "They have nothing to say."
+        yield "No answer."
     yield from problems

@@ -123,7 +123,7 @@ def _unexpected(error: Exception, arguments: Sequence[str], debug: bool) -> int:
         write_notice(f"quarterdeck: details are in {path}")
     if not debug:
         command = " ".join(["quarterdeck", "--debug", *arguments[:1]])
-        write_notice(f"quarterdeck: to see them here, begin with: {command}")
+        write_notice(f"quarterdeck: to see them here, run: {command}")
     return ERROR
 
 

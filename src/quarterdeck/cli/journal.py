@@ -39,15 +39,15 @@ _FORMATS = ("jsonl", "json", "markdown", "html")
     type=click.Choice(_FORMATS),
     default="jsonl",
     show_default=True,
-    help="Events as lines, or one session as a document.",
+    help="Events as JSON lines, or one session as a document.",
 )
-@click.option("--after", type=click.IntRange(0), default=0, help="Only what follows this number.")
-@click.option("--unmasked", is_flag=True, help="Leave secrets as they are.")
+@click.option("--after", type=click.IntRange(0), default=0, help="Only events after this number.")
+@click.option("--unmasked", is_flag=True, help="Do not mask secrets.")
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write to this file, for you alone; standard output.",
+    help="Write to this file, readable only by you; default: standard output.",
 )
 @click.pass_context
 def export(
@@ -58,13 +58,13 @@ def export(
     unmasked: bool,
     output: Path | None,
 ) -> None:
-    """Write events as lines of JSON, or a session as Markdown, HTML or JSON.
+    """Write events as JSON lines, or a session as Markdown, HTML or JSON.
 
-    What looks like a secret is masked, and so are the values of your variables whose names say
-    that they are secret.
+    Text that looks like a secret is masked, and so are the values of environment variables with
+    secret names.
     """
     if form != "jsonl" and session is None:
-        raise click.UsageError(f"say which session shall become {form}: --session ID")
+        raise click.UsageError(f"choose the session to export as {form}: --session ID")
     path: Path | None = context.obj
     asyncio.run(_export(path, session, form, after, not unmasked, output))
 
@@ -88,8 +88,8 @@ async def _export(
             await _write(file, _pieces(log, id_, form, after, masked), form)
         if damaged := log.damaged:
             click.echo(
-                f"{damaged} record{'s are' if damaged != 1 else ' is'} damaged and left out or told"
-                " as unknown; see: quarterdeck journal check",
+                f"{damaged} record{'s are' if damaged != 1 else ' is'} damaged and omitted or "
+                "exported as unknown; see: quarterdeck journal check",
                 err=True,
             )
 
@@ -148,13 +148,11 @@ def _opened(output: Path | None) -> "AbstractContextManager[IO[bytes] | None]":
 
 
 @click.command()
-@click.option(
-    "--older-than", type=DURATION, metavar="TIME", help="Sessions at rest for 90d, 12h, 4w…"
-)
+@click.option("--older-than", type=DURATION, metavar="TIME", help="Sessions idle for 90d, 12h, 4w…")
 @click.option(
     "--session", "sessions", multiple=True, metavar="ID", help="This session; may be repeated."
 )
-@click.option("--dry-run", is_flag=True, help="Only tell which would be deleted.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON object.")
 @click.pass_context
 def prune(
@@ -164,16 +162,16 @@ def prune(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Delete sessions for good, with all that was said in them.
+    """Delete sessions permanently, with all their messages.
 
-    Those of the host's log and those that were run without a host. With both options, only those
-    that are named and old. Agents that are live stay, and so does what another process has open.
+    This covers the host's log and sessions that ran without a host. With both options, only
+    sessions that match both. Live agents and sessions open in another process are kept.
     """
     if older_than is None and not sessions:
-        raise click.UsageError("say which: --older-than 90d, or --session ID")
+        raise click.UsageError("choose sessions: --older-than 90d, or --session ID")
     path: Path | None = context.obj
     if path is not None:
-        raise click.UsageError("prune works on your own logs; leave out --file")
+        raise click.UsageError("prune works on your own logs; omit --file")
     done = asyncio.run(_prune(older_than, sessions, dry_run))
     _tell(done, dry_run, as_json)
     if any(one.problem for one in done):
@@ -242,11 +240,11 @@ session_option = click.option("--session", metavar="ID", help="Only this session
     "--file",
     "path",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="The log; your own unless this says otherwise.",
+    help="The log file; default: your own log.",
 )
 @click.pass_context
 def journal(context: click.Context, path: Path | None) -> None:
-    """Look after the log of every session. A log that is in use can be read all the same."""
+    """Inspect and maintain the log of every session. A log that is in use can still be read."""
     context.obj = path
 
 
@@ -258,7 +256,7 @@ journal.add_command(prune)
 @as_json_option
 @click.pass_context
 def check(context: click.Context, as_json: bool) -> None:
-    """Examine the whole log; ends with 1 if something is wrong."""
+    """Check the whole log; exits with 1 if something is wrong."""
     report = _run(_check(_log(context)))
     if as_json:
         _echo_json({"healthy": report.healthy, **asdict(report)})
@@ -266,21 +264,21 @@ def check(context: click.Context, as_json: bool) -> None:
         echo(f"{report.events} events in {_log(context)}")
         for line in _told(report):
             echo(escape_to_line(line))
-        advice = "Copy what is whole to a new log: quarterdeck journal salvage TARGET"
-        echo("All is well." if report.healthy else advice)
+        advice = "Copy readable records to a new log: quarterdeck journal salvage TARGET"
+        echo("No problems found." if report.healthy else advice)
     if not report.healthy:
         context.exit(1)
 
 
-@journal.command()
+@journal.command("salvage")
 @click.argument("target", type=click.Path(path_type=Path))
 @click.pass_context
 def salvage(context: click.Context, target: Path) -> None:
-    """Copy what can be read of a damaged log to a new one at TARGET; changes nothing else."""
+    """Copy the readable records of a damaged log to a new log at TARGET; changes nothing else."""
     saved = _run(_salvage(_log(context), target))
     echo(f"{saved.events} events of {saved.sessions} sessions are in {target}")
     if saved.lost_rows or saved.unreadable:
-        echo(f"lost: {saved.lost_rows}; kept but not understood: {saved.unreadable}")
+        echo(f"lost: {saved.lost_rows}; copied but unreadable: {saved.unreadable}")
 
 
 @journal.command()
@@ -292,9 +290,9 @@ def salvage(context: click.Context, target: Path) -> None:
 def search(
     context: click.Context, words: tuple[str, ...], session: str | None, limit: int, as_json: bool
 ) -> None:
-    """Find WORDS in everything that was said, newest first.
+    """Search all messages for WORDS, newest first.
 
-    All of them must occur together; "several words" is a phrase, begin* a beginning.
+    All words must match; "several words" is a phrase, begin* a prefix.
     """
     hits = _run(_search(_log(context), " ".join(words), _session(session), limit))
     if as_json:
@@ -348,15 +346,15 @@ async def _search(
 def _told(report: "CheckReport") -> list[str]:
     lines = list(report.problems)
     if report.unreadable:
-        lines.append(f"not understood: {', '.join(map(str, report.unreadable[:20]))}")
+        lines.append(f"unreadable: {', '.join(map(str, report.unreadable[:20]))}")
     if report.changed:
-        lines.append(f"not as they were written: {', '.join(map(str, report.changed[:20]))}")
+        lines.append(f"changed after they were written: {', '.join(map(str, report.changed[:20]))}")
     for session, count in report.damaged.items():
         lines.append(f"session {session}: damaged, unreadable records: {count or 'some'}")
     if report.unverified:
-        lines.append(f"{report.unverified} events are older than checksums and were not verified")
+        lines.append(f"{report.unverified} events predate checksums and were not verified")
     if report.orphans:
-        lines.append(f"of no known session: {', '.join(map(str, report.orphans[:20]))}")
+        lines.append(f"of an unknown session: {', '.join(map(str, report.orphans[:20]))}")
     return lines
 
 

@@ -18,14 +18,14 @@ __all__ = ["login"]
 @click.command(epilog="Exit codes: 0 logged in, 1 not.")
 @click.argument("name")
 @click.option(
-    "-m", "--method", metavar="ID", help="The way to log in; asked for if there are several."
+    "-m", "--method", metavar="ID", help="The login method; you are asked if there are several."
 )
-@click.option("--list", "only_list", is_flag=True, help="Only list the ways.")
+@click.option("--list", "only_list", is_flag=True, help="Only list the methods.")
 @click.option("--json", "as_json", is_flag=True, help="With --list: write JSON.")
 def login(name: str, method: str | None, only_list: bool, as_json: bool) -> None:
-    """Log in to the agent NAME, over ACP, and check that it opens a session then.
+    """Log in to the agent NAME over ACP, and check that it can open a session.
 
-    A way in a terminal takes this terminal over until it is done.
+    A terminal login uses this terminal until it is done.
     """
     from quarterdeck.drivers.login import log_in, login_methods
 
@@ -35,7 +35,7 @@ def login(name: str, method: str | None, only_list: bool, as_json: bool) -> None
     if method is None and sys.stdin.isatty():
         method = _ask(asyncio.run(login_methods(name)))
     done = asyncio.run(log_in(name, method, run=partial(_run_here, name)))
-    echo(f"Logged in to {name} by {done.name}.")
+    echo(f"Logged in to {name} with {done.name}.")
 
 
 def _show(methods: "tuple[LoginMethod, ...]", as_json: bool) -> None:
@@ -47,7 +47,7 @@ def _show(methods: "tuple[LoginMethod, ...]", as_json: bool) -> None:
         echo_json({"methods": [msgspec.to_builtins(method) for method in methods]})
         return
     if not methods:
-        echo("It offers no way to log in.")
+        echo("It offers no login method.")
     for line in _lines(methods):
         echo(line)
 
@@ -91,7 +91,7 @@ async def _run_here(name: str, method: "LoginMethod") -> int:
     assert method.command is not None
     if not sys.stdin.isatty():
         words = " ".join(method.command)
-        raise click.UsageError(f"this way to log in needs a terminal; run there: {words}")
+        raise click.UsageError(f"this login method needs a terminal; run there: {words}")
     launch = make_launch(await asyncio.to_thread(find_agent, name), "acp")
     environment = child_environment(launch.environment, launch.inherit)
     handler = signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -11,8 +11,8 @@ __all__ = ["mcp"]
 def mcp() -> None:
     """Give an agent the fleet's tools over standard input and output.
 
-    The host starts agents with this as a tool server where they cannot reach it by its address.
-    It finds its way by QUARTERDECK_MCP_URL and QUARTERDECK_TOKEN, which the host sets.
+    The host gives this tool server to agents that cannot reach it over HTTP. It uses
+    QUARTERDECK_MCP_URL and QUARTERDECK_TOKEN, which the host sets.
     """
     import asyncio
 
@@ -22,8 +22,8 @@ def mcp() -> None:
     url, token = os.environ.get(URL_VARIABLE, ""), os.environ.pop(TOKEN_VARIABLE, "")
     if not url or not token:
         raise BridgeSetupError(
-            f"{URL_VARIABLE} and {TOKEN_VARIABLE} are not set: the host starts this for its "
-            "agents; start one that leads with `quarterdeck lead`"
+            f"{URL_VARIABLE} and {TOKEN_VARIABLE} are not set: the host runs this command for its "
+            "agents; start a lead agent with `quarterdeck lead`"
         )
     asyncio.run(_bridge(url, token))
 

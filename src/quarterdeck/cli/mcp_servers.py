@@ -25,7 +25,11 @@ C = TypeVar("C", bound=Callable[..., Any])
 
 def _options(command: C) -> C:
     place = click.option(
-        "--project", "-C", "place", metavar="DIR", help="Whose servers; the current directory's."
+        "--project",
+        "-C",
+        "place",
+        metavar="DIR",
+        help=("The directory whose servers to use; default: the current one."),
     )
     choice = click.option("--format", "how", type=click.Choice(("text", "json")), default="text")
     flag = click.option("--json", "how", flag_value="json", help="The same as --format json.")
@@ -34,16 +38,16 @@ def _options(command: C) -> C:
 
 @click.group()
 def mcp_servers() -> None:
-    """Show and try the MCP servers that lend tools to our own agent.
+    """Show and test the MCP servers of our own agent.
 
-    They are named in the settings, under mcp_servers, and in a trusted project's .mcp.json.
+    They are configured in the settings, under mcp_servers, and in a trusted project's .mcp.json.
     """
 
 
 @mcp_servers.command("list")
 @_options
 def list_(place: str | None, how: str) -> None:
-    """List the servers, and where each is named. Starts none."""
+    """List the servers, and where each is configured. Starts none."""
     found = asyncio.run(_find(resolve_directory(place)))
     if how == "json":
         servers = [_described(each) for each in found.definitions]
@@ -56,9 +60,9 @@ def list_(place: str | None, how: str) -> None:
 @click.argument("name", required=False)
 @_options
 def test(name: str | None, place: str | None, how: str) -> None:
-    """Start every server, or NAME, and tell what it lends and what that costs.
+    """Start every server, or NAME, and show its tools and what they cost.
 
-    Leaves with 1 if one does not work.
+    Exits with 1 if one does not work.
     """
     where = resolve_directory(place)
     found = asyncio.run(_find(where))
@@ -87,7 +91,7 @@ def _only(found: "FoundServers", name: str) -> "FoundServers":
     chosen = tuple(each for each in found.definitions if each.name == name)
     if not chosen and not problems:
         known = ", ".join(each.name for each in found.definitions) or "none"
-        raise click.UsageError(f"there is no MCP server {name!r}; there are: {known}")
+        raise click.UsageError(f"there is no MCP server {name!r}; available: {known}")
     return msgspec.structs.replace(found, definitions=chosen, problems=() if chosen else problems)
 
 
@@ -152,7 +156,7 @@ def _listed(found: "FoundServers") -> Iterator[str]:
         ]
         yield from table(head, rows, terminal_width())
     else:
-        yield "No MCP servers. Name one under [mcp_servers.NAME] in your settings; see docs/mcp.md."
+        yield "No MCP servers. Add one under [mcp_servers.NAME] in your settings; see docs/mcp.md."
     yield from _problems(found)
 
 
@@ -169,7 +173,7 @@ def _tried(trials: "list[ServerTrial]", found: "FoundServers") -> Iterator[str]:
             f"{trial.start_seconds} s to start"
         )
         yield from (f"  {escape_to_line(tool.shown_as)}  {tool.tokens}" for tool in trial.tools)
-        yield from (f"  left out: {escape_to_line(problem)}" for problem in trial.problems)
+        yield from (f"  skipped: {escape_to_line(problem)}" for problem in trial.problems)
     if not trials:
         yield "No MCP servers."
     yield from _problems(found)

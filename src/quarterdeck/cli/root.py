@@ -13,70 +13,67 @@ COMMANDS = {
     "run": LazyCommand(
         "quarterdeck.cli.headless.command:run", "Run our own agent, or another, on PROMPT."
     ),
-    "demo": LazyCommand("quarterdeck.cli.demo:demo", "See two agents at work; no key needed."),
-    "agents": LazyCommand("quarterdeck.cli.agents:agents", "List the agents that can be used."),
+    "demo": LazyCommand("quarterdeck.cli.demo:demo", "Watch two agents work; no key needed."),
+    "agents": LazyCommand("quarterdeck.cli.agents:agents", "List the known agents."),
     "login": LazyCommand("quarterdeck.cli.login:login", "Log in to the agent NAME."),
     "doctor": LazyCommand(
-        "quarterdeck.cli.doctor:doctor", "Tell what is installed and what is missing."
+        "quarterdeck.cli.doctor:doctor", "Show what is installed and what is missing."
     ),
     "config": LazyCommand("quarterdeck.cli.config:config", "Show and check the settings."),
     "mcp-servers": LazyCommand(
         "quarterdeck.cli.mcp_servers:mcp_servers",
-        "Show and try the MCP servers that lend tools to our own agent.",
+        "Show and test the MCP servers of our own agent.",
     ),
-    "hooks": LazyCommand("quarterdeck.cli.hooks:hooks", "Show and try the hooks of our own agent."),
+    "hooks": LazyCommand(
+        "quarterdeck.cli.hooks:hooks", "Show and test the hooks of our own agent."
+    ),
     "permissions": LazyCommand(
         "quarterdeck.cli.permissions.command:permissions",
         "Show and change what agents may do without asking.",
     ),
     "journal": LazyCommand(
         "quarterdeck.cli.journal:journal",
-        "Look after the log of every session.",
+        "Inspect and maintain the log of every session.",
     ),
     "ps": LazyCommand("quarterdeck.cli.fleet.sessions:ps", "List the agents."),
     "spawn": LazyCommand("quarterdeck.cli.fleet.spawn:spawn", "Start an agent on PROMPT."),
-    "lead": LazyCommand("quarterdeck.cli.fleet.lead:lead", "Start an agent that leads others."),
+    "lead": LazyCommand("quarterdeck.cli.fleet.lead:lead", "Start a lead agent."),
     "attach": LazyCommand("quarterdeck.cli.fleet.attach:attach", "Follow AGENT in this terminal."),
-    "send": LazyCommand("quarterdeck.cli.fleet.agent_control:send", "Give AGENT a prompt."),
+    "send": LazyCommand("quarterdeck.cli.fleet.agent_control:send", "Send AGENT a prompt."),
     "hand-over": LazyCommand(
-        "quarterdeck.cli.fleet.agent_control:hand_over", "Hand AGENT's work to another."
+        "quarterdeck.cli.fleet.agent_control:hand_over", "Hand AGENT's work to another agent."
     ),
-    "inbox": LazyCommand("quarterdeck.cli.fleet.inbox:inbox", "Show what agents ask for."),
+    "inbox": LazyCommand("quarterdeck.cli.fleet.inbox:inbox", "Show open requests."),
     "answer": LazyCommand("quarterdeck.cli.fleet.inbox:answer", "Answer a request."),
-    "logs": LazyCommand("quarterdeck.cli.fleet.logs:logs", "Show what AGENT said and did."),
-    "wait": LazyCommand(
-        "quarterdeck.cli.fleet.agent_control:wait", "Wait until agents are at rest."
-    ),
+    "logs": LazyCommand("quarterdeck.cli.fleet.logs:logs", "Show the transcript of AGENT."),
+    "wait": LazyCommand("quarterdeck.cli.fleet.agent_control:wait", "Wait until agents are idle."),
     "interrupt": LazyCommand(
-        "quarterdeck.cli.fleet.agent_control:interrupt", "End the turn that each agent works on."
+        "quarterdeck.cli.fleet.agent_control:interrupt", "Interrupt the running turn of each agent."
     ),
     "kill": LazyCommand(
-        "quarterdeck.cli.fleet.agent_control:kill", "End agents and all their processes now."
+        "quarterdeck.cli.fleet.agent_control:kill",
+        "Kill agents, their children and all their processes.",
     ),
-    "close": LazyCommand("quarterdeck.cli.fleet.agent_control:close", "End agents in good order."),
-    "resume": LazyCommand(
-        "quarterdeck.cli.fleet.spawn:resume", "Start AGENT again where it ended."
-    ),
+    "close": LazyCommand("quarterdeck.cli.fleet.agent_control:close", "Close agents in order."),
+    "resume": LazyCommand("quarterdeck.cli.fleet.spawn:resume", "Resume AGENT where it ended."),
     "fork": LazyCommand("quarterdeck.cli.fleet.spawn:fork", "Start a copy of AGENT."),
-    "rename": LazyCommand(
-        "quarterdeck.cli.fleet.agent_control:rename", "Call AGENT by another name."
-    ),
-    "archive": LazyCommand("quarterdeck.cli.fleet.agent_control:archive", "Put agents away."),
+    "rename": LazyCommand("quarterdeck.cli.fleet.agent_control:rename", "Rename AGENT."),
+    "archive": LazyCommand("quarterdeck.cli.fleet.agent_control:archive", "Archive agents."),
     "search": LazyCommand(
         "quarterdeck.cli.fleet.sessions:search",
-        "Find WORDS in everything that agents and people said.",
+        "Search the messages of agents and people.",
     ),
     "sessions": LazyCommand("quarterdeck.cli.fleet.sessions:sessions", "List every session."),
     "history": LazyCommand(
         "quarterdeck.cli.history:history",
-        "List the sessions that other agents keep on disk.",
+        "List the sessions that other agents store on disk.",
     ),
     "terminal": LazyCommand(
         "quarterdeck.cli.fleet.terminal:terminal",
         "Run programs in terminals that outlive this one.",
     ),
     "host": LazyCommand(
-        "quarterdeck.cli.fleet.host:host", "Look after the process that owns the agents."
+        "quarterdeck.cli.fleet.host:host", "Manage the process that owns the agents."
     ),
     "mcp": LazyCommand("quarterdeck.cli.mcp:mcp", "Give an agent the fleet's tools.", hidden=True),
     "testing": LazyCommand(
@@ -96,7 +93,7 @@ COMMANDS = {
 @click.option("--debug", is_flag=True, help="Show tracebacks (also: QUARTERDECK_DEBUG=1).")
 @click.pass_context
 def root(context: click.Context, debug: bool) -> None:
-    """Command many coding agents, of any make, from one place."""
+    """Command many coding agents, of any vendor, from one place."""
     del debug  # ``run`` looks for it itself, because it must know when parsing fails.
     if context.invoked_subcommand is None:
         from .welcome import welcome

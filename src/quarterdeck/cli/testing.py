@@ -30,7 +30,7 @@ FAKES = {
     ),
     "tui": LazyCommand("quarterdeck.cli.testing:tui", "Play an agent that has only a terminal."),
     "mcp-server": LazyCommand(
-        "quarterdeck.cli.testing:mcp_server", "Run an MCP server that misbehaves as it is told."
+        "quarterdeck.cli.testing:mcp_server", "Run an MCP server that misbehaves on request."
     ),
     "model-server": LazyCommand(
         "quarterdeck.testing.model_server_command:model_server_command",
@@ -110,7 +110,7 @@ def tui(arguments: tuple[str, ...]) -> None:
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def mcp_server(arguments: tuple[str, ...]) -> None:
-    """Run an MCP server that misbehaves as it is told."""
+    """Run an MCP server that misbehaves on request."""
     from quarterdeck.testing.mcp_server.program import main
 
     main(arguments)

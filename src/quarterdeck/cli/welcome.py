@@ -55,15 +55,15 @@ def greet() -> None:
     found = [title for program, title in AT_A_GLANCE.items() if shutil.which(program)]
     tools = [name for name, program in (("git", "git"), ("ripgrep", "rg")) if shutil.which(program)]
     for line in (
-        "Quarterdeck: command many coding agents, of any make, from one place.",
+        "Quarterdeck: command many coding agents, of any vendor, from one place.",
         "",
         f"  Agents found   {', '.join(found) or 'none yet'}",
         f"  Tools found    {', '.join(tools) or 'none'}",
         "",
-        "  quarterdeck demo --yes    see two agents at work, in a minute; needs no key",
+        "  quarterdeck demo --yes    watch two agents work for a minute; needs no key",
         '  quarterdeck run "…"       our own agent on a prompt; -m scripted/default needs no key',
-        "  quarterdeck agents        the agents that can be used, and how to get each",
-        "  quarterdeck doctor        what is installed, what is missing, how to get it",
+        "  quarterdeck agents        the known agents, and how to install them",
+        "  quarterdeck doctor        what is installed, what is missing, how to install it",
         "  quarterdeck config show   your settings and where each comes from",
         "  quarterdeck --help        every command",
         "",
@@ -74,5 +74,5 @@ def greet() -> None:
 
 def _why_no_screen() -> str:
     if os.environ.get("TERM", "") in ("", "dumb"):
-        return "The workbench needs a terminal; TERM says that this is none that can be drawn on."
-    return "On a terminal, the workbench opens here."
+        return "The workbench needs a terminal that can draw; TERM names one that cannot."
+    return "In a terminal, the workbench opens here."

@@ -54,9 +54,9 @@ def _facts(setting: Setting) -> Iterator[str]:
     if variable := variable_of(setting):
         yield f"`{variable}`"
     if key_matches(setting.key, ADDED_UP):
-        yield "layers add up"
+        yield "layers are merged"
     if key_matches(setting.key, FREE_OF_TRUST):
-        yield "counts in a project that is not trusted"
+        yield "applies in a project that is not trusted"
 
 
 def _toml(value: Any) -> str:

@@ -326,6 +326,6 @@ def _narrow(layer: Layer) -> tuple[Layer, list[ConfigNotice]]:
 
 def _misspelt(environ: Mapping[str, str]) -> list[ConfigNotice]:
     return [
-        ConfigNotice(where="environment", key=name, message=f"not a setting of ours{hint}")
+        ConfigNotice(where="environment", key=name, message=f"unknown setting{hint}")
         for name, hint in find_misspelt_variables(environ)
     ]

@@ -102,8 +102,8 @@ class Places:
         status = self.runtime.stat()
         if status.st_uid != os.getuid():
             raise UnusablePlaceError(
-                f"the directory {str(self.runtime)!r} belongs to somebody else; "
-                f"set QUARTERDECK_HOME to a directory of your own"
+                f"the directory {str(self.runtime)!r} belongs to another user; set "
+                "QUARTERDECK_HOME to a directory of your own"
             )
         if stat.S_IMODE(status.st_mode) & 0o077:
             try:

@@ -123,14 +123,14 @@ class PriceSettings(Value, frozen=True, kw_only=True):
 
 
 class ModelSettings(Value, frozen=True, kw_only=True):
-    """What the catalogue does not know, or knows wrongly, about one model."""
+    """Overrides of the catalogue for one model."""
 
     window: Count | None = None
-    """Tokens that prompt and answer may have together."""
+    """Maximum tokens of prompt and answer together."""
     max_output: Count | None = None
-    """Tokens that one answer may have."""
+    """Maximum tokens of one answer."""
     images: bool | None = None
-    """Whether it can look at images."""
+    """Whether it accepts images."""
     thinking: bool | None = None
     """Whether it can think before it answers."""
     tools: bool | None = None
@@ -140,108 +140,109 @@ class ModelSettings(Value, frozen=True, kw_only=True):
 
 
 class VendorSettings(Value, frozen=True, kw_only=True):
-    """A server that answers for models."""
+    """A server that provides models."""
 
     base_url: Url | None = None
-    """Where its server is. A vendor that we do not know needs this and ``wire``."""
+    """URL of its server. A vendor that is not built in needs this and ``wire``."""
     api_key_env: Variable | None = None
     """The environment variable that holds its key. Keys themselves never go into a file."""
     wire: VendorWire | None = None
-    """The form in which its server is asked."""
+    """The protocol of its server."""
     headers: dict[str, str] = field(default_factory=dict[str, str])
-    """Headers to send along with every request. Never shown."""
+    """Headers for every request. Never shown."""
 
 
 class LimitSettings(Value, frozen=True, kw_only=True):
-    """Where a turn of our own agent ends, at the latest."""
+    """Limits of one turn of our own agent."""
 
     model_calls: Count | Literal["adaptive", "unbounded"] = "adaptive"
-    """Calls of the model in one turn; ``adaptive`` goes on while there is progress."""
+    """Calls of the model in one turn; ``adaptive`` continues while there is progress."""
     tokens: Count | None = None
     """Tokens of one turn, input and output together."""
     seconds: Seconds | None = None
-    """Time of one turn, waiting for people not counted."""
+    """Time of one turn, without the time spent waiting for people."""
     cost: Dollars | None = None
     """Cost of one turn, for models whose prices are known."""
     max_concurrent_tools: Count = 8
     """Tool calls that may run at the same time."""
     retries: Retries = 4
-    """How often a call of the model is repeated when it failed for a passing reason."""
+    """How often a failed call of the model is retried if the failure is temporary."""
     repeats: Count | Literal["unbounded"] = 8
-    """How often a turn may make the same tool calls with the same results, one after another or in
-    rounds of up to three; then it ends. Calls that take five seconds or longer count a fifth."""
+    """How often a turn may repeat the same tool calls with the same results, one after another or
+    in cycles of up to three; then it ends. Calls of five seconds or longer count as a fifth."""
 
 
 class ContextSettings(Value, frozen=True, kw_only=True):
-    """What our own agent does before a conversation outgrows the model's window."""
+    """How our own agent keeps a conversation within the model's context window."""
 
     enabled: bool = True
-    """Whether it does anything by itself; ``/compact`` works also without."""
+    """Whether this happens automatically; ``/compact`` works in any case."""
     clear_at: Share = 0.6
-    """How full the window may be before old results of tools are cleared. All marks are shares of
-    the window without the room for an answer."""
+    """How full the window may be before old tool results are cleared. All thresholds are shares of
+    the window minus the room for an answer."""
     summarise_at: Share = 0.75
     """How full it may be before a summary is written in the background."""
     wait_at: Share = 0.92
     """How full it may be before the turn waits for the summary."""
     keep_turns: Count = 3
-    """The newest turns stay whole, as far as a quarter of the window holds them."""
+    """Number of newest turns to keep verbatim, up to a quarter of the window."""
     summary_model: ModelName | None = None
-    """The model that writes summaries. Unset: the one that is asked."""
+    """The model that writes summaries. Unset: the session's model."""
 
 
 class CheckpointSettings(Value, frozen=True, kw_only=True):
-    """What is kept of files that our own agent changes, so that its turns can be undone."""
+    """Snapshots of files that our own agent changes, so that its turns can be undone."""
 
     enabled: bool = True
-    """Whether anything is kept."""
+    """Whether snapshots are taken."""
     patience: Seconds = 10.0
-    """How long it may take to write down a work tree; then only what the tools for files change can
-    be undone in that turn."""
+    """How long a snapshot of a work tree may take; after that, only changes by file tools can be
+    undone in that turn."""
 
 
 class ChildSettings(Value, frozen=True, kw_only=True):
     """Agents that our own agent starts with ``spawn_agent``."""
 
     depth: Retries = 2
-    """How many generations there may be below a session; 0: it starts none."""
+    """How deeply agents may be nested below a session; 0: it starts none."""
     live: Count = 8
-    """How many may run at one time, all generations together."""
+    """How many may run at one time, on all levels together."""
     model_calls: Count = 100
-    """Calls of the model that one may make, unless its profile says how many."""
+    """Calls of the model that one agent may make, unless its profile sets a number."""
     seconds: Seconds | None = None
-    """How long one may take, waiting for people not counted. Unset: no limit but its parent's."""
+    """How long one agent may take, without the time spent waiting for people. Unset: only its
+    parent's limit."""
     answer_bytes: Count = 20_000
-    """How much of an answer the agent gets to see that waits for it. All of it stays in the log."""
+    """How many bytes of an answer the waiting agent sees. The log has the full answer."""
 
 
 class PermissionSettings(Value, frozen=True, kw_only=True):
     """Rules for tool calls. Each layer adds to the lists; deny wins over ask, ask over allow."""
 
     allow: tuple[str, ...] = ()
-    """What may be done without asking."""
+    """Calls that are allowed without asking."""
     ask: tuple[str, ...] = ()
-    """What must be asked for, whatever the mode or an allow rule says."""
+    """Calls that always need permission, whatever the mode or an allow rule says."""
     deny: tuple[str, ...] = ()
-    """What is never done."""
+    """Calls that are never allowed."""
     patience: Seconds | None = None
-    """How long a request waits for somebody's answer; then it is refused. Unset: for ever."""
+    """How long a request waits for an answer before it is denied. Unset: forever."""
     unheld: Literal["refuse", "warn"] = "refuse"
-    """What to do with another agent that could not keep to the mode or to a rule: not start it, or
-    start it with a warning and tell afterwards what it did."""
+    """What to do with another agent that cannot enforce the mode or a rule: refuse to start it, or
+    start it with a warning and report violations afterwards."""
     on_violation: Literal["report", "stop"] = "report"
-    """What to do when another agent did what nobody permitted: report it, or end its turn too."""
+    """What to do when another agent acted without permission: report it, or also end its turn."""
 
 
 class SandboxSettings(Value, frozen=True, kw_only=True):
-    """The cage in which commands of our own agent run."""
+    """The sandbox for commands of our own agent."""
 
     network: bool = False
     """Whether commands may use the network."""
     writable: tuple[str, ...] = ()
-    """Directories, besides the workspace and the temporary one, that commands may write to."""
+    """Directories that commands may write to, besides the workspace and the temporary directory."""
     require: bool = False
-    """Whether to refuse commands where no sandbox can be had, instead of asking first."""
+    """Whether to refuse commands if no sandbox is available, instead of asking first."""
 
 
 class BashSettings(Value, frozen=True, kw_only=True):
@@ -261,60 +262,60 @@ class FetchSettings(Value, frozen=True, kw_only=True):
 
 
 class McpSettings(Value, frozen=True, kw_only=True):
-    """Tools that MCP servers lend."""
+    """Tools of MCP servers."""
 
     wait: Delay = 3.0
-    """How long the first call of the model waits for servers that are still being started. Those
-    that take longer join later."""
+    """How long the first call of the model waits for servers that are starting. Slower servers are
+    added later."""
 
 
 class ToolSettings(Value, frozen=True, kw_only=True):
     """The tools of our own agent."""
 
     output_bytes: Count = 50_000
-    """How much of a tool's output the model gets to see."""
+    """How many bytes of a tool's output the model sees."""
     bash: BashSettings = BashSettings()
     """The tool that runs commands."""
     fetch: FetchSettings = FetchSettings()
     """The tool that fetches pages."""
     mcp: McpSettings = McpSettings()
-    """Tools that MCP servers lend."""
+    """Tools of MCP servers."""
 
 
 class McpServerSettings(Value, frozen=True, kw_only=True):
-    """An MCP server: a program that we start, or an address."""
+    """An MCP server: a program to start, or a URL."""
 
     command: str | None = None
-    """The program, if we start it; it talks over its standard input and output."""
+    """The program to start; it uses its standard input and output."""
     args: tuple[str, ...] = ()
     """The program's arguments."""
     env: dict[str, str] = field(default_factory=dict[str, str])
-    """Variables for the program; ``${NAME}`` stands for one of yours. It sees no others of yours
-    but a few like ``PATH`` and ``HOME``. Never shown."""
+    """Variables for the program; ``${NAME}`` stands for one of yours. Of your other variables it
+    only sees a few such as ``PATH`` and ``HOME``. Never shown."""
     cwd: str | None = None
-    """Where the program runs; relative to the workspace, or with ``~``. Unset: the session's
-    directory."""
+    """Working directory of the program; relative to the workspace, or with ``~``. Unset: the
+    session's directory."""
     url: Url | None = None
-    """Where the server is, if it runs already; it talks streamable HTTP."""
+    """URL of a server that is already running; it must support streamable HTTP."""
     headers: dict[str, str] = field(default_factory=dict[str, str])
     """Headers for every request, such as ``Authorization``; ``${NAME}`` stands for a variable of
     yours. Never shown."""
     timeout: Seconds = 120.0
-    """How long a call may take without a sign of progress."""
+    """How long a call may take without progress."""
     start_timeout: Seconds = 30.0
-    """How long it may take until it has told its tools."""
+    """How long it may take to list its tools."""
     enabled: bool = True
     """Whether it is used."""
     trusted: bool = False
-    """Whether its word that a tool only reads is believed, so that such a tool need not ask."""
+    """Whether to trust its read-only hints, so that such tools need no permission."""
     tools: tuple[str, ...] = ()
-    """Only these of its tools, with ``*`` for anything; empty: all."""
+    """Only these tools; ``*`` matches anything; empty: all."""
     without: tuple[str, ...] = ()
-    """None of these of its tools, with ``*`` for anything."""
+    """Not these tools; ``*`` matches anything."""
 
 
 class InstructionSettings(Value, frozen=True, kw_only=True):
-    """What the model is told about a project."""
+    """Project instructions for the model."""
 
     files: tuple[str, ...] = ()
     """Files to read besides ``AGENTS.md``; relative to the workspace, or with ``~``."""
@@ -324,38 +325,38 @@ class HookSettings(Value, frozen=True, kw_only=True):
     """A program or a function that is run at a point of a session. See ``docs/hooks.md``."""
 
     match: str | None = None
-    """Only for tool calls that this rule holds for, such as ``bash(git push:*)``."""
+    """Only for tool calls that match this rule, such as ``bash(git push:*)``."""
     command: str | tuple[str, ...] | None = None
     """The program and its arguments, or a line for the shell."""
     python: str | None = None
     """Instead of a command: ``module:function``, or the name of an installed one."""
     timeout: Seconds = 60.0
-    """How long it may take; then it is killed and ignored."""
+    """How long it may take before it is killed and ignored."""
 
 
 class HooksSettings(Value, frozen=True, kw_only=True):
     """Programs and functions that are run at points of a session of our own agent."""
 
     session_start: tuple[HookSettings, ...] = ()
-    """When a session begins or goes on."""
+    """When a session starts or resumes."""
     session_end: tuple[HookSettings, ...] = ()
     """When a session is closed."""
     prompt: tuple[HookSettings, ...] = ()
-    """Before a prompt is told to the model."""
+    """Before a prompt is sent to the model."""
     before_tool: tuple[HookSettings, ...] = ()
-    """Before a tool call is judged and run."""
+    """Before a tool call is checked and run."""
     after_tool: tuple[HookSettings, ...] = ()
-    """When a tool call has run."""
+    """After a tool call has run."""
     before_compaction: tuple[HookSettings, ...] = ()
     """Before the conversation is summarised."""
     after_compaction: tuple[HookSettings, ...] = ()
-    """When the conversation was summarised."""
+    """After the conversation was summarised."""
     turn_end: tuple[HookSettings, ...] = ()
-    """When the model has come to the end of its turn."""
+    """When the model ends its turn."""
     notification: tuple[HookSettings, ...] = ()
     """When a person is asked something."""
     continue_at_most: Retries = 3
-    """How often hooks may go on with one turn."""
+    """How often hooks may continue one turn."""
 
     @property
     def any(self) -> bool:
@@ -367,13 +368,13 @@ class HostSettings(Value, frozen=True, kw_only=True):
     """The process that owns the agents. It reads these when it starts, from your own file alone."""
 
     idle_minutes: Minutes = 15.0
-    """A host without clients, agents and terminals leaves after this time; 0: it stays."""
+    """A host without clients, agents and terminals exits after this time; 0: never."""
     resume_agents: bool = False
-    """Whether agents that ran when the host was killed are resumed by themselves."""
+    """Whether agents that ran when the host was killed are resumed automatically."""
 
 
 class NotificationSettings(Value, frozen=True, kw_only=True):
-    """How you are told that an agent needs you or has come to an end. Never twice for one thing."""
+    """How you are notified that an agent needs you, is done or failed; once for each event."""
 
     on: tuple[Occasion, ...] = ("needed", "done", "failed")
     """When: an agent needs you, has done what it was asked, or has failed."""
@@ -385,9 +386,9 @@ class NotificationSettings(Value, frozen=True, kw_only=True):
     """A program and its arguments that the host runs; it gets the notification as JSON on its
     standard input and in variables that begin with ``QUARTERDECK_NOTE_``."""
     delay: Delay = 2.0
-    """Seconds to wait: what you have answered by then is not told."""
+    """Seconds to wait; a request that you answer in this time causes no notification."""
     quiet: QuietHours | None = None
-    """Hours of the day in which nothing is told, such as ``22:00-07:00``."""
+    """Hours of the day without notifications, such as ``22:00-07:00``."""
 
 
 class Settings(Value, frozen=True, kw_only=True):
@@ -396,36 +397,36 @@ class Settings(Value, frozen=True, kw_only=True):
     model: ModelName | None = None
     """The model of our own agent, as ``vendor/id``."""
     mode: PermissionMode = "ask"
-    """What agents may do before they have to ask."""
+    """What agents may do without asking."""
     effort: Effort = "medium"
-    """How much the model may think before it answers, where it can."""
+    """How much the model may think before it answers, if it can think."""
     models: dict[ModelName, ModelSettings] = field(default_factory=dict[str, ModelSettings])
-    """What the catalogue does not know, or knows wrongly, by the model's name."""
+    """Overrides of the catalogue, by model name."""
     vendors: dict[str, VendorSettings] = field(default_factory=dict[str, VendorSettings])
-    """Servers that answer for models, by the first part of the model's name."""
+    """Servers that provide models, by the first part of the model's name."""
     limits: LimitSettings = LimitSettings()
-    """Where a turn of our own agent ends, at the latest."""
+    """Limits of one turn of our own agent."""
     context: ContextSettings = ContextSettings()
-    """What our own agent does before a conversation outgrows the model's window."""
+    """How our own agent keeps a conversation within the model's context window."""
     checkpoints: CheckpointSettings = CheckpointSettings()
-    """What is kept of files that our own agent changes."""
+    """Snapshots of files that our own agent changes."""
     children: ChildSettings = ChildSettings()
     """Agents that our own agent starts."""
     permissions: PermissionSettings = PermissionSettings()
     """Rules for tool calls."""
     sandbox: SandboxSettings = SandboxSettings()
-    """The cage in which commands of our own agent run."""
+    """The sandbox for commands of our own agent."""
     tools: ToolSettings = ToolSettings()
     """The tools of our own agent."""
     mcp_servers: dict[ServerName, McpServerSettings] = field(
         default_factory=dict[str, McpServerSettings]
     )
-    """MCP servers that lend tools to our own agent, by the name that you give them."""
+    """MCP servers whose tools our own agent can use, by a name of your choice."""
     hooks: HooksSettings = HooksSettings()
     """Programs and functions that are run at points of a session of our own agent."""
     instructions: InstructionSettings = InstructionSettings()
-    """What the model is told about a project."""
+    """Project instructions for the model."""
     host: HostSettings = HostSettings()
     """The process that owns the agents."""
     notifications: NotificationSettings = NotificationSettings()
-    """How you are told that an agent needs you or has come to an end."""
+    """How you are notified that an agent needs you, is done or failed."""

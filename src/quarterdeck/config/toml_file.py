@@ -42,9 +42,7 @@ def read_toml(path: Path) -> dict[str, Any] | None:
             str(path), f"not TOML: {_with_line(str(error), text)}"
         ) from error
     except RecursionError as error:
-        raise UnreadableConfigError(
-            str(path), "not TOML that we read: nested too deeply"
-        ) from error
+        raise UnreadableConfigError(str(path), "unsupported TOML: nested too deeply") from error
 
 
 def _read(path: Path) -> bytes | None:

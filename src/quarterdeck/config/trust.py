@@ -124,7 +124,7 @@ class TrustStore:
             return msgspec.convert(raw, _File)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise UnusableTrustError(
-                f"{self._name} is damaged: {error}; delete it to start anew"
+                f"{self._name} is damaged: {error}; delete it to start over"
             ) from error
 
     def _write(self, trusted: tuple[str, ...], unasked: tuple[str, ...]) -> None:

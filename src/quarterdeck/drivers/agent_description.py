@@ -179,7 +179,7 @@ def parse_agent(name: str, fields: Mapping[str, Any], sources: tuple[str, ...]) 
     except msgspec.ValidationError as error:
         raise _explained(file, "", error) from error
     if agent.name not in ("", name):
-        raise _bad(file, "name", f"{agent.name!r} is not the file's name; leave it out")
+        raise _bad(file, "name", f"{agent.name!r} is not the file's name; omit it")
     agent = msgspec.structs.replace(agent, name=name, transports=reaches)
     _check(file, agent)
     return agent
@@ -265,7 +265,7 @@ def _check(file: str, agent: Agent) -> None:
         dialects = _DIALECTS.get(transport)
         if dialects is not None and reach.dialect not in dialects:
             known = ", ".join(sorted(dialects))
-            raise _bad(file, f"{key}.dialect", f"{reach.dialect!r} is none of {known}")
+            raise _bad(file, f"{key}.dialect", f"{reach.dialect!r} is not one of {known}")
         if reach.dialect == "generic":
             _check_events(file, agent.name, reach)
         for table in (reach.words, reach.modes, reach.agent_modes):
@@ -284,7 +284,7 @@ def _check_events(file: str, name: str, reach: AgentTransport) -> None:
 def _check_words(file: str, key: str, table: Mapping[str, tuple[str, ...]]) -> None:
     for option, words in table.items():
         if any("\0" in word for word in words):
-            raise _bad(file, f"{key}.{option}", "a word of a command line cannot hold a NUL")
+            raise _bad(file, f"{key}.{option}", "a word of a command line cannot contain a NUL")
 
 
 _AT = re.compile(r" - at (?:`key` in )?`\$?(?P<path>[^`]*)`$")

@@ -148,14 +148,14 @@ class AgentProcessStream:
             await self._wait()
         left = self._left
         if left is None:
-            stuck = f"{self._agent} closed its output and runs on"
+            stuck = f"{self._agent} closed its output and is still running"
             why = stuck if isinstance(ending, LinkEndedError) else str(ending)
             return LinkBrokenError(why, stderr=self._child.stderr())
         if left.exit_code == 0 and isinstance(ending, LinkEndedError):
             return LinkEndedError(f"{self._agent} left")
         how = f"signal {left.signal}" if left.signal else f"exit code {left.exit_code}"
         why = (
-            f"{self._agent} left with {how}"
+            f"{self._agent} exited with {how}"
             if isinstance(ending, LinkEndedError)
             else f"{ending} ({how})"
         )

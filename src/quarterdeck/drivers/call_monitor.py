@@ -159,8 +159,8 @@ class CallMonitor:
             title=f"changed files: {shown}{more}",
             kind="edit",
             reason=(
-                f"they changed during the turn, and the mode {self._gate.mode!r} lets the agent"
-                " change none; ignore this if you or another program changed them"
+                f"they changed during the turn, and the mode {self._gate.mode!r} allows no "
+                "changes; ignore this if you or another program changed them"
             ),
         )
 
@@ -219,7 +219,7 @@ class CallMonitor:
 
     async def _reason(self, told: _KnownCall, call: Call, held: Enforcement) -> str | None:
         if told.decided == "refused" and told.kind not in ("read", "search"):
-            return "it was refused, and done all the same"
+            return "it was denied, but the agent did it"
         # What an agent leaves unsaid is no proof that it did something else.
         decision = await self._gate.judge(replace(call, doubts=()))
         match decision:
@@ -236,7 +236,7 @@ class CallMonitor:
             case _ if told.kind in ("read", "search"):
                 return None
             case _:
-                return f"nobody was asked: {decision.reason}"
+                return f"no permission was requested: {decision.reason}"
 
 
 def _fields(raw_input: Any) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def render_option(
         return ()
     words = launch.words.get(option)
     if words is None:
-        raise UnsupportedError(launch.agent, transport, f"take the option {option!r}")
+        raise UnsupportedError(launch.agent, transport, f"accept the option {option!r}")
     if value is True:
         return words
     values = value if isinstance(value, tuple) else (value,)
@@ -60,10 +60,10 @@ def check_argument(launch: Launch, transport: str, option: str, value: str) -> s
         UnsupportedError: it has a NUL, or is too long.
     """
     if "\0" in value:
-        raise UnsupportedError(launch.agent, transport, f"take a NUL character in {option!r}")
+        raise UnsupportedError(launch.agent, transport, f"accept a NUL character in {option!r}")
     if len(value.encode("utf-8", "surrogatepass")) > LONGEST_WORD:
         raise UnsupportedError(
-            launch.agent, transport, f"take more than {LONGEST_WORD} bytes in {option!r}"
+            launch.agent, transport, f"accept more than {LONGEST_WORD} bytes in {option!r}"
         )
     return value
 
@@ -79,5 +79,5 @@ def _chosen(
     if words is None:
         known = ", ".join(table)
         instead = f"It has {known}." if known else ""
-        raise UnsupportedError(launch.agent, transport, f"take the {option} {value!r}", instead)
+        raise UnsupportedError(launch.agent, transport, f"accept the {option} {value!r}", instead)
     return words

@@ -127,8 +127,9 @@ def change_mode(session: DriverSession, mode: Mode) -> None:
         raise UnenforceableError(
             session.agent,
             session.transport,
-            f"be held to another mode than {session.gate.mode!r} while it runs: it does not ask",
-            f"Start it anew with the mode {mode!r}.",
+            f"be restricted to another mode than {session.gate.mode!r} while it runs: it does not "
+            "ask",
+            f"Restart it with the mode {mode!r}.",
         )
     session.gate.mode = mode
 

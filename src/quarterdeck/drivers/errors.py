@@ -56,8 +56,8 @@ class UnknownAgentError(DriverError):
         near = difflib.get_close_matches(name.lower(), known, n=2)
         meant = f" Did you mean {' or '.join(repr(other) for other in near)}?" if near else ""
         super().__init__(
-            f"no agent is called {name!r}; known are {', '.join(known)}.{meant} "
-            "See `quarterdeck agents`; an agent of your own is one file, see docs/agents.md."
+            f"there is no agent {name!r}; known agents are {', '.join(known)}.{meant} See "
+            "`quarterdeck agents`; to add an agent, see docs/agents.md."
         )
         self.name = name
 
@@ -170,7 +170,7 @@ class LoginNeededError(OpenFailedError):
             f"{method.name}: run `{' '.join(method.command)}`" if method.command else method.name
             for method in methods
         )
-        super().__init__(f"{reason} Ways to log in: {ways}." if ways else reason, stderr=stderr)
+        super().__init__(f"{reason} Login methods: {ways}." if ways else reason, stderr=stderr)
         self.methods = tuple(methods)
 
 

@@ -96,7 +96,7 @@ async def log_in(
     if run is None:
         words = " ".join(chosen.command or ())
         raise UnsupportedError(
-            found.name, "acp", f"log in by {chosen.id!r} without a terminal", words
+            found.name, "acp", f"log in with {chosen.id!r} without a terminal", words
         )
     if code := await run(chosen):
         raise OpenFailedError(
@@ -158,9 +158,7 @@ async def _visit(
     from .agent_process import AgentProcess, AgentProcessStream
 
     if "acp" not in agent.transports:
-        raise UnsupportedError(
-            agent.name, "any protocol", "be logged in to from here", agent.login.hint
-        )
+        raise UnsupportedError(agent.name, "any protocol", "log in from here", agent.login.hint)
     launch = make_launch(agent, "acp")
     where = await asyncio.to_thread(lambda: str(Path(cwd).absolute()))
     opening = DriverSessionOptions(cwd=where, environment=environment)
@@ -186,7 +184,7 @@ async def _visit(
             except LinkError as error:
                 broken = await outlet.explain(error)
                 raise OpenFailedError(
-                    f"{agent.name} left: {broken}",
+                    f"{agent.name} exited: {broken}",
                     exit_code=getattr(broken, "exit_code", None),
                     signal=getattr(broken, "signal", None),
                     stderr=child.stderr(),
@@ -208,12 +206,14 @@ def _choose(agent: Agent, methods: tuple[LoginMethod, ...], wanted: str | None) 
         return methods[0]
     known = ", ".join(method.id for method in methods)
     if wanted is None and methods:
-        raise LoginNeededError(f"{agent.name} offers several ways, name one: {known}.", methods)
+        raise LoginNeededError(
+            f"{agent.name} offers several login methods, choose one: {known}.", methods
+        )
     if not methods:
         raise UnsupportedError(
-            agent.name, "acp", "be logged in to: it offers no way", agent.login.hint
+            agent.name, "acp", "log in: it offers no login method", agent.login.hint
         )
-    raise UnsupportedError(agent.name, "acp", f"log in by {wanted!r}", f"It offers {known}.")
+    raise UnsupportedError(agent.name, "acp", f"log in with {wanted!r}", f"It offers {known}.")
 
 
 def _check_variables(agent: Agent, method: LoginMethod, environment: Mapping[str, str]) -> None:

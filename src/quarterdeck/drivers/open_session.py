@@ -129,14 +129,17 @@ def _hold(session: LinkSession, link: AgentLink) -> list[Event]:
     if not reasons:
         return []
     if around.on_unheld == "warn":
-        title = f"{session.agent} over {link.transport} cannot be held to all that was asked for"
+        title = (
+            f"{session.agent} over {link.transport} cannot enforce all rules and modes that were "
+            "set"
+        )
         return [NoticePosted(title=title, severity="warning", description="; ".join(reasons))]
     raise UnenforceableError(
         session.agent,
         link.transport,
-        f"be held to {'; '.join(reasons)}",
-        "Use another agent or transport, or another mode, or take the rule out; with the setting "
-        'permissions.unheld = "warn" it starts all the same and what it does is told afterwards.',
+        f"enforce {'; '.join(reasons)}",
+        "Use another agent, transport or mode, or remove the rule. With the setting "
+        'permissions.unheld = "warn" it starts anyway and violations are reported afterwards.',
     )
 
 
@@ -155,7 +158,7 @@ async def _start(session: LinkSession, link: AgentLink) -> StartedAgent:
                 raise StartTimeoutError(told, stderr=stderr) from error
             case LinkError():
                 raise OpenFailedError(
-                    f"{session.agent} left while it was starting over {link.transport}: {error}",
+                    f"{session.agent} exited while starting over {link.transport}: {error}",
                     exit_code=departure.exit_code if departure else None,
                     signal=departure.signal if departure else None,
                     stderr=stderr,
@@ -227,7 +230,7 @@ def _never_ran(error: QuarterdeckError) -> SessionEnded:
 def _most_telling(failures: Sequence[tuple[str, QuarterdeckError]]) -> QuarterdeckError:
     """The failure to raise: of one that was installed if any, with the others as notes."""
     if not failures:
-        return OpenFailedError("there is no way to reach this agent")
+        return OpenFailedError("this agent has no usable transport")
     errors = [error for _, error in failures]
     found = next(
         (e for e in errors if not isinstance(e, AgentMissingError | UnsupportedError)), errors[0]
@@ -268,7 +271,7 @@ async def open_session(
     if isinstance(agent, str):
         agent = await asyncio.to_thread(find_agent, agent, places)
     if opening.login is not None and transport not in (None, "acp"):
-        raise UnsupportedError(agent.name, transport or "", "log in by a method of the protocol")
+        raise UnsupportedError(agent.name, transport or "", "log in with a method of the protocol")
     gate = gate or Gate(mode=opening.mode)
     id_ = session_id or new_session_id()
     around = around or await asyncio.to_thread(_surroundings, agent.name, opening, id_)

@@ -167,7 +167,7 @@ def _held_against(call: Call, gate: Gate) -> Call:
         if pattern.access != "read":
             continue
         if any(_may_lie_below(pattern.glob, use.resolved, call) for use in within):
-            doubt = f"it looks below a directory in which a rule guards {pattern.glob!r}"
+            doubt = f"it searches a directory in which a rule protects {pattern.glob!r}"
             return replace(call, doubts=(*call.doubts, doubt))
     return call
 

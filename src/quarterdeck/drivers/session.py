@@ -205,7 +205,7 @@ class LinkSession:
                 if violation is not None:
                     await self._sink(violation, turn=self._here())
                     if self._around.on_violation == "stop":
-                        self._stop_soon(f"it did without leave: {violation.title}")
+                        self._stop_soon(f"it did this without permission: {violation.title}")
             case ModeChanged(mode=mode):
                 asking = self.enforcement.asking_modes
                 if asking and mode not in asking:
@@ -220,7 +220,7 @@ class LinkSession:
             await self._alive().set_mode(mode)
         except QuarterdeckError as error:
             if self._turn is not None:
-                await self._turn.stop_for(f"it would not go back to its mode {mode!r}: {error}")
+                await self._turn.stop_for(f"it did not return to its mode {mode!r}: {error}")
 
     def _stop_soon(self, reason: str) -> None:
         """End the turn; not from within what the agent says, which would wait for itself."""
@@ -355,7 +355,7 @@ class LinkSession:
         if violation is not None:
             await self._sink(violation, turn=self._here())
             if self._around.on_violation == "stop" and self._turn is not None:
-                self._turn.fails_for(f"without leave it {violation.title}")
+                self._turn.fails_for(f"without permission it {violation.title}")
 
     def answer(self, request: RequestId, answer: PermissionAnswer) -> bool:
         """Answer a permission request; False if it is not, or no longer, open."""
@@ -377,7 +377,7 @@ class LinkSession:
         opening = copy(self.opening, agent_mode=mode)
         reasons = explain_unenforceable(link.enforcement(opening), opening, self.gate, self._around)
         if reasons and self._around.on_unheld == "refuse":
-            raise UnenforceableError(self.agent, self.transport, f"be held to {'; '.join(reasons)}")
+            raise UnenforceableError(self.agent, self.transport, f"enforce {'; '.join(reasons)}")
         before, self._agent_mode = self._agent_mode, mode
         try:
             await link.set_mode(mode)
@@ -463,7 +463,7 @@ class LinkSession:
     def _check(self, content: Sequence[ContentBlock]) -> None:
         for block in content:
             if block.__struct_config__.tag in ("image", "audio"):
-                self._need(self.capabilities.images, f"take {block.__struct_config__.tag}s")
+                self._need(self.capabilities.images, f"accept {block.__struct_config__.tag}s")
         if not content:
             raise UnsupportedError(self.agent, self.transport, "answer an empty prompt")
 
@@ -491,8 +491,8 @@ class _Requests:
 
 
 def _left_asking(mode: str, back: str) -> NoticePosted:
-    title = f"It says that its mode is now {mode!r}, in which it does not ask."
-    told = f"Nobody here chose that; it is told to go back to {back!r}."
+    title = f"It reports that its mode is now {mode!r}, in which it does not ask."
+    told = f"You did not choose that; it is set back to {back!r}."
     return NoticePosted(title=title, severity="error", description=told)
 
 

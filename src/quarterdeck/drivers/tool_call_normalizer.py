@@ -154,7 +154,7 @@ def _late(origin: str, event: ToolCallStarted | ToolCallUpdated | ToolCallEnded)
     return UnknownEvent(
         origin=origin,
         raw=msgspec.json.decode(msgspec.json.encode(event)),
-        reason="it came after the end of its call",
+        reason="it arrived after the end of its call",
     )
 
 

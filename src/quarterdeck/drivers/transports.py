@@ -61,9 +61,7 @@ def make_links(
         if LEAVES_AT_START in launch.quirks:
             makers.append(RepeatedStart(makers[-1]))
     if not makers:
-        raise UnsupportedError(
-            agent.name, "any protocol", "be used", "It can be used in a terminal only."
-        )
+        raise UnsupportedError(agent.name, "any protocol", "be used", "Use it in a terminal.")
     return makers
 
 

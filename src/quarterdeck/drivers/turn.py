@@ -134,13 +134,15 @@ class DriverTurn:
                 await asyncio.wait([running])
         except TimeoutError:
             self._lost(
-                LinkBrokenError(f"it did not stop within {limit:g} s of being told, and was ended")
+                LinkBrokenError(
+                    f"it did not stop within {limit:g} s after an interrupt, and was killed"
+                )
             )
             await asyncio.wait([running])
         except LinkError:
             await asyncio.wait([running])
         except QuarterdeckError as error:
-            self._lost(LinkBrokenError(f"it could not be told to stop, and was ended: {error}"))
+            self._lost(LinkBrokenError(f"it could not be interrupted, and was killed: {error}"))
             await asyncio.wait([running])
 
     async def _settle(self, running: asyncio.Task[TurnOutcome]) -> TurnEnded:
@@ -195,14 +197,14 @@ class DriverTurn:
             if left <= 0:
                 break
             await asyncio.sleep(left)
-        self._overdue = f"no sign of life for {limit:g} s"
+        self._overdue = f"no activity for {limit:g} s"
         await self._stop()
 
 
 def _outcome(running: "asyncio.Task[TurnOutcome]") -> TurnOutcome:
     """How a finished turn went; every failure becomes one that can be written down."""
     if running.cancelled():
-        return TurnOutcome(stop="failed", reason="the agent is gone")
+        return TurnOutcome(stop="failed", reason="the agent has ended")
     error = running.exception()
     match error:
         case None:
@@ -212,8 +214,8 @@ def _outcome(running: "asyncio.Task[TurnOutcome]") -> TurnOutcome:
         case QuarterdeckError():
             return TurnOutcome(stop="failed", reason=str(error))
         case _:
-            _log.error("a turn failed in our own code", exc_info=error)
-            return TurnOutcome(stop="failed", reason=f"an error of our own: {error!r}")
+            _log.error("internal error in a turn", exc_info=error)
+            return TurnOutcome(stop="failed", reason=f"internal error: {error!r}")
 
 
 async def _finish(step: Coroutine[Any, Any, object]) -> None:
@@ -223,4 +225,4 @@ async def _finish(step: Coroutine[Any, Any, object]) -> None:
         with suppress(asyncio.CancelledError):
             await asyncio.wait([task])
     if not task.cancelled() and (error := task.exception()) is not None:
-        _log.error("a turn whose caller left has failed", exc_info=error)
+        _log.error("a turn failed after its caller was cancelled", exc_info=error)

@@ -151,7 +151,7 @@ def _answer(question: VersionQuery, text: str, exit_: ProcessExit | None) -> Ver
         return VersionAnswer(None, f"{_shown(question)} ended with {exit_}")
     found = _VERSION.search(_ESCAPE.sub("", text))
     if found is None or len(found[1]) > _LONGEST:
-        return VersionAnswer(None, f"{_shown(question)} told no version")
+        return VersionAnswer(None, f"{_shown(question)} printed no version")
     return VersionAnswer(found[1].rstrip(".-+"))
 
 

@@ -62,10 +62,10 @@ class AgentLifecycle:
         """Start an agent that is not live again."""
         entry = await self._current.find(agent)
         if entry.is_started:
-            raise AgentNotReadyError(f"{entry.name!r} is live already")
+            raise AgentNotReadyError(f"{entry.name!r} is already live")
         if not entry.can_resume:
             raise AgentNotReadyError(
-                f"{entry.name!r} cannot be resumed: {entry.wish.agent} told no session of its own"
+                f"{entry.name!r} cannot be resumed: {entry.wish.agent} reported no session id"
             )
         start = await self._starting.again(entry)
         return await self._started_as(self._crew.start_again(start))
@@ -79,7 +79,7 @@ class AgentLifecycle:
         session = member.session if member is not None else None
         if entry.resume is None or (session is not None and not session.capabilities.forks):
             raise AgentNotReadyError(
-                f"{entry.name!r} cannot be forked: {entry.wish.agent} offers no way to"
+                f"{entry.name!r} cannot be forked: {entry.wish.agent} does not support it"
             )
         parent = entry.wish.parent_session
         if parent is not None and self._crew.get(parent) is None:

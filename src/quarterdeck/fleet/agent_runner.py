@@ -149,7 +149,7 @@ class AgentRunner:
             if self.session is not None:
                 await self._live(self.session)
         except Exception as error:
-            _log.exception("the keeper of agent %s failed", self.id)
+            _log.exception("the runner of agent %s failed", self.id)
             self._failure = error
         finally:
             await self._write_end()
@@ -166,7 +166,7 @@ class AgentRunner:
             return None
         if (error := starting.exception()) is not None:
             if not isinstance(error, QuarterdeckError):
-                _log.error("starting agent %s failed in our own code", self.id, exc_info=error)
+                _log.error("internal error while starting agent %s", self.id, exc_info=error)
             self._failure = error
             return None
         return starting.result()
@@ -229,7 +229,7 @@ class AgentRunner:
             _log.warning("agent %s cannot be served: %s", self.id, error)
         elif error is not None:
             _log.error("agent %s cannot be served", self.id, exc_info=error)
-            title = "The agent is ended because of an error of our own."
+            title = "The agent was ended because of an internal error."
             await self._sink(NoticePosted(title=title, severity="error", description=repr(error)))
 
     async def _write_end(self) -> None:
@@ -246,7 +246,7 @@ class AgentRunner:
         if self._fate is not None:
             return SessionEnded(how=self._fate.how, reason=self._fate.reason)
         error = self._failure
-        reason = str(error) if isinstance(error, QuarterdeckError) else f"our own error: {error!r}"
+        reason = str(error) if isinstance(error, QuarterdeckError) else f"internal error: {error!r}"
         details: dict[str, Any] = {
             name: getattr(error, name, None) or None for name in ("exit_code", "signal", "stderr")
         }

@@ -75,7 +75,9 @@ class AttachedWorkbench:
                 did not.
         """
         if len(self._calls) >= MOST_WAITING:
-            raise WorkbenchCallError(f"the workbench has {MOST_WAITING} calls to do; wait for some")
+            raise WorkbenchCallError(
+                f"{MOST_WAITING} calls are waiting for the workbench; wait for some"
+            )
         calling = asyncio.ensure_future(self._handler(name, arguments, by))
         self._calls.add(calling)
         calling.add_done_callback(self._done)
@@ -119,7 +121,7 @@ class AttachedWorkbenches:
     ) -> AsyncGenerator[AttachedWorkbench]:
         """Have a screen until the end of the block; see ``Fleet.attach_screen``."""
         if len(self._attached) >= MOST_SCREENS:
-            raise FleetLimitError(f"{MOST_SCREENS} screens are attached already; close some")
+            raise FleetLimitError(f"{MOST_SCREENS} workbenches are already attached; close some")
         real = await asyncio.to_thread(os.path.realpath, cwd)
         screen = AttachedWorkbench(handler, real, monotonic() - max(0.0, idle))
         self._attached.append(screen)
@@ -158,7 +160,7 @@ def _result(name: str, calling: asyncio.Future[Any]) -> Any:
     except (QuarterdeckError, ValueError) as error:
         raise WorkbenchRefusedError(str(error)[:_SHOWN]) from error
     except Exception as error:
-        log.exception("a screen failed at %r", name)
+        log.exception("a workbench failed at %r", name)
         raise WorkbenchCallError(
             f"the workbench failed at {name!r}: {str(error)[:_SHOWN]}"
         ) from error
@@ -177,5 +179,5 @@ def _encoded(what: str, value: object) -> bytes:
     except (TypeError, ValueError, RecursionError) as error:
         raise WorkbenchCallError(f"{what} cannot be written as JSON: {error}") from error
     if len(data) > MOST_BYTES:
-        raise WorkbenchCallError(f"{what} has {len(data)} bytes; {MOST_BYTES} are the most")
+        raise WorkbenchCallError(f"{what} has {len(data)} bytes; the limit is {MOST_BYTES}")
     return data

@@ -232,8 +232,8 @@ class HostConnection:
             raise decode_error(error) from None
         except TimeoutError:
             raise HostError(
-                f"the host does not answer within {self._hello_seconds:.0f} s; if that does not "
-                "change, `quarterdeck host stop --force` ends it and its agents"
+                f"the host did not answer within {self._hello_seconds:.0f} s; if this persists, "
+                "`quarterdeck host stop --force` kills it and its agents"
             ) from None
         welcome = msgspec.json.decode(raw, type=Welcome)
         if welcome.protocol != PROTOCOL:
@@ -337,16 +337,16 @@ class ReconnectingConnection:
         except RpcError as error:
             if error.code == METHOD_NOT_FOUND:
                 raise HostError(
-                    f"the host is older than this program and knows no {method.name!r}; restart "
-                    "it with `quarterdeck host stop` when its agents may end"
+                    f"the host is older than this program and does not support {method.name!r}; "
+                    "restart it with `quarterdeck host stop` when its agents may end"
                 ) from None
             raise decode_error(error) from None
         except LinkClosedError:
             raise
         except LinkError as error:
             raise LinkBrokenError(
-                f"the host went away before it answered {method.name!r}, which may be done or not "
-                f"({error}); `quarterdeck ps` tells how things stand"
+                f"the host disconnected before it answered {method.name!r}, which may or may not "
+                f"be done ({error}); check with `quarterdeck ps`"
             ) from error
 
     async def connected(self, dial: Dial | None = None) -> HostConnection:
@@ -361,7 +361,7 @@ class ReconnectingConnection:
             return self._link
         async with self._linking:
             if self._is_closed:
-                raise LinkClosedError("this client has left the host; connect again")
+                raise LinkClosedError("this client is disconnected from the host; connect again")
             if self._link is None or self._link.is_over:
                 self._link = await self._open(dial or self._dial)
             return self._link
@@ -378,7 +378,7 @@ class ReconnectingConnection:
             except LinkError as error:
                 # A host that ends takes connections until its last moment.
                 if not left:
-                    raise NoHostError(f"the host went away while we connected: {error}") from error
+                    raise NoHostError(f"the host disconnected while connecting: {error}") from error
                 await asyncio.sleep(_PAUSE)
         raise AssertionError
 
@@ -387,7 +387,7 @@ class ReconnectingConnection:
             try:
                 await screen.attach_to(link)
             except RpcError as error:
-                log.warning("the host does not take our screen: %s", error)
+                log.warning("the host does not accept this workbench: %s", error)
 
     async def wait_for_host(self, patience: float) -> bool:
         """Wait for a host, at most ``patience`` seconds; False if none came in time."""

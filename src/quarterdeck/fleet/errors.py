@@ -60,8 +60,8 @@ class NoSuchAgentError(FleetError):
 
     def __init__(self, name: str, known: Iterable[str] = ()) -> None:
         near = get_close_matches(name, list(known), n=1)
-        hint = f"; is it {near[0]!r}?" if near else "; `quarterdeck ps --all` lists them"
-        super().__init__(f"no agent is called {name!r}{hint}")
+        hint = f"; did you mean {near[0]!r}?" if near else "; `quarterdeck ps --all` lists them"
+        super().__init__(f"there is no agent {name!r}{hint}")
         self.name = name
 
 
@@ -69,9 +69,7 @@ class NoSuchRequestError(FleetError):
     """Nothing of this id waits in the inbox."""
 
     def __init__(self, request: str) -> None:
-        super().__init__(
-            f"no request {request!r} is open; `quarterdeck inbox` lists those that are"
-        )
+        super().__init__(f"no request {request!r} is open; `quarterdeck inbox` lists open requests")
         self.request = request
 
 
@@ -80,8 +78,8 @@ class NoSuchFleetTerminalError(FleetError):
 
     def __init__(self, terminal: str, why: str = "") -> None:
         super().__init__(
-            f"there is no terminal {terminal!r}{f': {why}' if why else ''}; "
-            "`quarterdeck terminal list` shows those that are"
+            f"there is no terminal {terminal!r}{f': {why}' if why else ''}; `quarterdeck terminal "
+            "list` shows open terminals"
         )
         self.terminal = terminal
 
@@ -91,8 +89,8 @@ class InvalidAgentNameError(FleetError):
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"{name!r} cannot name an agent: use 1 to 40 letters, digits, '-', '_' or '.', "
-            "beginning with a letter or a digit"
+            f"{name!r} is not a valid agent name: use 1 to 40 letters, digits, '-', '_' or '.', "
+            "starting with a letter or a digit"
         )
 
 
@@ -104,7 +102,7 @@ class NameTakenError(FleetError):
     """Another agent that is not archived has this name."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"an agent is called {name!r} already; archive it or choose another name")
+        super().__init__(f"there is already an agent {name!r}; archive it or choose another name")
 
 
 class AgentNotReadyError(FleetError):
@@ -135,7 +133,7 @@ class NoWorkbenchError(WorkbenchCallError):
 
     def __init__(self) -> None:
         super().__init__(
-            "no workbench is open, so there is no screen to change; go on without it. A person "
+            "no workbench is open, so there is nothing to change; continue without it. A person "
             "opens one with `quarterdeck`"
         )
 
@@ -145,7 +143,7 @@ class WorkbenchGoneError(WorkbenchCallError):
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"the workbench went away during {name!r}, which may be done or not; look at the "
+            f"the workbench disconnected during {name!r}, which may or may not be done; check the "
             "layout before you try again"
         )
 
@@ -155,8 +153,8 @@ class WorkbenchTimeoutError(WorkbenchCallError):
 
     def __init__(self, name: str, seconds: float) -> None:
         super().__init__(
-            f"the workbench did not answer {name!r} within {seconds:g} s and was told to leave it; "
-            "look at the layout before you try again"
+            f"the workbench did not answer {name!r} within {seconds:g} s and the call was "
+            "cancelled; check the layout before you try again"
         )
 
 

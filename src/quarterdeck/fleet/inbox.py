@@ -55,7 +55,7 @@ class Inbox:
         if isinstance(found.event, PermissionViolated):
             return await self._see(found, found.event, by)
         if not isinstance(found.event, PermissionAsked):
-            raise ValueError(f"request {request!r} is a question: reply to it")
+            raise ValueError(f"request {request!r} is a question: send a reply")
         outcome = Selected(option_id=_option(found.event, choice))
         answer = PermissionAnswer(outcome=outcome, by=_decider(by), feedback=feedback)
         gate = self._gate_of(found.session)
@@ -76,7 +76,7 @@ class Inbox:
         if isinstance(found.event, PermissionViolated):
             return await self._see(found, found.event, by)
         if not isinstance(found.event, QuestionAsked):
-            raise ValueError(f"request {request!r} asks for leave: answer it by an option")
+            raise ValueError(f"request {request!r} is a permission request: answer with an option")
         reply = QuestionReply(action=action, by=_decider(by), content=content)
         gate = self._gate_of(found.session)
         return await self._settle(found, gate is not None and gate.reply(request, reply))
@@ -125,7 +125,7 @@ def _question(event: PermissionAsked | QuestionAsked | PermissionViolated) -> Qu
         case QuestionAsked():
             return event
         case PermissionViolated(title=title, reason=reason):
-            told = f"It did this without leave: {title}\n{reason}\nAnswer to say that you know."
+            told = f"It did this without permission: {title}\n{reason}\nAnswer to acknowledge it."
             return QuestionAsked(request=event.request, text=told, call=event.call)
         case PermissionAsked():
             return None
@@ -136,7 +136,9 @@ def _option(asked: PermissionAsked, choice: str) -> str:
     found = next(by_id, None) or option_of_kind(asked.options, choice)
     if found is None:
         offered = ", ".join(f"{one.option_id!r} ({one.kind})" for one in asked.options)
-        raise ValueError(f"request {asked.request!r} offers no {choice!r}; it offers {offered}")
+        raise ValueError(
+            f"request {asked.request!r} has no option {choice!r}; its options are {offered}"
+        )
     return found
 
 
@@ -179,7 +181,7 @@ class AgentQuestions:
         """
         gate = self._gate_of(session)
         if gate is None:
-            raise AgentNotReadyError("an agent that is not live can ask nothing")
+            raise AgentNotReadyError("an agent that is not live cannot ask")
 
         async def emit(event: Event) -> None:
             await self._notes.take(session, event)
@@ -199,7 +201,7 @@ class AgentQuestions:
         try:
             async with asyncio.timeout(timeout):
                 await self._gone(question.to)
-                by = Decider(kind="cancel", name="the one who was asked is gone")
+                by = Decider(kind="cancel", name="the agent that was asked has ended")
         except TimeoutError:
             pass
         except JournalClosedError:

@@ -75,7 +75,7 @@ class LiveIndex:
                     self._take(record)
                 except Exception:
                     # A bad record costs only itself.
-                    _log.exception("record %d could not be taken in", record.seq)
+                    _log.exception("could not process record %d", record.seq)
                 self._reached(record.seq)
         finally:
             self._is_over = True

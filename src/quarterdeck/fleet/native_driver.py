@@ -101,7 +101,7 @@ async def open_native(
     wish = start.wish
     if wish.agent_mode is not None:
         what = f"have a mode {wish.agent_mode!r} of its own"
-        raise UnsupportedError(NATIVE, _TRANSPORT, what, "Its modes are ours: set mode.")
+        raise UnsupportedError(NATIVE, _TRANSPORT, what, "It uses our modes: set mode.")
     given = tuple(tool.name for tool in start.tools)
     wishes = SessionOptions(
         model=wish.model,
@@ -118,7 +118,7 @@ async def open_native(
     elif wish.forked_from is not None:
         session = await agent.fork(wish.forked_from, wishes=wishes, new_id=start.session)
     elif wish.resume is not None:
-        what = f"go on with {wish.resume!r} under another name"
+        what = f"resume {wish.resume!r} under another name"
         raise UnsupportedError(NATIVE, _TRANSPORT, what, "Resume that agent, or fork it.")
     else:
         session = await agent.new(wish.cwd, roots=wish.roots, wishes=wishes, id_=start.session)

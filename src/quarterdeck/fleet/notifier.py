@@ -108,7 +108,7 @@ class Notifier:
         self._held.pop(about, None)
         if len(self._held) >= _MOST_WAITING:
             lost = self._held.pop(next(iter(self._held)))
-            log.warning("too much to tell after the quiet hours; %r is not told", lost.title)
+            log.warning("too many notifications after the quiet hours; %r is dropped", lost.title)
         self._held[about] = note
         if self._morning is None or self._morning.done():
             self._morning = asyncio.create_task(self._wait_for_morning())
@@ -122,7 +122,7 @@ class Notifier:
 
     def _begin(self, note: PersonNotification) -> None:
         if len(self._waiting) >= _MOST_WAITING:
-            log.warning("too much to tell at once; %r is not told", note.title)
+            log.warning("too many notifications at once; %r is dropped", note.title)
             return
         task = asyncio.create_task(self._tell(note))
         self._waiting.add(task)
@@ -136,7 +136,7 @@ class Notifier:
             try:
                 await teller(note)
             except (QuarterdeckError, OSError, TimeoutError) as error:
-                log.warning("%r could not be told: %s", note.title, error)
+                log.warning("could not send notification %r: %s", note.title, error)
 
     async def _is_open(self, request: str) -> bool:
         try:

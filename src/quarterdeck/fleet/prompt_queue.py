@@ -34,7 +34,7 @@ class PromptQueues:
         if len(self._current.get(session).queue) >= self._most:
             name = self._current.get(session).name
             raise FleetLimitError(
-                f"{self._most} prompts wait for {name!r} already; drop some first"
+                f"{self._most} prompts are already queued for {name!r}; drop some first"
             )
         await self._notes.note(session, make_queued_event(queued))
 

@@ -49,7 +49,7 @@ class AgentOpener:
             return await open_native(start, self._places, self._environment, self._journal)
         if wish.tools is not None:
             instead = "Deny the others by rules."
-            what = "be held to some of its tools"
+            what = "be restricted to some of its tools"
             raise UnsupportedError(wish.agent, wish.transport or "any protocol", what, instead)
         from quarterdeck.drivers.open_session import open_session
 
@@ -214,4 +214,4 @@ def _check_directories(wish: SpawnOptions) -> None:
         if not Path(path).is_dir():
             raise InvalidOptionsError(f"{field}: there is no directory {path!r}")
     if wish.prompt is not None and not wish.prompt.strip():
-        raise InvalidOptionsError("prompt: it is empty; leave it out to give one later")
+        raise InvalidOptionsError("prompt: it is empty; omit it to send one later")

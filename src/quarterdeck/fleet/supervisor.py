@@ -104,13 +104,11 @@ class Supervisor:
         async with self._naming:
             entry = self._current.get(start.session)
             if entry.is_started:
-                raise AgentNotReadyError(f"{entry.name!r} is live already")
+                raise AgentNotReadyError(f"{entry.name!r} is already live")
             if start.session in self._leaving:
                 raise AgentNotReadyError(f"{entry.name!r} is being deleted")
             if entry.standing.is_archived:
-                raise AgentNotReadyError(
-                    f"{entry.name!r} is archived; take it out of the archive first"
-                )
+                raise AgentNotReadyError(f"{entry.name!r} is archived; unarchive it first")
             if (last := self._members.get(start.session)) is not None:
                 await last.over()  # its end is written, and it is about to go
             start = _named(start, entry.name)
@@ -151,7 +149,8 @@ class Supervisor:
             # What was taken on may still be written: then so is this, and nobody sees a ghost.
             with suppress(JournalError):
                 await self._journal.append(
-                    member.id, SessionEnded(how="broken", reason=f"the log fails: {error}")
+                    member.id,
+                    SessionEnded(how="broken", reason=(f"the log cannot be written: {error}")),
                 )
             raise
         entry = self._current.get(member.id)
@@ -168,7 +167,7 @@ class Supervisor:
             depth += 1
             if depth >= self._bounds.depth:
                 raise FleetLimitError(
-                    f"agents may start agents over {self._bounds.depth} generations at the most"
+                    f"agents may be nested at most {self._bounds.depth} levels deep"
                 )
             parent = entry.wish.parent_session
 

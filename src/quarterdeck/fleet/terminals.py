@@ -181,7 +181,8 @@ class HostTerminals:
         found = await self._find(terminal)
         if found.session is not None:
             raise AgentNotReadyError(
-                f"{found.name!r} is an agent whose screen is read, so it keeps its size"
+                f"{found.name!r} is an agent that is driven through its terminal, so its size is "
+                "fixed"
             )
         if found.ended is None:
             found.terminal.resize(columns, rows)
@@ -218,7 +219,9 @@ class HostTerminals:
     async def _open(self, wish: FleetTerminalOptions) -> TerminalHandle:
         argv = wish.command or (self._shell,)
         if not PurePath(wish.cwd).is_absolute() or "\0" in wish.cwd:
-            raise InvalidOptionsError(f"cwd {wish.cwd!r} is no absolute path; name the whole of it")
+            raise InvalidOptionsError(
+                f"cwd {wish.cwd!r} is not an absolute path; give the full path"
+            )
         id_ = f"term-{secrets.token_hex(4)}"
         self._opening += 1
         try:
@@ -250,7 +253,7 @@ class HostTerminals:
             try:
                 await self._close(one)
             except QuarterdeckError as error:
-                _log.warning("terminal %s cannot be forgotten: %s", one.id, error)
+                _log.warning("could not drop terminal %s: %s", one.id, error)
 
     async def _close(self, kept: TerminalHandle) -> None:
         await kept.terminal.close()
@@ -262,13 +265,15 @@ class HostTerminals:
     def _check_typing(self, kept: TerminalHandle, size: int) -> None:
         if kept.ended is not None:
             raise AgentNotReadyError(
-                f"the program in {kept.id!r} has left ({kept.ended}); open another"
+                f"the program in {kept.id!r} has ended ({kept.ended}); open another terminal"
             )
         if size > MOST_TYPED:
-            raise InvalidOptionsError(f"{size} are too many at once; {MOST_TYPED} are the most")
+            raise InvalidOptionsError(
+                f"{size} is too much input at once; the limit is {MOST_TYPED}"
+            )
         if self._pending[kept.terminal.id] >= MOST_PENDING:
             raise AgentNotReadyError(
-                f"the program in {kept.id!r} does not read what is typed; close it"
+                f"the program in {kept.id!r} does not read its input; close it"
             )
         self._pending[kept.terminal.id] += 1
 
@@ -276,7 +281,7 @@ class HostTerminals:
         try:
             await typing
         except LinkError as error:
-            raise AgentNotReadyError(f"the program in {kept.id!r} has left: {error}") from error
+            raise AgentNotReadyError(f"the program in {kept.id!r} has ended: {error}") from error
         finally:
             self._pending[kept.terminal.id] -= 1
             self._pending += Counter()  # drops what is zero
@@ -318,7 +323,7 @@ class LiveAgentTerminals:
         if self._crew.get(entry.session) is None:
             raise NoSuchFleetTerminalError(agent, "this agent is not live")
         raise NoSuchFleetTerminalError(
-            agent, "this agent does not run in one, its transport is not 'pty'"
+            agent, "this agent has no terminal; its transport is not 'pty'"
         )
 
     def _screen(self, entry: AgentEntry) -> TerminalHandle | None:

@@ -75,7 +75,7 @@ class Appender:
                 f"this {event_type(event)!r} event has no JSON form: {error}"
             ) from (error)
         if time is not None and not -_BEYOND <= time < _BEYOND:
-            raise UnrecordableEventError(f"{time} is no time in microseconds since the epoch")
+            raise UnrecordableEventError(f"{time} is not a time in microseconds since the epoch")
         # An event larger than the whole bound is let in alone rather than never.
         while self._events and (
             self._events >= self._limits.pending_events

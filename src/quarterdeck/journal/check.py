@@ -132,7 +132,9 @@ class _Examination:
             "SELECT key, id, made, checksum FROM session_ids"
         ):
             if checksum is not None and not _is_named(key, id_, made, checksum):
-                self._problems.append(f"the name of session {id_!r} is not as it was written")
+                self._problems.append(
+                    f"the name of session {id_!r} was changed after it was written"
+                )
                 self._lost[SessionId(str(id_))] += 0
 
     def _rows(self, statement: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:

@@ -61,8 +61,8 @@ class JournalLockedError(JournalError):
     def __init__(self, path: Path, pid: int | None) -> None:
         holder = "another process" if pid is None else f"process {pid}"
         super().__init__(
-            f"the log {str(path)!r} is being written by {holder}; "
-            f"stop that one, or open the log for reading only"
+            f"the log {str(path)!r} is being written by {holder}; stop that process, or open the "
+            "log read-only"
         )
         self.path = path
         self.pid = pid
@@ -82,11 +82,10 @@ class JournalUnlockableError(JournalError):
 class JournalReadOnlyError(JournalError):
     """The log may not be written: its permissions, its disk, or how it was opened."""
 
-    def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(
-            f"the log {str(path)!r} cannot be written: {reason}; "
-            f"make it writable, or open it for reading only"
-        )
+    def __init__(
+        self, path: Path, reason: str, *, advice: str = "make it writable, or open it read-only"
+    ) -> None:
+        super().__init__(f"the log {str(path)!r} cannot be written: {reason}; {advice}")
         self.path = path
 
 
@@ -128,9 +127,9 @@ class JournalCorruptError(JournalError):
         import shlex
 
         super().__init__(
-            f"the log {str(path)!r} is damaged ({reason}); keep the file and copy what is "
-            f"readable into a new log: "
-            f"quarterdeck journal --file {shlex.quote(str(path))} salvage NEW_FILE"
+            f"the log {str(path)!r} is damaged ({reason}); keep the file and copy its readable "
+            f"records to a new log: quarterdeck journal --file {shlex.quote(str(path))} salvage "
+            "NEW_FILE"
         )
         self.path = path
         self.reason = reason

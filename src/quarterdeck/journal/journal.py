@@ -299,7 +299,9 @@ class Journal(ReadableJournal):
 
     def _writing(self) -> Appender:
         if self._appender is None:
-            raise JournalReadOnlyError(self.path, "it was opened for reading")
+            raise JournalReadOnlyError(
+                self.path, "it was opened read-only", advice="open it for writing"
+            )
         return self._appender
 
     def _keep_running(self, work: Coroutine[Any, Any, None]) -> None:

@@ -74,7 +74,7 @@ class Projections:
         self._all = {projection.name: projection for projection in projections}
         if len(self._all) != len(projections):
             names = sorted(projection.name for projection in projections)
-            raise ValueError(f"two projections have one name: {names!r}")
+            raise ValueError(f"two projections have the same name: {names!r}")
         self._live: dict[str, Projection] = {}
         self._wanted: frozenset[str] = frozenset()
         self._uncommitted: list[str] = []
@@ -218,7 +218,7 @@ class Projections:
         self._note_wanted()
 
     def _set_aside(self, name: str, error: Exception) -> None:
-        _log.error("projection %r set aside; rebuild it when it is mended", name, exc_info=error)
+        _log.error("projection %r is disabled; rebuild it when it is fixed", name, exc_info=error)
         self._live.pop(name, None)
         self.failed[name] = repr(error)
         self._note_wanted()

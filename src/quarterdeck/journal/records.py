@@ -12,7 +12,7 @@ from .rows import EventRow, EventRows, RowQuery, is_intact
 
 __all__ = ["CHANGED", "RecordReader", "event_of"]
 
-CHANGED = "the record is damaged: it is not as it was written"
+CHANGED = "the record is damaged: it was changed after it was written"
 """The reason in the ``UnknownEvent`` event that stands for a record whose checksum is wrong."""
 
 _MANY_IDS = 10_000

@@ -56,9 +56,7 @@ async def salvage_journal(source: str | Path, target: str | Path) -> SalvageRepo
 
 def _salvage(source: Path, target: Path) -> SalvageReport:
     if target.exists():
-        raise JournalUnreachableError(
-            target, "there is a file of that name already; choose another"
-        )
+        raise JournalUnreachableError(target, "the file already exists; choose another name")
     if not source.is_file():
         raise JournalUnreachableError(source, "there is no such file")
     connection = connect_writer(target)

@@ -100,7 +100,7 @@ class SearchIndex:
             if not isinstance(found, JournalCorruptError) and not is_faulty_statement(error):
                 raise found from error
         except (TypeError, ValueError, LookupError) as error:
-            _log.info("the search index is made anew: %r", error)
+            _log.info("rebuilding the search index: %r", error)
         # Whatever is wrong with it, the log can make it anew; unless the log is what is damaged.
         self._disconnect()
         self._remove()

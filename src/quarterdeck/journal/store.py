@@ -215,7 +215,7 @@ def _reader(path: Path, mode: str) -> sqlite3.Connection:
         connection.execute("PRAGMA query_only = ON")
         _refuse_foreign(connection, path)
         if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
-            raise JournalUnreachableError(path, "the file is empty; nothing was ever written to it")
+            raise JournalUnreachableError(path, "the file is empty")
         _probe(connection)
     except DATABASE_ERRORS as error:
         connection.close()

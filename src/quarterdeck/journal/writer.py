@@ -308,7 +308,7 @@ class JournalWriter:
             self._loop.call_soon_threadsafe(callback, *arguments)
         except RuntimeError:
             # The loop is gone, and with it everyone who could have listened.
-            _log.debug("nobody is left to hear of %r", callback)
+            _log.debug("no caller is left to receive %r", callback)
 
 
 def _key(connection: sqlite3.Connection, record: Record) -> int:

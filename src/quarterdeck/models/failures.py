@@ -83,7 +83,7 @@ def call_failure(
     error = _error_of(body)
     if 300 <= status < 400:
         where = headers.get("location", "another address")
-        text = f"redirects to {where}; that is not followed: set the base URL to where it leads"
+        text = f"redirects to {where}, which is not followed: set the base URL to its target"
         return RequestRejectedError(_text(endpoint, text, status), status=status)
     message = _message_of(error) or _plain(body) or "no reason given"
     kind = _kind(status, _words_of(error), message)

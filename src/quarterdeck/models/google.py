@@ -237,7 +237,7 @@ class GenerateParser:
         if self._stop is None:
             raise StreamBrokenError("the stream ended before the answer did")
         if self._stop in _MISWRITTEN:
-            raise StreamBrokenError(f"the model miswrote its answer ({self._stop})")
+            raise StreamBrokenError(f"the model's answer is malformed ({self._stop})")
         return ReplyFinished(
             reply=self._reply.message(),
             stop=self._kind(self._stop),

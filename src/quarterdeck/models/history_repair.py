@@ -121,7 +121,7 @@ def alternate(messages: Sequence[Message], owner: str) -> list[MessageGroup]:
         else:
             joined.append(MessageGroup(place, message))
     if not joined or joined[0].message.role == "assistant":
-        joined.insert(0, MessageGroup(None, _said("(The conversation goes on.)")))
+        joined.insert(0, MessageGroup(None, _said("(The conversation continues.)")))
     if joined[-1].message.role == "assistant":
         joined.append(MessageGroup(None, _said("(Continue.)")))
     return joined
@@ -223,7 +223,7 @@ def _answered(parts: Sequence[Part], waiting: Sequence[tuple[str, str]]) -> tupl
     orphans = [part for result in results for part in _told(result)]
     said = [part for part in parts if isinstance(part, TextPart | ImagePart)]
     # Opaque parts, thinking and calls are the model's: none of a user's message.
-    return tuple(paired + orphans + said) or (TextPart(text="(Nothing was said.)"),)
+    return tuple(paired + orphans + said) or (TextPart(text="(no text)"),)
 
 
 def _content(result: ToolResultPart) -> tuple[TextPart | ImagePart, ...]:

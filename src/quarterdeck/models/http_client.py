@@ -299,13 +299,13 @@ def _request_head(
     fields = {"Accept-Encoding": "identity", "Content-Length": str(length), **headers}
     for name, value in fields.items():
         if any(char in name + value for char in "\r\n\0"):
-            raise ModelSetupError(f"the value of header {name!r} holds a line break: mend it")
+            raise ModelSetupError(f"the value of header {name!r} contains a line break: remove it")
         lines.append(f"{name}: {value}")
     try:
         return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
     except UnicodeEncodeError as error:
         line = next(line for line in lines if not line.isascii())
-        reason = f"header {line.partition(':')[0]!r} holds a character that HTTP cannot carry"
+        reason = f"header {line.partition(':')[0]!r} contains a character that HTTP does not allow"
         raise ModelSetupError(reason) from error
 
 

@@ -296,7 +296,7 @@ class ChatParser:
         if self._stop is None and not self._is_stopped:
             raise StreamBrokenError("the stream ended before the answer did")
         if self._stop == "error":
-            raise StreamBrokenError("the server gave up in mid-answer")
+            raise StreamBrokenError("the server aborted in the middle of its answer")
         for draft in self._detailed.values():
             draft.signature = msgspec.json.encode(draft.raw).decode()
         stop = _STOPS.get(self._stop or "stop", "other")

@@ -31,7 +31,7 @@ class ProxiedResponse:
         except httpx2.ReadTimeout:
             raise StreamBrokenError("the stream was silent for too long") from None
         except httpx2.HTTPError as error:
-            raise StreamBrokenError(f"the stream broke off: {error}") from None
+            raise StreamBrokenError(f"the stream was interrupted: {error}") from None
 
 
 class ProxyClient:
@@ -65,7 +65,9 @@ class ProxyClient:
         except httpx2.TimeoutException:
             raise StreamBrokenError(f"{request.url.host!r} was silent for too long") from None
         except httpx2.HTTPError as error:
-            raise StreamBrokenError(f"{request.url.host!r} broke off: {error}") from None
+            raise StreamBrokenError(
+                f"{request.url.host!r} closed the connection: {error}"
+            ) from None
         try:
             lowered = {name.lower(): value for name, value in response.headers.items()}
             yield ProxiedResponse(response.status_code, lowered, response)

@@ -104,7 +104,7 @@ def parse_model_name(name: str, options: ModelOptions | None = None) -> ModelNam
             f"unknown vendor {vendor!r} in {name!r}; known are {names}. "
             f"Describe another one under [vendors.{vendor}] in the configuration."
         )
-    raise ModelSetupError(f"{name!r} is no model's name: write it as vendor/model")
+    raise ModelSetupError(f"{name!r} is not a model name: write it as vendor/model")
 
 
 def endpoint_of(

@@ -31,7 +31,7 @@ class WireError(Exception):
     """The vendor reported an error inside the stream; ``error`` is its own object."""
 
     def __init__(self, error: Any) -> None:
-        super().__init__("the stream holds an error")
+        super().__init__("the stream contains an error")
         self.error = error
 
 
@@ -151,7 +151,7 @@ class RemoteModel:
         if answer.status == 200 and kind not in ("application/json", "text/html"):
             if encoding != "identity":
                 raise StreamBrokenError(
-                    f"{self._endpoint.vendor}: the stream is packed as {encoding!r}"
+                    f"{self._endpoint.vendor}: the stream is compressed as {encoding!r}"
                 )
             return
         body = b""

@@ -165,11 +165,11 @@ class ScriptedModel:
 
 
 _BROKEN = {
-    "garbage": "The stream has bytes that are no event.",
+    "garbage": "The stream has bytes that are not an event.",
     "badjson": "The stream has an event that is not JSON.",
-    "drop": "The connection was cut in the middle of the reply.",
+    "drop": "The connection was lost in the middle of the reply.",
     "noend": "The stream ended before the reply was complete.",
-    "stall": "Nothing more came of the reply.",
+    "stall": "The rest of the reply did not arrive.",
 }
 
 

@@ -69,7 +69,7 @@ class HttpOrigin(Struct, frozen=True):
         try:
             port = url.port
         except ValueError as error:
-            raise BadUrlError(f"{url.geturl()!r} is no URL: {error}") from None
+            raise BadUrlError(f"{url.geturl()!r} is not a URL: {error}") from None
         if url.scheme not in ("http", "https") or not url.hostname:
             raise BadUrlError(f"{url.geturl()!r} must begin with http:// or https://")
         is_secure = url.scheme == "https"
@@ -165,7 +165,9 @@ class HttpConnection:
         except (asyncio.IncompleteReadError, ConnectionError) as error:
             if self.was_used and not getattr(error, "partial", b""):
                 raise StaleConnectionError from None
-            raise BrokenResponseError(f"{self.origin.host!r} closed before it answered") from None
+            raise BrokenResponseError(
+                f"{self.origin.host!r} closed the connection before it answered"
+            ) from None
 
     async def body(self, head: ResponseHead, timeout: float) -> AsyncGenerator[bytes, None]:
         """Give the body in the pieces in which it arrives.
@@ -186,7 +188,9 @@ class HttpConnection:
                 f"{self.origin.host!r} was silent for {timeout:g} s"
             ) from None
         except (asyncio.IncompleteReadError, ConnectionError):
-            raise BrokenResponseError(f"{self.origin.host!r} broke off in mid-answer") from None
+            raise BrokenResponseError(
+                f"{self.origin.host!r} closed the connection in the middle of its answer"
+            ) from None
         except (ValueError, ssl.SSLError) as error:
             raise BrokenResponseError(
                 f"{self.origin.host!r} sent a malformed body: {error}"

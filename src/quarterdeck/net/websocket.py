@@ -104,9 +104,9 @@ def check_handshake(head: bytes, key: bytes) -> None:
     if headers.get("upgrade", "").lower() != "websocket":
         raise BadHandshakeError("it changes to another protocol", status)
     if headers.get("sec-websocket-accept") != handshake_accept(key):
-        raise BadHandshakeError("its answer does not fit our key", status)
+        raise BadHandshakeError("its answer does not match our key", status)
     if "sec-websocket-extensions" in headers or "sec-websocket-protocol" in headers:
-        raise BadHandshakeError("it uses what was not offered", status)
+        raise BadHandshakeError("it uses an extension that was not offered", status)
 
 
 # Frames
@@ -183,7 +183,7 @@ class MessageDecoder:
     def _check(self, first: int, second: int) -> None:
         kind = first & 0xF
         if first & _RESERVED or kind not in _KINDS:
-            raise BadFrameError(f"a frame begins with the byte {first:#04x}, which means nothing")
+            raise BadFrameError(f"a frame starts with the invalid byte {first:#04x}")
         if second & _MASKED:
             raise BadFrameError("a server does not mask its frames")
         if kind >= CLOSE and (not first & _FINAL or second > _CONTROL_LIMIT):

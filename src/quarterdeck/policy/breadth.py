@@ -19,7 +19,7 @@ def explain_breadth(rule: Rule) -> str | None:
         case AnyCall():
             return "it allows every call of every agent"
         case ShellPattern(words=()):
-            return "it allows every command, also those that nobody can read"
+            return "it allows every command, even ones that cannot be parsed"
         case ShellPattern() as pattern:
             return _of_command(rule, pattern)
         case PathPattern(glob=None):

@@ -171,7 +171,7 @@ class HiddenPart(Struct, frozen=True, kw_only=True):
     @property
     def label(self) -> str:
         """The part, for people."""
-        return "what the line may run besides"
+        return "what else the line may run"
 
 
 CallPart: TypeAlias = (
@@ -316,7 +316,7 @@ def _unclear(reason: str, family: Family, call: Call, unread: bool = False) -> U
 def _bare(call: Call) -> CallPart:
     family = _family(call)
     if family in ("bash", "read", "edit"):
-        return _unclear("what it works on is not said", family, call)
+        return _unclear("it does not name its target", family, call)
     if call.kind == "think":
         return NamedToolPart(name=call.tool, deed="think")
     return NamedToolPart(name=call.tool, deed="other")
@@ -354,7 +354,7 @@ def _shell_parts(call: Call, text: str) -> list[CallPart]:
     line = read_line(text)
     parts: list[CallPart] = [_unclear(reason, "bash", call, line.unread) for reason in line.doubts]
     if not (line.commands or line.redirects or line.doubts):
-        parts.append(_unclear("it runs nothing that is known", "bash", call))
+        parts.append(_unclear("it runs an unknown program", "bash", call))
     plain = _is_plain(text, line)
     parts.extend(_run(call, line, command, plain) for command in line.commands)
     for redirect in line.redirects:

@@ -223,7 +223,7 @@ class _Judge:
 
     def decide(self) -> Decision:
         if self.sandbox.required and not self.sandbox.in_force and self.call.command is not None:
-            reason = "commands run only in a sandbox (sandbox.require), and there is none here"
+            reason = "commands run only in a sandbox (sandbox.require), and none is available"
             self.found.denied.append(
                 Deny(reason=reason, by=DecisionSource(kind="mode", text="sandbox.require"))
             )
@@ -282,7 +282,7 @@ class _Judge:
             self._note(part, rule, fit)
             if fit != "no":
                 held = True
-                reason = f"the rule {print_rule(rule)!r} asks about {part.label!r}"
+                reason = f"the rule {print_rule(rule)!r} requires permission for {part.label!r}"
                 self.found.asked.append(Ask(reason=reason, by=(_by(rule),), standing=False))
                 break
         return held
@@ -359,7 +359,7 @@ class _Judge:
             reason = f"the mode {self.mode!r} does not allow {part.label!r}"
             self.found.denied.append(Deny(reason=reason, by=by_mode))
         elif reading.by is not None:
-            why = "it seems to read only, which is not certain enough to run it unsealed"
+            why = "it seems read-only, but not certainly enough to run it outside the sandbox"
             self._ask(plain, why)
         self._note_mode(plain, by_mode, answer)
 
@@ -415,7 +415,7 @@ class _Judge:
 
     def _note(self, part: CallPart, rule: Rule, fit: Fit) -> None:
         if self.steps is not None:
-            outcome = {"yes": "holds", "maybe": "may hold", "no": "does not hold"}[fit]
+            outcome = {"yes": "applies", "maybe": "may apply", "no": "does not apply"}[fit]
             self.steps.append(DecisionStep(part=part.label, by=_by(rule), outcome=outcome))
 
     def _note_mode(self, part: CallPart, by: DecisionSource, answer: str) -> None:
@@ -454,6 +454,6 @@ def _reason(part: CallPart, mode: Mode, sandbox: SandboxState) -> str:
     if isinstance(part, UnclearPart):
         return part.reason
     if mode == "full-auto" and not sandbox.in_force and part.deed in ("run", "run write"):
-        return f"no sandbox is in force here, so {part.label!r} could change anything"
-    why = _REASONS.get(part.deed, "no rule covers it")
+        return f"no sandbox is active, so {part.label!r} could change anything"
+    why = _REASONS.get(part.deed, "no rule matches")
     return f"{part.label!r}: {why}"

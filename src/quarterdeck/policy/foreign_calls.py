@@ -162,7 +162,7 @@ def call_from_tool(
     known = _TOOLS.get(bare_name(name or ""))
     found = _Findings()
     if known is not None and kind not in (known, "other") and not _kin(known, kind):
-        found.doubts.append(f"the agent calls {name!r} a tool of the kind {kind!r}")
+        found.doubts.append(f"the agent reports {name!r} as a tool of kind {kind!r}")
     kind = known or kind
     call = Call(
         tool=name or title or kind,
@@ -260,7 +260,7 @@ def _read_place(key: str, value: Any, found: _Findings) -> None:
     elif key in _URL_FIELDS and isinstance(value, str):
         found.urls.append(value)
     elif key not in _SILENT_FIELDS:
-        found.doubts.append(f"the meaning of {key!r} in its input is not known")
+        found.doubts.append(f"the input key {key!r} is unknown")
 
 
 def _is_texts(value: Any) -> bool:
@@ -302,7 +302,7 @@ def _bare(call: Call, found: _Findings, locations: Sequence[str]) -> Call:
         paths=paths,
         urls=tuple(found.urls),
         globs=tuple(found.patterns),
-        doubts=("its effect is not known",),
+        doubts=("its effect is unknown",),
     )
 
 

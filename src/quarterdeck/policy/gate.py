@@ -90,8 +90,8 @@ Emit: TypeAlias = Callable[[Event], Awaitable[None]]
 
 _LONG = 1000
 """Characters of a command beyond which it is judged in a thread."""
-_LATE = Decider(kind="timeout", name="nobody answered in time")
-NOBODY = Decider(kind="mode", name="nobody is there to ask")
+_LATE = Decider(kind="timeout", name="no answer in time")
+NOBODY = Decider(kind="mode", name="no person can be asked")
 """Answers in place of a person where there is none."""
 
 
@@ -369,7 +369,7 @@ class Gate(Struct, kw_only=True, eq=False):
             why = answer.by.name or "the request was cancelled"
             # To an agent a cancelled request means that its turn is cancelled.
             is_cancelled = answer.by not in (NOBODY, _LATE)
-            told = f"This needs a person's leave, and {why}."
+            told = f"This needs a person's permission, and {why}."
             return PermissionRefused(why, told, cancelled=is_cancelled)
         from .permission_options import choice_of
 
@@ -380,10 +380,10 @@ class Gate(Struct, kw_only=True, eq=False):
             if contained == "none":  # the mode may have become full-auto while it was asked
                 contained = self._contained(call)
             return PermissionGranted(option, contained)
-        told = "The person refused this call."
+        told = "The person denied this call."
         if answer.feedback:
             told += f" They said: {answer.feedback}"
-        return PermissionRefused(answer.feedback or "refused by the person", told, option)
+        return PermissionRefused(answer.feedback or "denied by the person", told, option)
 
     async def _remember(
         self,
@@ -407,7 +407,7 @@ class Gate(Struct, kw_only=True, eq=False):
         try:
             await self.grants.add(grants)
         except (OSError, QuarterdeckError) as error:
-            title = "The answer holds for this call only: it could not be kept."
+            title = "The answer applies to this call only: it could not be saved."
             await emit(NoticePosted(title=title, severity="warning", description=str(error)))
 
     async def _decide_soon(

@@ -135,7 +135,9 @@ class DelegatedFiles:
         try:
             await self._link.call(acp.FS_WRITE_TEXT_FILE, params)
         except (RpcError, MalformedAnswerError) as error:
-            raise PathRefusedError(os.fspath(path), f"the editor says: {_words(error)}") from error
+            raise PathRefusedError(
+                os.fspath(path), f"the editor reported: {_words(error)}"
+            ) from error
         written = await self._existing(path)
         return _identity(written, data)
 
@@ -195,7 +197,9 @@ class DelegatedFiles:
         except RpcError as error:
             if error.code == RESOURCE_NOT_FOUND:
                 raise NoSuchPathError(os.fspath(path)) from error
-            raise PathRefusedError(os.fspath(path), f"the editor says: {_words(error)}") from error
+            raise PathRefusedError(
+                os.fspath(path), f"the editor reported: {_words(error)}"
+            ) from error
         except (MalformedAnswerError, UnicodeEncodeError) as error:
             raise PathRefusedError(os.fspath(path), f"the editor's answer: {error}") from error
 
@@ -238,7 +242,7 @@ def _check(
     if stat.kind != "file":
         raise PathRefusedError(path, f"it is a {stat.kind}")
     if create:
-        raise FileChangedError(path, "is there, though it should not have existed,")
+        raise FileChangedError(path, "exists, although it was not expected to,")
     if expected is None:
         return
     now = _identity(stat, there)

@@ -58,7 +58,7 @@ class Delegation:
         try:
             return await self._connection.call(method, params, timeout=timeout)
         except LinkError as error:
-            raise OperatingSystemError(f"{self._client.name!r} is gone: {error}") from error
+            raise OperatingSystemError(f"{self._client.name!r} disconnected: {error}") from error
 
 
 class DelegatedSystem:

@@ -90,7 +90,7 @@ class DelegatedTerminal:
         await asyncio.wait([self._watching])
         if self._exit is None:
             raise self._fault or OperatingSystemError(
-                f"nobody knows how terminal {self.id!r} ended"
+                f"the exit status of terminal {self.id!r} is unknown"
             )
         return self._exit
 
@@ -149,7 +149,7 @@ class DelegatedTerminal:
             self._fault = error
         except (RpcError, MalformedAnswerError) as error:
             self._fault = OperatingSystemError(
-                f"the editor cannot tell how {self.id!r} ended: {error}"
+                f"the editor did not report how {self.id!r} ended: {error}"
             )
         finally:
             ended.cancel()
@@ -270,7 +270,7 @@ class DelegatedTerminals:
             )
             await self._link.call(acp.TERMINAL_RELEASE, request, timeout=_PATIENCE)
         except (QuarterdeckError, TimeoutError) as error:
-            _log.warning("a terminal that came too late: %s", error)
+            _log.warning("a terminal opened too late: %s", error)
 
     def get(self, terminal_id: str) -> DelegatedTerminal:
         """The terminal of this id."""

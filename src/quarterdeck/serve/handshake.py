@@ -115,7 +115,7 @@ def _auth_methods(client: EditorClient) -> tuple[AuthMethod, ...]:
         id=SHOW_SETUP,
         type="terminal",
         name="Show how to set up a model",
-        description="Says which model would be used, or what is missing.",
+        description="Shows which model would be used, or what is missing.",
         args=("--setup",),
     )
     return (check, setup) if client.has_terminal_login else (check,)

@@ -98,7 +98,7 @@ class AcpServer:
         if request.method_id != CHECK_MODEL:
             raise RpcError(
                 INVALID_PARAMS,
-                f"there is no way {request.method_id!r} to authenticate here; use {CHECK_MODEL!r}",
+                f"unknown authentication method {request.method_id!r}; use {CHECK_MODEL!r}",
                 {"kind": "unknown_auth_method"},
             )
         self._is_logged_out = False

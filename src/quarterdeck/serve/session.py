@@ -54,7 +54,9 @@ class ServedPromptQueue:
             self.idle.clear()
             return True
         if len(self._waiting) >= _MOST:
-            told = f"{_MOST} prompts wait in this session; wait for the end of a turn or cancel it"
+            told = (
+                f"{_MOST} prompts are queued in this session; wait for the turn to end or cancel it"
+            )
             raise make_refusal(INVALID_REQUEST, told, "too_many_prompts")
         mine: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.append(mine)
@@ -153,7 +155,7 @@ class UpdatePump:
                 await self._send(update)
             await self._follow(after, replay_until)
         except LinkError:
-            _log.debug("session %s: the client is gone", self._session.id)
+            _log.debug("session %s: the client disconnected", self._session.id)
         except Exception:
             _log.exception("session %s: its updates end here", self._session.id)
         # Not when it was cancelled: then another run takes over those who wait.

@@ -43,7 +43,7 @@ def servers_of(servers: tuple[McpServer, ...]) -> tuple[ServerDefinition, ...]:
 def _definition(server: McpServer) -> ServerDefinition:
     if server.type not in (None, "stdio", "http"):
         raise make_invalid_params(
-            f"MCP server {server.name!r} is of the transport {server.type!r}; this agent offers "
+            f"MCP server {server.name!r} uses the transport {server.type!r}; this agent supports "
             "'stdio' and 'http'"
         )
     if server.command is not None:
@@ -316,7 +316,7 @@ async def _set_option(session: Session, id_: str, value: str | bool) -> None:
         case _:
             known = ", ".join(option.id for option in session.options)
             raise make_invalid_params(
-                f"no option {id_!r}; there are {known}", "invalid_config_option"
+                f"no option {id_!r}; available: {known}", "invalid_config_option"
             )
 
 
@@ -326,7 +326,7 @@ async def _set_effort(session: Session, value: str | bool) -> None:
             await session.set_effort(effort)
             return
     known = ", ".join(EFFORTS)
-    raise make_invalid_params(f"no effort {value!r}; there are {known}", "invalid_config_option")
+    raise make_invalid_params(f"no effort {value!r}; available: {known}", "invalid_config_option")
 
 
 def _time_in(cursor: str | None) -> int | None:
@@ -335,7 +335,7 @@ def _time_in(cursor: str | None) -> int | None:
     try:
         return int(cursor)
     except ValueError:
-        raise make_invalid_params(f"{cursor!r} is no cursor of ours; begin without one") from None
+        raise make_invalid_params(f"{cursor!r} is not a valid cursor; start without one") from None
 
 
 def _info(summary: SessionSummary) -> acp.SessionInfo:

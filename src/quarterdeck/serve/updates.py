@@ -365,7 +365,7 @@ def _notice(event: NoticePosted | RetryScheduled) -> acp.Notice:
         return acp.Notice(severity=event.severity, title=event.title, description=event.description)
     return acp.Notice(
         severity="warning",
-        title=f"Trying again in {event.delay:.1f} s (attempt {event.attempt})",
+        title=f"Retrying in {event.delay:.1f} s (attempt {event.attempt})",
         description=event.reason,
     )
 

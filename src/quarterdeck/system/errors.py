@@ -143,7 +143,7 @@ class StillRunningError(OperatingSystemError):
     def __init__(self, pids: Iterable[int]) -> None:
         self.pids = tuple(pids)
         listed = ", ".join(map(str, self.pids))
-        super().__init__(f"Processes {listed} did not end after SIGKILL. Look at them with ps.")
+        super().__init__(f"Processes {listed} did not end after SIGKILL. Inspect them with ps.")
 
 
 class NoSuchTerminalError(OperatingSystemError):
@@ -162,7 +162,7 @@ class NotARepositoryError(GitError):
     """A directory is in no work tree of git."""
 
     def __init__(self, directory: str) -> None:
-        super().__init__(f"{directory!r} is in no git repository.")
+        super().__init__(f"{directory!r} is not in a git repository.")
         self.directory = directory
 
 

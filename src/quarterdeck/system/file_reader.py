@@ -35,7 +35,7 @@ def open_regular_file(
         os.close(descriptor)
         if stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fsdecode(path))
-        raise OSError(errno.EINVAL, "it is no regular file", os.fsdecode(path))
+        raise OSError(errno.EINVAL, "it is not a regular file", os.fsdecode(path))
     return os.fdopen(descriptor, "rb")
 
 

@@ -355,7 +355,7 @@ def _check_target(
     if kind != "file":
         raise SpecialFileError(path, kind)
     if create:
-        raise FileChangedError(path, "is there, though it should not have existed,")
+        raise FileChangedError(path, "exists, although it was not expected to,")
     if expected is not None and not _is_still(place, path, found, expected):
         raise FileChangedError(path, "was changed")
     return found
@@ -386,7 +386,7 @@ def _open_regular(place: ConfinedPath, path: str) -> int:
     if os.fstat(descriptor).st_dev == _processes_device():
         # Of this very process, for one: its environment has keys that no tool may see.
         os.close(descriptor)
-        raise PathRefusedError(path, "it tells of processes, not of files")
+        raise PathRefusedError(path, "it describes processes, not files")
     # Looked at again: what was a file a moment ago may have been replaced.
     kind = _kind(os.fstat(descriptor).st_mode)
     if kind != "file":

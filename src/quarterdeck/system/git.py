@@ -168,11 +168,11 @@ def run_git(
         raise ValueError(f"git {verb!r} is not among the commands that this program uses.")
     for word in itertools.takewhile(lambda word: word not in ("--", "--end-of-options"), rest):
         if any(one.startswith(word.partition("=")[0]) for one in _REFUSED if len(word) > 2):
-            raise ValueError(f"git {verb} is not to be told {word!r}.")
+            raise ValueError(f"git {verb} does not accept {word!r} here.")
     projects = [one for one in (places.project, places.work_tree) if one is not None]
     program = find_own_program("git", projects)
     if program is None:
-        raise GitError("git cannot be run: no folder of PATH outside the project has it.")
+        raise GitError("git cannot be run: it is not in a directory of PATH outside the project.")
     environment = _environment(places, search_folders(projects), literal, reads_own_settings)
     options = [word for one in (*_SETTINGS, *settings) for word in ("-c", one)]
     fixed = () if reads_own_settings else _VERBS[verb]

@@ -155,7 +155,7 @@ class GitRepository(Struct, frozen=True, kw_only=True):
         try:
             view = tempfile.mkdtemp(prefix="quarterdeck-git-")
         except OSError as error:
-            raise GitError(f"no temporary directory can be made: {error}") from error
+            raise GitError(f"cannot create a temporary directory: {error}") from error
         try:
             self._fill(Path(view))
             yield view
@@ -204,7 +204,7 @@ def find_repository(directory: str) -> GitRepository | None:
             if found is not None:
                 return _read_repository(str(place), *found)
     except OSError as error:
-        raise GitError(f"no repository can be looked for in {directory!r}: {error}") from error
+        raise GitError(f"cannot search for a repository in {directory!r}: {error}") from error
     return None
 
 
@@ -264,7 +264,7 @@ def _expect_plain(path: str, most: int) -> bool:
     except OSError as error:
         raise _unsafe(path, str(error.strerror or error).lower()) from error
     if not stat.S_ISREG(status.st_mode):
-        raise _unsafe(path, "it is no regular file")
+        raise _unsafe(path, "it is not a regular file")
     if status.st_size > most:
         raise _unsafe(path, f"it has more than {most:,} bytes")
     return True
@@ -272,8 +272,8 @@ def _expect_plain(path: str, most: int) -> bool:
 
 def _unsafe(path: str, problem: str) -> GitUnsafeError:
     return GitUnsafeError(
-        f"git was not run, because {path!r} cannot be trusted to be read: {problem}. "
-        "See whether `git status` works there, and mend the file."
+        f"git was not run, because {path!r} is not safe to read: {problem}. Check that `git "
+        "status` works there, and fix the file."
     )
 
 
@@ -319,15 +319,15 @@ def _check_format(path: str, settings: Mapping[str, str]) -> str:
     """How objects are named. Raises GitUnsafeError for a repository that we do not understand."""
     version = settings.get("core.repositoryformatversion", "0")
     if version not in ("0", "1"):
-        raise _unsafe(path, f"version {version!r} of the format is not known")
+        raise _unsafe(path, f"unknown format version {version!r}")
     for name, value in settings.items():
         if name.startswith("extensions.") and name.partition(".")[2] not in _EXTENSIONS:
-            raise _unsafe(path, f"the extension {name!r} is not known")
+            raise _unsafe(path, f"unknown extension {name!r}")
         if name == "extensions.refstorage" and value != "files":
-            raise _unsafe(path, f"references are kept as {value!r}, which is not supported")
+            raise _unsafe(path, f"references are stored as {value!r}, which is not supported")
     object_format = settings.get("extensions.objectformat", "sha1")
     if object_format not in ("sha1", "sha256"):
-        raise _unsafe(path, f"objects are named by {object_format!r}, which is not known")
+        raise _unsafe(path, f"unknown object format {object_format!r}")
     return object_format
 
 

@@ -48,7 +48,7 @@ class OutputRing:
 
     def __init__(self, *, head: int = 0, tail: int) -> None:
         if head < 0 or tail < 0:
-            raise ValueError(f"A ring cannot keep {min(head, tail)} bytes.")
+            raise ValueError(f"A ring buffer cannot hold {min(head, tail)} bytes.")
         self._head_limit = head
         self._tail_limit = tail
         self._head = bytearray()
@@ -159,7 +159,7 @@ class OutputFile:
             return
         if len(data) > self._room:
             data = data[: self._room]
-            self.problem = "the limit of the file is reached"
+            self.problem = "the size limit of the file is reached"
         self._room -= len(data)
         self._waiting += data
 

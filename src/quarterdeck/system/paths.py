@@ -81,7 +81,7 @@ def real_directory(path: bytes, *, make: bool = False) -> Generator[int, None, N
             if name in (b"", b"."):
                 continue
             if name == b"..":
-                raise OSError(errno.EINVAL, "a real path has no '..'", path)
+                raise OSError(errno.EINVAL, "a resolved path cannot contain '..'", path)
             try:
                 below = os.open(name, _DIRECTORY, dir_fd=opened)
             except FileNotFoundError:
@@ -100,7 +100,7 @@ def real_directory(path: bytes, *, make: bool = False) -> Generator[int, None, N
 def path_error(path: str, error: OSError | ValueError) -> PathError:
     """The error of this room for what the operating system said about ``path``."""
     if isinstance(error, ValueError):
-        return PathRefusedError(path, f"it is no valid path ({error})")
+        return PathRefusedError(path, f"it is not a valid path ({error})")
     if error.errno == errno.ENOENT:
         return NoSuchPathError(path)
     return PathRefusedError(path, (error.strerror or str(error)).lower())
@@ -211,7 +211,7 @@ class Roots:
 
     def _find(self, text: str, follow: bool, parents: bool) -> ConfinedPath:
         if not text or "\0" in text:
-            raise PathRefusedError(text, "it is empty" if not text else "it holds a NUL byte")
+            raise PathRefusedError(text, "it is empty" if not text else "it contains a NUL byte")
         target = os.path.join(self.directories[0], text)
         for _ in range(_HOPS):
             root, names = self._anchor(text, target, follow)
@@ -223,7 +223,7 @@ class Roots:
             if isinstance(found, ConfinedPath):
                 return found
             target = found
-        raise PathRefusedError(text, "it holds a loop of symlinks")
+        raise PathRefusedError(text, "it contains a symlink loop")
 
     def _anchor(self, text: str, target: str, follow: bool) -> tuple[str, list[str]]:
         """The root where ``target`` begins and the names below it.

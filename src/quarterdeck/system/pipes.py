@@ -84,10 +84,10 @@ class PipeReader(_Pipe):
             Busy: Another task is receiving.
         """
         if self._waiter is not None:
-            raise LinkBusyError("Two tasks receive from one process. Let one of them do it.")
+            raise LinkBusyError("Two tasks receive from the same process. Use only one.")
         while True:
             if self._is_closed:
-                raise LinkClosedError("The output of the process was closed by us.")
+                raise LinkClosedError("The output of the process is already closed.")
             if self._due is not None and self._received >= self._due:
                 self._has_caught_up.set()
                 if self._ends_with_child:
@@ -161,7 +161,7 @@ class PipeWriter(_Pipe):
             Busy: Another task is sending.
         """
         if self._is_sending:
-            raise LinkBusyError("Two tasks send to one process. Let one of them do it.")
+            raise LinkBusyError("Two tasks send to the same process. Use only one.")
         self._is_sending = True
         left = memoryview(data)
         try:
@@ -179,7 +179,7 @@ class PipeWriter(_Pipe):
             if self._broken:
                 raise LinkBrokenError(f"Cannot write to the process: {self._broken}.")
             if self._descriptor < 0:
-                raise LinkClosedError("The input of the process was closed by us.")
+                raise LinkClosedError("The input of the process is already closed.")
             try:
                 return os.write(self._descriptor, data[:CHUNK])
             except BlockingIOError:
@@ -189,7 +189,7 @@ class PipeWriter(_Pipe):
 
     def child_left(self) -> None:
         """The child is gone: nobody is waited for any more."""
-        self._broken = self._broken or "it has left"
+        self._broken = self._broken or "it has exited"
         self._wake()
 
     def close(self) -> None:

@@ -116,7 +116,7 @@ async def detect_sealed_sandbox() -> Sandbox:
     and no mount of others, without a word, and take several times as long.
     """
     if not os.environ.get(SANDBOX_VARIABLE) and landlock.landlock_abi() >= landlock.SCOPED_SIGNALS:
-        found = probe_landlock("it is quicker, and sealed commands see the same processes")
+        found = probe_landlock("it is faster, and sandboxed commands see the same processes")
         if found.seals:
             return found
     return await detect_sandbox()
@@ -130,7 +130,7 @@ def detect_sandbox_now() -> Sandbox:
 @cache
 def _detect(wanted: str) -> Sandbox:
     if sys.platform != "linux":
-        return Sandbox(kind="none", reason=f"there is none for {sys.platform} yet")
+        return Sandbox(kind="none", reason=f"there is no sandbox for {sys.platform} yet")
     if wanted == "none":
         return Sandbox(kind="none", reason=f"{SANDBOX_VARIABLE} says 'none'")
     if wanted == "landlock":
@@ -192,7 +192,7 @@ def probe_landlock(reason: str = "") -> Sandbox:
         gaps.append("processes outside can be signalled")
     if not has_seccomp():
         only = "only TCP is" if version >= 4 else "nothing is"
-        gaps.append(f"of the network {only} held back; local sockets can be used")
+        gaps.append(f"of the network {only} blocked; local sockets can be used")
     seals = version >= 3 and has_seccomp()
     return Sandbox(kind="landlock", reason=reason, gaps=tuple(gaps), seals=seals)
 

@@ -209,10 +209,10 @@ class HeadlessTerminal:
                 # A program that draws without end must not keep everybody else from running.
                 await asyncio.sleep(0)
         except LinkError as error:
-            _log.debug("%r cannot be read any more: %s", self, error)
+            _log.debug("%r can no longer be read: %s", self, error)
         except Exception:
             # An emulator's own fault: the screen stands still, and whoever looks for why finds it.
-            _log.exception("%r: its screen failed", self)
+            _log.exception("%r: its emulator failed", self)
 
     async def _leave(self) -> None:
         """Notice that the program has left, and give what it wrote last a moment to come."""

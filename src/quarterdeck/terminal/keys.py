@@ -46,7 +46,7 @@ def encode_key(key: str, modes: TerminalModes) -> bytes:
     if len(key) == 1 and key.isprintable():
         return key.encode()
     known = ", ".join(sorted(KEYS))
-    raise ValueError(f"no key is called {key!r}; known are {known}, ctrl+a to ctrl+z, characters")
+    raise ValueError(f"there is no key {key!r}; known are {known}, ctrl+a to ctrl+z, characters")
 
 
 def neutralize_controls(text: str) -> str:

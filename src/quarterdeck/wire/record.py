@@ -114,11 +114,11 @@ def _decode_leniently(data: bytes) -> Record:
         event = raw.pop("event")
         version = raw["v"]
     except (*_UNREADABLE, AttributeError, KeyError, TypeError) as error:
-        raise MalformedRecordError(f"no record: {data[:80]!r}") from error
+        raise MalformedRecordError(f"not a record: {data[:80]!r}") from error
     if isinstance(version, int) and version > VERSION:
         raise NewerVersionError("the record", version, VERSION)
     kept = encode_event(UnknownEvent(origin="log", raw=event, reason="not understood"))
     try:
         return _record_decoder().decode(_encoder.encode(raw | {"event": msgspec.Raw(kept)}))
     except (*_UNREADABLE, TypeError) as error:
-        raise MalformedRecordError(f"no record: {data[:80]!r}: {error}") from error
+        raise MalformedRecordError(f"not a record: {data[:80]!r}: {error}") from error

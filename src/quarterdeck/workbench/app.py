@@ -226,7 +226,7 @@ class Workbench(CommandApp):
     def action_answer(self) -> None:
         """Show what waits for the person."""
         if not self.deciding.open_next():
-            self.tell("nobody waits for you")
+            self.tell("no pending requests")
 
     def action_beside(self, step: int) -> None:
         """Show another agent."""
@@ -243,7 +243,7 @@ class Workbench(CommandApp):
         elif agent is not None and agent.state in ("running", "waiting"):
             self.work(self.steering.interrupt(agent))
         else:
-            self.tell("nothing runs here; ctrl+q leaves, and the agents go on")
+            self.tell("nothing to interrupt; ctrl+q quits, agents keep running")
 
     def action_spawn(self) -> None:
         """Ask for a new agent."""
@@ -323,7 +323,7 @@ class Workbench(CommandApp):
             try:
                 await asyncio.to_thread(self.desk.drafts.flush)
             except OSError as error:
-                self.tell(f"what you type cannot be kept on disk: {error}", True)
+                self.tell(f"cannot save your draft: {error}", True)
 
     def _handle_exception(self, error: Exception) -> None:
         """End, and leave the report to who opened us: Textual's own shows private values."""

@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 __all__ = ["WORKBENCH_BINDINGS", "CommandApp"]
 
 WORKBENCH_BINDINGS: list[BindingType] = [
-    Binding("f1", "help", "this help; also ? in the empty input"),
-    Binding("ctrl+g", "answer", "answer what waits for you"),
+    Binding("f1", "help", "show this help; also ? in the empty input"),
+    Binding("ctrl+g", "answer", "answer the next pending request"),
     Binding("ctrl+n", "beside(1)", "next agent"),
     Binding("ctrl+b", "beside(-1)", "previous agent"),
     Binding("ctrl+t", "spawn", "start an agent"),
-    Binding("ctrl+c", "stop", "copy what is selected, else interrupt the agent"),
-    Binding("ctrl+o", "unfold", "unfold every tool call, or fold them"),
-    Binding("f2", "go('agents')", "to the agents; again: to the input", priority=True),
-    Binding("f3", "go('transcript')", "to the transcript; again: to the input", priority=True),
+    Binding("ctrl+c", "stop", "copy the selection, or interrupt the agent"),
+    Binding("ctrl+o", "unfold", "expand or collapse all tool calls"),
+    Binding("f2", "go('agents')", "focus the agents; again: the input", priority=True),
+    Binding("f3", "go('transcript')", "focus the transcript; again: the input", priority=True),
     *LAYOUT_BINDINGS,
-    Binding("f8", "command('feed')", "what all agents do"),
-    Binding("f9", "command('themes')", "choose other colours"),
-    Binding("f10", "command('keys')", "every key, and how to bind another"),
-    Binding("ctrl+r", "command('retry')", "start an agent that failed once more"),
-    Binding("f12", "command('demo')", "see a demo; no key needed"),
-    Binding("ctrl+q", "quit", "leave; the agents go on"),
+    Binding("f8", "command('feed')", "show the feed of all agents"),
+    Binding("f9", "command('themes')", "choose a theme"),
+    Binding("f10", "command('keys')", "list all keys and how to rebind them"),
+    Binding("ctrl+r", "command('retry')", "retry an agent that failed"),
+    Binding("f12", "command('demo')", "run the demo; no API key needed"),
+    Binding("ctrl+q", "quit", "quit; agents keep running"),
 ]
 
 
@@ -56,7 +56,7 @@ class CommandApp(WorkspaceApp):
         """Do a command by its name; what keys are bound to."""
         found = find_command(f"/{name} {words}")
         if found is None:
-            self.tell(f"there is no command {name!r}; f1 lists them", True)
+            self.tell(f"unknown command {name!r}; press f1 for the list", True)
         else:
             self.do(*found)
 
@@ -67,7 +67,7 @@ class CommandApp(WorkspaceApp):
         elif command.deed is None:
             self.call_later(self.run_action, command.action or "help")
         elif self.desk.agent is None:
-            self.tell("there is no agent yet; ctrl+t starts one", True)
+            self.tell("no agents yet; press ctrl+t to start one", True)
         else:
             self.work(self._do(command, words))
 
@@ -89,7 +89,10 @@ class CommandApp(WorkspaceApp):
             return
         words = ""
         if name == "kill" and not await self.push_screen_wait(
-            ConfirmScreen(f"kill {agent.name}", "It ends now, with all its processes and children.")
+            ConfirmScreen(
+                f"kill {agent.name}",
+                "This ends the agent, its child agents and all their processes now.",
+            )
         ):
             return
         if name == "rename":

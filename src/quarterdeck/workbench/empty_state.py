@@ -30,22 +30,22 @@ def empty_lines(
     lines: list[Line] = [plain("Quarterdeck", "heading"), ()]
     match state:
         case "connecting":
-            lines.append(plain("Looking for the host that keeps your agents …", "faint"))
+            lines.append(plain("Connecting to the host that runs your agents …", "faint"))
         case "connected":
             return [*lines, *_welcome(cwd, width, ground)]
         case "lost":
             lines += [
-                plain("The host went away. Its agents are ended and can be resumed.", "bad"),
-                plain("It is waited for; /host starts one now.", "text"),
+                plain("The host stopped, and its agents with it. You can resume them.", "bad"),
+                plain("Waiting for it to return; /host starts a new one now.", "text"),
             ]
         case "failed":
             lines += [
-                plain("The host that keeps agents cannot be used:", "bad"),
+                plain("Cannot use the host that runs the agents:", "bad"),
                 *(plain(line, "text") for line in sanitize_text(reason).split("\n")),
                 (),
-                (("/host", "key"), ("  try again", "text")),
-                (("/doctor", "key"), ("  what is there and what is missing", "text")),
-                (("ctrl+q", "key"), ("  leave; what you typed is kept", "text")),
+                (("/host", "key"), ("  retry", "text")),
+                (("/doctor", "key"), ("  see what is installed and what is missing", "text")),
+                (("ctrl+q", "key"), ("  quit; your draft is saved", "text")),
             ]
     if reason and state != "failed":
         lines += [(), *(plain(line, "faint") for line in sanitize_text(reason).split("\n"))]
@@ -55,19 +55,17 @@ def empty_lines(
 def unknown_agent_lines(agent: str, width: int) -> list[Line]:
     """The lines of a chat whose agent is not there."""
     return [
-        *wrap(plain(f"There is no agent {sanitize_text(agent)!r} now."), width),
-        *wrap(plain("It is shown here when there is one; /spawn starts it.", "faint"), width),
+        *wrap(plain(f"No agent named {sanitize_text(agent)!r}."), width),
+        *wrap(plain("It appears here when it starts; start it with /spawn.", "faint"), width),
     ]
 
 
 def _welcome(cwd: str, width: int, ground: "DiscoveryStore | None") -> "Iterator[Line]":
-    yield from wrap(plain("No agent is at work yet."), width)
-    yield from wrap(
-        plain("Type what shall be done and press enter: you can then choose who does it."), width
-    )
+    yield from wrap(plain("No agents yet."), width)
+    yield from wrap(plain("Type a task and press enter, then choose an agent for it."), width)
     yield ()
-    demo = "see a demo: two agents mend a project; no key needed, a minute"
-    keys = (("ctrl+t", "start an agent"), (DEMO_KEY, demo), ("f1", "every key and command"))
+    demo = "run the demo: two agents fix a project in a minute; no API key"
+    keys = (("ctrl+t", "start an agent"), (DEMO_KEY, demo), ("f1", "list all keys and commands"))
     for key, words in keys:
         yield from _row(key, "key", [(words, "text")], 8, width)
     yield ()
@@ -82,7 +80,7 @@ def _welcome(cwd: str, width: int, ground: "DiscoveryStore | None") -> "Iterator
 
 def _agents(found: "MachineDiscovery", width: int) -> "Iterator[Line]":
     here = [agent for agent in found.agents if agent.is_here]
-    spans: list[Span] = [("✓ our own", "good")]
+    spans: list[Span] = [("✓ built-in", "good")]
     for agent in here:
         words = f"✓ {sanitize_line(agent.name, 30)}{_LOGINS[agent.login]}"
         spans += [(" · ", "faint"), (words, "warning" if agent.login == "no" else "good")]
@@ -92,24 +90,24 @@ def _agents(found: "MachineDiscovery", width: int) -> "Iterator[Line]":
     for agent in offered:
         yield from _row("", "faint", _offer(agent), _LABEL, width)
     if len(missing) > len(offered):
-        words = f"{len(missing) - len(offered)} more are known: /doctor tells how to get each"
+        words = f"{len(missing) - len(offered)} more supported; /doctor shows how to install them"
         yield from _row("", "faint", [(words, "faint")], _LABEL, width)
 
 
 def _offer(agent: "DiscoveredAgent") -> list[Span]:
     get = sanitize_line(agent.install, 200)
-    return [(f"✗ {sanitize_line(agent.title, 40)} is not here: ", "text"), (get, "code")]
+    return [(f"✗ {sanitize_line(agent.title, 40)} not installed: ", "text"), (get, "code")]
 
 
 def _key_lines(found: "MachineDiscovery", width: int) -> "Iterator[Line]":
     if found.keys:
         spans: list[Span] = [
             (f"✓ {' · '.join(found.keys)}", "good"),
-            (" for our own agent", "text"),
+            (" for the built-in agent", "text"),
         ]
     else:
-        names = " or ".join(found.key_names[:_NAMED_KEYS]) or "the variable of a vendor"
-        words = f"✗ none is set. Our own agent needs one: export {names}, or a local model server"
+        names = " or ".join(found.key_names[:_NAMED_KEYS]) or "a vendor's variable"
+        words = f"✗ none set. The built-in agent needs one: export {names}, or run a local model"
         spans = [(words, "text")]
     yield from _row("Keys", "faint", spans, _LABEL, width)
 
@@ -118,9 +116,9 @@ def _trust(trust: "WorkspaceTrust | None") -> list[Span]:
     if trust is None or trust.state == "plain":
         return []
     if trust.state == "trusted":
-        return [(" · trusted; /untrust takes that back", "faint")]
+        return [(" · trusted; /untrust revokes it", "faint")]
     files = ", ".join(sanitize_line(act.path, 60) for act in trust.acts)
-    return [(" · not trusted", "warning"), (f", without effect: {files}; /trust asks", "text")]
+    return [(" · not trusted", "warning"), (f", ignoring {files}; review with /trust", "text")]
 
 
 def _row(label: str, role: str, spans: list[Span], wide: int, width: int) -> "Iterator[Line]":

@@ -1,4 +1,4 @@
-"""The first run: agents and keys on this machine, workspace trust, and the demo.
+"""The first run: agents and API keys on this machine, workspace trust, and the demo.
 
 Discovery starts no program and reads no key; it blocks on files.
 """
@@ -99,7 +99,7 @@ def _key_names() -> tuple[str, ...]:
 
 _CLEARING = 10.0
 """Seconds that clearing the demo away may take when the person leaves."""
-_HOW = "demo plays it, demo keep lets its project stay, demo end clears it away"
+_HOW = "demo runs it, demo keep keeps its project, demo end deletes it"
 
 
 async def discover_and_ask_trust(app: "CommandApp") -> None:
@@ -173,11 +173,11 @@ async def ask_trust(app: "CommandApp", words: str) -> None:
     await _look_at_trust(app)
     known = app.desk.ground.trust
     if known is None:
-        app.tell("the list of trusted directories cannot be read; /doctor tells more", True)
+        app.tell("cannot read the list of trusted directories; see /doctor", True)
     elif known.state == "trusted":
-        app.tell(f"{known.root} is trusted already; /untrust takes that back")
+        app.tell(f"{known.root} is already trusted; /untrust revokes it")
     elif known.state == "plain":
-        app.tell(f"{known.root} has no files that would act; there is nothing to trust")
+        app.tell(f"{known.root} has no settings or instructions; nothing to trust")
     else:
         from .screens.trust import TrustScreen
 
@@ -202,11 +202,11 @@ async def show_doctor(app: "CommandApp", words: str) -> None:
     from quarterdeck.drivers.catalogue import load_catalogue
     from quarterdeck.drivers.probe import probe
 
-    app.tell("looking …")
+    app.tell("checking …")
     catalogue = await asyncio.to_thread(load_catalogue, ground.places)
     agents = [agent for agent in catalogue.agents.values() if agent.name != "native"]
     states = await probe(agents, places=ground.places, environment=ground.environment)
-    app.push_screen(ReadingScreen("agents and keys on this machine", _found(states, ground)))
+    app.push_screen(ReadingScreen("agents and API keys on this machine", _found(states, ground)))
 
 
 async def control_demo(app: "CommandApp", words: str) -> None:
@@ -218,7 +218,7 @@ async def control_demo(app: "CommandApp", words: str) -> None:
         return
     match words:
         case "":
-            app.tell("the demo begins: two agents in a scratch project")
+            app.tell("demo started: two agents in a scratch project")
             info = await begin_demo(fleet, places)
             app.desk.ground.demo = info.session
             app.feed.refresh()
@@ -226,14 +226,14 @@ async def control_demo(app: "CommandApp", words: str) -> None:
         case "keep":
             kept = await keep_demo(fleet, places)
             app.desk.ground.demo = None
-            app.tell(f"kept: {', '.join(kept)}" if kept else "there is no demo to keep")
+            app.tell(f"kept: {', '.join(kept)}" if kept else "no demo to keep")
         case "end":
             count = await end_demo(fleet, places)
             app.desk.ground.demo = None
             app.feed.refresh()
-            app.tell("the demo is cleared away" if count else "there is no demo")
+            app.tell("deleted the demo" if count else "no demo is running")
         case _:
-            app.tell(f"demo {words!r} means nothing: {_HOW}", True)
+            app.tell(f"unknown argument {words!r}: {_HOW}", True)
 
 
 async def clear_demo(ground: "DiscoveryStore", fleet: "Fleet") -> None:
@@ -296,10 +296,10 @@ async def _change_trust(app: "CommandApp", how: str) -> None:
     match how:
         case "trust":
             await asyncio.to_thread(store.trust, root)
-            told = f"{root} is trusted; agents that start from now on heed its files"
+            told = f"trusted {root}; new agents use its settings and instructions"
         case "leave_unasked":
             await asyncio.to_thread(store.leave_unasked, root)
-            told = f"{root} is not trusted and you will not be asked; /trust asks"
+            told = f"{root} is not trusted; you will not be asked again, use /trust to change it"
         case _:
             was = await asyncio.to_thread(store.revoke, root)
             told = f"{root} is {'no longer' if was else 'not'} trusted"
@@ -328,7 +328,7 @@ def _found(
     are_set = found.keys if found is not None else ()
     keys = [(name, "set" if name in are_set else "not set") for name in names]
     return [
-        ("Agents that are here", here or [("none", "the native agent is always here")]),
-        ("Not installed; how to get each", missing),
-        ("Keys for our own agent, by variable", keys),
+        ("Installed agents", here or [("none", "the native agent is built in")]),
+        ("Not installed; how to install them", missing),
+        ("API keys for the built-in agent, by variable", keys),
     ]

@@ -53,7 +53,7 @@ class FleetActions:
             self._tell(notice, False)
         done = await self._try(self._desk.fleet.send(agent.session, content))
         if done is None and not agent.is_live and agent.can_resume:
-            self._tell(f"{agent.name} is not at work; /resume starts it again", True)
+            self._tell(f"{agent.name} is not running; /resume restarts it", True)
         return done is not None
 
     async def do(self, command: "WorkbenchCommand", agent: "AgentInfo", words: str) -> None:
@@ -85,7 +85,7 @@ class FleetActions:
 
     def _answered(self, counted: bool | None) -> bool:
         if counted is False:
-            self._tell("somebody else had answered before", False)
+            self._tell("this request was already answered", False)
         return counted is not None
 
     async def _try(self, deed: Awaitable[Any]) -> Any:

@@ -103,7 +103,7 @@ def build_prompt(
         try:
             block, words = _image(path, kind, takes_images)
         except OSError as error:
-            told.append(f"{named.path!r} cannot be read and is sent as text: {error.strerror}")
+            told.append(f"cannot read {named.path!r}, sending it as text: {error.strerror}")
             continue
         blocks.append(block)
         if words:
@@ -115,9 +115,9 @@ def _image(path: Path, kind: str, takes_images: bool) -> tuple[ContentBlock, str
     size = path.stat().st_size
     link = ResourceLink(uri=path.as_uri(), name=path.name, mime_type=kind, size=size)
     if not takes_images:
-        return link, f"the agent takes no images; {path.name!r} is sent as a link"
+        return link, f"the agent does not accept images; sending {path.name!r} as a link"
     if size > _MOST_BYTES:
-        return link, f"{path.name!r} has {size:,} bytes, too many; it is sent as a link"
+        return link, f"{path.name!r} is too large ({size:,} bytes); sending it as a link"
     with path.open("rb") as file:
         data = file.read(_MOST_BYTES + 1)
     return ImageContent(data=base64.b64encode(data).decode(), mime_type=kind), ""

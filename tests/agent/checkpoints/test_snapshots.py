@@ -270,8 +270,8 @@ def test_a_repository_that_appears_within(desk: Desk):
         writes(desk.work / "a.txt", "agent\n"),
     )
     assert set(manifest.uncovered) == {
-        "inner: a repository of its own",
-        "full: a repository of its own",
+        "inner: a nested repository",
+        "full: a nested repository",
     }
     assert set(desk.undo(manifest)) == {"inner", "full"}
     assert (desk.work / "a.txt").read_text() == "one\n"

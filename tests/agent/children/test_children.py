@@ -260,7 +260,7 @@ async def test_the_number_of_children_is_limited(tmp_path: Path):
         await running
     answers = [told(r) for r in results(ship.requests[-1].messages[-1])]
     assert answers[:2] == ["fine", "fine"]
-    assert "2 agents are at work already" in answers[2]
+    assert "2 agents are already running" in answers[2]
 
 
 async def test_a_child_never_has_a_wider_mode_than_its_parent(tmp_path: Path):
@@ -350,7 +350,7 @@ async def test_where_nobody_is_a_child_is_refused_with_a_reason(
         ends = await of_child(ship, ToolCallEnded)
         assert ship.session.gate.refused_unattended == 1
     assert tool.ran == []
-    assert any(end.result and "nobody is there to ask" in told(end.result) for end in ends)
+    assert any(end.result and "no person can be asked" in told(end.result) for end in ends)
 
 
 async def test_what_is_allowed_for_the_session_holds_for_the_family(tmp_path: Path):
@@ -461,7 +461,7 @@ async def test_an_unknown_profile_names_those_there_are(tmp_path: Path):
     async with family(tmp_path, script) as ship:
         await ship.prompt("lead")
         (end,) = await ship.events(ToolCallEnded)
-    assert end.reason == "There is no profile 'wizard'; there are: explore, general."
+    assert end.reason == "There is no profile 'wizard'; available: explore, general."
 
 
 async def test_a_list_of_sessions_shows_the_parent_alone(tmp_path: Path):

@@ -102,7 +102,7 @@ def _child(task: str, request: ModelRequest) -> tuple[TextPart | ToolUsePart, ..
 
 def _lead(texts: list[str]) -> tuple[TextPart | ToolUsePart, ...]:
     everything = "\n".join(texts)
-    if "Noted: the goal is reached" in everything:
+    if "The goal is marked as reached" in everything:
         return (TextPart(text="All parts are answered."),)
     answered = {int(n) for n in re.findall(r"part (\d+) answered", everything)}
     left = [n for n in range(PARTS) if n not in answered]

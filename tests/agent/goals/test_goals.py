@@ -76,7 +76,7 @@ async def test_words_without_work_come_to_an_end(tmp_path: Path):
     assert pursued.ended is not None
     assert (pursued.ended.how, pursued.ended.turns) == ("stuck", MOST_IDLE)
     assert len(ship.requests) == MOST_IDLE
-    assert "no tool did any new work" in (pursued.ended.reason or "")
+    assert "without new work by a tool" in (pursued.ended.reason or "")
 
 
 async def test_work_in_between_is_progress(tmp_path: Path):
@@ -157,7 +157,7 @@ async def test_a_goal_that_was_done_before_a_crash_is_not_worked_on_again(tmp_pa
 
 async def test_without_a_goal_there_is_nothing_to_go_on_with(tmp_path: Path):
     async with deck(tmp_path, "x", tools=tools()) as ship:
-        with pytest.raises(NoGoalError, match="no goal to go on with"):
+        with pytest.raises(NoGoalError, match="no goal to continue with"):
             await pursue_goal(ship.session, None)
 
 

@@ -123,7 +123,7 @@ async def test_a_veto_without_a_word_gives_a_reason_all_the_same(tmp_path: Path)
     wanted = flags(before_tool={"command": "exit 2"})
     async with deck(tmp_path, CALL, "ok", tools=[SayTool("think")], flags=wanted) as ship:
         await ship.prompt()
-        assert "'exit 2' refuses and gives no reason" in told(result(ship))
+        assert "'exit 2' refused without a reason" in told(result(ship))
 
 
 async def test_a_command_is_told_the_facts_and_gets_a_clean_environment(
@@ -158,16 +158,16 @@ async def test_a_command_is_told_the_facts_and_gets_a_clean_environment(
 @pytest.mark.parametrize(
     ("command", "problem"),
     [
-        ("echo garbage", "no answer that is understood"),
-        ('echo "[1, 2]"', "no answer that is understood"),
-        ("""echo '{"decision": "maybe"}'""", "no answer that is understood"),
+        ("echo garbage", "is not a valid answer"),
+        ('echo "[1, 2]"', "is not a valid answer"),
+        ("""echo '{"decision": "maybe"}'""", "is not a valid answer"),
         ("exit 7", "exit code 7"),
         ("echo oh no >&2; exit 1", "oh no"),
         ("kill -9 $$", "SIGKILL"),
         (["/no/such/program"], "could not be started"),
         (["./plain"], "could not be started"),
         ("head -c 3000000 /dev/zero", "3000000 bytes"),
-        ("printf '\\377\\376'", "no answer that is understood"),
+        ("printf '\\377\\376'", "is not a valid answer"),
     ],
 )
 async def test_a_bad_hook_is_told_and_ignored(tmp_path: Path, command: Any, problem: str):
@@ -222,7 +222,7 @@ async def test_match_is_a_rule(tmp_path: Path):
         again, CALL, "ok", tools=[SayTool("think")], flags=flags(before_tool=match)
     ) as ship:
         await ship.prompt()
-        assert "refuses" in told(result(ship))
+        assert "refused" in told(result(ship))
 
 
 @pytest.mark.parametrize(
@@ -297,7 +297,7 @@ async def test_changed_input_that_does_not_fit_refuses_the_call(tmp_path: Path):
     wanted = flags(before_tool={"command": answers(tmp_path, input={"nonsense": 1})})
     async with deck(tmp_path, CALL, "ok", tools=[SayTool("think")], flags=wanted) as ship:
         await ship.prompt()
-        assert "cannot be made" in told(result(ship))
+        assert "made the call invalid" in told(result(ship))
 
 
 async def test_after_a_tool_hooks_see_the_output_and_add_to_the_result(tmp_path: Path):
@@ -439,10 +439,10 @@ text = "no function"
         ("later", "async no", ""),
         ("nothing", "said hi", ""),
         ("boom", "said hi", "ValueError: kaboom"),
-        ("odd", "said hi", "no answer that is understood"),
+        ("odd", "said hi", "is not a valid answer"),
         ("leave", "said hi", "SystemExit"),
         ("hang", "said hi", "did not end within"),
-        ("text", "said hi", "is no function"),
+        ("text", "said hi", "is not a function"),
         ("missing", "said hi", "cannot be loaded"),
     ],
 )

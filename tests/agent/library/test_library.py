@@ -91,8 +91,8 @@ async def test_a_project_wins_over_the_user_and_we_over_both(tmp_path: Path):
         assert texts(ship.requests[-1]) == ["project", "ok", "user b"]
         await ship.prompt("/help")
         shown = await said(ship)
-        assert "not `/help` of user:" in shown
-        assert shown.count("not `/a` of") == 2
+        assert "- `/help` from user:" in shown
+        assert shown.count("- `/a` from") == 2
 
 
 async def test_commands_that_come_later_are_told(tmp_path: Path):
@@ -125,10 +125,10 @@ async def test_a_file_that_a_command_names_is_told_along_if_it_may_be_read(tmp_p
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("---\ndescription: x\n", "have no end"),
+        ("---\ndescription: x\n", "is not closed"),
         ("---\nno colon here\n---\nbody", "line 2: 'no colon here'"),
-        ('---\ndescription: "open\n---\nbody', "has no '\"'"),
-        ("---\ntools: [a, b\n---\nbody", "has no ']'"),
+        ('---\ndescription: "open\n---\nbody', "does not end with '\"'"),
+        ("---\ntools: [a, b\n---\nbody", "does not end with ']'"),
         ("---\ndescription: x\n---\n", "no prompt"),
         ("", "no prompt"),
     ],
@@ -140,7 +140,7 @@ async def test_a_broken_command_is_told_and_the_rest_works(tmp_path: Path, text:
     )
     async with deck(tmp_path, "ok", "ok") as ship:
         (problem,) = await notices(ship)
-        assert "bad.md is left out" in problem
+        assert "bad.md is skipped" in problem
         assert reason in problem
         await ship.prompt("/ok")
         await ship.prompt("/ok")
@@ -220,7 +220,7 @@ async def test_an_unknown_skill_is_refused_with_those_there_are(tmp_path: Path):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("---\nname: x\ndescription: y", "have no end"),
+        ("---\nname: x\ndescription: y", "is not closed"),
         ("---\nname: x\n---\nbody", "no 'description'"),
         ("no facts at all", "no 'description'"),
         ("---\nname: a b\ndescription: y\n---\nbody", "name 'a b'"),
@@ -234,7 +234,7 @@ async def test_a_broken_skill_is_skipped_with_file_and_reason(
     put(work, {".quarterdeck/skills/knots/SKILL.md": SKILL})
     async with deck(tmp_path, "ok") as ship:
         (problem,) = await notices(ship)
-        assert "bad/SKILL.md is left out" in problem
+        assert "bad/SKILL.md is skipped" in problem
         assert reason in problem
         await ship.prompt()
         assert "`knots`" in ship.requests[0].system
@@ -258,7 +258,7 @@ async def test_many_skills_do_not_fill_the_window(tmp_path: Path):
         await ship.prompt()
         section = ship.requests[0].system.partition("# Skills")[2]
         assert len(section) < 14_000
-        assert "more, for which there is no room" in section
+        assert "more, omitted for length" in section
 
 
 # Instructions
@@ -297,7 +297,7 @@ async def test_imports_stay_in_the_project_and_out_of_code(tmp_path: Path):
 async def test_long_instructions_are_cut_with_a_notice(tmp_path: Path):
     put(trust(tmp_path), {"AGENTS.md": "x" * 150_000})
     async with deck(tmp_path, "ok") as ship:
-        assert any("AGENTS.md is cut" in title for title in await notices(ship))
+        assert any("AGENTS.md is truncated" in title for title in await notices(ship))
         await ship.prompt()
         assert len(ship.requests[0].system) < 120_000
 

@@ -48,16 +48,16 @@ def http(status: str, body: bytes = b"", kind: str = "application/json", *more: 
     [
         (http("500 No", b"boom"), "HTTP 500: boom"),
         (http("500 No", b'{"error": {"code": 1, "message": "inner"}}'), "HTTP 500: inner"),
-        (http("403 No"), "HTTP 403: it does not let us in"),
+        (http("403 No"), "HTTP 403: access denied"),
         (http("307 Moved", b"", "text/plain", "Location: http://x/"), "moved to 'http://x/'"),
         (http("200 OK", b"<html>", "text/html"), "without an answer"),
         (http("200 OK", b"[1, 2]"), "without an answer"),
         (http("200 OK", b"data: {\n\n", "text/event-stream"), "without an answer"),
         (http("200 OK", b'data: {"id": 99, "result": 1}\n\n', "text/event-stream"), "without an a"),
         (http("202 Accepted"), "without an answer"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{", "broke off"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{", "in the middle of its answer"),
         (b"SSH-2.0-nonsense\r\n\r\n", "does not speak HTTP"),
-        (b"", "closed before it answered"),
+        (b"", "closed the connection before it answered"),
     ],
 )
 async def test_what_is_no_server_says_why(data: bytes, reason: str):

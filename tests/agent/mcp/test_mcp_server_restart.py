@@ -38,7 +38,7 @@ def titles(server: SessionServer) -> list[str]:
 async def test_a_server_that_dies_after_its_list_is_started_again(tmp_path: Path):
     async with kept(hostile("dies", f"mark={tmp_path}/mark")) as server:
         async with asyncio.timeout(SOON):
-            while "is started again" not in str(titles(server)) or server.state != "ready":
+            while "is being restarted" not in str(titles(server)) or server.state != "ready":
                 await asyncio.sleep(0.01)
         client = await server.client()
         assert (await client.call("echo", {}, Person(), SOON)).is_error is False
@@ -51,7 +51,7 @@ async def test_a_server_that_always_dies_is_given_up_and_its_tools_leave():
             while server.state != "failed":
                 await asyncio.sleep(0.01)
         assert server.listing.tools == ()
-        assert len([title for title in titles(server) if "is started again" in title]) == 3
+        assert len([title for title in titles(server) if "is being restarted" in title]) == 3
         assert "exit code 7" in titles(server)[-1] and "cannot be used" in titles(server)[-1]
         with pytest.raises(McpError, match="exit code 7"):
             await server.client()
@@ -72,7 +72,7 @@ async def test_a_server_that_forgot_us_is_greeted_again():
     async with http_hostile("forgets") as definition, kept(definition) as server:
         client = await server.client()
         await client.call("echo", {}, Person(), SOON)
-        with pytest.raises(Exception, match="forgotten"):
+        with pytest.raises(Exception, match="no longer knows"):
             await client.call("echo", {}, Person(), SOON)
         async with asyncio.timeout(SOON):
             while server.state != "ready" or (await server.client()) is client:

@@ -77,12 +77,12 @@ async def test_variables_are_put_in_and_a_models_key_never(find):
     [
         ("{", "cannot be read"),
         ("[]", "cannot be read"),
-        ('{"mcpServers": 3}', "is no table"),
+        ('{"mcpServers": 3}', "is not a table"),
         ({"a": 3}, "server 'a'"),
         ({"a": {}}, "either its command or its url"),
         ({"a": {"command": "x", "url": "http://x/"}}, "either its command or its url"),
         ({"a": {"type": "sse", "url": "http://x/"}}, "'sse' is not supported"),
-        ({"a": {"command": "${NOPE}"}}, "no NOPE"),
+        ({"a": {"command": "${NOPE}"}}, "NOPE is not set"),
     ],
 )
 async def test_what_is_wrong_in_the_file_costs_only_itself(find, file: Any, problem: str):

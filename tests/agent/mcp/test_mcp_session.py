@@ -85,7 +85,7 @@ async def test_images_are_kept_and_what_cannot_be_shown_is_described(tmp_path: P
         assert [part.mime_type for part in result.content if isinstance(part, ImagePart)] == [
             "image/png"
         ]
-        for words in ("cannot be read", "A sound (audio/wav", "demo://x", "inside", "'hologram'"):
+        for words in ("cannot be read", "Audio (audio/wav", "demo://x", "inside", "'hologram'"):
             assert words in told(result)
         shown = (await opened.only(ToolCallEnded)).content
         assert isinstance(shown, tuple) and isinstance(shown[0], ContentItem)
@@ -106,7 +106,7 @@ async def test_a_huge_result_is_cut_and_whole_in_a_file(tmp_path: Path):
         await opened.prompt()
         text = heard(opened)
         assert len(text) < 60_000 and text.startswith("begin ")
-        file = Path(text.rpartition("The whole is in ")[2].partition(",")[0])
+        file = Path(text.rpartition("The full output is in ")[2].partition(",")[0])
         assert await asyncio.to_thread(file.read_text) == "begin " + "x" * 3_000_000 + " end"
     assert not await asyncio.to_thread(file.exists)
 
@@ -192,7 +192,7 @@ async def test_a_slow_server_delays_nothing_and_joins_later_with_a_notice(tmp_pa
                 await asyncio.sleep(0.02)
         await opened.prompt()
         assert "echo" in mcp_tools(opened)
-        assert any("'bad' has joined" in title for title in await notices(opened))
+        assert any("'bad' is connected" in title for title in await notices(opened))
 
 
 async def test_a_silent_server_costs_the_wait_once_and_the_other_is_used(tmp_path: Path):
@@ -225,7 +225,7 @@ async def test_a_server_that_dies_is_started_again_and_the_call_says_what_happen
         first, second = await opened.events(ToolCallEnded)
         assert first.status == "failed" and "exit code 7" in (first.reason or "")
         assert second.status == "completed"
-        assert any("is started again" in title for title in await notices(opened))
+        assert any("is being restarted" in title for title in await notices(opened))
 
 
 async def test_a_tool_that_appears_during_a_call_is_there_at_the_next_step(tmp_path: Path):
@@ -235,7 +235,7 @@ async def test_a_tool_that_appears_during_a_call_is_there_at_the_next_step(tmp_p
         await opened.prompt()
         assert "extra" not in mcp_tools(opened, 0) and "extra" in mcp_tools(opened, 1)
         assert heard(opened) == "called extra"
-        assert "MCP server 'bad' has other tools now: +extra" in await notices(opened)
+        assert "MCP server 'bad' changed its tools: +extra" in await notices(opened)
 
 
 async def test_what_a_server_calls_an_error_of_its_own_is_told(tmp_path: Path):

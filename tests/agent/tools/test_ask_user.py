@@ -96,8 +96,8 @@ async def test_answers_are_told_question_by_question(workspace: ToolWorkspace):
     [
         ("decline", "person", "declined"),
         ("cancel", "person", "closed the question"),
-        ("cancel", "timeout", "nobody answered in time"),
-        ("cancel", "mode", "nobody is there"),
+        ("cancel", "timeout", "no answer in time"),
+        ("cancel", "mode", "no person is available"),
     ],
 )
 async def test_no_answer_is_said(

@@ -109,7 +109,7 @@ async def test_a_timeout_holds_and_keeps_what_was_printed(
         outcome = await run(BASH, workspace, command=line, timeout=1)
         taken = time.monotonic() - begun
         assert "part\n" in told(outcome)
-        assert "1 s were over" in told(outcome)
+        assert "timed out after 1 s" in told(outcome)
         assert outcome.is_error
         assert await running(mark) == 0
         return taken
@@ -175,7 +175,7 @@ async def test_it_runs_the_same_in_a_sandbox(tmp_path: Path, mark: ProcessTree):
         outcome = await run(BASH, workspace, command="echo in > file; cat file; exit 3")
         assert told(outcome).startswith("in\n[exit code 3")
         outcome = await run(BASH, workspace, command="echo part; setsid sleep 60", timeout=2)
-        assert told(outcome).startswith("part\n[ended after its 2 s")
+        assert told(outcome).startswith("part\n[timed out after 2 s")
         cut = told(await run(BASH, workspace, command="seq 20000"))
         file = re.search(r"whole output is in (\S+) ", cut)
         assert file is not None
@@ -269,7 +269,7 @@ async def test_a_named_time_is_bounded(workspace: ToolWorkspace):
     begun = time.monotonic()
     text = told(await run(BASH, workspace, command="sleep 60", timeout=120_000))
     assert time.monotonic() - begun < SOON
-    assert "0.3 s were over" in text
+    assert "timed out after 0.3 s" in text
 
 
 async def test_a_background_command_lives(workspace: ToolWorkspace, mark: ProcessTree):
@@ -334,7 +334,7 @@ async def test_unread_output_is_bounded_and_the_loss_is_said(workspace: ToolWork
     await run(BASH, workspace, command="seq 1 5 1000; sleep 0.1; seq 2000", background=True)
     text = told(await run(COMMANDS, workspace, action="wait", id="cmd-1", seconds=10))
     assert len(text) < 600
-    assert "not shown; all is in" in text or "bytes …]" in text
+    assert "not shown; the full output is in" in text or "bytes …]" in text
     assert "\n2000\n[exit code 0" in text
 
 
@@ -342,7 +342,7 @@ async def test_the_number_of_background_commands_is_bounded(workspace: ToolWorks
     async with asyncio.TaskGroup() as group:
         for _ in range(16):
             group.create_task(run(BASH, workspace, command="sleep 60", background=True))
-    with pytest.raises(ToolError, match="16 background commands run already"):
+    with pytest.raises(ToolError, match="16 background commands are already running"):
         await prepared(BASH, workspace, command="sleep 60", background=True)
     await run(COMMANDS, workspace, action="kill", id="cmd-7")
     await run(BASH, workspace, command="sleep 60", background=True)
@@ -350,7 +350,7 @@ async def test_the_number_of_background_commands_is_bounded(workspace: ToolWorks
 
 async def test_an_unknown_id_is_refused_naming_the_known(workspace: ToolWorkspace):
     await run(BASH, workspace, command="true", background=True)
-    with pytest.raises(ToolError, match=r"'cmd-9'; there are: cmd-1"):
+    with pytest.raises(ToolError, match=r"'cmd-9'; available: cmd-1"):
         await prepared(COMMANDS, workspace, action="read", id="cmd-9")
     with pytest.raises(ToolError, match="needs the id"):
         await prepared(COMMANDS, workspace, action="kill")

@@ -150,7 +150,7 @@ async def test_a_name_that_leads_inside_is_refused_unasked(
 ):
     async with site(lambda _: page(b"secret")) as served:
         tool = FetchTool(resolver(*addresses))
-        with pytest.raises(ToolError, match="is not allowed to ask"):
+        with pytest.raises(ToolError, match="may not access"):
             await run(tool, workspace, url=f"http://rebind.example.com:{served.port}/")
         assert served.asked == []
 
@@ -216,7 +216,7 @@ async def test_a_large_page_is_read_to_the_cap_and_told_in_parts(inner: ToolWork
     async with site(lambda _: page(body.encode(), "text/plain; charset=utf-8")) as served:
         first = told(await run(FetchTool(), inner, url=served.url))
         assert first.startswith("é" * 30_000 + "\n\n[only the first 100000 of 200000 bytes")
-        assert "characters 0 to 30000 of 50000; go on with offset=30000]" in first
+        assert "characters 0 to 30000 of 50000; continue with offset=30000]" in first
         rest = told(await run(FetchTool(), inner, url=served.url, offset=49_999, limit=10))
         assert rest.startswith("é\n\n[")
         assert rest.endswith("characters 49999 to 50000 of 50000]")
@@ -234,7 +234,7 @@ async def test_a_packed_page_cannot_swell_beyond_the_cap(inner: ToolWorkspace):
     body = gzip.compress(b"x" * 50_000_000)
     async with site(lambda _: page(body, "text/plain", "Content-Encoding: gzip")) as served:
         text = told(await run(FetchTool(), inner, url=served.url))
-        assert "of 100000; go on" in text
+        assert "of 100000; continue" in text
         assert "Accept-Encoding: identity" in served.heads[0]
 
 

@@ -90,7 +90,7 @@ async def test_missing_text_is_answered_with_the_nearest_lines(call):
     )
     assert told.startswith("'old' is not in 'a'; nothing was changed. The nearest lines are:\n")
     assert "    1\tdef run(self):\n    2\t    return self.value" in told
-    assert "No line of the file is like it" in await call.refused(
+    assert "No line of the file is similar" in await call.refused(
         "edit", path="a", old="@@@@@@@@@@", new="y"
     )
 
@@ -98,22 +98,22 @@ async def test_missing_text_is_answered_with_the_nearest_lines(call):
 async def test_line_numbers_in_the_text_are_noticed(call):
     await seen(call, "a", "one\ntwo\n")
     told = await call.refused("edit", path="a", old="    1\tone\n    2\ttwo\n", new="y")
-    assert "Leave out the line numbers" in told
+    assert "Omit the line numbers" in told
 
 
 async def test_nothing_to_do_is_refused(call):
     await seen(call, "a", "one\n")
-    assert "are the same" in await call.refused("edit", path="a", old="one", new="one")
+    assert "are identical" in await call.refused("edit", path="a", old="one", new="one")
     assert "'old' is empty" in await call.refused("edit", path="a", old="", new="one")
     assert "does not exist" in await call.refused("edit", path="b", old="x", new="one")
     edits = [{"old": "one", "new": "two"}, {"old": "two", "new": "one"}]
-    assert "nothing to change" in await call.refused("multi_edit", path="a", edits=edits)
+    assert "do not change 'a'" in await call.refused("multi_edit", path="a", edits=edits)
 
 
 async def test_blanks_at_line_ends_do_not_matter(call):
     path = await seen(call, "a", "if x:  \n    y\t\nend\n")
     told = await call("edit", path="a", old="if x:\n    y\n", new="if z:\n    y\n")
-    assert "(matched ignoring blanks at line ends)" in told
+    assert "(matched ignoring trailing whitespace)" in told
     assert path.read_text() == "if z:\n    y\nend\n"
 
 

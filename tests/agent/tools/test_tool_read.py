@@ -19,7 +19,7 @@ async def test_lines_have_their_numbers(call, root: Path):
 async def test_window_says_how_to_go_on(call, root: Path):
     (root / "a").write_text("".join(f"l{n}\n" for n in range(1, 11)))
     told = await call("read", path="a", line=3, limit=2)
-    assert told == "    3\tl3\n    4\tl4\n(lines 3–4 of 10; go on with line=5)"
+    assert told == "    3\tl3\n    4\tl4\n(lines 3–4 of 10; continue with line=5)"
     assert (await call("read", path="a", line=9)).endswith("l10\n(end of the file, 10 lines)")
 
 
@@ -27,7 +27,7 @@ async def test_default_window_is_2000_lines(call, root: Path):
     (root / "a").write_text("x\n" * 2500)
     told = await call("read", path="a", limit=9999)
     assert told.count("\n") == 2000
-    assert told.endswith("(lines 1–2000 of 2500; go on with line=2001)")
+    assert told.endswith("(lines 1–2000 of 2500; continue with line=2001)")
 
 
 async def test_pages_give_the_whole_file(call, root: Path):
@@ -53,7 +53,7 @@ async def test_line_longer_than_any_window_is_counted_exactly(call, root: Path):
     (root / "a").write_text("head\n" + "x" * 3_000_000 + "\ntail\n")
     told = await call("read", path="a", line=2)
     assert told.startswith("    2\t" + "x" * 2000 + " … [2998000 more bytes in this line]")
-    assert told.endswith("(lines 2–2 of 3; go on with line=3)")
+    assert told.endswith("(lines 2–2 of 3; continue with line=3)")
 
 
 async def test_large_file_is_read_in_little_memory(call, root: Path):
@@ -68,7 +68,7 @@ async def test_large_file_is_read_in_little_memory(call, root: Path):
     finally:
         tracemalloc.stop()
     assert told.startswith("500000\tzzz")
-    assert "(lines 500000–500002 of 524300; go on with line=500003)" in told
+    assert "(lines 500000–500002 of 524300; continue with line=500003)" in told
     assert peak < 8_000_000
 
 
@@ -88,7 +88,7 @@ async def test_line_after_the_end_is_refused(call, root: Path):
 async def test_crlf_and_byte_order_mark_do_not_show(call, root: Path):
     (root / "a").write_bytes(b"\xef\xbb\xbfone\r\ntwo\r\n")
     told = await call("read", path="a")
-    assert told == "    1\tone\n    2\ttwo\n(lines end in CR LF; edit and write keep that)"
+    assert told == "    1\tone\n    2\ttwo\n(lines end in CR LF; edit and write preserve that)"
 
 
 async def test_other_encoding_is_shown_and_said(call, root: Path):
@@ -168,7 +168,7 @@ async def test_path_swapped_after_the_decision_is_refused(call, root: Path):
     prepared = await call.prepare("read", path="d/a")
     (root / "d").rename(root / "old")
     (root / "d").symlink_to("e")
-    with pytest.raises(Exception, match="leads to another place"):
+    with pytest.raises(Exception, match="resolves to a different path"):
         await call.finish(prepared)
 
 

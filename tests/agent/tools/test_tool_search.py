@@ -42,8 +42,8 @@ async def test_ls_says_what_is_missing(call, root: Path):
     for n in range(1005):
         (root / f"{n:04}").touch()
     told = await call("ls")
-    assert told.endswith("0999  0\n(1000 of 1005 entries; use glob to narrow it down)")
-    assert "no directory; use read" in await call.refused("ls", path="0000")
+    assert told.endswith("0999  0\n(1000 of 1005 entries; use glob to narrow the list)")
+    assert "not a directory; use read" in await call.refused("ls", path="0000")
     assert "does not exist" in await call.refused("ls", path="nothing")
     assert "outside" in await call.refused("ls", path="..")
 
@@ -88,9 +88,9 @@ async def test_glob_states_the_total(call, root: Path):
 
 async def test_glob_refuses_what_it_cannot_do(call, root: Path):
     (root / "a").touch()
-    assert "cannot hold '..'" in await call.refused("glob", pattern="../*")
+    assert "cannot contain '..'" in await call.refused("glob", pattern="../*")
     assert "not valid" in await call.refused("glob", pattern="[a")
-    assert "is no directory" in await call.refused("glob", pattern="*", path="a")
+    assert "is not a directory" in await call.refused("glob", pattern="*", path="a")
     assert "outside" in await call.refused("glob", pattern="/etc/*")
     assert "does not exist" in await call.refused("glob", pattern="*", path="b")
 
@@ -135,7 +135,7 @@ async def test_grep_modes(call, root: Path):
     assert await call("grep", pattern="X", path="a.py") == "Nothing in a.py matches 'X'."
     assert await call("grep", pattern="X", path="a.py", ignore_case=True, limit=1) == (
         "a.py:1:x = 1\n(2 matching lines in 1 files; only the first 1 are shown: "
-        "narrow it down with path, glob or pattern)"
+        "narrow the search with path, glob or pattern)"
     )
     assert await call("grep", pattern="4", path="d") == "d/b.py:1:x = 4"
 

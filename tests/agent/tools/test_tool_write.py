@@ -76,7 +76,7 @@ async def test_line_ends_and_byte_order_mark_of_the_file_stay(call, root: Path):
     await call("read", path="a")
     told = await call("write", path="a", content="1\n2\n3\n")
     assert (root / "a").read_bytes() == b"\xef\xbb\xbf1\r\n2\r\n3\r\n"
-    assert told.endswith("Kept CR LF line ends and the byte order mark of the file.")
+    assert told.endswith("Kept CR LF line endings and the byte order mark of the file.")
 
 
 async def test_line_ends_that_were_given_are_written(call, root: Path):

@@ -15,7 +15,7 @@ def test_ends_and_what_is_between_are_the_whole(text: str, limit: int):
     if kept.is_whole:
         assert kept.text == text
         return
-    match = re.fullmatch(r"(.*)\n\[… (\d+) bytes left out …\]\n(.*)", kept.text, re.DOTALL)
+    match = re.fullmatch(r"(.*)\n\[… (\d+) bytes omitted …\]\n(.*)", kept.text, re.DOTALL)
     assert match
     head, dropped, tail = match.groups()
     assert text.startswith(head)

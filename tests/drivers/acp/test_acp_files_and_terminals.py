@@ -76,7 +76,7 @@ async def test_special_files_and_other_data_are_refused(tmp_path: Path):
     (tmp_path / "data").write_bytes(b"\xff\xfe\x00")
     async with drive(acp_rig(), tmp_path) as driven:
         assert "pipe" in await failure(driven, f"read {tmp_path}/pipe")
-        assert "no UTF-8" in await failure(driven, f"read {tmp_path}/data")
+        assert "not UTF-8" in await failure(driven, f"read {tmp_path}/data")
         assert await failure(driven, f"read {tmp_path}")
 
 

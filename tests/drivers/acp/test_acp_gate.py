@@ -187,7 +187,7 @@ async def test_an_edit_that_nobody_was_asked_about_is_told(tmp_path: Path):
     async with drive(acp_rig(), tmp_path) as driven:
         await driven.say(f"sneak {tmp_path}/a.txt hello")
     (violation,) = driven.all(PermissionViolated)
-    assert violation.kind == "edit" and "nobody was asked" in violation.reason
+    assert violation.kind == "edit" and "no permission was requested" in violation.reason
     ends = driven.all(ToolCallEnded)
     assert driven.events.index(violation) == driven.events.index(ends[0]) + 1
 
@@ -209,7 +209,7 @@ async def test_by_setting_a_violation_ends_the_turn(tmp_path: Path):
     around = CallContext(cwd=str(tmp_path), roots=(str(tmp_path),), on_violation="stop")
     async with drive(acp_rig(), tmp_path, around=around) as driven:
         ended = await driven.say(f"sneak {tmp_path}/a.txt hello\nwait")
-    assert ended.stop == "failed" and "without leave" in (ended.reason or "")
+    assert ended.stop == "failed" and "without permission" in (ended.reason or "")
 
 
 @pytest.fixture

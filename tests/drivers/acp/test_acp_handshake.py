@@ -45,7 +45,7 @@ async def test_its_settings_follow(tmp_path: Path):
 
 @pytest.mark.parametrize("version", ["2", "0", "99"])
 async def test_another_version_is_refused(version: str, tmp_path: Path):
-    with pytest.raises(WrongProtocolError, match=f"version {version} of ACP"):
+    with pytest.raises(WrongProtocolError, match=f"ACP version {version};"):
         await opened(acp_rig("--protocol-version", version), tmp_path)
 
 
@@ -185,7 +185,7 @@ async def test_an_agent_without_settings_says_so(tmp_path: Path):
         assert not driven.session.capabilities.sets_mode
         with pytest.raises(UnsupportedError):
             await driven.session.set_mode("plan")
-    with pytest.raises(UnsupportedError, match="offers no model"):
+    with pytest.raises(UnsupportedError, match="offers no choice of model"):
         await opened(acp_rig("--no-settings"), tmp_path, model="fake-1")
 
 

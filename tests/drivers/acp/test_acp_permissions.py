@@ -136,7 +136,7 @@ async def test_a_request_without_options_is_cancelled_and_told(tmp_path: Path):
     async with drive(acp_rig(), tmp_path) as driven:
         await driven.say("no-options")
         assert driven.text == "permission: cancelled"
-        assert "no choice" in driven.all(NoticePosted)[0].title
+        assert "no options" in driven.all(NoticePosted)[0].title
 
 
 async def test_nobody_there_is_a_rejection_and_not_the_end_of_the_turn(tmp_path: Path):

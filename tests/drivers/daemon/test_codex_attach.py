@@ -136,7 +136,7 @@ async def talk(cuts: list[int], cwd: Path, prompt: str = PROMPT) -> Driven:
             assert (await driven.say(prompt)).stop == "end_turn"
             ended = await driven.say("echo again")
             if ended.stop == "failed":  # it was sent into the cut
-                assert ended.reason == "the prompt did not get through"
+                assert ended.reason == "the prompt was not delivered"
                 assert (await driven.say("echo again")).stop == "end_turn"
         judge(driven.heard)
     return driven
@@ -210,7 +210,7 @@ class TestCuts:
             fake.is_deaf = False
             fake.cut_all()
             assert (ended := await turn).stop == "failed"
-            assert "did not get through" in (ended.reason or "")
+            assert "was not delivered" in (ended.reason or "")
             assert (await driven.say("echo twice")).stop == "end_turn"
         assert driven.text == "twice"
 
@@ -260,7 +260,7 @@ class TestAway:
             await fake.__aexit__()
             async with FakeCodex(fake.url, like=fake):
                 ended = await turn
-                assert ended.stop == "failed" and "started anew" in (ended.reason or "")
+                assert ended.stop == "failed" and "was restarted" in (ended.reason or "")
                 assert (await driven.say("echo two")).stop == "end_turn"
             assert driven.text == "onewaitingtwo"
 
@@ -272,7 +272,7 @@ class TestAway:
                 await fake.__aexit__()
                 assert (await turn).stop == "failed"
                 over = await driven.session.wait()
-            assert over.how == "broken" and "away" in (over.reason or "")
+            assert over.how == "broken" and "is not reachable" in (over.reason or "")
 
     async def test_closing_while_it_is_away_is_quick(self, tmp_path: Path):
         async with FakeCodex(ANYWHERE) as fake:
@@ -322,7 +322,7 @@ class TestOpening:
             wrong = rig(fake.url, password="MY_TOKEN")
             given_ = {"MY_TOKEN": "wrong"}
             await fails(wrong, tmp_path, OpenFailedError, "'MY_TOKEN' is wrong", environment=given_)
-            await fails(rig(fake.url), tmp_path, OpenFailedError, "wants a password; name its")
+            await fails(rig(fake.url), tmp_path, OpenFailedError, "requires a password; name its")
             monkeypatch.delenv("MY_TOKEN")
             await fails(wrong, tmp_path, OpenFailedError, "'MY_TOKEN', .* is not set")
 

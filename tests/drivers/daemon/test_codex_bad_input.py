@@ -148,7 +148,7 @@ class TestLines:
             await server.raw(line + b"\n")
         told = [one.title for one in driven.all(NoticePosted)]
         assert told == (
-            [f"{count} lines on its output were no messages and were ignored."] if count else []
+            [f"{count} lines of its output were not messages and were ignored."] if count else []
         )
 
     async def test_a_long_line_is_taken_and_one_too_long_ends_the_session(self, tmp_path: Path):

@@ -73,7 +73,9 @@ async def test_the_password_comes_from_the_named_variable(
         await fails(
             wrong, tmp_path, OpenFailedError, "'MY_SERVER_PASSWORD' is wrong", environment=given
         )
-        await fails(rig(fake.url), tmp_path, OpenFailedError, "wants a password; name its variable")
+        await fails(
+            rig(fake.url), tmp_path, OpenFailedError, "requires a password; name its variable"
+        )
         monkeypatch.delenv("MY_SERVER_PASSWORD")
         await fails(wrong, tmp_path, OpenFailedError, "'MY_SERVER_PASSWORD', .* is not set")
 
@@ -170,7 +172,7 @@ async def test_huge_and_strange_events_harm_nothing(tmp_path: Path):
         assert (await turn).stop == "end_turn"
         assert driven.text == "waitingafter"
     judge(driven.heard)
-    assert any("no JSON" in notice.title for notice in driven.all(NoticePosted))
+    assert any("not JSON" in notice.title for notice in driven.all(NoticePosted))
 
 
 async def test_a_port_that_is_taken_is_told(tmp_path: Path):

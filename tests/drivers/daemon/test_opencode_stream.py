@@ -132,5 +132,5 @@ class TestAway:
                 await fake.__aexit__(None, None, None)
                 assert (await turn).stop == "failed"
                 over = await driven.session.wait()
-            assert over.how == "broken" and "away" in (over.reason or "")
+            assert over.how == "broken" and "is not reachable" in (over.reason or "")
             await fake.__aenter__()

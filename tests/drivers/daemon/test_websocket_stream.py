@@ -105,10 +105,10 @@ async def test_a_peer_that_says_goodbye_has_ended():
     ("last", "why"),
     [
         (server_frame(CLOSE, b"\x03\xf3oh no"), "1011 oh no"),
-        (b"\xff\xff", "broke the protocol"),
+        (b"\xff\xff", "violated the protocol"),
         (b"\x81\x7f" + b"\xff" * 8, "longer than"),
-        (b"\x81\x05Hel", "cut"),
-        (b"", "cut"),
+        (b"\x81\x05Hel", "was lost"),
+        (b"", "was lost"),
     ],
 )
 async def test_any_other_end_is_broken(last: bytes, why: str):

@@ -239,7 +239,7 @@ async def test_one_that_is_gone_or_locked_away_says_so(tmp_path: Path):
     with pytest.raises(HistoryUnreadableError, match=r"one\.jsonl"):
         await events_of(history, past)
     os.mkfifo(file)
-    with pytest.raises(HistoryUnreadableError, match="no regular file"):
+    with pytest.raises(HistoryUnreadableError, match="not a regular file"):
         await events_of(history, past)
 
 

@@ -314,7 +314,7 @@ async def test_what_it_says_of_its_troubles(tmp_path: Path) -> None:
     assert [one.attempt for one in driven.all(RetryScheduled)] == [2, 2]
     limited = driven.all(RateLimited)
     assert (limited[0].retry_after, limited[1].resets_at) == (1.5, 1800000000_000_000)
-    assert any("broke off" in one.title for one in driven.all(NoticePosted))
+    assert any("was interrupted" in one.title for one in driven.all(NoticePosted))
     assert [one.content for one in driven.all(PlanChanged)[0].entries] == ["a", "b"]
     assert [one.raw["type"] for one in driven.all(UnknownEvent)] == ["news"]
     task = next(one for one in driven.all(ToolCallStarted) if one.name == "Task")

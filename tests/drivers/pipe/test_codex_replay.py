@@ -192,4 +192,4 @@ def test_a_crash_is_told_with_the_last_words():
     reader = CodexExecReader(FRESH)
     outcome = reader.outcome(AgentExit(signal="SIGKILL", stderr="out of memory"))
     assert outcome.stop == "failed"
-    assert outcome.reason == "it left with signal SIGKILL: out of memory"
+    assert outcome.reason == "it exited with signal SIGKILL: out of memory"

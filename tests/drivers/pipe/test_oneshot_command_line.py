@@ -122,7 +122,7 @@ async def test_each_option_is_in_the_words(
     [
         ("codex", {"mode": "deny-all"}, "mode 'deny-all'.*It has ask, read-only, plan"),
         ("codex", {"agent_mode": "yolo"}, "agent_mode 'yolo'.*danger-full-access"),
-        ("codex", {"mcp_servers": (AgentMcpServer(name="a.b", command=("x",)),)}, "called 'a.b'"),
+        ("codex", {"mcp_servers": (AgentMcpServer(name="a.b", command=("x",)),)}, "named 'a.b'"),
         ("gemini", {"mode": "full-auto"}, "mode 'full-auto'"),
         ("gemini", {"system_prompt": "x"}, "'system_prompt'"),
         ("gemini", {"resume": "x", "fork": True}, "'fork'"),

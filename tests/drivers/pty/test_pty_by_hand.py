@@ -117,8 +117,7 @@ async def test_a_dialog_in_the_middle_fails_the_turn_and_is_not_typed_into(
 ):
     async with drive(rig(), tmp_path) as driven:
         ended = await driven.say(f"dialog {kind}\necho end")
-        assert ended.stop == "failed" and ended.reason is not None
-        assert kind in ended.reason or "logged in" in ended.reason
+        assert ended.stop == "failed" and kind in (ended.reason or "")
         rows = "\n".join(row.text for row in terminal(driven).screen.rows())
         assert "enter to confirm" in rows or "Log in first" in rows
         assert "yes" not in rows and "no" not in rows.split()

@@ -127,7 +127,7 @@ def test_what_ships_can_be_read():
 @pytest.mark.parametrize(
     ("table", "told"),
     [
-        ({"states": [], "answer": {"echo": "(", "text": ""}}, "no pattern"),
+        ({"states": [], "answer": {"echo": "(", "text": ""}}, "not a valid pattern"),
         ({"states": [], "answer": {"echo": "", "text": ""}, "wrong": 1}, "wrong"),
         ({"states": [{"state": "dancing"}], "answer": {"echo": "", "text": ""}}, "dancing"),
     ],

@@ -134,7 +134,7 @@ async def test_nothing_is_typed_into_a_dialog_at_the_start(
     name: str, at: int, state: str, tmp_path: Path
 ):
     wanted = LoginNeededError if state == "login" else OpenFailedError
-    with pytest.raises(wanted, match="logged in" if state == "login" else state):
+    with pytest.raises(wanted, match="needs a login" if state == "login" else state):
         async with drive(rig(recorded(name), tmp_path, [at]), tmp_path):
             pass
     assert typed(tmp_path) == b""

@@ -112,5 +112,5 @@ def test_a_directory_that_others_could_enter_is_closed(tmp_path: Path):
 def test_a_directory_that_is_a_link_is_refused(tmp_path: Path):
     (tmp_path / "theirs").mkdir()
     (tmp_path / "run").symlink_to(tmp_path / "theirs")
-    with pytest.raises(UnusablePlaceError, match="not a directory of yours"):
+    with pytest.raises(UnusablePlaceError, match="not a directory that you own"):
         make_socket_directory(tmp_path / "run" / "s")

@@ -230,7 +230,7 @@ async def test_a_host_that_cannot_start_is_told_with_its_last_words(places: Plac
             )
 
     places.journal_file.with_name("host.lock").rmdir()
-    with pytest.raises(HostError, match=r"(?s)ends as soon as it starts.*no room aboard"):
+    with pytest.raises(HostError, match=r"(?s)exits right after it starts.*no room aboard"):
         await ensure_host(places, {}, launcher=launch_broken, timeout=SOON)
 
 

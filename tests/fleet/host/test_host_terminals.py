@@ -78,7 +78,7 @@ async def test_nothing_is_left_of_terminals_when_a_host_is(places: Places, home:
                 await stop_host(places)
             else:
                 os.kill((await client.status()).pid, signal.SIGKILL)
-            with pytest.raises(LinkBrokenError, match="went away"):
+            with pytest.raises(LinkBrokenError, match="the host disconnected"):
                 await viewer.until(lambda: False)
     await gone(opened.pid, child)
 
@@ -173,7 +173,7 @@ async def test_an_agent_in_a_terminal_is_seen_and_answered_there(tmp_path: Path)
             await viewer.shows("Run this command?")
             await fleet.write_terminal("ann", b"1\r")
             await viewer.shows("allowed")
-            with pytest.raises(AgentNotReadyError, match="keeps its size"):
+            with pytest.raises(AgentNotReadyError, match="its size is fixed"):
                 await fleet.resize_terminal("ann", 10, 10)
             await fleet.close("ann")
             await viewer.leaves()

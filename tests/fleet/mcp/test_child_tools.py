@@ -88,7 +88,7 @@ async def test_a_question_that_was_put_before_the_waiting_ends_it_at_once(led: L
         again = await led.call("boss", "wait_for")
         assert question.request in told.text and question.request in again.text
         await led.call("boss", "answer", request=question.request, answer="No.", decline=True)
-        assert "does not answer: No." in (await asking).text
+        assert "declined to answer: No." in (await asking).text
     assert (await led.fleet.agent("boss")).queue == ()
 
 
@@ -108,7 +108,7 @@ async def test_notes_are_told_once_by_the_waiting_or_as_a_prompt(led: Led):
 async def test_no_answer_in_time_is_words_and_the_question_is_taken_back(led: Led):
     await family(led, boss_task="wait")
     said = await led.call("kid", "ask_orchestrator", question="Well?", timeout=0.05)
-    assert not said.is_error and "not answered in time" in said.text
+    assert not said.is_error and "did not answer in time" in said.text
     (answered,) = await led.events("kid", QuestionAnswered)
     assert (answered.action, answered.by.kind) == ("cancel", "timeout")
     assert (await led.fleet.agent("boss")).queue == ()
@@ -156,7 +156,7 @@ async def test_only_the_one_who_was_asked_can_answer(led: Led):
     question = await asked(led)
     for other in ("rival", "sister"):
         said = await led.call(other, "answer", request=question.request, answer="Mine.")
-        assert said.is_error and "waits for you" in said.text
+        assert said.is_error and "is waiting for you" in said.text
     nothing = await led.call("boss", "answer", request="req_none", answer="x")
     assert nothing.is_error
     await led.call("boss", "answer", request=question.request, answer="Right.")

@@ -223,12 +223,12 @@ async def test_depth_and_number_are_limited(tmp_path: Path):
         await led.call("boss", "spawn_agent", name="a", task="say x", lead=True)
         await led.call("a", "spawn_agent", name="b", task="say x", lead=True)
         deep = await led.call("b", "spawn_agent", name="c", task="say x")
-        assert deep.is_error and "2 generations" in deep.text
+        assert deep.is_error and "2 levels deep" in deep.text
         many = await asyncio.gather(
             *(led.call("boss", "spawn_agent", task="say x") for _ in range(4))
         )
         assert sorted(one.is_error for one in many) == [False, True, True, True]
-        assert "3 agents are live" in next(one.text for one in many if one.is_error)
+        assert "3 agents are already live" in next(one.text for one in many if one.is_error)
         await led.call("boss", "kill_agent", agent="a")
         assert not (await led.call("boss", "spawn_agent", task="say x")).is_error
 
@@ -242,8 +242,8 @@ async def test_depth_and_number_are_limited(tmp_path: Path):
         ({"allow": ["*"]}, "no rule"),
         ({"cwd": "/"}, "outside"),
         ({"cwd": "relative"}, "outside"),
-        ({"name": "../x"}, "cannot name"),
-        ({"name": "a/b"}, "cannot name"),
+        ({"name": "../x"}, "not a valid agent name"),
+        ({"name": "a/b"}, "not a valid agent name"),
         ({"agent": "nonesuch"}, "nonesuch"),
         ({"task": ""}, "schema"),
         ({"environment": {"A": "b"}}, "environment"),

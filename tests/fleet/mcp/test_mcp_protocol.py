@@ -147,7 +147,7 @@ async def test_a_cancelled_call_ends_and_is_not_answered(endpoint: McpEndpoint, 
     async with asyncio.timeout(SOON):
         await seat.waiting.wait()
         again = await ask(endpoint, "ping", id_="a")
-        assert "under way" in again["error"]["message"]
+        assert "already running" in again["error"]["message"]
         cancelled = {"requestId": "a", "reason": "no more"}
         message = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled}
         assert await endpoint.handle(message) is None

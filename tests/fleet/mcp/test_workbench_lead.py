@@ -84,7 +84,7 @@ async def test_a_lead_in_the_host_arranges_the_screen_of_a_client(
 
 async def test_without_a_workbench_a_lead_goes_on(fleet: LocalFleet, tmp_path: Path):
     told = await led(fleet, tmp_path)
-    assert "SHOWN: No workbench is open" in told and "go on without it" in told
+    assert "SHOWN: No workbench is open" in told and "continue without it" in told
 
 
 async def test_a_person_can_forbid_the_screen(fleet: LocalFleet, tmp_path: Path):

@@ -68,7 +68,7 @@ async def test_end_of_the_stream_ends_what_is_pending(link: Any) -> None:
     asking = asyncio.create_task(link.peer.request("x"))
     await link.bare.read()
     await link.bare.stream.close()
-    with pytest.raises(LinkEndedError, match="'bare' ended"):
+    with pytest.raises(LinkEndedError, match="'bare' closed the connection"):
         await asking
     assert isinstance(await link.peer.wait_closed(), LinkEndedError)
     with pytest.raises(LinkEndedError):
@@ -139,7 +139,7 @@ async def test_handler_that_ignores_its_cancellation_is_left_after_the_deadline(
     await began.wait()
     with caplog.at_level(logging.WARNING):
         await link.peer.close()
-    assert "request stubborn did not obey" in caplog.text
+    assert "request stubborn ignored its cancellation" in caplog.text
     release.set()
 
 

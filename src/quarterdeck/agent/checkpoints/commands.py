@@ -47,7 +47,7 @@ def _one(change: FileChange, root: bytes, blobs: BlobStore) -> Iterator[str]:
         yield f"was {_named(old)}, is {_named(new)}"
     before, after = _text(old, blobs), _text(new, blobs)
     if before is None or after is None:
-        yield "contents differ; they are no text, too long, or not kept"
+        yield "contents differ; they are not text, too long, or not stored"
         return
     names = ("/dev/null" if old is None else f"a/{shown}", f"b/{shown}" if new else "/dev/null")
     for line in difflib.unified_diff(before, after, *names, lineterm=""):
@@ -96,7 +96,7 @@ async def run_checkpoint_command(checkpoints: "Checkpoints", name: str, words: s
     if name == "rewind" and wish.turn is None:
         return await _turns(checkpoints)
     if wish.turn is not None and name != "rewind":
-        raise NothingToUndoError(f"{wish.turn!r} is not understood; to go back further use /rewind")
+        raise NothingToUndoError(f"{wish.turn!r} is not valid here; use /rewind to go back further")
     history = await checkpoints.history(wish.conversation)
     files, conversation, force = wish.files, wish.conversation, wish.force
     if name == "redo":
@@ -118,15 +118,15 @@ def describe_move(done: Rewound | Redone, turn: "TurnState") -> str:
         lines = [f"Redone: {files}."]
     else:
         said = (
-            "the conversation goes on before it" if done.conversation else "the conversation stays"
+            "the conversation continues before it"
+            if done.conversation
+            else ("the conversation is unchanged")
         )
-        lines = [f"Back to where turn {turn.number} began ({turn.prompt!r}): {files}; {said}."]
+        lines = [f"Restored the start of turn {turn.number} ({turn.prompt!r}): {files}; {said}."]
     if done.kept:
-        lines.append(f"Left as they are: {', '.join(f'`{path}`' for path in done.kept)}.")
+        lines.append(f"Not changed: {', '.join(f'`{path}`' for path in done.kept)}.")
     if done.forced:
-        lines.append(
-            "Files that somebody had changed since were overwritten; redo brings them back."
-        )
+        lines.append("Files changed since then were overwritten; redo brings them back.")
     return "\n\n".join(lines)
 
 
@@ -134,7 +134,7 @@ def turn_line(turn: "TurnState") -> str:
     """A turn in one line."""
     time = datetime.datetime.fromtimestamp(turn.time / 1_000_000).astimezone()
     count = turn.checkpoint.changed if turn.checkpoint else 0
-    state = "" if turn.is_told else ", not told"
+    state = "" if turn.is_told else ", not in the conversation"
     if turn.checkpoint and not turn.is_applied:
         state += ", files undone"
     return f"{turn.number}. {time:%H:%M} {turn.prompt!r}: {count} files{state}"
@@ -176,5 +176,5 @@ def _read(words: str) -> _MoveOptions:
         elif turn is None and (word.isdecimal() or word.startswith("trn_")):
             turn = word
         else:
-            raise NothingToUndoError(f"{word!r} is not understood")
+            raise NothingToUndoError(f"{word!r} is not a valid argument")
     return _MoveOptions(turn, only != "conversation", only != "files", force)

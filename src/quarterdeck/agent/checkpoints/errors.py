@@ -41,7 +41,7 @@ class FilesChangedError(CheckpointError):
         named = ", ".join(map(repr, paths[:_MOST_NAMED]))
         more = f" and {len(paths) - _MOST_NAMED} more" if len(paths) > _MOST_NAMED else ""
         super().__init__(
-            f"changed by somebody else since: {named}{more}; nothing was touched. "
-            "Put them as they were, or say 'force' to overwrite them"
+            f"changed since by another program: {named}{more}; nothing was restored. Put the "
+            "files back as they were, or add 'force' to overwrite them"
         )
         self.paths = paths

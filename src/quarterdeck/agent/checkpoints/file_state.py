@@ -154,8 +154,8 @@ def write_whole(path: Path, data: bytes, *, durable: bool = False) -> None:
 
 def _missing(digest: str) -> str:
     return (
-        f"the content {digest!r} is not kept any more, so this cannot be brought back; "
-        "was the session's directory under checkpoints/ deleted?"
+        f"the content {digest!r} is no longer stored, so this cannot be restored; was the "
+        "session's directory under checkpoints/ deleted?"
     )
 
 

@@ -231,9 +231,7 @@ class FileRestorer:
         except (OSError, ContentMissingError) as error:
             self._take_back(finished)
             self.done()
-            raise RestoreError(
-                f"files could not be restored: {error}; they are as they were before"
-            ) from error
+            raise RestoreError(f"could not restore files: {error}; no file was changed") from error
 
     def left_over(self) -> RestoreIntent | None:
         """What a process that was killed had begun."""

@@ -99,7 +99,7 @@ class Checkpoints:
         assert keeping is not None
         pending = await asyncio.to_thread(keeping.left_over)
         if pending is not None:
-            pending.problems.append("the program was stopped; what changed until now is included")
+            pending.problems.append("the program was stopped; changes made since are included")
             known = {turn.id for turn in (await self.ledger()).turns if turn.checkpoint is None}
             if pending.turn in known:
                 for event in await asyncio.to_thread(keeping.finish, pending):
@@ -171,7 +171,7 @@ class Checkpoints:
         from .errors import NothingToUndoError
 
         if self._state is None:
-            raise NothingToUndoError("this session keeps no checkpoints")
+            raise NothingToUndoError("this session has no checkpoints")
         if self._keeping is None:
             from .snapshot import TurnSnapshots
 
@@ -309,7 +309,7 @@ def _problem(error: Exception) -> str:
     """What went wrong, for people; what nobody expected is logged."""
     if isinstance(error, QuarterdeckError | OSError):
         return str(error)
-    _log.error("what files were could not be kept", exc_info=error)
+    _log.error("could not take a snapshot of the files", exc_info=error)
     return f"an error in the program: {error!r}"
 
 

@@ -134,7 +134,7 @@ class TurnSnapshots:
         for top, before in pending.snapshots.items():
             shadow = self._find(deadline).get(top)
             if shadow is None:
-                raise SnapshotError(f"{path_text(top)!r} is no work tree of git any more")
+                raise SnapshotError(f"{path_text(top)!r} is no longer a git work tree")
             after = shadow.take(deadline)
             found |= {change.path: change for change in shadow.changes(before, after, self.blobs)}
         return found
@@ -201,6 +201,6 @@ def _uncovered(changes: tuple[FileChange, ...], root: bytes) -> Iterator[str]:
     for change in changes:
         for entry in (change.before, change.after):
             if entry is not None and not entry.is_restorable:
-                why = "a repository of its own" if entry.kind == "repository" else "too large"
+                why = "a nested repository" if entry.kind == "repository" else "too large"
                 yield f"{path_text(change.path, root)}: {why}"
                 break

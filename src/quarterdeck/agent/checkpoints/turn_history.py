@@ -223,12 +223,12 @@ class TurnHistory:
         turns = ledger.turns
         target = find_turn(turns, turn)
         if not target.is_told and not (target.checkpoint and target.is_applied):
-            raise NothingToUndoError(f"turn {target.number} is taken back already")
+            raise NothingToUndoError(f"turn {target.number} is already undone")
         later = [one for one in turns if one.number >= target.number]
         undone = [one for one in reversed(later) if files and one.is_applied and one.checkpoint]
         said = [one.id for one in later if conversation and one.is_told]
         if not undone and not said:
-            raise NothingToUndoError(f"nothing of turn {target.number} is left to take back")
+            raise NothingToUndoError(f"nothing is left to undo in turn {target.number}")
         # Of what is told, the first: the conversation can go back to nothing else.
         to, files_of = (said or [target.id])[0], tuple(one.id for one in undone)
         event = Rewound(to=to, conversation=bool(said), files=files_of)

@@ -134,7 +134,7 @@ class ChildAgent:
     async def _end(self, turn: TurnEnded, emit: Emit) -> None:
         how = _ENDS[turn.stop]
         if how == "cancelled":
-            await self.session.close("killed", "whoever started it stopped it")
+            await self.session.close("killed", "stopped by the agent that started it")
         else:
             await self.session.close()
         self.ended = ChildEnded(
@@ -148,15 +148,15 @@ class ChildAgent:
         await emit(self.ended)
 
     def _answer(self, how: ChildEnd, reason: str | None) -> str:
-        kept = keep_ends(self.answer or "(It said nothing.)", self.answer_bytes)
+        kept = keep_ends(self.answer or "(no answer)", self.answer_bytes)
         told = kept.text
         if not kept.is_whole:
-            told += f"\n[All of it: `children` with action `read` and id {self.id}.]"
+            told += f"\n[Full answer: `children` with action `read` and id {self.id}.]"
         match how:
             case "completed":
                 return told
             case "limit":
-                return f"The agent was stopped at a limit ({reason}). It said last:\n{told}"
+                return f"The agent was stopped at a limit ({reason}). Its last message:\n{told}"
             case "failed":
                 return f"The agent failed: {reason or 'no reason is known'}."
             case "cancelled":

@@ -69,7 +69,7 @@ class Children:
             return found
         why = "".join(f" {problem}." for problem in library.problems)
         known = ", ".join(sorted(library.profiles))
-        raise ToolError(f"There is no profile {name!r}; there are: {known}.{why}")
+        raise ToolError(f"There is no profile {name!r}; available: {known}.{why}")
 
     def check_room(self) -> None:
         """Refuse one more child where there would be too many.
@@ -80,12 +80,11 @@ class Children:
         settings = self._family.settings
         if self._depth >= settings.depth:
             raise ToolError(
-                f"Agents start others over {settings.depth} generations at the most; "
-                "do it yourself."
+                f"Agents may be nested at most {settings.depth} levels deep; do it yourself."
             )
         if self._family.live >= settings.live:
             raise ToolError(
-                f"{settings.live} agents are at work already; wait for one of them, or stop one."
+                f"{settings.live} agents are already running; wait for one, or stop one."
             )
 
     async def run(self, profile: Profile, task: str, live: "LiveCall") -> ChildEnded:
@@ -146,7 +145,7 @@ class Children:
             said = answer_in(event) or said
         if not found:
             known = ", ".join(one.id for one in self.background) or "none"
-            raise ToolError(f"You have started no agent {id_!r}; in the background: {known}.")
+            raise ToolError(f"You have not started an agent {id_!r}; in the background: {known}.")
         return said
 
     async def follow_mode(self, mode: "Mode") -> None:
@@ -170,7 +169,7 @@ class Children:
         try:
             await child.run(self._parent.id, self._parent.note)
         except Exception:
-            _log.exception("child %s ended by an error", child.id)
+            _log.exception("child %s failed", child.id)
         finally:
             self._left(child)
             if child.ended is not None:

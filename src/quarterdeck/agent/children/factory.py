@@ -38,8 +38,8 @@ async def introduce_profiles(
     problems = list(library.problems)
     for profile in library.own():
         problems += (
-            f"profile {profile.source!r} names the tool {name!r}, which there is not; "
-            "it works without"
+            f"profile {profile.source!r} names the tool {name!r}, which does not exist; it runs "
+            "without it"
             for name in missing_tools(profile, toolbox)
         )
     notices = tuple(NoticePosted(title=problem, severity="warning") for problem in problems)

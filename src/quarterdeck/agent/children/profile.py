@@ -108,14 +108,16 @@ def parse_profile(text: str, source: str, *, stem: str, claude: bool = False) ->
     matter = read_front_matter(text)
     if not claude and (unknown := sorted(set(matter.facts) - _KEYS)):
         known = ", ".join(sorted(_KEYS))
-        raise ProfileError(f"profile {source!r}: unknown key {unknown[0]!r}; there are {known}")
+        raise ProfileError(
+            f"profile {source!r}: unknown key {unknown[0]!r}; valid keys are {known}"
+        )
     name = matter.text("name") or stem
     if len(name) > _MOST_NAME or not name.replace("-", "").replace("_", "").isalnum():
         raise ProfileError(
-            f"profile {source!r}: the name {name!r} may have letters, digits, '-' and '_' only"
+            f"profile {source!r}: the name {name!r} may only contain letters, digits, '-' and '_'"
         )
     if not matter.body:
-        raise ProfileError(f"profile {source!r} has no prompt; write one below the second '---'")
+        raise ProfileError(f"profile {source!r} has no prompt; write one after the second '---'")
     turns = "maxTurns" if claude else "max_turns"
     return Profile(
         name=name,

@@ -254,7 +254,7 @@ def _toolbox(toolbox: "Toolbox", profile: Profile, *, can_spawn: bool) -> "Toolb
         names = [name for name in names if name in profile.tools]
         if not names:
             raise ToolError(
-                f"The agent {profile.name!r} would have no tool: you have none of "
+                f"The agent {profile.name!r} would have no tools: you have none of "
                 f"{', '.join(profile.tools) or 'those that its profile names'}."
             )
     return toolbox.only(names)

@@ -25,9 +25,9 @@ class ContextCommand(NamedTuple):
 
 CONTEXT_COMMANDS = (
     ContextCommand("context", "Show what fills the model's window"),
-    ContextCommand("compact", "Summarise the conversation to make room", "what to keep above all"),
-    ContextCommand("pin", "Keep a text, or what was said last, whole", "text"),
-    ContextCommand("unpin", "Let a pinned text go, or all of them", "number"),
+    ContextCommand("compact", "Summarise the conversation to make room", "what to keep"),
+    ContextCommand("pin", "Pin a text, or the last message", "text"),
+    ContextCommand("unpin", "Unpin a text, or all of them", "number"),
 )
 
 
@@ -45,21 +45,21 @@ async def run_context_command(context: SessionContext, name: str, words: str) ->
             case "unpin":
                 return await _unpin(context, words)
             case _:
-                raise ValueError(f"{name!r} is no command about the window")
+                raise ValueError(f"{name!r} is not a context command")
     except QuarterdeckError as error:
-        return f"Not done: {error}."
+        return f"Failed: {error}."
 
 
 async def _unpin(context: SessionContext, words: str) -> str:
     if words and not words.isdecimal():
-        return f"Not done: {words!r} is no number of a pin."
+        return f"Failed: {words!r} is not the number of a pin."
     return await context.unpin(int(words) if words else None)
 
 
 def builtin_commands() -> tuple[Command, ...]:
     """Make them, in the order in which they are listed."""
     return (
-        AnsweredCommand(name="help", description="Say what can be done here", answer=_help),
+        AnsweredCommand(name="help", description="Show the available commands", answer=_help),
         AnsweredCommand(
             name="model",
             description="Show the model, or change it",
@@ -106,9 +106,9 @@ async def _about_files(name: str, session: CommandSession, words: str) -> str:
 async def _model(session: CommandSession, name: str) -> str:
     if name:
         await session.set_model(name)
-        return f"The model is now `{session.model.name}`, from the next prompt on."
+        return f"The model is now `{session.model.name}`, starting with the next prompt."
     offered = next(option for option in session.options if option.id == "model")
-    return f"The model is `{session.model.name}`. There are:\n\n{_choices(offered)}"
+    return f"The model is `{session.model.name}`. Available:\n\n{_choices(offered)}"
 
 
 async def _mode(session: CommandSession, name: str) -> str:
@@ -120,7 +120,7 @@ async def _mode(session: CommandSession, name: str) -> str:
         await session.set_mode(parse_mode(name))
         return f"The permission mode is now `{session.gate.mode}`."
     lines = "\n".join(f"- `{mode.id}`: {mode.description}" for mode in modes_of())
-    return f"The permission mode is `{session.gate.mode}`. There are:\n\n{lines}"
+    return f"The permission mode is `{session.gate.mode}`. Available:\n\n{lines}"
 
 
 def _choices(option: "ConfigOption") -> str:
@@ -136,7 +136,7 @@ async def _help(session: CommandSession, _: str) -> str:
     ]
     for command in book.hidden:
         winner = next(each for each in book.all if each.name == command.name)
-        lines.append(f"- not `/{command.name}` of {command.source}: {winner.source} has that name")
+        lines.append(f"- `/{command.name}` from {command.source} is hidden by {winner.source}")
     return "\n".join(lines)
 
 

@@ -43,10 +43,10 @@ def carryover_parts(
         ),
         _section("Plan", [f"- [{entry.status}] {entry.content}" for entry in memory.plan]),
         _section(
-            "Files looked at last (read one again before relying on it or changing it)",
+            "Files read last (read a file again before relying on it or changing it)",
             [f"- {path}" for path in list(memory.files)[-_FILES:]],
         ),
-        _section("Commands that run in the background", [f"- {line}" for line in commands]),
+        _section("Commands running in the background", [f"- {line}" for line in commands]),
     ]
     text = "\n\n".join(filter(None, sections))
     parts: list[Part] = [TextPart(text=text)] if text else []
@@ -63,7 +63,7 @@ def _section(title: str, lines: Sequence[str]) -> str:
 
 
 def _pinned(content: tuple[ContentBlock, ...]) -> Iterable[Part]:
-    yield TextPart(text="# Pinned by the user: holds for the whole conversation")
+    yield TextPart(text="# Pinned by the user: applies to the whole conversation")
     yield from parts_of(content)
 
 
@@ -113,7 +113,7 @@ def _demands(prompts: Sequence[RememberedPrompt], most: int) -> list[str]:
             if is_demand and sentence not in found and size <= most:
                 found[sentence] = None
                 most -= size
-    left_out = f"- [{len(prompts)} earlier messages are left out; what they demanded:]"
+    left_out = f"- [{len(prompts)} earlier messages are omitted; what they required:]"
     return [left_out, *(f"  - {sentence}" for sentence in reversed(found))]
 
 

@@ -52,7 +52,7 @@ def shorten(text: str, most: int) -> str:
         return text
     head, tail = most * 2 // 3, most // 3
     end = text[-tail:] if tail else ""
-    return f"{text[:head]}\n[… {len(text) - head - tail} characters left out …]\n{end}"
+    return f"{text[:head]}\n[… {len(text) - head - tail} characters omitted …]\n{end}"
 
 
 def savings(message: Message) -> int:
@@ -77,7 +77,7 @@ def _size(part: Part) -> int:
 def note_of(use: ToolUsePart | None) -> str:
     """What stands in place of a call's result."""
     what = f"{use.name} {_about(use.arguments)}".strip() if use else "an earlier call"
-    return f"[result of {what} cleared to make room; call it again if it is needed]"
+    return f"[result of {what} was cleared to make room; repeat the call if you need it]"
 
 
 def _about(arguments: str) -> str:

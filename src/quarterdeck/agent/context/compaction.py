@@ -26,8 +26,8 @@ __all__ = ["CompactionOrder", "Compactor"]
 _log = logging.getLogger(__name__)
 _CANCELLED = "the summary was cancelled"
 _DROPPED = (
-    "Earlier steps were dropped without a summary, because none could be had. What the user said "
-    "follows; look at files again where something is not known any more."
+    "Earlier steps were dropped without a summary, because none could be written. The user's "
+    "messages follow; read files again if you need what was dropped."
 )
 
 
@@ -142,7 +142,7 @@ class Compactor:
             work.outcome = str(error)
         except Exception as error:
             _log.exception("a summary failed")
-            work.outcome = f"an error in the program: {error!r}"
+            work.outcome = f"internal error: {error!r}"
         if self._is_idle():
             await self._end()
 
@@ -197,7 +197,7 @@ class Compactor:
             NoticePosted(
                 title="The conversation could not be summarised",
                 severity="warning",
-                description=f"{why}; it stays as it is.",
+                description=f"{why}; it is unchanged.",
             )
         )
 

@@ -36,7 +36,7 @@ def report(setup: "SessionSetup", conversation: Conversation, marks: Thresholds)
         f"waits at {marks.wait:,}.",
     ]
     if not setup.context.enabled:
-        lines[-1] = "Nothing is cleared or summarised by itself (context.enabled is off)."
+        lines[-1] = "Automatic clearing and summarising is off (context.enabled = false)."
     if conversation.memory.pins:
         lines.append(f"{len(conversation.memory.pins)} pinned.")
     return "\n".join(lines)

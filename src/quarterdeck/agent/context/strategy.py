@@ -159,7 +159,7 @@ class CompactionStrategy:
         if self._worth(order) == 0:
             return "There is nothing to compact yet."
         if not await self._summarise(model, order):
-            return f"The conversation stays as it is: {self.compactor.error}."
+            return f"The conversation is unchanged: {self.compactor.error}."
         after = self._meter.estimate(model)
         return f"Compacted from about {before:,} to about {after:,} tokens."
 
@@ -227,7 +227,7 @@ class CompactionStrategy:
             NoticePosted(
                 title="Earlier steps were dropped to make room",
                 severity="warning",
-                description="No summary could be had; the log has everything.",
+                description="No summary could be written; the log has everything.",
             )
         )
         await self._tell_usage(turn.model)

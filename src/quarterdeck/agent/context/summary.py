@@ -78,7 +78,9 @@ async def summarise(
 
 def _wish(focus: str) -> str:
     text = Path(__file__).with_name("summary_prompt.md").read_text(encoding="utf-8").rstrip()
-    return f"{text}\n\nThe user wants this kept above all: {focus}" if focus.strip() else text
+    return (
+        (f"{text}\n\nThe user asked to keep this in particular: {focus}") if focus.strip() else text
+    )
 
 
 async def _ask(
@@ -109,7 +111,7 @@ async def _finished(model: Model, request: ModelRequest) -> ReplyFinished:
         async for delta in stream:
             if isinstance(delta, ReplyFinished):
                 return delta
-    raise SummaryError("the model's answer has no end")
+    raise SummaryError("the model's answer is incomplete")
 
 
 def _bare(messages: Sequence[Message]) -> list[Message]:

@@ -41,9 +41,9 @@ def make_pin(memory: ConversationMemory, words: str, most: int) -> MessagePinned
     """
     content = (text(words),) if words.strip() else memory.last
     if not content:
-        raise PinError("nothing was said yet that could be pinned; give the words: /pin TEXT")
+        raise PinError("there is no message to pin yet; give a text: /pin TEXT")
     if sum(map(_size, (*memory.pins.values(), content))) > most:
-        raise PinError(f"pins may have {most} bytes together; unpin some, or pin less")
+        raise PinError(f"pins may have {most} bytes in total; unpin some, or pin less")
     return MessagePinned(message=new_message_id(), content=content, new=bool(words.strip()))
 
 
@@ -59,7 +59,7 @@ def make_unpins(memory: ConversationMemory, number: int | None) -> tuple[Message
     """
     ids = list(memory.pins)
     if number is not None and not 1 <= number <= len(ids):
-        raise PinError(f"there is no pin {number}; there are {len(ids)}")
+        raise PinError(f"there is no pin {number}; there are {len(ids)} pins")
     chosen = ids if number is None else ids[number - 1 : number]
     return tuple(MessageUnpinned(message=id_) for id_ in chosen)
 

@@ -32,12 +32,12 @@ Reach this goal:
 
 {goal}
 
-Work on your own until it is reached: nobody answers in between, so decide what is open yourself. \
-When all of it is reached and you have checked that, call `goal_done`; until then you are asked \
-to go on."""
+Work on your own until it is reached. No person answers in between, so make open decisions \
+yourself. When the whole goal is reached and you have checked it, call `goal_done`; until then \
+you are asked to continue."""
 _GO_ON = """\
-Go on: the goal is not reached yet, or you have not called `goal_done`. Look at what is there, do \
-the next step, and check it. The goal is still:
+Continue: the goal is not reached yet, or you have not called `goal_done`. Look at the current \
+state, do the next step, and check it. The goal is still:
 
 {goal}{left}"""
 
@@ -102,7 +102,7 @@ async def _begin(
     before = setup.goal
     if goal is None:
         if before is None:
-            raise NoGoalError(f"session {session.id!r} has no goal to go on with; say which one")
+            raise NoGoalError(f"session {session.id!r} has no goal to continue with; give one")
         if before.ended is None and budget == NO_BUDGET:
             before.seq = session.last_seq if before.seq < 0 else before.seq
             return before
@@ -152,7 +152,7 @@ def _verdict(state: GoalState, turn: TurnEnded | None) -> GoalEnded | None:
         unit = {"cost": "USD"}.get(spent[0], spent[0])
         return _ended(state, "limit", f"the budget of {bound:g} {unit} is spent")
     if state.idle >= MOST_IDLE:
-        told = f"{state.idle} turns in a row in which no tool did any new work"
+        told = f"{state.idle} turns in a row without new work by a tool"
         return _ended(state, "stuck", told)
     return None
 
@@ -197,4 +197,4 @@ def _left_words(state: GoalState) -> str:
         (None if left.seconds is None else left.seconds / 60, "{:.0f} minutes"),
     )
     told = [form.format(value) for value, form in parts if value is not None]
-    return f"\n\nLeft for it: {', '.join(told)}." if told else ""
+    return f"\n\nRemaining: {', '.join(told)}." if told else ""

@@ -91,14 +91,12 @@ def read_reply(data: bytes) -> HookReply:
         return msgspec.json.decode(data, type=HookReply)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         shown = data[:80].decode("utf-8", "replace")
-        raise HookRunError(
-            f"it printed no answer that is understood: {error} ({shown!r})"
-        ) from error
+        raise HookRunError(f"its output is not a valid answer: {error} ({shown!r})") from error
 
 
 def refusal(hook: Hook, words: str) -> HookReply:
     """The answer of a program that left with code 2: it refuses, by what it wrote to stderr."""
-    return HookReply(decision="deny", reason=words.strip() or f"{hook} refuses and gives no reason")
+    return HookReply(decision="deny", reason=words.strip() or f"{hook} refused without a reason")
 
 
 ENTRY_POINTS = "quarterdeck.hooks"
@@ -131,7 +129,7 @@ async def call_function(hook: Hook, facts: Mapping[str, Any], project: str) -> H
     try:
         return msgspec.convert(answer, HookReply)
     except (msgspec.ValidationError, RecursionError) as error:
-        raise HookRunError(f"it returned no answer that is understood: {error}") from error
+        raise HookRunError(f"its return value is not a valid answer: {error}") from error
 
 
 def load_function(target: str, project: str) -> Callable[..., Any]:
@@ -151,7 +149,7 @@ def load_function(target: str, project: str) -> Callable[..., Any]:
     except (ImportError, AttributeError, OSError, SyntaxError, ValueError) as error:
         raise HookRunError(f"{target!r} cannot be loaded: {error}") from error
     if not callable(found):
-        raise HookRunError(f"{target!r} is no function")
+        raise HookRunError(f"{target!r} is not a function")
     return found
 
 
@@ -174,7 +172,7 @@ def _from_file(file: str, project: str) -> Any:
     path = Path(project) / Path(file).expanduser()
     spec = spec_from_file_location(f"quarterdeck_hook_{path.stem}", path)
     if spec is None or spec.loader is None:
-        raise ImportError(f"{str(path)!r} is no Python file")
+        raise ImportError(f"{str(path)!r} is not a Python file")
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -252,7 +250,7 @@ async def run_command(
         said = f": {words.strip()}" if words.strip() else ""
         raise HookRunError(f"it ended with {left}{said}")
     if printed.total > _MOST_OUTPUT:
-        raise HookRunError(f"it printed {printed.total} bytes, more than {_MOST_OUTPUT}")
+        raise HookRunError(f"it printed {printed.total} bytes; the limit is {_MOST_OUTPUT}")
     return read_reply(bytes(printed.data))
 
 

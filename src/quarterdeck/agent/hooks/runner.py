@@ -150,12 +150,14 @@ def _with(verdict: HookVerdict, reply: HookReply, hook: Hook) -> HookVerdict:
     if reply.input is not None:
         verdict = replace(verdict, input=reply.input)
     if reply.goes_on and verdict.again is None:
-        again = reply.reason.strip()[:_MOST_CONTEXT] or f"Go on: hook {hook} says it is not done."
+        again = reply.reason.strip()[:_MOST_CONTEXT] or (
+            f"Continue: hook {hook} says the work is not done."
+        )
         verdict = replace(verdict, again=again, by=str(hook))
     reason = reply.reason.strip()[:_MOST_CONTEXT]
     match reply.decision:
         case "deny":
-            refused = reason or f"{hook} gives no reason"
+            refused = reason or f"{hook} gave no reason"
             return replace(verdict, refused=refused, by=str(hook))
         case "ask":
             return replace(verdict, wish="ask", by=str(hook), reason=reason)
@@ -224,7 +226,9 @@ def _hook(point: HookPoint, placed: "PlacedValue") -> Hook:
     if (settings.command is None) == (settings.python is None):
         raise HookError(f"a hook for {point!r} in {where} needs either 'command' or 'python'")
     if settings.match is not None and point not in _FOR_TOOLS:
-        raise HookError(f"a hook for {point!r} in {where} has 'match', which is for tools only")
+        raise HookError(
+            f"a hook for {point!r} in {where} has 'match', which applies to tool hooks only"
+        )
     name = settings.python or _shown(settings.command or "")
     return Hook(
         name=name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…",

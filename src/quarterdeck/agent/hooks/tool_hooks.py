@@ -67,7 +67,7 @@ async def _changed(
         arguments = turn.toolbox.decode(tool, text)
         prepared = await tool.prepare(arguments, turn.workspace)
     except QuarterdeckError as error:
-        refused = f"a hook changed the input so that the call cannot be made: {error}"
+        refused = f"a hook changed the input and made the call invalid: {error}"
         return with_changes(overseen, refused=refused)
     await turn.emit(
         ToolCallUpdated(
@@ -96,7 +96,7 @@ def _urge(verdict: HookVerdict) -> HookAdvice | None:
         return None
     by = Decider(kind="hook", name=verdict.by)
     said = f": {verdict.reason}" if verdict.reason else ""
-    return HookAdvice(effect=verdict.wish, by=by, reason=f"hook {verdict.by} wants it{said}")
+    return HookAdvice(effect=verdict.wish, by=by, reason=f"hook {verdict.by} asks for it{said}")
 
 
 async def run_after_tool_hooks(

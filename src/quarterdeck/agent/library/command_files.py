@@ -41,9 +41,9 @@ def read_command(
     """
     name = ":".join(path.relative_to(shelf.path).with_suffix("").parts)
     if not _NAME.fullmatch(name):
-        raise LibraryFileError(f"/{name} is no name that can be typed")
+        raise LibraryFileError(f"/{name} is not a valid command name")
     if not document.body:
-        raise LibraryFileError("there is no prompt in it")
+        raise LibraryFileError("it has no prompt")
     command = ExpandedCommand(
         name=name,
         description=_description(document),
@@ -63,9 +63,9 @@ def _description(document: FrontMatter) -> str:
 def _ignored(path: Path, document: FrontMatter) -> list[str]:
     problems: list[str] = []
     if unknown := sorted(set(document.facts) - _KNOWN):
-        problems.append(f"{path}: {', '.join(unknown)} not supported, and ignored")
+        problems.append(f"{path}: {', '.join(unknown)} not supported; ignored")
     if "!`" in document.body:
-        problems.append(f"{path}: commands in !`…` are not run; the model is told them as they are")
+        problems.append(f"{path}: commands in !`…` are not run; the model sees them as text")
     return problems
 
 

@@ -47,7 +47,7 @@ def read_library(
                     commands.append((rank, command))
                     problems += ignored
             except LibraryFileError as error:
-                problems.append(f"{path} is left out: {error}")
+                problems.append(f"{path} is skipped: {error}")
     commands.sort(key=lambda pair: pair[0])  # stable: a project's before the user's
     found = tuple(command for _, command in commands)
     return LibraryContents(commands=found, skills=skills, problems=tuple(problems))

@@ -51,7 +51,7 @@ def problem_of(text: str) -> str:
             return ""
         if problem := _line_problem(line):
             return f"line {number}: {problem}"
-    return "the facts that begin with --- have no end"
+    return "the front matter that begins with --- is not closed"
 
 
 def _line_problem(line: str) -> str:
@@ -59,9 +59,9 @@ def _line_problem(line: str) -> str:
     if not stripped or stripped.startswith("#") or line[0].isspace() or stripped.startswith("- "):
         return ""
     if not _KEY.match(stripped):
-        return f"{stripped[:60]!r} is no 'key: value'"
+        return f"{stripped[:60]!r} is not 'key: value'"
     value = stripped.partition(":")[2].strip()
     closer = _OPENERS.get(value[:1])
     if closer is not None and (len(value) < 2 or not value.endswith(closer)):
-        return f"{value[:60]!r} has no {closer!r} at its end"
+        return f"{value[:60]!r} does not end with {closer!r}"
     return ""

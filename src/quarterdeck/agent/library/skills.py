@@ -53,7 +53,7 @@ def read_skill(path: Path, document: FrontMatter, shelf: LibraryFolder) -> Skill
     name = document.text("name") or path.parent.name
     if not _NAME.fullmatch(name):
         raise LibraryFileError(
-            f"the name {name[:60]!r} has other than letters, digits, '-', '_', '.'"
+            f"the name {name[:60]!r} may only contain letters, digits, '-', '_' and '.'"
         )
     description = " ".join(document.text("description").split())
     if not description:
@@ -82,11 +82,11 @@ def skills_section(skills: Iterable[Skill]) -> str:
         else:
             lines.append(line)
     if left:
-        lines.append(f"- … and {left} more, for which there is no room here")
+        lines.append(f"- … and {left} more, omitted for length")
     return "\n".join(
         (
             "# Skills",
-            "Instructions for special work. When one fits, load it with the tool `skill` before "
+            "Instructions for special tasks. When one fits, load it with the tool `skill` before "
             "you begin.",
             *lines,
         )
@@ -108,7 +108,7 @@ def skill_text(skill: Skill, files: list[str]) -> str:
     """The skill as the model reads it."""
     lines = [f"# Skill {skill.name}", f"Its folder is {skill.folder}.", ""]
     if files:
-        lines[-1:] = ["It has these files besides:", *(f"- {name}" for name in files), ""]
+        lines[-1:] = ["It also has these files:", *(f"- {name}" for name in files), ""]
     return "\n".join([*lines, skill.body])
 
 
@@ -127,7 +127,7 @@ def read_skill_file(skill: Skill, name: str) -> str:
     except OSError as error:
         raise LibraryFileError(f"{name!r} cannot be read: {error.strerror or error}") from error
     if b"\0" in data:
-        raise LibraryFileError(f"{name!r} is no text")
+        raise LibraryFileError(f"{name!r} is not text")
     return data.decode("utf-8", "replace")
 
 

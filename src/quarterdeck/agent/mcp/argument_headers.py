@@ -33,9 +33,9 @@ def argument_headers_in(schema: Mapping[str, Any]) -> ArgumentHeaders:
     found = tuple(_found(schema, ()))
     names = [name.lower() for _, name in found]
     if len(set(names)) != len(names):
-        raise McpError("two of its parameters want the same header")
+        raise McpError("two of its parameters use the same header")
     if _marks(schema) != len(found):
-        raise McpError(f"{_MARK!r} is where no value can be found")
+        raise McpError(f"{_MARK!r} is in a place that has no value")
     return found
 
 
@@ -82,9 +82,9 @@ def _found(
 def _header(schema: Mapping[str, Any]) -> str:
     name = schema[_MARK]
     if not isinstance(name, str) or not _TOKEN.fullmatch(name):
-        raise McpError(f"{name!r} is no name for a header")
+        raise McpError(f"{name!r} is not a valid header name")
     if schema.get("type") not in _TYPES:
-        raise McpError(f"header {name!r} is wanted of what is no text, whole number or truth value")
+        raise McpError(f"header {name!r} needs a string, an integer or a boolean")
     return name
 
 

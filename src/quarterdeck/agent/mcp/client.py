@@ -286,7 +286,7 @@ class McpClient:
                 if result.result_type != "input_required":
                     return result
                 extra = await self._input(result)
-        raise McpError(f"it wanted something of us {_MOST_ROUNDS} times and made no call")
+        raise McpError(f"it sent {_MOST_ROUNDS} requests of its own and did not answer the call")
 
     # ---- what the server sends
 
@@ -347,7 +347,9 @@ class McpClient:
             try:
                 answers[key] = await self._answer(request["method"], request.get("params") or {})
             except (RpcError, TypeError, KeyError, AttributeError) as error:
-                raise McpError(f"it wants something that we do not offer: {error}") from error
+                raise McpError(
+                    f"it needs a feature that this client does not offer: {error}"
+                ) from error
         extra: dict[str, Any] = {"inputResponses": answers} if answers else {}
         if result.request_state is not None:
             extra["requestState"] = result.request_state
@@ -359,7 +361,7 @@ class McpClient:
         try:
             await self.peer.request("subscriptions/listen", self._params(wanted))
         except (RpcError, LinkError) as error:
-            _log.debug("MCP server %s tells no changes: %s", self.name, error)
+            _log.debug("MCP server %s does not report changes: %s", self.name, error)
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work, name=f"MCP {self.name}")

@@ -97,7 +97,7 @@ async def _discover(ask: Ask) -> McpAgreement | None:
         if error.code == UNSUPPORTED_VERSION and set(_supported(error)) & set(LEGACY):
             return None
         raise UnusableServerError(
-            f"it speaks none of our versions ({_spoken()}): {error.message}"
+            f"it supports none of our versions ({_spoken()}): {error.message}"
         ) from error
     except msgspec.DecodeError:
         return None  # it answers anything at all, as the laxest of the older ones do
@@ -105,7 +105,7 @@ async def _discover(ask: Ask) -> McpAgreement | None:
         if set(found.supported_versions) & set(LEGACY):
             return None
         versions = ", ".join(found.supported_versions)
-        raise UnusableServerError(f"it speaks {versions}; we speak {_spoken()}")
+        raise UnusableServerError(f"it supports {versions}; we support {_spoken()}")
     return McpAgreement(
         version=MODERN,
         is_modern=True,
@@ -121,7 +121,7 @@ async def _initialize(ask: Ask) -> McpAgreement:
     except msgspec.DecodeError as error:
         raise McpError(f"its answer to 'initialize' cannot be read: {error}") from error
     if found.protocol_version not in LEGACY:
-        raise UnusableServerError(f"it speaks {found.protocol_version!r}; we speak {_spoken()}")
+        raise UnusableServerError(f"it supports {found.protocol_version!r}; we support {_spoken()}")
     return McpAgreement(
         version=found.protocol_version,
         is_modern=False,

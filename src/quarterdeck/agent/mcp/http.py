@@ -34,10 +34,10 @@ __all__ = ["HttpTransport", "McpStatusError", "old_transport", "refusal_of"]
 _SHOWN = 200
 _ADVICE = {
     401: (
-        "it wants to know who asks. Give it a token, such as headers.Authorization = "
-        '"Bearer ${NAME}"; logging in by OAuth is not supported'
+        'it requires authentication. Set a token, such as headers.Authorization = "Bearer '
+        '${NAME}"; OAuth login is not supported'
     ),
-    403: "it does not let us in; check the token in its headers",
+    403: "access denied; check the token in its headers",
 }
 """For those that no later request mends."""
 
@@ -55,8 +55,8 @@ class McpStatusError(QuarterdeckError):
 def old_transport(url: str) -> str:
     """What to say of a server of the transport that there was at first."""
     return (
-        f"{url!r} speaks the old transport of HTTP and events, which is not supported; look for "
-        "the server's address for streamable HTTP, which often ends in /mcp"
+        f"{url!r} uses the old HTTP+SSE transport, which is not supported; use the server's "
+        "address for streamable HTTP, which often ends in /mcp"
     )
 
 
@@ -67,7 +67,7 @@ def refusal_of(answer: HttpResponse, body: bytes) -> McpStatusError:
         return McpStatusError(code, f"HTTP {code}: {advice}", is_final=True)
     if 300 <= code < 400:
         there = answer.headers.get("location", "elsewhere")
-        text = f"HTTP {code}: it has moved to {there!r}; put its new address into the settings"
+        text = f"HTTP {code}: it has moved to {there!r}; update its address in the settings"
         return McpStatusError(code, text, is_final=True)
     return McpStatusError(code, f"HTTP {code}: {_words(body)}", is_final=False)
 
@@ -213,7 +213,7 @@ class HttpTransport:
     async def _refused(self, exchange: "_Exchange", status: McpStatusError) -> None:
         if status.code == 404 and self._session is not None:
             self._session = None
-            await self.fail("it has forgotten our session")
+            await self.fail("it no longer knows our session")
             return
         if status.is_final:
             await self.fail(str(status))
@@ -317,8 +317,8 @@ class HttpTransport:
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("talking to %r failed in our own code", self._url, exc_info=error)
-            self._failure = self._failure or LinkBrokenError(f"an error in the program: {error!r}")
+            _log.error("internal error while talking to %r", self._url, exc_info=error)
+            self._failure = self._failure or LinkBrokenError(f"internal error: {error!r}")
             self._run(self._far.close())
 
     async def _stop(self) -> None:

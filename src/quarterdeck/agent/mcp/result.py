@@ -57,14 +57,14 @@ def _part(block: Any) -> ResultPart | None:
         case "audio":
             size = len(str(fields.get("data", ""))) * 3 // 4
             return TextPart(
-                text=f"[A sound ({fields.get('mimeType')}, {size} bytes): it cannot be heard here.]"
+                text=f"[Audio ({fields.get('mimeType')}, {size} bytes): it cannot be played here.]"
             )
         case "resource_link":
             return TextPart(text=_link(fields))
         case "resource":
             return _resource(fields.get("resource"))
         case other:
-            return TextPart(text=f"[Content of the kind {str(other)[:40]!r}, which is not known.]")
+            return TextPart(text=f"[Content of unknown type {str(other)[:40]!r}.]")
 
 
 def _image(data: Any, kind: Any) -> ResultPart:
@@ -74,9 +74,11 @@ def _image(data: Any, kind: Any) -> ResultPart:
         return TextPart(text=f"[An image ({kind}) that cannot be read.]")
     found = image_type(raw[:16])
     if not found:
-        return TextPart(text=f"[An image ({kind}, {len(raw)} bytes) of a kind not shown here.]")
+        return TextPart(
+            text=(f"[An image ({kind}, {len(raw)} bytes) of a type that cannot be shown here.]")
+        )
     if len(raw) > IMAGE_BYTES:
-        return TextPart(text=f"[An image ({found}, {len(raw)} bytes): too large to be shown.]")
+        return TextPart(text=f"[An image ({found}, {len(raw)} bytes): too large to show.]")
     # What the bytes say counts: a vendor refuses an image that is said to be another.
     return ImagePart(data=str(data), mime_type=found)
 
@@ -88,7 +90,7 @@ def _link(fields: dict[str, Any]) -> str:
         for key, word in (("name", "name"), ("description", "about"), ("mimeType", "type"))
         if fields.get(key)
     ]
-    return f"[A resource of the server; {'; '.join(facts)}]"
+    return f"[A resource on the server; {'; '.join(facts)}]"
 
 
 def _resource(resource: Any) -> ResultPart:
@@ -113,7 +115,7 @@ async def _bounded(parts: list[ResultPart], workspace: ToolWorkspace) -> tuple[R
     outputs = workspace.get_kept(OutputFiles)
     file = await outputs.new_file()
     await asyncio.to_thread(_write, file, whole)
-    cut = f"{keep_ends(whole, most).text}\n[The whole is in {file}, {size_of(whole)} bytes.]"
+    cut = f"{keep_ends(whole, most).text}\n[The full output is in {file}, {size_of(whole)} bytes.]"
     images = tuple(part for part in parts if isinstance(part, ImagePart))
     return (TextPart(text=cut), *images)
 

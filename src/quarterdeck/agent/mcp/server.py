@@ -172,10 +172,10 @@ class SessionServer:
         with suppress(TimeoutError):
             async with asyncio.timeout(_LAST_WORDS):
                 await self._mourned.wait()
-        again = "" if self.state == "failed" else " It is being started again."
+        again = "" if self.state == "failed" else " It is being restarted."
         return (
-            f"The MCP server {self.name!r} went away during the call: {self.reason or error}. "
-            f"Whether the call took effect is not known.{again}"
+            f"The MCP server {self.name!r} disconnected during the call: {self.reason or error}. "
+            f"The call may or may not have taken effect.{again}"
         )
 
     async def caught_up(self, seconds: float) -> None:
@@ -205,8 +205,8 @@ class SessionServer:
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            _log.exception("keeping MCP server %s failed in our own code", self.name)
-            self._give_up(f"an error in the program: {error!r}")
+            _log.exception("internal error while running MCP server %s", self.name)
+            self._give_up(f"internal error: {error!r}")
 
     async def _keep(self) -> None:
         deaths, may_probe = 0, True
@@ -215,7 +215,7 @@ class SessionServer:
             began = loop.time()
             try:
                 await self._live(may_probe)
-                reason = "it ended the connection"
+                reason = "it closed the connection"
             except ProbeRefusedError as error:
                 reason = str(error)
                 if may_probe:
@@ -225,7 +225,7 @@ class SessionServer:
                 self._give_up(str(error))
                 return
             except (McpError, TimeoutError) as error:
-                reason = str(error) or "it did not tell its tools in time"
+                reason = str(error) or "it did not list its tools in time"
             deaths = 1 if loop.time() - began > self._patience.steady else deaths + 1
             if deaths > self._patience.restarts:
                 self._give_up(reason)
@@ -261,7 +261,7 @@ class SessionServer:
             if not bound.expired():
                 raise
             known = "; ".join(getattr(error.__cause__, "__notes__", ()))
-            told = f"it did not tell its tools within {limit:g} s"
+            told = f"it did not list its tools within {limit:g} s"
             raise McpError(f"{told} ({known})" if known else told) from None
 
     async def _watch(self, client: McpClient) -> None:
@@ -287,7 +287,7 @@ class SessionServer:
                 await self._list(client)
         except (RpcError, McpError, TimeoutError) as error:
             reason = str(error) or "no answer in time"
-            self._tell(f"MCP server {self.name!r} does not list its tools again: {reason}")
+            self._tell(f"MCP server {self.name!r} failed to list its tools again: {reason}")
         self._looked.set()
         self._is_tardy = False
         await asyncio.sleep(self._patience.refresh)  # whatever storm of changes it tells
@@ -303,9 +303,9 @@ class SessionServer:
             words = [f"+{name}" for name in sorted(now - before)]
             words += [f"-{name}" for name in sorted(before - now)]
             told = ", ".join(words)[:_SHOWN]
-            self._tell(f"MCP server {self.name!r} has other tools now: {told}", "info")
+            self._tell(f"MCP server {self.name!r} changed its tools: {told}", "info")
         for problem in set(listing.problems) - set(self.listing.problems):
-            self._tell(f"MCP server {self.name!r}: a tool is left out: {problem[:_SHOWN]}")
+            self._tell(f"MCP server {self.name!r}: a tool is skipped: {problem[:_SHOWN]}")
         self.listing = listing
         self.changes += 1
 
@@ -330,7 +330,7 @@ class SessionServer:
 
     def _restarting(self, reason: str) -> None:
         if self.state != "starting":
-            self._tell(f"MCP server {self.name!r} is started again: {reason}")
+            self._tell(f"MCP server {self.name!r} is being restarted: {reason}")
             self.state = "restarting"
         self.reason = reason
         self._mourned.set()

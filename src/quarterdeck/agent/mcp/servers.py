@@ -122,7 +122,7 @@ class McpServers:
                 self._late.discard(server.name)
                 count = len(server.listing.tools)
                 told.append(
-                    NoticePosted(title=f"MCP server {server.name!r} has joined: {count} tools")
+                    NoticePosted(title=f"MCP server {server.name!r} is connected: {count} tools")
                 )
             told += server.notices
             server.notices.clear()
@@ -206,7 +206,7 @@ def _of_settings(
     name: str, given: McpServerSettings, ground: SessionEnvironment, expand: Callable[[str], str]
 ) -> ServerDefinition:
     if (given.command is None) == (given.url is None):
-        raise McpError("say either its command or its url")
+        raise McpError("set either its command or its url")
     source = ground.config.source("mcp_servers", name, "url" if given.url else "command")
     return ServerDefinition(
         name=name,
@@ -241,7 +241,7 @@ def _read_file(
         problems.append(f"{path} cannot be read: {error}")
         return
     if not isinstance(entries, dict):
-        problems.append(f"{path}: 'mcpServers' is no table")
+        problems.append(f"{path}: 'mcpServers' is not a table")
         return
     for name, raw in sorted(cast("dict[str, Any]", entries).items()):
         try:
@@ -259,7 +259,7 @@ def _of_entry(
     if entry.type == "sse":
         raise McpError("the old transport 'sse' is not supported; use its address for 'http'")
     if (entry.command is None) == (entry.url is None):
-        raise McpError("say either its command or its url")
+        raise McpError("set either its command or its url")
     words = () if entry.command is None else (entry.command, *entry.args)
     return ServerDefinition(
         name=name,
@@ -299,10 +299,12 @@ def _expander(settings: Settings, environment: Mapping[str, str]) -> Callable[[s
     def variable(match: re.Match[str]) -> str:
         name, default = match.group(1), match.group(2)
         if name in keys:
-            raise McpError(f"{name} holds a model's key, which no server is given")
+            raise McpError(f"{name} holds a model's key, which is never passed to a server")
         value = environment.get(name) or default
         if value is None:
-            raise McpError(f"the environment has no {name}; set it, or take the server out")
+            raise McpError(
+                f"the environment variable {name} is not set; set it, or remove the server"
+            )
         return value
 
     return lambda text: _VARIABLE.sub(variable, text)

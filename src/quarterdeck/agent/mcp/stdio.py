@@ -43,7 +43,7 @@ class StdioTransport:
             process = await system.processes.spawn(command)
         except CommandNotFoundError as error:
             raise UnusableServerError(
-                f"there is no program {definition.command[0]!r}; install it, or mend the command"
+                f"there is no program {definition.command[0]!r}; install it, or fix the command"
             ) from error
         except (OperatingSystemError, ValueError) as error:
             raise UnusableServerError(f"it could not be started: {error}") from error
@@ -74,4 +74,4 @@ class StdioTransport:
         finally:
             await self._system.close()
         words = mask_secrets(self._process.stderr()[-_LAST_WORDS:], self._environment).strip()
-        return f"{exit_}; it wrote: {words}" if words else str(exit_)
+        return f"{exit_}; its output: {words}" if words else str(exit_)

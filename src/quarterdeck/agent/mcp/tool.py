@@ -92,8 +92,8 @@ class ServerTool(ForeignTool):
             result = await client.call(self.lent.tool, arguments, caller, lender.timeout)
         except TimeoutError:
             return text_outcome(
-                f"The MCP server {server!r} did not answer within {lender.timeout:g} s. Whether "
-                "the call took effect is not known.",
+                f"The MCP server {server!r} did not answer within {lender.timeout:g} s. The call "
+                "may or may not have taken effect.",
                 is_error=True,
             )
         except RpcError as error:
@@ -108,7 +108,7 @@ class ServerTool(ForeignTool):
             telling.cancel()
             await asyncio.wait([telling])
             if not telling.cancelled() and (failure := telling.exception()) is not None:
-                _log.error("progress could not be told", exc_info=failure)
+                _log.error("could not report progress", exc_info=failure)
         # Late: it brings other tools along, and many a session with servers calls none.
         from .result import outcome_of
 

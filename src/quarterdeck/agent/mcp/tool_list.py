@@ -88,7 +88,7 @@ def read_tool_list(definition: ServerDefinition, listed: Iterable[Any]) -> ToolL
         if not _is_wanted(definition, tool.name):
             continue
         if not tool.name or tool.name in found:
-            problems.append(f"{tool.name[:64]!r}: the name is empty or stands for two")
+            problems.append(f"{tool.name[:64]!r}: the name is empty or not unique")
             continue
         found[tool.name] = tool
     taken = Counter(tool_name(definition.name, name) for name in found)
@@ -139,7 +139,7 @@ def _hints(notes: dict[str, Any]) -> tuple[str, ...]:
     words = {
         ("readOnlyHint", True): "only reads",
         ("destructiveHint", True): "may destroy",
-        ("openWorldHint", True): "reaches the outside",
+        ("openWorldHint", True): "open world",
     }
     return tuple(text for (name, value), text in words.items() if notes.get(name) is value)
 
@@ -149,12 +149,12 @@ def _mended(schema: Any) -> dict[str, Any]:
     if schema is None:
         return {"type": "object", "properties": {}}
     if not isinstance(schema, dict):
-        raise McpError("its schema is no object")
+        raise McpError("its schema is not an object")
     given = cast("dict[str, Any]", schema)
     kind = given.get("type", "object")
     kinds = cast("list[Any]", kind) if isinstance(kind, list) else [kind]
     if "object" not in kinds:
-        raise McpError(f"its arguments are no object but {str(kinds)[:40]!r}")
+        raise McpError(f"its arguments are not an object but {str(kinds)[:40]!r}")
     if _depth(given) > _DEEPEST or len(msgspec.json.encode(given)) > _LARGEST_SCHEMA:
         raise McpError("its schema is too large")
     kept = {key: value for key, value in given.items() if key not in _REFUSED_AT_TOP}
@@ -175,7 +175,7 @@ def _properties(properties: Any) -> dict[str, Any]:
     given = cast("dict[str, Any]", properties)
     for name in given:
         if not _PROPERTY.fullmatch(name):
-            raise McpError(f"no vendor takes a parameter of the name {name[:40]!r}")
+            raise McpError(f"no vendor accepts a parameter named {name[:40]!r}")
     return {name: each for name, each in given.items() if isinstance(each, dict)}
 
 

@@ -64,7 +64,7 @@ async def try_server(
         return ServerTrial(server=definition.name, works=False, reason=str(error))
     except TimeoutError as error:
         known = "; ".join(getattr(error.__cause__, "__notes__", ()))
-        reason = f"it did not tell its tools within {limit:g} s"
+        reason = f"it did not list its tools within {limit:g} s"
         return ServerTrial(
             server=definition.name, works=False, reason=f"{reason} ({known})" if known else reason
         )

@@ -96,8 +96,8 @@ async def expect_unmoved(files: Files, target: FileTarget) -> None:
         now = await _future_path(files, target.real)
     if now != target.real:
         raise ToolError(
-            f"{target.shown!r} leads to another place than when the call was looked at; "
-            "nothing was done. Look at the path again."
+            f"{target.shown!r} now resolves to a different path than when the call was checked; "
+            "nothing was done. Check the path again."
         )
 
 
@@ -127,8 +127,7 @@ async def _expect_no_symlink(files: Files, given: str, shown: str) -> None:
         return
     if stat.kind == "symlink":
         raise ToolError(
-            f"{shown!r} is a symlink to something that does not exist. Use the path that it "
-            "should lead to."
+            f"{shown!r} is a symlink to something that does not exist. Use the target path."
         )
 
 
@@ -161,8 +160,8 @@ def expect_seen(
         )
     if now is not None and not is_same(seen, now):
         raise ToolError(
-            f"{target.shown!r} was changed since it was read, by somebody else; nothing was "
-            "changed now. Read it again, then retry."
+            f"{target.shown!r} was changed since it was read; nothing was written. Read it again, "
+            "then retry."
         )
 
 
@@ -186,11 +185,11 @@ class FileText:
 def binary_reason(head: bytes) -> str:
     """Say why the first bytes of a file are no text; empty when they are."""
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return "it is UTF-16 text, and only UTF-8 is read"
+        return "it is UTF-16 text; only UTF-8 is supported"
     if head.startswith(b"%PDF-"):
         return "it is a PDF document"
     if b"\0" in head[:HEAD_BYTES]:
-        return "it holds NUL bytes"
+        return "it contains NUL bytes"
     return ""
 
 
@@ -205,7 +204,7 @@ def decode_file(data: bytes, shown: str) -> FileText:
     except UnicodeDecodeError as error:
         raise ToolError(
             f"{shown!r} is not UTF-8 (byte {error.start} is {data[error.start]:#04x}); editing it "
-            "would damage it. Change it with a command that knows its encoding."
+            "would damage it. Change it with a command that supports its encoding."
         ) from error
     return FileText(text=text.removeprefix(_BOM), has_bom=text.startswith(_BOM))
 

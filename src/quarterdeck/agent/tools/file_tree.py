@@ -35,8 +35,8 @@ class DirectoryTree:
         notes: list[str] = []
         if self.is_cut:
             notes.append(
-                f"(the tree has more than {ENTRY_LIMIT} entries, and the rest was not looked at; "
-                "give a narrower path)"
+                f"(the tree has more than {ENTRY_LIMIT} entries; the rest was not searched: give "
+                "a narrower path)"
             )
         if self.unreadable:
             notes.append(f"({self.unreadable} directories could not be read)")

@@ -45,7 +45,7 @@ def compile_glob(pattern: str) -> re.Pattern[str]:
         source = wild_regex(path if "/" in path else f"**/{path}")
         if source is None:
             raise ToolError(
-                f"The pattern {pattern!r} is not valid: a bracket or backslash is open."
+                f"The pattern {pattern!r} is not valid: unclosed bracket or trailing backslash."
             )
         sources.append(source)
     return re.compile("|".join(sources), re.DOTALL)

@@ -167,7 +167,7 @@ class Toolbox:
         """
         wanted = set(names)
         if missing := wanted - set(self._tools):
-            raise ToolError(f"no such tool: {', '.join(sorted(missing))}; there are {self.names}")
+            raise ToolError(f"no such tool: {', '.join(sorted(missing))}; available: {self.names}")
         some = Toolbox(tool for name, tool in self._tools.items() if name in wanted)
         some._known = self._known
         return some
@@ -191,7 +191,7 @@ class Toolbox:
             return msgspec.json.decode(arguments or "{}", type=tool.arguments, strict=False)
         except msgspec.ValidationError as error:
             raise ToolError(
-                f"The arguments of {tool.name!r} do not fit its schema: {error}."
+                f"The arguments of {tool.name!r} do not match its schema: {error}."
             ) from error
         except msgspec.DecodeError as error:
             raise ToolError(

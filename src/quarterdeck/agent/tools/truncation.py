@@ -98,7 +98,7 @@ def keep_ends(text: str, max_bytes: int) -> TruncatedText:
     head = _whole(data[: max_bytes // 3])
     tail = data[len(data) - (max_bytes - max_bytes // 3) :].decode("utf-8", "ignore")
     dropped = len(data) - size_of(head) - size_of(tail)
-    whole = f"{head}\n[… {dropped} bytes left out …]\n{tail}"
+    whole = f"{head}\n[… {dropped} bytes omitted …]\n{tail}"
     return TruncatedText(
         text=whole, lines=whole.count("\n") + 1, dropped_bytes=dropped, limit="bytes"
     )

@@ -103,7 +103,7 @@ class ToolWorkspace(Struct, kw_only=True, eq=False):
             return self.contain(containment)
         if containment != "none":
             raise OperatingSystemError(
-                "The command has to run in a sandbox, and there is none here."
+                "The command must run in a sandbox, and none is available here."
             )
         return self.system.terminals
 

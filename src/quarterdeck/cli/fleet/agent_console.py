@@ -100,9 +100,9 @@ class LineInput:
 
 
 _HELP = (
-    "Type a line to send it. An open request is answered by its number, or allow, deny, always.\n"
-    "/deny TEXT denies and tells why, /say TEXT sends a line while something is asked,\n"
-    "/interrupt ends the turn, /detach leaves. Ctrl-C interrupts, twice it detaches."
+    "Type a line to send it. Answer an open request with its number, or allow, deny, always.\n"
+    "/deny TEXT denies with a reason, /say TEXT sends a line while a request is open,\n/interrupt "
+    "ends the turn, /detach detaches. Ctrl-C interrupts; twice detaches."
 )
 _AGAIN_SECONDS = 2.0
 _PATIENCE = 60.0
@@ -190,7 +190,9 @@ class AgentConsole:
             self._leave.set()
             return
         self._last_interrupt = now
-        self._transcript.line("= interrupted; Ctrl-C again leaves, the agent stays")
+        self._transcript.line(
+            "= interrupted; press Ctrl-C again to detach, the agent keeps running"
+        )
         try:
             await self._fleet.interrupt(self._session)
         except QuarterdeckError as error:
@@ -222,7 +224,7 @@ class AgentConsole:
 
     async def _send(self, line: str) -> None:
         if self._answer_only:
-            self._transcript.line("! nothing is asked; without --answer-only lines are sent")
+            self._transcript.line("! no request is open; omit --answer-only to send lines")
         elif line:
             await self._fleet.send(self._session, (text(line),))
 
@@ -237,7 +239,7 @@ class AgentConsole:
         if item.permission is not None:
             choose_option(item.permission.options, line)
         if not await answer_item(self._fleet, item, line):
-            self._transcript.line("= somebody else had answered before")
+            self._transcript.line("= already answered elsewhere")
 
     async def _fill_in(self, item: "InboxItem", line: str) -> None:
         """One field of a form after the other."""

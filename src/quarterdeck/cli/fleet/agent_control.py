@@ -24,7 +24,7 @@ agents_argument = click.argument("agents", nargs=-1, required=True)
 @click.argument("prompt")
 @as_json_option
 def send(agent: str, prompt: str, as_json: bool) -> None:
-    """Give AGENT a prompt; it comes after those that wait. ``-`` reads standard input."""
+    """Send AGENT a prompt; it is queued after earlier ones. ``-`` reads standard input."""
     from quarterdeck.wire.content import text
 
     content = (text(read_given_text(prompt) or ""),)
@@ -36,8 +36,8 @@ def send(agent: str, prompt: str, as_json: bool) -> None:
 @click.command("hand-over")
 @click.argument("agent")
 @click.option("--to", "kind", required=True, metavar="KIND", help="The agent that takes over.")
-@click.option("-n", "--name", help="What the new one is called.")
-@click.option("-m", "--model", help="The new one's model.")
+@click.option("-n", "--name", help="Name of the new agent.")
+@click.option("-m", "--model", help="Model of the new agent.")
 @click.argument("prompt", required=False)
 @as_json_option
 def hand_over(
@@ -48,10 +48,10 @@ def hand_over(
     prompt: str | None,
     as_json: bool,
 ) -> None:
-    """Hand AGENT's work to another.
+    """Hand AGENT's work to another agent.
 
-    The new one is told what the old one was asked, said and did. PROMPT is what it shall do now;
-    without one it goes on.
+    The new agent gets a summary of the old agent's prompts, answers and actions. PROMPT is its next
+    task; without one it continues the work.
     """
     from quarterdeck.fleet.sessions.handover import hand_over as hand
 
@@ -65,19 +65,19 @@ def hand_over(
 
 @click.command()
 @agents_argument
-@click.option("--drop-queue", is_flag=True, help="Also drop the prompts that wait.")
+@click.option("--drop-queue", is_flag=True, help="Also drop queued prompts.")
 @as_json_option
 def interrupt(agents: tuple[str, ...], drop_queue: bool, as_json: bool) -> None:
-    """End the turn that each agent works on; the agent stays."""
+    """Interrupt the running turn of each agent; the agent stays."""
     _each(agents, as_json, lambda fleet, one: fleet.interrupt(one, keep_queue=not drop_queue))
 
 
 @click.command()
 @agents_argument
-@click.option("--reason", help="Why; kept in the log.")
+@click.option("--reason", help="Reason, stored in the log.")
 @as_json_option
 def kill(agents: tuple[str, ...], reason: str | None, as_json: bool) -> None:
-    """End agents and all their processes now, and their children too."""
+    """Kill agents, their children and all their processes."""
     _each(agents, as_json, lambda fleet, one: fleet.kill(one, reason=reason))
 
 
@@ -85,16 +85,16 @@ def kill(agents: tuple[str, ...], reason: str | None, as_json: bool) -> None:
 @agents_argument
 @as_json_option
 def close(agents: tuple[str, ...], as_json: bool) -> None:
-    """End agents in good order; they can be resumed."""
+    """Close agents in order; they can be resumed."""
     _each(agents, as_json, lambda fleet, one: fleet.close(one))
 
 
 @click.command()
 @agents_argument
-@click.option("--undo", is_flag=True, help="Take them out again.")
+@click.option("--undo", is_flag=True, help="Unarchive them.")
 @as_json_option
 def archive(agents: tuple[str, ...], undo: bool, as_json: bool) -> None:
-    """Put agents away: ended, kept, and left out of lists."""
+    """Archive agents: end them, keep their transcripts, and hide them from lists."""
     _each(agents, as_json, lambda fleet, one: fleet.archive(one, archived=not undo))
 
 
@@ -103,22 +103,23 @@ def archive(agents: tuple[str, ...], undo: bool, as_json: bool) -> None:
 @click.argument("name")
 @as_json_option
 def rename(agent: str, name: str, as_json: bool) -> None:
-    """Call AGENT by another name."""
+    """Rename AGENT."""
     info = with_fleet(lambda fleet: fleet.rename(agent, name))
     if as_json:
         echo_json(info)
 
 
 @click.command(
-    epilog="Exit codes: 0 at rest, 4 somebody needs you, 5 one failed or was ended, "
-    "124 not in time."
+    epilog=(
+        "Exit codes: 0 idle, 4 an agent needs you, 5 an agent failed or was killed, 124 timeout."
+    )
 )
 @agents_argument
-@click.option("--any", "is_any", is_flag=True, help="Until one of them is at rest.")
-@click.option("--timeout", type=float, metavar="S", help="Seconds at the most.")
+@click.option("--any", "is_any", is_flag=True, help="Wait until one of them is idle.")
+@click.option("--timeout", type=float, metavar="S", help="Timeout in seconds.")
 @as_json_option
 def wait(agents: tuple[str, ...], is_any: bool, timeout: float | None, as_json: bool) -> None:
-    """Wait until agents are at rest: done, failed, or waiting for a person."""
+    """Wait until agents are idle: done, failed, or waiting for a person."""
     from .agent_wait import wait_for
 
     code, rested = with_fleet(

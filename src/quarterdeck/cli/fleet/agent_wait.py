@@ -61,7 +61,7 @@ async def spawn_and_wait(
     elif words:
         click.echo(escape_controls(words, keep="\n\t").rstrip("\n"))
     if not rested:
-        click.echo(f"quarterdeck: {escape_controls(now.name)} is not at rest yet", err=True)
+        click.echo(f"quarterdeck: {escape_controls(now.name)} is not idle yet", err=True)
         return TIMED_OUT
     report_rest(now)
     return rest_code(rested)

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["attach", "follow_agent"]
 
 
-@click.command(
-    epilog="Exit codes: 0 you left or it is at rest, 4 it needs you, 5 it failed or was ended."
-)
+@click.command(epilog="Exit codes: 0 detached or idle, 4 it needs you, 5 it failed or was killed.")
 @click.argument("agent")
 @click.option(
     "-n",
@@ -27,16 +25,16 @@ __all__ = ["attach", "follow_agent"]
     type=click.IntRange(0),
     default=50,
     show_default=True,
-    help="How many records of the past to show.",
+    help="Number of earlier records to show.",
 )
-@click.option("--answer-only", is_flag=True, help="Show and answer requests, send nothing.")
+@click.option("--answer-only", is_flag=True, help="Show and answer requests; send no prompts.")
 @as_json_option
 def attach(agent: str, limit: int, answer_only: bool, as_json: bool) -> None:
-    """Follow AGENT in this terminal; type to talk to it.
+    """Follow AGENT in this terminal; type to send prompts.
 
-    Requests are shown and answered here. Ctrl-C interrupts the agent, twice it detaches; the
-    agent goes on without you. From a pipe or a file, every line is sent, and the command ends
-    when the agent is at rest. With --json the records come as lines.
+    Requests are shown and answered here. Ctrl-C interrupts the agent, Ctrl-C twice detaches; the
+    agent keeps running. From a pipe or a file, every line is sent, and the command ends when the
+    agent is idle. With --json each record is one line.
     """
     raise SystemExit(
         with_fleet(lambda fleet: follow_agent(fleet, agent, limit, answer_only, as_json))
@@ -63,7 +61,7 @@ async def follow_agent(
     attached = AgentConsole(fleet, info, transcript, answer_only=answer_only, ring=ring)
     if is_terminal:
         transcript.line(
-            f"= {escape_controls(info.name)} ({info.agent}, {info.state}); /help tells more"
+            f"= {escape_controls(info.name)} ({info.agent}, {info.state}); /help shows commands"
         )
     # Read before the list of what is open: what is asked in between comes as a record.
     last = info.last_seq

@@ -24,10 +24,10 @@ __all__ = ["host"]
 
 @click.group()
 def host() -> None:
-    """Look after the process that owns the agents.
+    """Manage the process that owns the agents.
 
-    It starts by itself with the first command that needs it, outlives the terminal that you sit
-    before, and leaves when it has had no clients, no agents and no terminals for a while.
+    It starts with the first command that needs it, outlives your terminal, and exits after some
+    time without clients, agents and terminals.
     """
 
 
@@ -36,11 +36,11 @@ def host() -> None:
     "--idle",
     type=click.FloatRange(0),
     metavar="MINUTES",
-    help="Leave after so long without clients, agents and terminals; 0: stay.",
+    help="Exit after this many minutes without clients, agents and terminals; 0: never.",
 )
 @click.option("--detached", is_flag=True, hidden=True)
 def run(idle: float | None, detached: bool) -> None:
-    """Be the host, in the foreground, until SIGTERM or Ctrl-C; for systemd and the like."""
+    """Run the host in the foreground until SIGTERM or Ctrl-C, for example under systemd."""
     from quarterdeck.fleet.host.lock import HostRunningError
     from quarterdeck.fleet.host.log_file import log_to_file
     from quarterdeck.fleet.host.paths import log_file
@@ -68,7 +68,7 @@ async def _be_host(
 
     def ready() -> None:
         if not detached:
-            echo(f"The host is ready; it tells what it does in {log_file(places)}", err=True)
+            echo(f"The host is ready; its log is {log_file(places)}", err=True)
 
     settings = (await asyncio.to_thread(load_config, places, environ=environment)).settings
     minutes = settings.host.idle_minutes if idle is None else idle
@@ -85,7 +85,7 @@ async def _be_host(
 @host.command()
 @as_json_option
 def start(as_json: bool) -> None:
-    """Start the host, if none runs."""
+    """Start the host if it is not running."""
     status = with_fleet(lambda fleet: fleet.status())
     if as_json:
         echo_json(status)
@@ -93,11 +93,11 @@ def start(as_json: bool) -> None:
         echo(f"The host runs: process {status.pid}")
 
 
-@host.command(epilog="Exit codes: 0 it runs, 3 none runs.")
+@host.command(epilog="Exit codes: 0 running, 3 not running.")
 @as_json_option
 @click.pass_context
 def status(context: click.Context, as_json: bool) -> None:
-    """Tell whether a host runs, and how it fares."""
+    """Show whether the host is running, and its state."""
     from quarterdeck.fleet.errors import NoHostError
 
     try:
@@ -114,15 +114,15 @@ def status(context: click.Context, as_json: bool) -> None:
         echo_lines(_told(found))
 
 
-@host.command(epilog="Exit codes: 0 it is gone, 1 it is not, 3 none ran.")
+@host.command(epilog="Exit codes: 0 stopped, 1 still running, 3 was not running.")
 @click.option("--timeout", type=click.FloatRange(0), metavar="S", default=30.0, show_default=True)
 @click.option(
-    "--force", is_flag=True, help="Kill it, its agents and its terminals, if it takes longer."
+    "--force", is_flag=True, help="Kill the host, its agents and its terminals if it takes longer."
 )
 @as_json_option
 @click.pass_context
 def stop(context: click.Context, timeout: float, force: bool, as_json: bool) -> None:
-    """End the host; its agents are closed and can be resumed, its terminals end."""
+    """Stop the host; its agents are closed and can be resumed, its terminals end."""
     from quarterdeck.fleet.errors import NoHostError
     from quarterdeck.fleet.host.shutdown import stop_host
 
@@ -142,10 +142,10 @@ def stop(context: click.Context, timeout: float, force: bool, as_json: bool) -> 
 
 @host.command()
 @click.option("-n", "--lines", type=click.IntRange(0), default=100, show_default=True)
-@click.option("-f", "--follow", is_flag=True, help="Go on with what comes; Ctrl-C ends it.")
+@click.option("-f", "--follow", is_flag=True, help="Follow new output; Ctrl-C ends it.")
 @as_json_option
 def logs(lines: int, follow: bool, as_json: bool) -> None:
-    """Show what the host tells about itself."""
+    """Show the host's own log."""
     from quarterdeck.fleet.host.paths import log_file
 
     path = log_file(Places.find())
@@ -165,7 +165,7 @@ def _told(status: "FleetStatus") -> Iterator[str]:
     yield f"process   {status.pid}, quarterdeck {escape_controls(status.version)}, for {age}"
     yield f"log       {escape_controls(status.log)}, {status.last_seq} events"
     yield f"agents    {agents or 'none'}"
-    yield f"needs you {status.needs_person or 'nobody'}"
+    yield f"needs you {status.needs_person or 'no agent'}"
     yield f"terminals {status.terminals or 'none'}"
     yield f"clients   {status.clients}"
     if status.problem:

@@ -79,7 +79,7 @@ def choose_option(options: "Sequence[PermissionOption]", word: str) -> str:
         if (found := option_of_kind(options, kind)) is not None:
             return found
     offered = ", ".join(f"{number} {escape_to_line(o.name)}" for number, o in enumerate(options, 1))
-    raise UnclearAnswerError(f"{word!r} is no answer here; there are: {offered}")
+    raise UnclearAnswerError(f"{word!r} is not a valid answer; choose one of: {offered}")
 
 
 def list_form_fields(question: "QuestionAsked") -> dict[str, dict[str, Any]]:
@@ -112,7 +112,7 @@ def parse_field_value(field: dict[str, Any], word: str) -> Any:
             case _:
                 return word
     except (KeyError, ValueError):
-        raise UnclearAnswerError(f"{word!r} is no {kind}") from None
+        raise UnclearAnswerError(f"{word!r} is not a valid {kind}") from None
 
 
 async def find_item(fleet: "HostClient", wanted: str) -> "InboxItem":
@@ -135,9 +135,9 @@ async def find_item(fleet: "HostClient", wanted: str) -> "InboxItem":
     if len(mine) == 1:
         return mine[0]
     if not mine:
-        raise UnclearAnswerError(f"{wanted!r} asks for nothing at the moment")
+        raise UnclearAnswerError(f"{wanted!r} has no open request")
     ids = ", ".join(item.request for item in mine)
-    raise UnclearAnswerError(f"{wanted!r} asks for {len(mine)} things; say which: {ids}")
+    raise UnclearAnswerError(f"{wanted!r} has {len(mine)} open requests; choose one: {ids}")
 
 
 async def answer_item(
@@ -170,7 +170,7 @@ def _content(question: "QuestionAsked", word: str) -> dict[str, Any] | None:
         return msgspec.json.decode(word.encode(), type=dict[str, Any])
     except msgspec.DecodeError:
         names = ", ".join(fields)
-        raise UnclearAnswerError(f"answer with a JSON object that has {names}") from None
+        raise UnclearAnswerError(f"answer with a JSON object with the keys {names}") from None
 
 
 def _is_yes_or_no(question: "QuestionAsked") -> bool:
@@ -184,7 +184,7 @@ def _one_of(choices: list[Any], word: str) -> Any:
             return choice
     if word.isdecimal() and 1 <= int(word) <= len(choices):
         return choices[int(word) - 1]
-    raise UnclearAnswerError(f"{word!r} is none of: {', '.join(map(str, choices))}")
+    raise UnclearAnswerError(f"{word!r} is not one of: {', '.join(map(str, choices))}")
 
 
 def _permission(asked: "PermissionAsked") -> Iterator[str]:
@@ -218,7 +218,7 @@ def _content_lines(item: "ToolCallContent") -> Iterator[str]:
     for line in lines[:_SHOWN]:
         yield f"  | {escape_controls(line)}"
     if len(lines) > _SHOWN:
-        yield f"  | … {len(lines) - _SHOWN} more lines; `quarterdeck inbox --json` has all"
+        yield f"  | … {len(lines) - _SHOWN} more lines; `quarterdeck inbox --json` shows all"
 
 
 def _question(asked: "QuestionAsked") -> Iterator[str]:
@@ -240,13 +240,13 @@ def _json(value: Any) -> Iterator[str]:
 @click.command()
 @as_json_option
 def inbox(as_json: bool) -> None:
-    """Show what agents ask for, with every argument, oldest first."""
+    """Show open requests with every argument, oldest first."""
     items = with_fleet(lambda fleet: fleet.inbox())
     if as_json:
         echo_json({"inbox": items})
         return
     if not items:
-        echo("Nobody needs you.")
+        echo("No open requests.")
 
     now = time.time_ns() // 1_000
     for number, item in enumerate(items):
@@ -259,22 +259,22 @@ def inbox(as_json: bool) -> None:
         echo("\nquarterdeck answer NAME allow|deny|OPTION")
 
 
-@click.command(epilog="Exit codes: 0 answered, 1 error, 6 somebody else had answered before.")
+@click.command(epilog="Exit codes: 0 answered, 1 error, 6 already answered elsewhere.")
 @click.argument("request_or_agent")
 @click.argument("choice")
-@click.option("--feedback", metavar="TEXT", help="Told to the agent along with a denial.")
+@click.option("--feedback", metavar="TEXT", help="Message to the agent, sent with a denial.")
 @as_json_option
 def answer(request_or_agent: str, choice: str, feedback: str | None, as_json: bool) -> None:
-    """Answer a request, by its id or by the agent that asks.
+    """Answer a request, by its id or by its agent.
 
     CHOICE is allow, deny, always, or an option's number, id or kind. For a question it is the
-    value that it asks for, a JSON object, deny or cancel.
+    requested value, a JSON object, deny or cancel.
     """
     is_first, request = with_fleet(lambda fleet: _answer(fleet, request_or_agent, choice, feedback))
     if as_json:
         echo_json({"request": request, "answered": is_first})
     elif not is_first:
-        echo("quarterdeck: somebody else had answered before", err=True)
+        echo("quarterdeck: already answered elsewhere", err=True)
     raise SystemExit(0 if is_first else ANSWERED)
 
 

@@ -18,18 +18,18 @@ _PATIENCE = 60.0
 
 @click.command()
 @click.argument("agent")
-@click.option("-f", "--follow", is_flag=True, help="Go on with what comes; Ctrl-C ends it.")
+@click.option("-f", "--follow", is_flag=True, help="Follow new output; Ctrl-C ends it.")
 @click.option(
     "-n",
     "--limit",
     type=click.IntRange(0),
     default=200,
     show_default=True,
-    help="How many records back, or more to begin with a whole message.",
+    help="Number of records to go back; more if needed to start with a whole message.",
 )
 @as_json_option
 def logs(agent: str, follow: bool, limit: int, as_json: bool) -> None:
-    """Show what AGENT said and did; with --json one record a line."""
+    """Show the transcript of AGENT; with --json one record per line."""
     with_fleet(lambda fleet: _logs(fleet, agent, follow, limit, as_json))
 
 

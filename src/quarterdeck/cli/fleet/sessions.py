@@ -39,9 +39,9 @@ session_argument = click.argument("session", required=False)
 @session_argument
 @as_json_option
 def turns(session: str | None, as_json: bool) -> None:
-    """List the turns of a session, and what became of them.
+    """List the turns of a session and their outcomes.
 
-    SESSION is an id or an agent's name; without one, the newest that worked here.
+    SESSION is an id or an agent's name; without one, the newest in this directory.
     """
     from quarterdeck.agent.checkpoints.commands import turn_line
 
@@ -54,13 +54,13 @@ def turns(session: str | None, as_json: bool) -> None:
 
 @click.command()
 @session_argument
-@click.option("--turn", metavar="N", help="Only this turn; by its number or id.")
-@click.option("--stat", is_flag=True, help="Only which files.")
+@click.option("--turn", metavar="N", help="Only this turn, by number or id.")
+@click.option("--stat", is_flag=True, help="Only list the files.")
 def diff(session: str | None, turn: str | None, stat: bool) -> None:
-    """Show what the turns of a session did to files.
+    """Show the file changes of a session's turns.
 
-    SESSION is an id or an agent's name; without one, the newest that worked here. Turns that
-    were undone count only if they are named.
+    SESSION is an id or an agent's name; without one, the newest in this directory. Undone turns are
+    included only if named.
     """
     for line in asyncio.run(_diff(session, turn, stat)):
         click.echo(escape_controls(line))
@@ -68,23 +68,23 @@ def diff(session: str | None, turn: str | None, stat: bool) -> None:
 
 @click.command()
 @click.argument("session")
-@click.option("--turn", metavar="N", help="Go back to where this turn began; number or id.")
+@click.option("--turn", metavar="N", help="Go back to the start of this turn; number or id.")
 @click.option("--files", "only", flag_value="files", help="Only the files.")
-@click.option("--conversation", "only", flag_value="conversation", help="Only what was said.")
-@click.option("--redo", is_flag=True, help="Take the last going back back.")
-@click.option("--force", is_flag=True, help="Overwrite files that somebody changed since.")
+@click.option("--conversation", "only", flag_value="conversation", help="Only the conversation.")
+@click.option("--redo", is_flag=True, help="Redo the last restore.")
+@click.option("--force", is_flag=True, help="Overwrite files changed since then.")
 @as_json_option
 def restore(
     session: str, turn: str | None, only: str | None, redo: bool, force: bool, as_json: bool
 ) -> None:
-    """Take turns of a session back: its files, and what the model is told.
+    """Undo turns of a session: its files and its conversation.
 
-    A session that another process runs is taken back there, by /undo or /rewind.
+    For a session that another process runs, use /undo or /rewind there.
     """
     from quarterdeck.agent.checkpoints.commands import describe_move
 
     if redo == (turn is not None):
-        raise click.UsageError("say where to go: --turn N, or --redo")
+        raise click.UsageError("choose a turn with --turn N, or use --redo")
     done, state = asyncio.run(_restore(session, turn, only, force))
     if as_json:
         echo_json(done)
@@ -148,7 +148,7 @@ _DEEPEST = 10
 
 
 @click.command()
-@click.option("-a", "--all", "archived", is_flag=True, help="Also those that are put away.")
+@click.option("-a", "--all", "archived", is_flag=True, help="Also archived ones.")
 @as_json_option
 def ps(archived: bool, as_json: bool) -> None:
     """List the agents; those that need you come first."""
@@ -177,8 +177,10 @@ def ps(archived: bool, as_json: bool) -> None:
         "turns": LazyCommand(
             "quarterdeck.cli.fleet.sessions:turns", "List the turns of a session."
         ),
-        "diff": LazyCommand("quarterdeck.cli.fleet.sessions:diff", "Show what turns did to files."),
-        "restore": LazyCommand("quarterdeck.cli.fleet.sessions:restore", "Take turns back."),
+        "diff": LazyCommand(
+            "quarterdeck.cli.fleet.sessions:diff", "Show the file changes of turns."
+        ),
+        "restore": LazyCommand("quarterdeck.cli.fleet.sessions:restore", "Undo turns."),
     },
 )
 @click.option("-n", "--limit", type=click.IntRange(1), default=50, show_default=True)
@@ -187,7 +189,7 @@ def ps(archived: bool, as_json: bool) -> None:
 def sessions(context: click.Context, limit: int, as_json: bool) -> None:
     """List every session: of agents, archived ones, and those that ran without a host.
 
-    Sub-agents stand below the session that began them.
+    Sub-agents are listed below the session that started them.
     """
     if context.invoked_subcommand is not None:
         return
@@ -209,9 +211,9 @@ def sessions(context: click.Context, limit: int, as_json: bool) -> None:
 @click.option("-n", "--limit", type=click.IntRange(1), default=20, show_default=True)
 @as_json_option
 def search(words: tuple[str, ...], limit: int, as_json: bool) -> None:
-    """Find WORDS in everything that agents and people said, newest first.
+    """Search the messages of agents and people for WORDS, newest first.
 
-    All of them must occur together; "several words" is a phrase, begin* a beginning.
+    All words must match; "several words" is a phrase, begin* a prefix.
     """
     hits, names = with_fleet(lambda fleet: _search(fleet, " ".join(words), limit))
     if as_json:

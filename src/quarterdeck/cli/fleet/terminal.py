@@ -34,21 +34,21 @@ _WELL = "exit code 0"
 def terminal() -> None:
     """Run programs in terminals that outlive this one.
 
-    They belong to the host: you can leave one, come back from elsewhere, and look at it with
-    others. They end when you close them, and with the host. The screens of agents that are driven
-    through a terminal are among them.
+    They belong to the host: you can detach from one, attach from elsewhere, and share it with
+    others. They end when you close them or the host stops. Terminals of agents that run in one are
+    included.
     """
 
 
 @terminal.command("open")
-@click.option("-n", "--name", help="What it is called; by default as its program.")
+@click.option("-n", "--name", help="Its name; default: the name of its program.")
 @click.option(
     "-C",
     "--cwd",
     type=click.Path(exists=True, file_okay=False),
-    help="The directory; by default this one.",
+    help="The directory; default: the current one.",
 )
-@click.option("--attach", "goes_there", is_flag=True, help="Go there at once.")
+@click.option("--attach", "goes_there", is_flag=True, help="Attach to it immediately.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @as_json_option
 def open_(
@@ -56,7 +56,7 @@ def open_(
 ) -> None:
     """Start COMMAND, or your shell, in a new terminal; prints its id.
 
-    Options of the command come after --.
+    Put the command's own options after --.
     """
     if goes_there:
         _need_terminal()
@@ -85,7 +85,7 @@ def open_(
 @terminal.command("list")
 @as_json_option
 def list_(as_json: bool) -> None:
-    """List the terminals, oldest first; those of agents too."""
+    """List the terminals, oldest first, including those of agents."""
     found = with_fleet(lambda fleet: fleet.terminals())
     if as_json:
         echo_json({"terminals": found})
@@ -96,13 +96,13 @@ def list_(as_json: bool) -> None:
         echo_lines(table(_HEAD, [_row(one, now) for one in found], terminal_width()))
 
 
-@terminal.command(epilog="Exit codes: 0 you left or its program did well, 5 it did not.")
+@terminal.command(epilog="Exit codes: 0 detached or its program succeeded, 5 its program failed.")
 @click.argument("terminal")
 def attach(terminal: str) -> None:
-    r"""Be in TERMINAL, by its id or name, or in the one of an agent; ctrl+\ leaves.
+    r"""Attach to TERMINAL, by its id or name or the name of an agent; ctrl+\ detaches.
 
-    Everything else that you press goes to its program. It gets the size of this terminal, an
-    agent's keeps its own. When you leave it runs on.
+    All other keys go to its program. It takes the size of this terminal; an agent's terminal keeps
+    its own. It keeps running when you detach.
     """
     _need_terminal()
 
@@ -111,7 +111,7 @@ def attach(terminal: str) -> None:
 
         info = _find(await fleet.terminals(), terminal)
         if os.environ.get(TERMINAL_VARIABLE) == info.id:
-            raise click.UsageError("this is that terminal; it cannot be shown within itself")
+            raise click.UsageError("this terminal cannot be attached inside itself")
         return await _attach(fleet, info)
 
     raise SystemExit(with_fleet(work))
@@ -121,7 +121,7 @@ def attach(terminal: str) -> None:
 @click.argument("terminals", nargs=-1, required=True)
 @as_json_option
 def close(terminals: tuple[str, ...], as_json: bool) -> None:
-    """End the programs in TERMINALS with everything that they started."""
+    """Kill the programs in TERMINALS and all processes that they started."""
 
     async def work(fleet: "HostClient") -> list[str]:
         closed: list[str] = []
@@ -145,15 +145,15 @@ async def _attach(fleet: "HostClient", info: "TerminalInfo", *, closes: bool = F
     code = await attached.run()
     if attached.left is None:
         told = (
-            f"Left {escape_controls(info.name)}, which runs on; "
-            f"quarterdeck terminal attach {info.id}"
+            f"Detached from {escape_controls(info.name)}, which keeps running; quarterdeck "
+            f"terminal attach {info.id}"
         )
         echo(told, err=True)
         return code
     if closes:
         with suppress(NoSuchFleetTerminalError):  # somebody else may be faster
             await fleet.close_terminal(info.id)
-    echo(f"{escape_controls(info.name)} has left: {attached.left}", err=True)
+    echo(f"{escape_controls(info.name)} has ended: {attached.left}", err=True)
     return 0 if attached.left == _WELL else ENDED_BADLY
 
 
@@ -166,7 +166,7 @@ def _find(infos: "list[TerminalInfo]", given: str) -> "TerminalInfo":
         raise NoSuchFleetTerminalError(given)
     if len(found) > 1:
         ids = ", ".join(one.id for one in found)
-        raise click.UsageError(f"{len(found)} terminals are called {given!r}: {ids}; name one")
+        raise click.UsageError(f"{len(found)} terminals are called {given!r}: {ids}; use an id")
     return found[0]
 
 
@@ -187,8 +187,8 @@ def _size() -> tuple[int, int]:
 def _need_terminal() -> None:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError(
-            "this needs a terminal for input and output; in a script, `quarterdeck terminal list "
-            "--json` tells what there is"
+            "this needs a terminal for input and output; in a script, use `quarterdeck terminal "
+            "list --json`"
         )
 
 

@@ -199,7 +199,7 @@ class TerminalPainter:
             self._keyboard = flags
 
     def _entitle(self, title: str) -> Iterable[str]:
-        shown = f"{escape_to_line(title) or self._name} · ctrl+\\ leaves"
+        shown = f"{escape_to_line(title) or self._name} · ctrl+\\ detaches"
         if shown != self._title:
             self._title = shown
             yield f"\x1b]2;{shown}\x07"

@@ -129,13 +129,13 @@ def _about_session(event: Any) -> str:
         case CompactionChanged(status="completed"):
             return "= compacted"
         case PermissionViolated(title=title, reason=reason):
-            return f"! done without leave: {escape_to_line(title)}{_because(reason)}"
+            return f"! done without permission: {escape_to_line(title)}{_because(reason)}"
         case NoticePosted(title=title, severity=severity):
             return f"! {severity}: {escape_to_line(title)}"
         case RateLimited(reason=reason):
-            return f"! held back by the vendor{_because(reason)}"
+            return f"! rate limited by the vendor{_because(reason)}"
         case RetryScheduled(delay=delay, reason=reason):
-            return f"! trying again in {delay:.0f} s{_because(reason)}"
+            return f"! retrying in {delay:.0f} s{_because(reason)}"
         case _:
             return ""
 
@@ -143,7 +143,7 @@ def _about_session(event: Any) -> str:
 def _requests(event: Any) -> str:
     match event:
         case PermissionAsked(title=title, name=name):
-            return f"? {escape_to_line(name or 'tool')} wants leave: {escape_to_line(title)}"
+            return f"? {escape_to_line(name or 'tool')} needs permission: {escape_to_line(title)}"
         case PermissionAnswered(outcome=outcome, kind=kind, by=by):
             what = kind or "answered" if isinstance(outcome, Selected) else "cancelled"
             return f"= {escape_to_line(what)}, by {_who(by)}"

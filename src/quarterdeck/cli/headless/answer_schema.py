@@ -138,7 +138,7 @@ def _combined(value: Any, rules: dict[str, Any], root: Any, at: str) -> str | No
         if word in rules:
             fitting = sum(_check(value, part, root, at) is None for part in rules[word])
             if not 1 <= fitting <= most:
-                return f"{at} fits {fitting} of the {word} alternatives"
+                return f"{at} matches {fitting} of the {word} alternatives"
     return None
 
 
@@ -159,26 +159,26 @@ class AnswerSchema:
         except OSError as error:
             raise UnusableSchemaError(f"cannot read {str(path)!r}: {error.strerror}") from error
         except msgspec.DecodeError as error:
-            raise UnusableSchemaError(f"{str(path)!r} is no JSON: {error}") from error
+            raise UnusableSchemaError(f"{str(path)!r} is not JSON: {error}") from error
         if not isinstance(self._schema, dict):
-            raise UnusableSchemaError(f"{str(path)!r} is no JSON schema: it must be an object")
+            raise UnusableSchemaError(f"{str(path)!r} is not a JSON schema: it must be an object")
 
     def ask(self, prompt: str) -> str:
         """The prompt with the demand for a fitting answer."""
         shown = msgspec.json.encode(self._schema).decode()
         return (
-            f"{prompt}\n\nWhen you are done, let your last message be nothing but one JSON value "
-            f"that fits this JSON schema, without a code fence:\n{shown}"
+            f"{prompt}\n\nWhen you are done, reply with only one JSON value that matches this "
+            f"JSON schema, without a code fence:\n{shown}"
         )
 
     def ask_again(self, problem: str) -> str:
         """What the model is told when its answer does not fit."""
-        return f"Your answer does not fit the schema: {problem}. Send only the corrected JSON."
+        return f"Your answer does not match the schema: {problem}. Send only the corrected JSON."
 
     def problem(self, answer: str) -> str | None:
         """What is wrong with an answer; None if it fits."""
         try:
             value = msgspec.json.decode(answer.strip())
         except msgspec.DecodeError as error:
-            return f"it is no JSON ({error})"
+            return f"it is not JSON ({error})"
         return find_schema_problem(value, self._schema)

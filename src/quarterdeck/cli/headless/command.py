@@ -14,14 +14,16 @@ _LATEST = ""
 
 
 @click.command(
-    epilog="Exit codes: 0 done, 1 error, 2 token limit, 3 refusal, 4 a call was refused because "
-    "nobody was there to ask, 5 cancelled, 6 goal not reached, 7 request or budget limit."
+    epilog=(
+        "Exit codes: 0 done, 1 error, 2 token limit, 3 refusal, 4 a call was denied because no "
+        "person could be asked, 5 cancelled, 6 goal not reached, 7 request or budget limit."
+    )
 )
 @click.argument("prompt", required=False)
 @click.option("-a", "--agent", metavar="NAME", help="Another agent; see `quarterdeck agents`.")
-@click.option("--transport", metavar="WAY", help="With -a: how to reach it, e.g. acp or pipe.")
+@click.option("--transport", metavar="WAY", help="With -a: the transport, e.g. acp or pipe.")
 @click.option("--agent-mode", metavar="MODE", help="With -a: a mode of the agent's own.")
-@click.option("-m", "--model", metavar="VENDOR/MODEL", help="The model to ask.")
+@click.option("-m", "--model", metavar="VENDOR/MODEL", help="The model to use.")
 @click.option("--mode", type=click.Choice(MODES), help="What may be done without asking.")
 @click.option("--effort", type=click.Choice(["off", "low", "medium", "high"]), help="Thinking.")
 @click.option(
@@ -30,7 +32,7 @@ _LATEST = ""
     type=click.Choice(["text", "json", "stream-json"]),
     default="text",
     show_default=True,
-    help="Text: the answer. Json: one object. Stream-json: one event a line.",
+    help="Text: the answer. Json: one object. Stream-json: one event per line.",
 )
 @click.option("--allow", metavar="RULE", multiple=True, help="Allow calls, e.g. 'bash(git log:*)'.")
 @click.option("--deny", metavar="RULE", multiple=True, help="Deny calls; wins over every allow.")
@@ -41,35 +43,45 @@ _LATEST = ""
     metavar="[ID]",
     is_flag=False,
     flag_value=_LATEST,
-    help="Go on with a session; without an ID with the latest of this directory.",
+    help="Resume a session; without an ID, the latest of this directory.",
 )
 @click.option("-c", "--continue", "continue_", is_flag=True, help="Like --resume without an ID.")
-@click.option("--fork", is_flag=True, help="With --resume: leave the session as it is.")
+@click.option("--fork", is_flag=True, help="With --resume: continue in a copy of the session.")
 @click.option(
     "--goal",
     metavar="[TEXT]",
     is_flag=False,
     flag_value=_LATEST,
-    help="Go on, turn after turn, until this is reached; with --resume and no TEXT the one before.",
+    help=(
+        "Work turn after turn until this is reached; with --resume and no TEXT, the previous goal."
+    ),
 )
-@click.option("--max-cost", type=float, metavar="USD", help="End at this cost.")
-@click.option("--max-tokens", type=click.IntRange(1), metavar="N", help="End at so many tokens.")
-@click.option("--max-minutes", type=float, metavar="M", help="With --goal: time for all turns.")
-@click.option("--max-turns", type=click.IntRange(1), metavar="N", help="With --goal: turns.")
-@click.option("--max-calls", type=click.IntRange(1), metavar="N", help="Model calls at the most.")
-@click.option("--max-seconds", type=float, metavar="S", help="End the turn after this time.")
+@click.option("--max-cost", type=float, metavar="USD", help="Stop at this cost.")
+@click.option("--max-tokens", type=click.IntRange(1), metavar="N", help="Stop at this many tokens.")
+@click.option(
+    "--max-minutes", type=float, metavar="M", help=("With --goal: time limit for all turns.")
+)
+@click.option(
+    "--max-turns",
+    type=click.IntRange(1),
+    metavar="N",
+    help=("With --goal: maximum number of turns."),
+)
+@click.option(
+    "--max-calls", type=click.IntRange(1), metavar="N", help=("Maximum number of model calls.")
+)
+@click.option("--max-seconds", type=float, metavar="S", help="Stop the turn after this time.")
 @click.option(
     "--output-schema",
     type=click.Path(dir_okay=False, exists=True, path_type=Path),
-    help="The answer must fit this JSON schema.",
+    help="The answer must match this JSON schema.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
 def run(prompt: str | None, format_: Any, quiet: bool, **options: Any) -> None:
     """Run our own agent, or another, on PROMPT.
 
-    No screen is needed; the answer is printed.
-
-    PROMPT may also come from standard input; with both, what is piped in follows PROMPT.
+    The answer is printed; no terminal is needed. PROMPT can also come from standard input; with
+    both, the piped text follows PROMPT.
     """
     import asyncio  # late, so that --help does not wait for it
 
@@ -99,9 +111,9 @@ def _goal_text(prompt: str | None, options: dict[str, Any]) -> str:
     """The goal; empty: the one that the session has."""
     goal = options["goal"].strip()
     if prompt is not None:
-        raise click.UsageError("--goal takes the place of a prompt; leave one of them out")
+        raise click.UsageError("--goal replaces the prompt; omit one of them")
     if not goal and options["resume"] is None and not options["continue_"]:
-        raise click.UsageError("--goal needs a text, or --resume to go on with an earlier goal")
+        raise click.UsageError("--goal needs a text, or --resume to continue an earlier goal")
     return goal
 
 
@@ -112,7 +124,7 @@ def _goal(text: str, options: dict[str, Any]) -> Any:
                 raise click.UsageError(f"--{name.replace('_', '-')} needs --goal")
         return None
     if options["output_schema"]:
-        raise click.UsageError("--output-schema does not go with --goal")
+        raise click.UsageError("--output-schema cannot be used with --goal")
     from quarterdeck.agent.goals.state import GoalBudget
 
     from .job import HeadlessGoal
@@ -174,7 +186,7 @@ def _foreign(options: dict[str, Any], resume: str | None) -> Any:
     for name in ("effort", "tools", "goal", "max_cost", "max_tokens", "max_calls"):
         if options[name] not in (None, ()):
             flag = "--tool" if name == "tools" else f"--{name.replace('_', '-')}"
-            raise click.UsageError(f"{flag} holds for our own agent only; leave it out with -a")
+            raise click.UsageError(f"{flag} applies to our own agent only; omit it with -a")
     from .foreign_session import ForeignAgentOptions
 
     return ForeignAgentOptions(

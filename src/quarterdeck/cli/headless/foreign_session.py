@@ -166,10 +166,12 @@ async def _past(
     if found is None:
         raise NoSuchSessionError(wish.resume or f"the latest of {agent} in {wish.cwd}")
     if found.agent != agent:
-        told = f"go on with a session of {found.agent!r}"
+        told = f"resume a session of {found.agent!r}"
         raise UnsupportedError(agent, "any transport", told, f"Use -a {found.agent}.")
     if found.agent_session is None:
-        raise UnsupportedError(agent, "any transport", "go on with it: it never told its id")
+        raise UnsupportedError(
+            agent, "any transport", "resume it: the agent never reported its session id"
+        )
     return found.id, found.agent_session
 
 

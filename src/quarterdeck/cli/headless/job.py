@@ -141,7 +141,7 @@ def _finish(
     if code == OK and output.is_empty:
         return ERROR
     if code == OK and job.schema is not None and (wrong := job.schema.problem(output.answer)):
-        raise WrongAnswerError(f"the answer does not fit {job.schema.name}: {wrong}")
+        raise WrongAnswerError(f"the answer does not match {job.schema.name}: {wrong}")
     return code
 
 

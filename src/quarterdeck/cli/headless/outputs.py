@@ -130,7 +130,7 @@ class _Listener:
         elif self.is_empty and result.goal is None:
             _say(_EMPTY)
         for call in dict.fromkeys(self._refused):
-            _say(f"refused, nobody was there to ask: {call.tool or 'tool'}: {call.title}")
+            _say(f"denied, no person could be asked: {call.tool or 'tool'}: {call.title}")
             _say(f"  {_way_to_allow(call)}")
 
 
@@ -222,7 +222,7 @@ def _goal(pursued: "GoalResult") -> dict[str, Any]:
 def _goal_words(pursued: "GoalResult") -> str:
     ended = pursued.ended
     if ended is None:
-        return "the goal is not reached; go on with --goal --resume"
+        return "the goal is not reached; continue with --goal --resume"
     if ended.how == "reached":
         return f"the goal is reached, in {ended.turns} turns: {ended.summary}"
     return f"the goal is not reached ({ended.how}): {ended.reason}"
@@ -247,16 +247,16 @@ def _way_to_allow(call: UnattendedRefusal) -> str:
     import shlex
 
     if not call.allow:
-        return "no rule can allow it in this mode; `quarterdeck spawn` lets you answer"
+        return "no rule can allow it in this mode; use `quarterdeck spawn` to answer requests"
     return "to allow it: " + " ".join(f"--allow {shlex.quote(rule)}" for rule in call.allow)
 
 
 def _tell(record: Record) -> None:
     match record.event:
         case RetryScheduled(delay=delay, reason=reason):
-            _say(f"trying again in {delay:.1f} s: {reason}" if delay else f"trying again: {reason}")
+            _say(f"retrying in {delay:.1f} s: {reason}" if delay else f"retrying: {reason}")
         case RateLimited(reason=reason):
-            _say("held back by the vendor" + (f": {reason}" if reason else ""))
+            _say("rate limited by the vendor" + (f": {reason}" if reason else ""))
         case PermissionViolated(title=title, reason=reason):
             _say(f"done without permission: {title} ({reason})")
         case NoticePosted(title=title, description=description, severity=severity):

@@ -32,13 +32,11 @@ class NoSuchGrantError(QuarterdeckError):
 @click.command()
 @click.argument("rule")
 @click.option("--user", "everywhere", is_flag=True, help="In every project.")
-@click.option(
-    "--project", "here", is_flag=True, help="In this project only; so it is unless you say --user."
-)
-@click.option("-C", "place", metavar="DIR", help="The project; the current directory's.")
-@click.option("--for", "agent", metavar="AGENT", help="For this kind of agent only, such as codex.")
+@click.option("--project", "here", is_flag=True, help="In this project only (default).")
+@click.option("-C", "place", metavar="DIR", help="The project; default: the current directory's.")
+@click.option("--for", "agent", metavar="AGENT", help="Only for this agent, such as codex.")
 @click.option("--expires", type=DURATION, metavar="TIME", help="Ends after 30m, 8h, 7d…")
-@click.option("--yes", is_flag=True, help="Even if it allows a great deal.")
+@click.option("--yes", is_flag=True, help="Add it even if it allows a lot.")
 @as_json_option
 def add(
     rule: str,
@@ -50,13 +48,13 @@ def add(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Answer a kind of call once and for all; sessions that run count on it from now on.
+    """Add a grant: a standing answer for matching calls, effective immediately.
 
-    RULE is allow, ask or deny and a pattern: "allow bash(git log:*)", "deny read(.env)",
-    "ask fetch(*.example.com)".
+    RULE is allow, ask or deny and a pattern: "allow bash(git log:*)", "deny read(.env)", "ask
+    fetch(*.example.com)".
     """
     if everywhere and here:
-        raise click.UsageError("--user and --project exclude each other")
+        raise click.UsageError("--user and --project cannot be used together")
     made = asyncio.run(_add(rule, everywhere, place, agent, expires, yes))
     if as_json:
         echo_json(made)
@@ -88,7 +86,7 @@ async def _add(
     rule = parse_rule(text)
     reason = await asyncio.to_thread(explain_breadth, rule)
     if reason is not None and not yes:
-        raise TooBroadRuleError(f"{text!r} is not added: {reason}; say --yes if you mean it")
+        raise TooBroadRuleError(f"{text!r} was not added: {reason}; use --yes to add it")
     places = Places.find()
     root = await asyncio.to_thread(lambda: find_workspace(Path(resolve_directory(place))).root)
     kind = (await asyncio.to_thread(find_agent, agent, places)).name if agent else None
@@ -110,13 +108,12 @@ async def _add(
 
 @click.command()
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
-@click.option("--session", metavar="ID", help="Those of this session, run without a host.")
+@click.option("--session", metavar="ID", help="Grants of this session, which ran without a host.")
 @as_json_option
 def revoke(ids: tuple[str, ...], session: str | None, as_json: bool) -> None:
-    """Take standing answers back, by their ids; the beginning of an id is enough.
+    """Revoke grants by id; a prefix is enough.
 
-    Every session that runs asks again with its next call. If one of the ids is wrong, none is
-    taken back.
+    Running sessions ask again on their next call. If one id is wrong, none is revoked.
     """
     if session is not None:
         gone = asyncio.run(_revoke_own(session, ids))
@@ -180,7 +177,7 @@ def _find(beginning: str, known: "Sequence[Grant]") -> "Grant":
     exact = [grant for grant in found if grant.id == beginning]
     if len(exact or found) == 1:
         return (exact or found)[0]
-    told = "several begin with" if found else "no standing answer is called"
+    told = "several begin with" if found else "there is no grant"
     listed = [f"  {_described(grant)}" for grant in (found or known)[:_MOST_LISTED]]
     rest = "; there are:\n" + "\n".join(listed) if listed else "; there are none"
     raise NoSuchGrantError(f"{told} {beginning!r}{rest}")

@@ -66,16 +66,22 @@ async def find_permission_subject(places: "Places", name: str | None) -> Permiss
 
 @click.command("list")
 @click.option(
-    "--project", "-C", "place", metavar="DIR", help="Whose rules; the current directory's."
+    "--project",
+    "-C",
+    "place",
+    metavar="DIR",
+    help=("The directory whose rules to list; default: the current one."),
 )
-@click.option("--agent", metavar="NAME", help="Only what holds for this agent.")
-@click.option("--session", metavar="ID", help="Also those of this session, run without a host.")
-@click.option("--all", "everywhere", is_flag=True, help="Also standing answers of other projects.")
+@click.option("--agent", metavar="NAME", help="Only what applies to this agent.")
+@click.option(
+    "--session", metavar="ID", help=("Also grants of this session, which ran without a host.")
+)
+@click.option("--all", "everywhere", is_flag=True, help="Also grants of other projects.")
 @as_json_option
 def list_(
     place: str | None, agent: str | None, session: str | None, everywhere: bool, as_json: bool
 ) -> None:
-    """List rules and standing answers, and where each comes from.
+    """List rules and grants, and where each comes from.
 
     Deny beats ask, ask beats allow.
     """
@@ -127,7 +133,7 @@ def _format_rules(found: "EffectivePermissions") -> Iterator[str]:
         head = ("ID", "STANDING ANSWER", "FOR", "BY", "SINCE", "ENDS")
         yield from table(head, [_row(grant) for grant in found.grants], terminal_width())
     else:
-        yield "No standing answers."
+        yield "No grants."
 
 
 def _source(rule: "EffectiveRule") -> str:
@@ -167,12 +173,19 @@ _VERDICTS = {"allow": "Allowed", "ask": "A person is asked", "deny": "Denied"}
     "explain fetch https://example.com; explain mcp github:create_issue."
 )
 @click.argument("words", nargs=-1, metavar="[TOOL WHAT...]")
-@click.option("--tool", metavar="NAME", help="A tool as its agent calls it, with --input.")
-@click.option("--input", "input_", metavar="JSON", default="{}", help="What the tool is given.")
-@click.option("-C", "place", metavar="DIR", help="Where it would happen; the current directory.")
-@click.option("--mode", metavar="MODE", help="In this permission mode; the configured one.")
-@click.option("--agent", metavar="NAME", help="For this agent: a name of the fleet, or a kind.")
-@click.option("-v", "--verbose", is_flag=True, help="Also the rules that do not hold.")
+@click.option("--tool", metavar="NAME", help="A tool by its agent's name for it, with --input.")
+@click.option("--input", "input_", metavar="JSON", default="{}", help="The input of the tool.")
+@click.option(
+    "-C",
+    "place",
+    metavar="DIR",
+    help=("The working directory of the call; default: the current one."),
+)
+@click.option("--mode", metavar="MODE", help="The permission mode; default: the configured one.")
+@click.option(
+    "--agent", metavar="NAME", help=("For this agent: a name from `quarterdeck ps`, or a type.")
+)
+@click.option("-v", "--verbose", is_flag=True, help="Also show rules that do not apply.")
 @as_json_option
 def explain(
     words: tuple[str, ...],
@@ -184,9 +197,9 @@ def explain(
     verbose: bool,
     as_json: bool,
 ) -> None:
-    """Tell what would be decided about a call, why, and what would change it. Nothing is run."""
+    """Show how a call would be decided, why, and what would change that. Runs nothing."""
     if (tool is None) == (not words):
-        raise click.UsageError("say what is called: bash COMMAND, edit PATH, … or --tool NAME")
+        raise click.UsageError("name a call: bash COMMAND, edit PATH, … or --tool NAME")
     found = asyncio.run(_explain(words, tool, input_, place, mode, agent))
     if as_json:
         echo_json(found)
@@ -245,14 +258,14 @@ def _format_explanation(found: "CallExplanation", verbose: bool) -> Iterator[str
     for by in found.by:
         yield f"  by {escape_to_line(by)}"
     yield f"  in {escape_to_line(found.cwd)}, mode {found.mode}" + (
-        "" if found.trusted else ", not trusted: allow rules of the project's files do nothing"
+        "" if found.trusted else ", not trusted: allow rules in the project's files have no effect"
     )
     part = None
     for step in found.considered:
         if step.part != part:
             part = step.part
             yield f"\n{escape_controls(part)}"
-        if verbose or step.outcome != "does not hold":
+        if verbose or step.outcome != "does not apply":
             yield f"  {_considered(step)}"
     if found.changes:
         yield "\nThis would change it:"

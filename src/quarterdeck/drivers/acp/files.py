@@ -88,7 +88,7 @@ class ServedFiles:
         try:
             return acp.ReadTextFileResponse(content=data.decode())
         except UnicodeDecodeError as error:
-            raise RpcError(INVALID_PARAMS, f"{request.path!r} is no UTF-8 text") from error
+            raise RpcError(INVALID_PARAMS, f"{request.path!r} is not UTF-8 text") from error
 
     async def _write(self, request: acp.WriteTextFileRequest) -> acp.Empty:
         try:
@@ -96,7 +96,7 @@ class ServedFiles:
         except PathError as error:
             raise path_error_text(error) from error
         except UnicodeEncodeError as error:
-            raise RpcError(INVALID_PARAMS, f"the content is no text: {error}") from error
+            raise RpcError(INVALID_PARAMS, f"the content is not text: {error}") from error
         return acp.Empty()
 
     async def _data(self, request: acp.ReadTextFileRequest) -> bytes:
@@ -128,5 +128,6 @@ def path_error_text(error: PathError) -> RpcError:
 def _too_large(path: str) -> RpcError:
     return RpcError(
         INVALID_PARAMS,
-        f"{path!r} is larger than the {_LARGEST} bytes of one answer; read it by line and limit",
+        f"{path!r} is larger than the {_LARGEST} bytes allowed for one answer; read it by line "
+        "and limit",
     )

@@ -62,7 +62,7 @@ def login_needed(
     launch: Launch, error: RpcError, offered: Sequence[OfferedLogin]
 ) -> LoginNeededError:
     """The failure of an agent that wants to be logged in first."""
-    reason = f"{launch.agent} wants to be logged in: {error.told}."
+    reason = f"{launch.agent} needs a login: {error.told}."
     return LoginNeededError(reason, login_methods(launch, offered))
 
 
@@ -193,8 +193,8 @@ async def initialize_agent(
         raise WrongProtocolError(f"{launch.agent} does not speak ACP: {error}") from error
     if answer.protocol_version != PROTOCOL_VERSION:
         raise WrongProtocolError(
-            f"{launch.agent} speaks version {answer.protocol_version} of ACP, we speak "
-            f"{PROTOCOL_VERSION}. Use a version of it that speaks {PROTOCOL_VERSION} as well."
+            f"{launch.agent} uses ACP version {answer.protocol_version}; we support "
+            f"{PROTOCOL_VERSION}. Use a version of it that supports {PROTOCOL_VERSION}."
         )
     return answer
 
@@ -226,10 +226,10 @@ def choose_open_method(
     """
     session = agent.session_capabilities
     if opening.roots and session.additional_directories is None:
-        raise UnsupportedError(launch.agent, "acp", "work in further roots than its directory")
+        raise UnsupportedError(launch.agent, "acp", "work in additional directories (roots)")
     by_words = "system_prompt" in launch.words
     if opening.system_prompt is not None and session.system_prompt is None and not by_words:
-        raise UnsupportedError(launch.agent, "acp", "take a system_prompt")
+        raise UnsupportedError(launch.agent, "acp", "accept a system_prompt")
     if opening.resume is None:
         if opening.fork:
             raise UnsupportedError(launch.agent, "acp", "fork without a session to resume")
@@ -271,7 +271,7 @@ async def open_session(
     except MalformedAnswerError as error:
         raise WrongProtocolError(f"{launch.agent} does not speak ACP: {error}") from error
     if opened.session_id is None and way.method in (acp.SESSION_NEW.name, acp.SESSION_FORK.name):
-        raise WrongProtocolError(f"{launch.agent} opened a session and did not say which")
+        raise WrongProtocolError(f"{launch.agent} opened a session without an id")
     return opened
 
 

@@ -262,7 +262,7 @@ class AcpLink:
         seen = self._connection.peer.counters.malformed
         count, self._told_malformed = seen - self._told_malformed, seen
         if count:
-            title = f"{count} lines on its output were no messages and were ignored."
+            title = f"{count} lines of its output were not messages and were ignored."
             await self._host.emit(NoticePosted(title=title, severity="warning"))
 
     # Settings

@@ -86,7 +86,9 @@ class AcpRequestHandler:
         call = self._translator.known(request.tool_call)
         title = call.title or call.name or call.tool_call_id
         if not request.options:
-            why = "It asked for leave and offered no choice: nothing could be answered."
+            why = (
+                "It asked for permission and offered no options: the request could not be answered."
+            )
             await self._host.emit(NoticePosted(title=why, severity="warning", description=title))
             return _CANCELLED
         question = PermissionAsked(
@@ -109,7 +111,7 @@ class AcpRequestHandler:
         if request.session_id is not None:
             self._check(request.session_id)
         if request.mode not in ("form", "url"):
-            raise RpcError(INVALID_PARAMS, f"an elicitation of the mode {request.mode!r}")
+            raise RpcError(INVALID_PARAMS, f"an elicitation with mode {request.mode!r}")
         form = request.requested_schema if request.mode == "form" else None
         question = QuestionAsked(
             request=new_request_id(),
@@ -126,9 +128,7 @@ class AcpRequestHandler:
         return _accepted(answer.content or {})
 
     async def _completed(self, note: acp.CompleteElicitationNotification) -> None:
-        await self._host.emit(
-            NoticePosted(title="What the agent asked for in the browser is done.")
-        )
+        await self._host.emit(NoticePosted(title="The agent's request in the browser is done."))
 
     async def _answer_of(self, asking: Coroutine[Any, Any, T]) -> T | None:
         """A person's answer; None when the question was dropped with its turn."""
@@ -169,7 +169,7 @@ class AcpRequestHandler:
             code = REQUEST_CANCELLED if error.cancelled else INVALID_REQUEST
             raise RpcError(code, f"not allowed here: {error}") from error
         if done is None:
-            raise RpcError(REQUEST_CANCELLED, "not allowed here: the turn is over")
+            raise RpcError(REQUEST_CANCELLED, "not allowed here: the turn has ended")
         return done
 
     async def _output(self, request: acp.TerminalOutputRequest) -> acp.TerminalOutputResponse:
@@ -240,7 +240,7 @@ class AcpClientRouter(Router):
         try:
             return super().on_notification(method, params)
         except MethodNotFoundError:
-            return self._strange(method, params, "a notification that we do not know")
+            return self._strange(method, params, "an unknown notification")
         except msgspec.DecodeError as error:
             return self._strange(method, params, f"it cannot be read: {error}")
 
@@ -256,7 +256,7 @@ class AcpClientRouter(Router):
         if self._too_early:
             raise RpcError(
                 INVALID_REQUEST,
-                f"{self._too_early} updates came before the session was open and were not kept",
+                f"{self._too_early} updates arrived before the session was open and were dropped",
             )
 
     def _update(self, note: acp.SessionNotification) -> Awaitable[None] | None:
@@ -271,7 +271,7 @@ class AcpClientRouter(Router):
         update = note.update
         body: Any = update.raw if isinstance(update, acp.UnknownUpdate) else update
         raw = {"sessionId": note.session_id, "update": to_plain_data(body)}
-        return self._translator.strange(raw, "an update of a session that is not this one")
+        return self._translator.strange(raw, "an update of another session")
 
     def _strange(self, method: str, params: Raw | None, reason: str) -> Awaitable[None]:
         told: Any = None

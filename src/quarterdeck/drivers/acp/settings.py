@@ -105,7 +105,7 @@ class AcpSettings:
         if value in own:
             return AcpSetting(value)
         known = ", ".join(str(each) for each in dict.fromkeys((*offered, *own)))
-        instead = f"It offers {known}." if known else f"It offers no {category} to choose."
+        instead = f"It offers {known}." if known else f"It offers no choice of {category}."
         raise UnsupportedError(self._agent, "acp", f"use the {category} {value!r}", instead)
 
     def check(self, option_id: str, value: str | bool) -> ConfigOption:

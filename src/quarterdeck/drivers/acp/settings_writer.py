@@ -79,7 +79,7 @@ class AcpSettingsWriter:
         began = self._settings.mode
         await self.mode(modes[0])
         if self._settings.mode not in modes:
-            told = f"It began in {began!r} and says that it is in {self._settings.mode!r} now."
+            told = f"It started in {began!r} and reports that it is in {self._settings.mode!r} now."
             raise UnsupportedError(self._agent, "acp", f"be set to its mode {modes[0]!r}", told)
 
     async def mode(self, mode: str) -> None:

@@ -330,7 +330,7 @@ class AcpTranslator:
     def _compaction(self, update: acp.CompactionUpdate) -> Step:
         status = _STATUSES.get(update.status)
         if status is None:
-            reason = f"a compaction's state {update.status!r} is not known"
+            reason = f"unknown compaction state {update.status!r}"
             return self.strange(to_plain_data(update), reason)
         return self._emit(
             CompactionChanged(
@@ -346,7 +346,7 @@ class AcpTranslator:
         return self._emit(CompactionChunk(compaction=id_, content=chunk.content))
 
     def _unknown(self, update: acp.UnknownUpdate) -> Step:
-        reason = f"an update of the kind {update.kind!r} that we do not know or cannot read"
+        reason = f"an unknown or unreadable update of kind {update.kind!r}"
         return self.strange(to_plain_data(update.raw), reason)
 
 

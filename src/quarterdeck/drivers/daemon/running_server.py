@@ -23,7 +23,7 @@ def check_attached(launch: Launch, opening: DriverSessionOptions, fixed: Sequenc
         if option == "environment":
             value = set(value) - {launch.password}
         if value:
-            what = f"take the option {option!r} for a server that runs already"
+            what = f"accept the option {option!r} for a server that runs already"
             raise UnsupportedError(launch.agent, "daemon", what)
 
 

@@ -91,7 +91,7 @@ class CodexHistory:
         reading, path = CodexItemReader(past.id, tally), Path(past.path)
         pieces, missing = rollout_lineage(self._home, path)
         if missing is not None:
-            told = f"What came before is in {missing!r}, which is gone or cannot be read"
+            told = f"Earlier entries are in {missing!r}, which is missing or cannot be read"
             yield HistoryEvent(
                 event=NoticePosted(title=told, severity="warning"), time=past.started
             )

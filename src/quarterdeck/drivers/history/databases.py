@@ -57,7 +57,7 @@ def _check(path: Path) -> None:
     for end in ("-wal", "-shm", "-journal"):
         beside = Path(f"{path}{end}")
         if beside.exists() and not beside.is_file():
-            raise HistoryUnreadableError(beside, "it is no regular file")
+            raise HistoryUnreadableError(beside, "it is not a regular file")
 
 
 def _parameters(path: Path) -> str:

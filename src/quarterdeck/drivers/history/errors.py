@@ -53,7 +53,7 @@ class AmbiguousHistorySessionError(HistoryError):
 
     def __init__(self, id_: str, found: Sequence[str]) -> None:
         told = ", ".join(found[:5])
-        super().__init__(f"{id_!r} may be any of {told}; write more of it, or name the --agent")
+        super().__init__(f"{id_!r} is ambiguous: {told}; give a longer prefix or --agent")
 
 
 class HistoryLockedError(HistoryError):

@@ -174,7 +174,7 @@ def open_plain(path: Path) -> Generator[IO[bytes]]:
         raise HistoryUnreadableError(path, error.strerror or str(error)) from error
     if not stat.S_ISREG(os.fstat(number).st_mode):
         os.close(number)
-        raise HistoryUnreadableError(path, "it is no regular file")
+        raise HistoryUnreadableError(path, "it is not a regular file")
     with os.fdopen(number, "rb", buffering=0) as file:
         yield cast("IO[bytes]", file)
 

@@ -204,7 +204,9 @@ class AgentHistory:
             return list(self._readers.values())
         if agent not in self._readers:
             known = ", ".join(self._readers)
-            raise HistoryError(f"the history of {agent!r} cannot be read; of these it can: {known}")
+            raise HistoryError(
+                f"the history of {agent!r} is not supported; supported agents: {known}"
+            )
         return [self._readers[agent]]
 
 

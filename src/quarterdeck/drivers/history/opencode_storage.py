@@ -92,7 +92,7 @@ class OpencodeDatabase:
         """See ``OpencodeStore``."""
         known = {row[1] for row in self._connection.execute("PRAGMA table_info(session)")}
         if not known.issuperset(_COLUMNS):
-            raise HistoryUnreadableError(self.path, "its form is not one that we know")
+            raise HistoryUnreadableError(self.path, "its format is unknown")
         put_away = "time_archived" if "time_archived" in known else "NULL"
         query = (
             f"SELECT {', '.join(_COLUMNS)}, {put_away}, (SELECT count(*) FROM message "

@@ -93,7 +93,7 @@ def text_of_parts(parts: Any) -> str:
 
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
-_LEFT_OPEN = "the history does not tell how it ended"
+_LEFT_OPEN = "the history does not record how it ended"
 
 
 def derive_session_id(agent: str, id_: str) -> SessionId:

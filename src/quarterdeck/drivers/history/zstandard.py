@@ -34,7 +34,7 @@ def open_zstd(path: Path) -> Generator[IO[bytes]]:
     """
     module, program = _module(), _program()
     if module is None and program is None:
-        told = "it is compressed: install the program zstd, or take Python 3.14"
+        told = "it is compressed: install the program zstd, or use Python 3.14"
         raise HistoryUnreadableError(path, told)
     with open_plain(path) as packed:
         if module is not None:

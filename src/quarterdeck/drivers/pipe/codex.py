@@ -111,7 +111,7 @@ class CodexExecReader:
         yield UsageReported(session_tokens=total)
 
     def _failure(self, told: str) -> Iterator[Event]:
-        self._failed = told or self._error or "codex says that the turn failed, and not why"
+        self._failed = told or self._error or "codex reported a failed turn without a reason"
         self._error = ""
         yield from self._limit(self._failed)
 
@@ -290,8 +290,8 @@ def _extra(launch: Launch, opening: DriverSessionOptions) -> ExtraArguments:
             raise UnsupportedError(
                 launch.agent,
                 "pipe",
-                f"take a tool server called {server.name!r}",
-                "Call it by letters, digits, '-' and '_' alone.",
+                f"accept a tool server named {server.name!r}",
+                "Use only letters, digits, '-' and '_' in its name.",
             )
         words += ["-c", f"mcp_servers.{server.name}={_server(server, environment)}"]
     if opening.mcp_servers:

@@ -88,7 +88,7 @@ def failure_text(left: AgentExit, told: str = "") -> str:
     if told:
         return told
     last = "\n".join(left.stderr.splitlines()[-_STDERR_LINES:])
-    return f"it left with {left_text(left)}" + (f": {last}" if last else "")
+    return f"it exited with {left_text(left)}" + (f": {last}" if last else "")
 
 
 def left_text(left: AgentExit) -> str:

@@ -187,7 +187,7 @@ class OneshotLink:
         if "system_prompt" not in served:
             words += render_option(launch, _TRANSPORT, "system_prompt", opening.system_prompt)
         if opening.mcp_servers and "mcp_servers" not in served:
-            raise UnsupportedError(launch.agent, _TRANSPORT, "take the option 'mcp_servers'")
+            raise UnsupportedError(launch.agent, _TRANSPORT, "accept the option 'mcp_servers'")
         if opening.title is not None and "title" in launch.words:
             words += render_option(launch, _TRANSPORT, "title", opening.title)
         return (*words, *self._extra.words, *opening.arguments)
@@ -244,7 +244,7 @@ class OneshotLink:
         return self._session is not None and not self._is_kept and self._told == 0
 
     async def _begin_anew(self, outcome: TurnOutcome) -> None:
-        told = "The agent kept nothing of what was said so far; its session begins anew."
+        told = "The agent stored nothing of the conversation so far; it starts a new session."
         await self._emit(NoticePosted(title=told, severity="warning", description=outcome.reason))
         self._session = None
         self._total = TokenUsage()
@@ -351,7 +351,7 @@ async def _stop(*tasks: asyncio.Task[None]) -> None:
     await asyncio.wait(tasks)
     for task in tasks:
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("a task beside a turn failed", exc_info=error)
+            _log.error("a background task of a turn failed", exc_info=error)
 
 
 async def _feed(child: AgentProcess, data: bytes) -> None:

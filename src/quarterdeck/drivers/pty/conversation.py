@@ -115,7 +115,7 @@ class PtyConversation:
         try:
             before = self._lines.before(self._text(mark), is_window=mark is None)
             if not await self._send(prompt, mark, before):
-                return TurnOutcome(stop="failed", reason="the agent did not take the prompt")
+                return TurnOutcome(stop="failed", reason="the agent did not accept the prompt")
             return await self._listen(teller, mark, before)
         finally:
             if mark is not None:

@@ -44,7 +44,7 @@ def command_words(
         UnsupportedError: the agent has no words for an option.
     """
     if opening.mcp_servers:
-        raise UnsupportedError(launch.agent, TRANSPORT, "take the option 'mcp_servers'")
+        raise UnsupportedError(launch.agent, TRANSPORT, "accept the option 'mcp_servers'")
     words: list[str] = []
     if opening.agent_mode is not None:
         words += render_agent_mode(launch, TRANSPORT, opening.agent_mode)
@@ -221,12 +221,10 @@ class PtyLink:
         """Answer a dialog that is no request for leave, if policy says how."""
         agent = self._launch.agent
         if reading.shown in self._answered:
-            raise OpenFailedError(f"{agent} does not take the answer to its dialog")
+            raise OpenFailedError(f"{agent} does not accept the answer to its dialog")
         self._answered.add(reading.shown)
         if reading.state == "login":
-            raise LoginNeededError(
-                f"{agent} wants to be logged in first. Run it in a terminal once."
-            )
+            raise LoginNeededError(f"{agent} needs a login first. Run it in a terminal once.")
         for (state, quirk), answer in _POLICY.items():
             if state == reading.state and quirk in self._launch.quirks and reading.rule:
                 keys = reading.rule.accept if answer == "accept" else reading.rule.decline
@@ -236,8 +234,8 @@ class PtyLink:
         how = f", or give it quirks = {names!r} in a file of your own" if names else ""
         shown = " ".join(reading.shown.split())[:300]
         raise OpenFailedError(
-            f"{agent} shows a dialog ({reading.state}) into which nothing is typed unasked: "
-            f"{shown!r}. Run it in this directory once and answer it{how}."
+            f"{agent} shows a dialog ({reading.state}) that it does not answer by itself: "
+            f"{shown!r}. Run it in this directory once and answer the dialog{how}."
         )
 
     async def _watch_leaving(self, terminal: HeadlessTerminal) -> None:

@@ -156,7 +156,7 @@ def load_patterns(name: str) -> TerminalPatterns:
     file = folder.joinpath(f"{name}.toml")
     if not re.fullmatch(r"[a-z0-9_-]+", name) or not file.is_file():
         known = ", ".join(sorted(one.name.removesuffix(".toml") for one in folder.iterdir()))
-        raise BadAgentFileError(f"no screen is called {name!r}; known are {known}")
+        raise BadAgentFileError(f"there is no screen description {name!r}; known are {known}")
     return parse_patterns(f"screens/{name}.toml", tomllib.loads(file.read_text("utf-8")))
 
 
@@ -174,7 +174,9 @@ def parse_patterns(where: str, table: Mapping[str, Any]) -> TerminalPatterns:
         try:
             re.compile(pattern, re.MULTILINE)
         except re.error as error:
-            raise BadAgentFileError(f"{where}: {pattern!r} is no pattern: {error}") from error
+            raise BadAgentFileError(
+                f"{where}: {pattern!r} is not a valid pattern: {error}"
+            ) from error
     return found
 
 

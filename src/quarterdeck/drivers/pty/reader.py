@@ -228,8 +228,8 @@ class TerminalWatcher:
         """How the program left, as an error; only once it has."""
         left = self.terminal.exit
         if left is not None and left.code == 0:
-            return LinkEndedError("the agent has left")
-        told = f"the agent has left: {left}" if left is not None else "the agent has left"
+            return LinkEndedError("the agent has exited")
+        told = f"the agent has exited: {left}" if left is not None else "the agent has exited"
         rows = [row.text for row in self.terminal.screen.rows() if row.text]
         return LinkBrokenError(
             told,

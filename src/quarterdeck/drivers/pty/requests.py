@@ -114,7 +114,7 @@ class PtyRequestHandler:
         is_taken = await self._confirmed(request, _chosen(request, verdict))
         self._asked = None  # what is shown from now on is another one, although it looks the same
         if not is_taken:
-            title = "The agent's screen has not taken the answer; what it shows is asked again."
+            title = "The agent's terminal did not accept the answer; its dialog is shown again."
             await self._tell(
                 [NoticePosted(title=title, severity="warning", description=request.title)]
             )
@@ -199,7 +199,7 @@ async def _ended(task: asyncio.Task[Any]) -> None:
     task.cancel()
     await asyncio.wait([task])
     if not task.cancelled() and (error := task.exception()) is not None:
-        _log.debug("a request for leave came to nothing: %s", error)
+        _log.debug("a permission request was not answered: %s", error)
 
 
 def _is_whole(request: TerminalRequest) -> bool:

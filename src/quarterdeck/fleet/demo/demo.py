@@ -135,8 +135,8 @@ def _failed(place: Path, error: OSError) -> ScratchProjectError:
 
 
 PROMPT = (
-    "A test fails: high water of tomorrow is wrong. Mend it. README.md should say how the tests "
-    "are run; let somebody else do that."
+    "A test fails: high water of tomorrow is wrong. Fix it. README.md should say how to run the "
+    "tests; let another agent do that."
 )
 _NAME = "demo"
 _MODEL = "scripted/demo"

@@ -93,7 +93,9 @@ class PendingChanges:
             return
         _, late = await asyncio.wait(self._tasks, timeout=seconds)
         for task in late:
-            log.warning("a change is not done after %.0f s and is given up: %r", seconds, task)
+            log.warning(
+                "a change did not finish within %.0f s and was abandoned: %r", seconds, task
+            )
             task.cancel()
         if late:
             await asyncio.wait(late)
@@ -225,7 +227,7 @@ class ClientWorkbenches:
         await self.detach(DetachScreen(screen=wanted.screen))
         if len(self._held) >= MOST_PER_CLIENT:
             raise FleetLimitError(
-                f"a client may have {MOST_PER_CLIENT} screens at a time; detach some"
+                f"a client may attach {MOST_PER_CLIENT} workbenches at a time; detach some"
             )
 
         async def call(name: str, arguments: dict[str, Any], by: str) -> Any:
@@ -330,7 +332,7 @@ class ClientHandler:
             log.info("%s asks the host to stop", self._shown)
             return self._desk.stop()
         if not self.greeted.is_set():
-            raise RpcError(INVALID_REQUEST, f"say {HELLO.name!r} first")
+            raise RpcError(INVALID_REQUEST, f"send {HELLO.name!r} first")
         if (request := find_request(name)) is not None:
             return await self._call(request, _read(request.params, params))
         return await self._answer_client(name, params, peer)

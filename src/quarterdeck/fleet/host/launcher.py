@@ -45,7 +45,7 @@ async def dial_host(places: Places) -> ByteStream:
     try:
         stream = await connect_unix(path)
     except LinkBrokenError as error:
-        raise NoHostError(f"the host does not listen at {path!r}: {error}") from error
+        raise NoHostError(f"the host is not listening at {path!r}: {error}") from error
     try:
         who = read_peer_credentials(stream)
     except LinkBrokenError:
@@ -53,7 +53,10 @@ async def dial_host(places: Places) -> ByteStream:
         raise
     if who.uid != os.getuid():
         await stream.close()
-        raise HostError(f"user {who.uid} listens at {path!r}, not you; nothing was said to it")
+        raise HostError(
+            f"the process listening at {path!r} belongs to user {who.uid}, not you; nothing was "
+            "sent to it"
+        )
     return stream
 
 
@@ -99,13 +102,13 @@ async def ensure_host(
                 if not is_coming and not await is_host_running(places):
                     # Who finds another host at work ends with 0: then look again.
                     if launches >= _LAUNCHES or (child is not None and child.returncode):
-                        raise await _failed(places, "the host ends as soon as it starts")
+                        raise await _failed(places, "the host exits right after it starts")
                     launches += 1
                     child = await asyncio.to_thread(launcher or launch_host, places, environ)
                 await asyncio.sleep(pause)
                 pause = min(pause * 1.3, _LONGEST_PAUSE)
     except TimeoutError:
-        raise await _failed(places, f"the host does not answer within {timeout:.0f} s") from None
+        raise await _failed(places, f"the host did not answer within {timeout:.0f} s") from None
     finally:
         if child is not None and child.poll() is None:
             # It outlives us on purpose: Popen must not complain that nobody waited for it.

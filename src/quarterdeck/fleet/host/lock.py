@@ -33,7 +33,7 @@ class HostRunningError(HostError):
 
     def __init__(self, pid: int | None) -> None:
         who = "" if pid is None else f" (process {pid})"
-        super().__init__(f"a host is running already{who}; `quarterdeck host status` tells more")
+        super().__init__(f"a host is already running{who}; see `quarterdeck host status`")
         self.pid = pid
 
 

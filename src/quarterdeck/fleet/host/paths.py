@@ -40,7 +40,7 @@ def socket_path(places: Places) -> Path:
         if _fits(short):
             return short
     raise UnusablePlaceError(
-        f"no socket can be made: {str(path)!r} is longer than {LONGEST_PATH} bytes and so is "
+        f"cannot create a socket: {str(path)!r} is longer than {LONGEST_PATH} bytes and so is "
         f"{tempfile.gettempdir()!r}; set QUARTERDECK_HOME to a shorter path"
     )
 
@@ -57,16 +57,14 @@ def make_socket_directory(path: Path) -> None:
     # Whoever owns the directory could put a socket of their own there: in /tmp anybody can try.
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
         raise UnusablePlaceError(
-            f"{str(directory)!r} is not a directory of yours; "
-            "remove it or set QUARTERDECK_HOME to a shorter path"
+            f"{str(directory)!r} is not a directory that you own; remove it or set "
+            "QUARTERDECK_HOME to a shorter path"
         )
     if stat.S_IMODE(status.st_mode) & 0o077:
         try:
             directory.chmod(0o700)
         except OSError as error:
-            raise UnusablePlaceError(
-                f"cannot close {str(directory)!r} to others: {error}"
-            ) from error
+            raise UnusablePlaceError(f"cannot make {str(directory)!r} private: {error}") from error
 
 
 def _fits(path: Path) -> bool:

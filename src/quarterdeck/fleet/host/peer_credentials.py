@@ -34,12 +34,12 @@ def read_peer_credentials(stream: Any, platform: str = sys.platform) -> PeerCred
     """
     found = stream.extra_info("socket")
     if found is None:
-        raise LinkBrokenError("the stream is no socket; who is behind it is not known")
+        raise LinkBrokenError("the stream is not a socket; its peer is unknown")
     try:
         return _ask_darwin(found) if platform == "darwin" else _ask_linux(found)
     except (OSError, AttributeError, struct.error) as error:
         raise LinkBrokenError(
-            f"the system does not tell who is behind the socket: {error}"
+            f"the system does not report the peer of the socket: {error}"
         ) from error
 
 

@@ -136,7 +136,7 @@ async def _beside(work: Coroutine[Any, Any, None]) -> AsyncGenerator[None]:
 
 def _report(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
-        log.error("something beside the fleet failed", exc_info=error)
+        log.error("a background task of the host failed", exc_info=error)
 
 
 async def _notify(fleet: Fleet, settings: NotificationSettings | None) -> None:
@@ -167,7 +167,7 @@ async def _watch_lock(lock: HostLock, path: Path, stopping: _Stopping) -> None:
     while True:
         await asyncio.sleep(_LOCK_SECONDS)
         if not await asyncio.to_thread(lock.is_current, path):
-            stopping.ask(f"{str(path)!r} was removed, and another host may run by now")
+            stopping.ask(f"{str(path)!r} was removed, and another host may be running now")
             return
 
 

@@ -104,7 +104,7 @@ class FleetServer:
                 ending = await leaving
                 log.info("a client left: %s", ending)
             elif not leaving.done():
-                log.warning("a client is sent away: it did not say hello")
+                log.warning("client rejected: it did not send hello")
         finally:
             leaving.cancel()
             greeting.cancel()
@@ -114,12 +114,12 @@ class FleetServer:
         try:
             who = self._credentials(stream)
         except LinkBrokenError as error:
-            log.warning("a client is sent away: %s", error)
+            log.warning("client rejected: %s", error)
             return None
         if who.uid != os.getuid():
-            log.warning("a client is sent away: it belongs to user %d", who.uid)
+            log.warning("client rejected: it belongs to user %d", who.uid)
             return None
         if self._desk.clients >= MOST_CLIENTS:
-            log.warning("a client is sent away: %d are connected", self._desk.clients)
+            log.warning("client rejected: %d are connected", self._desk.clients)
             return None
         return who

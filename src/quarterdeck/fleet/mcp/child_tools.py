@@ -22,7 +22,7 @@ Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=86_400)]
 _USUAL_ANSWER = 600.0
 _USUAL_PERSON = 3_600.0
 _MOST_LATE = 1_000
-_GO_ON = "Go on with your best judgement and say in the end what you assumed."
+_GO_ON = "Continue with your best judgement and state your assumptions at the end."
 _ANSWER_FORM = {
     "type": "object",
     "properties": {"answer": {"type": "string", "title": "Answer"}},
@@ -39,11 +39,9 @@ class NotifyArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_field
 class AskArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The arguments of ``ask_orchestrator`` and ``ask_user``."""
 
-    question: Annotated[
-        Words, Meta(description="Complete in itself, with the choices that you see.")
-    ]
+    question: Annotated[Words, Meta(description="Self-contained, with the choices that you see.")]
     timeout: Annotated[
-        Seconds | None, Meta(description="Seconds; default: as long as possible.")
+        Seconds | None, Meta(description="Timeout in seconds; default: the maximum.")
     ] = None
 
 
@@ -63,7 +61,7 @@ def _orchestrator(seat: FleetToolContext) -> SessionId:
 
 async def _notify(seat: FleetToolContext, a: NotifyArguments) -> FleetToolResult:
     await deliver_message(seat, _orchestrator(seat), "note", a.message)
-    return FleetToolResult(text="Told. It may take a while until it is read; go on.")
+    return FleetToolResult(text="Sent. It may take a while until it is read; continue.")
 
 
 async def _ask(seat: FleetToolContext, a: AskArguments) -> FleetToolResult:
@@ -80,7 +78,7 @@ async def _ask(seat: FleetToolContext, a: AskArguments) -> FleetToolResult:
 async def _ask_parent(
     seat: FleetToolContext, a: AskArguments, parent: SessionId, request: RequestId
 ) -> QuestionAnswered:
-    hint = f'It waits. Answer with the tool answer and request "{request}".'
+    hint = f'It is waiting. Answer with the tool answer and request "{request}".'
     # First the prompt: whoever sees the question open finds its prompt in the queue, and takes it.
     message = await deliver_message(
         seat, parent, "question", a.question, request=request, hint=hint
@@ -111,9 +109,9 @@ def _told(answered: QuestionAnswered, who: str) -> str:
         case "accept", _:
             return f"{who} answers: {words or '(nothing)'}"
         case "decline", _:
-            return f"{who} does not answer{f': {words}' if words else ''}. {_GO_ON}"
+            return f"{who} declined to answer{f': {words}' if words else ''}. {_GO_ON}"
         case _, "timeout":
-            return f"{who} has not answered in time. {_GO_ON} Or ask again."
+            return f"{who} did not answer in time. {_GO_ON} Or ask again."
         case _:
             return f"There is no answer: the question was cancelled. {_GO_ON}"
 
@@ -133,9 +131,9 @@ async def _send_to_peer(seat: FleetToolContext, a: PeerArguments) -> FleetToolRe
     found = next((one for one in peers if normalize_name(one.name) == normalize_name(a.peer)), None)
     if found is None:
         known = ", ".join(one.name for one in peers) or "none"
-        return failed_result(f"You have no peer called {a.peer!r}; yours are: {known}.")
+        return failed_result(f"You have no peer {a.peer!r}; your peers are: {known}.")
     await deliver_message(seat, found.session, "message", a.message)
-    return FleetToolResult(text=f"{found.name} gets this when its turn is over.")
+    return FleetToolResult(text=f"{found.name} gets this when its turn ends.")
 
 
 CHILD_TOOLS: tuple[FleetTool[FleetToolContext], ...] = (

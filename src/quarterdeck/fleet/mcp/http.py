@@ -50,12 +50,12 @@ class McpHttpRequest:
     def length(self) -> int:
         """Bytes of the body. Raises HttpRefusalError."""
         if "transfer-encoding" in self.headers:
-            raise HttpRefusalError(411, "say how long the message is: Content-Length")
+            raise HttpRefusalError(411, "Content-Length is required")
         text = self.headers.get("content-length", "0")
         if not (text.isascii() and text.isdigit()) or len(text) > 12:
-            raise HttpRefusalError(400, "Content-Length is no number")
+            raise HttpRefusalError(400, "Content-Length is not a number")
         if int(text) > MOST_BODY:
-            raise HttpRefusalError(413, f"a message has {MOST_BODY} bytes at the most")
+            raise HttpRefusalError(413, f"a message may have at most {MOST_BODY} bytes")
         return int(text)
 
 
@@ -69,13 +69,13 @@ async def read_http_request(reader: asyncio.StreamReader) -> McpHttpRequest:
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.LimitOverrunError:
-        raise HttpRefusalError(431, f"the headers have {_MOST_HEAD} bytes at the most") from None
+        raise HttpRefusalError(431, f"the headers may have at most {_MOST_HEAD} bytes") from None
     if len(head) > _MOST_HEAD:
-        raise HttpRefusalError(431, f"the headers have {_MOST_HEAD} bytes at the most")
+        raise HttpRefusalError(431, f"the headers may have at most {_MOST_HEAD} bytes")
     first, *lines = head[:-4].decode("latin-1").split("\r\n")
     words = first.split(" ")
     if len(words) != 3 or words[2] not in ("HTTP/1.1", "HTTP/1.0"):
-        raise HttpRefusalError(400, "this is no request of HTTP/1.1")
+        raise HttpRefusalError(400, "this is not an HTTP/1.1 request")
     headers: dict[str, str] = {}
     for line in lines:
         name, colon, value = line.partition(":")
@@ -175,7 +175,7 @@ class McpHttpServer:
                 body = await reader.readexactly(request.length)
             message = _message(body)
         except TimeoutError:
-            await _refuse(writer, HttpRefusalError(408, "the request did not come in time"))
+            await _refuse(writer, HttpRefusalError(408, "the request timed out"))
             return
         except HttpRefusalError as refusal:
             await _refuse(writer, refusal)
@@ -187,24 +187,24 @@ class McpHttpServer:
         """Whose request this is. Raises HttpRefusalError."""
         headers = request.headers
         if not self._is_here(headers.get("host", "")):
-            raise HttpRefusalError(403, "this is another host")
+            raise HttpRefusalError(403, "wrong Host header")
         if (origin := headers.get("origin")) is not None:
             parts = urlsplit(origin)
             if parts.scheme != "http" or not self._is_here(parts.netloc):
-                raise HttpRefusalError(403, "pages of other origins have no business here")
+                raise HttpRefusalError(403, "other origins are not allowed")
         if request.path != PATH:
-            raise HttpRefusalError(404, f"only {PATH} is here")
+            raise HttpRefusalError(404, f"only {PATH} exists")
         scheme, _, token = headers.get("authorization", "").partition(" ")
         endpoint = self._endpoint_of(token.strip()) if scheme.lower() == "bearer" else None
         if endpoint is None:
-            raise HttpRefusalError(401, "this needs the token of an agent that runs")
+            raise HttpRefusalError(401, "this needs the token of a running agent")
         if request.method not in ("POST", "DELETE"):
-            raise HttpRefusalError(405, "messages are sent by POST")
+            raise HttpRefusalError(405, "use POST")
         if headers.get("mcp-protocol-version", VERSIONS[0]) not in VERSIONS:
-            raise HttpRefusalError(400, f"the versions that are spoken are {', '.join(VERSIONS)}")
+            raise HttpRefusalError(400, f"supported versions are {', '.join(VERSIONS)}")
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if request.method == "POST" and kind != "application/json":
-            raise HttpRefusalError(415, "messages are application/json")
+            raise HttpRefusalError(415, "the content type must be application/json")
         return endpoint
 
     def _is_here(self, host: str) -> bool:
@@ -309,7 +309,7 @@ def _message(body: bytes) -> Any:
     try:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise HttpRefusalError(400, f"the message is no JSON: {error}") from None
+        raise HttpRefusalError(400, f"the message is not JSON: {error}") from None
 
 
 def _progress_token(message: Any) -> str | int | None:

@@ -38,7 +38,7 @@ class WaitForArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fiel
         Literal["any", "all"], Meta(description="Return when one of them is done, or all are.")
     ] = "all"
     timeout: Annotated[
-        Seconds | None, Meta(description="Seconds; default: as long as possible.")
+        Seconds | None, Meta(description="Timeout in seconds; default: the maximum.")
     ] = None
 
 
@@ -127,7 +127,10 @@ def _next(seat: FleetToolContext, ids: list[SessionId], *, asked: bool) -> str:
     if all(is_done(one) for one in entries):
         return ""
     if any(one.standing.needs_person for one in entries):
-        return "A person was told; you cannot permit it yourself. Go on, or call wait_for again."
+        return (
+            "A person has been notified; you cannot grant it yourself. Continue, or call wait_for "
+            "again."
+        )
     return "Not all are done; call wait_for again when you need the others."
 
 
@@ -139,7 +142,7 @@ Words: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200_000)]
 _PAGE = 6_000
 _NOTIFIED = "you are prompted when it is done, or call wait_for."
 _NOT_NOTIFIED = (
-    "call wait_for to get its result, after you have started everything that can run beside it."
+    "call wait_for to get its result, after you have started everything that can run in parallel."
 )
 _COMING = 5.0
 """Seconds within which a question is open whose prompt is there already."""
@@ -149,32 +152,40 @@ class SpawnArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields
     """The arguments of ``spawn_agent``."""
 
     task: Annotated[
-        Words, Meta(description="All that it needs to know: it has not seen your conversation.")
+        Words,
+        Meta(description=("Everything that it needs to know: it has not seen your conversation.")),
     ]
     name: Annotated[
         Name | None,
-        Meta(description="What you will call it: letters, digits, '-', '_', '.'; 40 at most."),
+        Meta(description="Its name: letters, digits, '-', '_', '.'; at most 40."),
     ] = None
     agent: Annotated[
         str | None,
-        Meta(description="Whose make: native, claude, codex, opencode, gemini …; default: yours."),
+        Meta(
+            description=(
+                "Which agent: native, claude, codex, opencode, gemini …; default: the same as you."
+            )
+        ),
     ] = None
     cwd: Annotated[
         str | None,
-        Meta(description="An absolute directory below your own; default: your own."),
+        Meta(description="An absolute path inside your directory; default: your directory."),
     ] = None
     model: Annotated[
-        str | None, Meta(description="A model by the agent's own name of it; default: its usual.")
+        str | None,
+        Meta(
+            description=("A model, by the agent's own name for it; default: the agent's default.")
+        ),
     ] = None
     mode: Annotated[
         str | None,
         Meta(description=f"No wider than your own, which is the default: {', '.join(MODES)}."),
     ] = None
     instructions: Annotated[
-        str | None, Meta(description="Added to its system prompt; not every make takes this.")
+        str | None, Meta(description="Added to its system prompt; not every agent supports this.")
     ] = None
     allow: Annotated[
-        tuple[str, ...], Meta(description="Allow rules of your own that shall hold for it too.")
+        tuple[str, ...], Meta(description="Allow rules of yours that also apply to it.")
     ] = ()
     deny: Annotated[
         tuple[str, ...], Meta(description="Rules for what it must not do, e.g. 'bash(git push)'.")
@@ -189,7 +200,7 @@ class SpawnArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields
 class ListArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The arguments of ``list_agents``."""
 
-    archived: Annotated[bool, Meta(description="Also those that are put away.")] = False
+    archived: Annotated[bool, Meta(description="Also archived ones.")] = False
 
 
 class ReadTranscriptArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -200,7 +211,7 @@ class ReadTranscriptArguments(Arguments, frozen=True, kw_only=True, forbid_unkno
         str | None, Meta(description="From an earlier call; default: the end of the transcript.")
     ] = None
     characters: Annotated[
-        int, Meta(ge=500, le=50_000, description="About how long the page may be.")
+        int, Meta(ge=500, le=50_000, description="Approximate length of the page.")
     ] = _PAGE
 
 
@@ -221,9 +232,7 @@ class InterruptArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fi
     """The arguments of ``interrupt_agent``."""
 
     agent: Agent
-    drop_queue: Annotated[bool, Meta(description="Also drop the messages that wait for it.")] = (
-        False
-    )
+    drop_queue: Annotated[bool, Meta(description="Also drop the messages queued for it.")] = False
 
 
 class KillArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -266,7 +275,7 @@ async def _spawn(seat: FleetToolContext, a: SpawnArguments) -> FleetToolResult:
     if a.notify:
         seat.bridge.notices.watch(seat, info.session)
     how = _NOTIFIED if a.notify else _NOT_NOTIFIED
-    told = f"Started {info.name} ({info.agent}, mode {info.mode}). It works on its own now; {how}"
+    told = f"Started {info.name} ({info.agent}, mode {info.mode}). It is running; {how}"
     return FleetToolResult(text=told, data=list_agent_facts(info))
 
 
@@ -305,9 +314,9 @@ async def _send(seat: FleetToolContext, a: SendArguments) -> FleetToolResult:
     await seat.fleet.send(info.session, (text(a.message),), origin="agent", sender=seat.session)
     asked = [q for q in seat.bridge.asking.open_to(seat.session) if q.session == info.session]
     if asked:
-        hint = f"It waits for your answer to {asked[0].request} first: call answer."
-        return FleetToolResult(text=f"{info.name} gets this when its turn is over. {hint}")
-    when = "now" if info.state in ("idle", "interrupted", "failed") else "when its turn is over"
+        hint = f"It is waiting for your answer to {asked[0].request}: call answer first."
+        return FleetToolResult(text=f"{info.name} gets this when its turn ends. {hint}")
+    when = "now" if info.state in ("idle", "interrupted", "failed") else "when its turn ends"
     return FleetToolResult(text=f"{info.name} gets this {when}.")
 
 
@@ -349,7 +358,7 @@ async def _answer(seat: FleetToolContext, a: AnswerArguments) -> FleetToolResult
     action, content = "decline" if a.decline else "accept", {"answer": a.answer}
     if not await seat.fleet.reply(request, action, by=seat.session, content=content):
         return await _answer_late(seat, request, a.answer)
-    return FleetToolResult(text="Answered; it goes on.")
+    return FleetToolResult(text="Answered; it continues.")
 
 
 async def _opened(seat: FleetToolContext, request: RequestId) -> None:
@@ -364,16 +373,18 @@ async def _answer_late(seat: FleetToolContext, request: RequestId, words: str) -
     child = seat.bridge.late.get(request)
     if child is None:
         return failed_result(
-            f"No question {request!r} waits for you; list_agents shows those that do."
+            f"No question {request!r} is waiting for you; list_agents shows open questions."
         )
     try:
         info = await seat.own(child)
     except NotAChildError:
         return failed_result(
-            f"No question {request!r} waits for you; list_agents shows those that do."
+            f"No question {request!r} is waiting for you; list_agents shows open questions."
         )
     await deliver_message(seat, child, "answer", words, request=request)
-    return FleetToolResult(text=f"{info.name} waits no longer for this; it gets it as a message.")
+    return FleetToolResult(
+        text=(f"{info.name} is no longer waiting for this; it gets it as a message.")
+    )
 
 
 LEAD_TOOLS: tuple[FleetTool[FleetToolContext], ...] = (

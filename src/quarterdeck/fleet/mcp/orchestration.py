@@ -163,7 +163,7 @@ _RULES = tuple(
     )
 )
 """What the fleet gives it checks itself; a person's rule that denies still wins."""
-_LEAD = "use tools of ours, so it cannot lead agents"
+_LEAD = "use our tools, so it cannot lead agents"
 _PATIENT = frozenset((NATIVE, "claude"))
 """Agents that wait for a tool as long as it takes; others give up after about a minute."""
 _PATIENCE, _LONG_PATIENCE = 50.0, 3_600.0
@@ -225,7 +225,7 @@ class Orchestration:
         agent = await asyncio.to_thread(self._find, wish.agent)
         if not takes_tools(agent, wish.transport):
             if wish.lead:
-                instead = "Let an agent lead that can use MCP servers."
+                instead = "Choose a lead agent that can use MCP servers."
                 raise UnsupportedError(wish.agent, wish.transport or "any protocol", _LEAD, instead)
             return start  # a child without tools still has its task
         start.gate.rules = (*start.gate.rules, *_RULES)

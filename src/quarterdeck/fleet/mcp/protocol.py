@@ -74,7 +74,7 @@ class McpEndpoint:
             return await self._handle(message)
         messages = cast("list[Any]", message)
         if not 1 <= len(messages) <= _MOST_BATCHED:
-            text = f"a batch has between 1 and {_MOST_BATCHED} messages"
+            text = f"a batch must have 1 to {_MOST_BATCHED} messages"
             return error_message(None, INVALID_REQUEST, text)
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._handle(one)) for one in messages]
@@ -88,18 +88,18 @@ class McpEndpoint:
 
     async def _handle(self, message: Any) -> Message | None:
         if not isinstance(message, dict):
-            return error_message(None, INVALID_REQUEST, "a message is an object")
+            return error_message(None, INVALID_REQUEST, "a message must be an object")
         fields = cast("Message", message)
         method, id_ = fields.get("method"), fields.get("id")
         if fields.get("jsonrpc") != "2.0" or not isinstance(method, str):
             if "result" in fields or "error" in fields:
                 return None  # we ask nothing, so this answers nothing
-            return error_message(_id(id_), INVALID_REQUEST, "this is no JSON-RPC 2.0 message")
+            return error_message(_id(id_), INVALID_REQUEST, "this is not a JSON-RPC 2.0 message")
         if "id" not in fields:
             self._notified(method, fields.get("params"))
             return None
         if (known := _id(id_)) is None:
-            return error_message(None, INVALID_REQUEST, "an id is a string or a whole number")
+            return error_message(None, INVALID_REQUEST, "an id must be a string or an integer")
         return await self._answer(known, method, fields.get("params"))
 
     def _notified(self, method: str, params: Any) -> None:
@@ -114,9 +114,9 @@ class McpEndpoint:
 
     async def _answer(self, id_: Id, method: str, params: Any) -> Message | None:
         if id_ in self._running:
-            return error_message(id_, INVALID_REQUEST, f"request {id_!r} is under way already")
+            return error_message(id_, INVALID_REQUEST, f"request {id_!r} is already running")
         if len(self._running) >= _MOST_RUNNING:
-            text = f"{_MOST_RUNNING} requests are under way; wait for some of them"
+            text = f"{_MOST_RUNNING} requests are already running; wait for some of them"
             return error_message(id_, INVALID_REQUEST, text)
         task = self._running[id_] = asyncio.ensure_future(self._result(method, params))
         try:
@@ -136,8 +136,8 @@ class McpEndpoint:
             return error_message(id_, error.code, str(error))
         if isinstance(error, msgspec.ValidationError):
             return error_message(id_, INVALID_PARAMS, f"the parameters of {method!r}: {error}")
-        _log.error("a request of an agent failed in our own code", exc_info=error)
-        return error_message(id_, INTERNAL_ERROR, "this failed in our own code; see the host's log")
+        _log.error("internal error in a request of an agent", exc_info=error)
+        return error_message(id_, INTERNAL_ERROR, "internal error; see the host's log")
 
     async def _result(self, method: str, params: Any) -> Message:
         match method:
@@ -178,7 +178,7 @@ class McpEndpoint:
         if call.name not in self.toolset.tools:
             known = ", ".join(self.toolset.tools)
             raise _RefusedError(
-                INVALID_PARAMS, f"there is no tool {call.name!r}; there are {known}"
+                INVALID_PARAMS, f"there is no tool {call.name!r}; available: {known}"
             )
         answered = await self.toolset.call(call.name, call.arguments or {})
         result: Message = {

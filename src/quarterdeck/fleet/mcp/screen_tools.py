@@ -96,15 +96,15 @@ class ShowArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=
     panel: Annotated[
         Name | None, Meta(description="panel: the id of one in the layout, which gets the focus.")
     ] = None
-    text: Annotated[
-        Note | None, Meta(description="note: a sentence that is shown for some seconds.")
-    ] = None
+    text: Annotated[Note | None, Meta(description="note: a sentence shown for a few seconds.")] = (
+        None
+    )
 
 
 class ThemeArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The arguments of ``screen_theme``."""
 
-    name: Annotated[Name | None, Meta(description="The theme to use; default: list them.")] = None
+    name: Annotated[Name | None, Meta(description="The theme to use; omit it to list them.")] = None
 
 
 class KeysArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -191,11 +191,11 @@ async def _keys(seat: FleetToolContext, a: KeysArguments) -> FleetToolResult:
         return _missing(a.action, "key")
     if a.key.split() != [a.key] or not a.words.isprintable():
         return failed_result(
-            "A key is one word, such as ctrl+x, and what a command gets is one line."
+            "A key must be one word, such as ctrl+x, and the arguments of a command one line."
         )
     if a.key.lower() in _THE_PERSONS:
         return failed_result(
-            f"{a.key!r} stays what it is: the person relies on it. Choose another key."
+            f"{a.key!r} cannot be changed: the person relies on it. Choose another key."
         )
     if a.action == "unbind":
         return await _call(seat, "unbind_key", key=a.key)
@@ -270,7 +270,7 @@ async def _own(seat: FleetToolContext, tree: dict[str, Any]) -> dict[str, Any]:
         if _identity(panel) in known:
             continue
         if panel.get("widget") in _RUNNING:
-            raise ExceedsParentError(f"only the person opens a {panel.get('widget')}; leave it out")
+            raise ExceedsParentError(f"only the person may open a {panel.get('widget')}; omit it")
         options = _options(panel)
         for name in _PATHS & options.keys():
             if isinstance(options[name], str):
@@ -301,7 +301,7 @@ def _panels(tree: Any) -> Iterator[dict[str, Any]]:
             waiting += known.values()
         elif isinstance(node, list | tuple):
             waiting += cast("list[Any]", node)
-    raise ValueError(f"a layout has {_MOST_NODES} values at the most")
+    raise ValueError(f"a layout may have at most {_MOST_NODES} values")
 
 
 SCREEN_TOOLS: tuple[FleetTool[FleetToolContext], ...] = (

@@ -35,7 +35,7 @@ async def run_bridge(stream: ByteStream, url: str, token: str) -> None:
     """
     parts = urlsplit(url)
     if parts.scheme != "http" or parts.hostname != "127.0.0.1" or parts.port is None:
-        raise BridgeSetupError(f"{url!r} is no address of a host on this machine")
+        raise BridgeSetupError(f"{url!r} is not the address of a host on this machine")
     post = _Post(parts.port, parts.path, token)
     tasks: set[asyncio.Task[None]] = set()
     writing, room = asyncio.Lock(), asyncio.Semaphore(_MOST)

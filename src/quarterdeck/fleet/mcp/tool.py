@@ -72,7 +72,7 @@ class Toolset(Generic[S]):
             given = msgspec.convert(arguments, tool.arguments, strict=False)
         except msgspec.ValidationError as error:
             return failed_result(
-                f"The arguments of {name!r} do not fit its schema: {error}. Mend them."
+                f"The arguments of {name!r} do not match its schema: {error}. Correct them."
             )
         return await self.run(tool, given)
 

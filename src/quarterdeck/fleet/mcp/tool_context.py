@@ -96,7 +96,7 @@ class CompletionNotices:
         except (NoSuchAgentError, JournalClosedError):
             return  # deleted, or the fleet ends
         except QuarterdeckError as error:
-            log.info("%s is not told about %s any more: %s", seat.session, child, error)
+            log.info("%s is no longer notified about %s: %s", seat.session, child, error)
 
     async def _tell(self, seat: "FleetToolContext", entry: AgentEntry) -> None:
         child = entry.session

@@ -134,7 +134,7 @@ def _parse(cursor: str | None) -> tuple[str, int]:
         return "before", _END
     way, _, number = cursor.partition(":")
     if way not in ("after", "before") or not (number.isascii() and number.isdigit()):
-        raise ValueError(f"{cursor!r} is no cursor; take one that read_transcript gave you")
+        raise ValueError(f"{cursor!r} is not a cursor; use one that read_transcript returned")
     return way, min(int(number), _END)
 
 
@@ -198,9 +198,9 @@ def _told(event: Event) -> Iterator[tuple[str, str]]:
 def _asked(event: Event) -> Iterator[tuple[str, str]]:
     match event:
         case PermissionAsked():
-            yield "asks for leave", event.title
+            yield "needs permission", event.title
         case PermissionAnswered(outcome=Selected()):
-            yield "leave", f"{event.kind or 'answered'} by {event.by.kind}"
+            yield "permission", f"{event.kind or 'answered'} by {event.by.kind}"
         case QuestionAsked():
             whom = "the orchestrator" if event.to is not None else "a person"
             yield f"asks {whom}", event.text

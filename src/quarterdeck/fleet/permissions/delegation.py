@@ -86,13 +86,13 @@ def check_agent_limits(
         depth, top = depth + 1, above
     if depth > reach.depth:
         raise FleetLimitError(
-            f"agents are led over {reach.depth} generations at the most; do this part yourself"
+            f"agents may be nested at most {reach.depth} levels deep; do this part yourself"
         )
     live = sum(one.is_live or one.state == "starting" for one in find_descendants(agents, top))
     if live >= reach.live:
         raise FleetLimitError(
-            f"{reach.live} agents are live already; wait for some and end them with kill_agent "
-            "or archive_agent"
+            f"{reach.live} agents are already live; wait for some and end them with kill_agent or "
+            "archive_agent"
         )
 
 
@@ -111,7 +111,7 @@ def narrow_options(wish: SpawnOptions, parent: SessionSpawned, mode: str | None)
     if is_wider(wanted, own):
         able = ", ".join(one for one in MODES if not is_wider(one, own))
         raise ExceedsParentError(
-            f"mode {wanted!r} is wider than your own, {own!r}; choose of {able}"
+            f"mode {wanted!r} is wider than your own, {own!r}; choose one of {able}"
         )
     _check_rules(wish.allow, parent.allow)
     for field, path in (("cwd", wish.cwd), *(("roots", root) for root in wish.roots)):
@@ -129,7 +129,7 @@ def _check_rules(wanted: Iterable[str], own: Iterable[str]) -> None:
     for text in wanted:
         if parse_pattern(text) not in mine:
             held = ", ".join(repr(one) for one in own) or "none"
-            raise ExceedsParentError(f"you have no rule {text!r} to give away; yours are: {held}")
+            raise ExceedsParentError(f"you have no rule {text!r} to pass on; yours are: {held}")
 
 
 def check_path_inside(field: str, path: str, roots: Iterable[str]) -> None:
@@ -138,9 +138,7 @@ def check_path_inside(field: str, path: str, roots: Iterable[str]) -> None:
     """
     real = Path(os.path.realpath(path))
     if not any(real.is_relative_to(os.path.realpath(root)) for root in roots):
-        raise ExceedsParentError(
-            f"{field}: {path!r} is outside of the directories that you work in"
-        )
+        raise ExceedsParentError(f"{field}: {path!r} is outside your directories")
 
 
 def _tools(wanted: tuple[str, ...] | None, own: tuple[str, ...] | None) -> tuple[str, ...] | None:

@@ -169,8 +169,8 @@ def parse_call(words: tuple[str, ...], around: CallContext) -> Call:
     if tool not in _FIELDS:
         if rest:
             raise InvalidOptionsError(
-                f"what {tool!r} takes is not known; there are {', '.join(_FIELDS)} and mcp, "
-                "or give its input with --tool and --input"
+                f"the input of {tool!r} is unknown; use one of {', '.join(_FIELDS)} or mcp, or "
+                "give its input with --tool and --input"
             )
         return make_tool_call(tool, {}, around)
     kind, field = _FIELDS[tool]
@@ -260,4 +260,4 @@ def parse_tool_input(text: str) -> Any:
     try:
         return msgspec.json.decode(text.encode())
     except msgspec.DecodeError as error:
-        raise InvalidOptionsError(f"--input is no JSON: {error}") from None
+        raise InvalidOptionsError(f"--input is not JSON: {error}") from None

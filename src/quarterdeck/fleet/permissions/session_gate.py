@@ -14,7 +14,7 @@ from quarterdeck.wire.ids import SessionId
 
 __all__ = ["make_gate", "open_grants", "parse_session_rules"]
 
-_ASKED_FOR = RuleSource(origin="flag", where="asked for with the session")
+_ASKED_FOR = RuleSource(origin="flag", where="set when the session was started")
 
 
 async def make_gate(

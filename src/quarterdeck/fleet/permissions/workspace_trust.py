@@ -113,7 +113,7 @@ def _acts(
 def _files(root: Path) -> Iterator[TrustEffect]:
     for name in INSTRUCTION_FILES:
         if (root / name).is_file():
-            yield TrustEffect(path=name, what="is told to our own agent with every prompt")
+            yield TrustEffect(path=name, what="is sent to our own agent with every prompt")
     for name, what in TRUSTED_FOLDERS.items():
         if found := _names(root / name):
             yield TrustEffect(path=name, what=f"{_some(found)} {what}")

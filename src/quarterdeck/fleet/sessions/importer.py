@@ -105,7 +105,7 @@ class SessionImporter:
                         )
         except BaseException as error:
             if added:
-                how = SessionEnded(how="broken", reason=f"it could not be read on: {error}")
+                how = SessionEnded(how="broken", reason=f"the rest could not be read: {error}")
                 await self._notes.keep(session, how)
             raise
         if not added and not fresh.is_known:
@@ -204,7 +204,7 @@ def _where(past: HistorySession, cwd: str | None) -> str:
     where = past.cwd or cwd
     if where is None:
         raise InvalidOptionsError(
-            f"cwd: the files of {past.id!r} do not tell where it worked; give --cwd"
+            f"cwd: the files of {past.id!r} do not record its directory; give --cwd"
         )
     if not Path(where).is_absolute():
         raise InvalidOptionsError(f"cwd: {where!r} is not absolute; write the whole path")

@@ -201,7 +201,7 @@ def describe_event(record: Record) -> Iterator[Passage]:
             yield Passage.of(record, "notice", f"{severity}: {title}", block)
         case UnknownEvent(origin=origin, raw=raw):
             block = Block(kind="text", text=format_value(raw))
-            yield Passage.of(record, "notice", f"Not understood ({origin})", block)
+            yield Passage.of(record, "notice", f"Unreadable ({origin})", block)
         case event:
             title = _session(event) or _passing(event)
             if title:
@@ -233,13 +233,13 @@ def _passing(event: Any) -> str:
             spent = f", {cost.amount:.4f} {cost.currency}" if cost is not None else ""
             return f"Turn ended: {stop}{_because(reason)}{spent}"
         case RateLimited(reason=reason):
-            return f"Held back by the vendor{_because(reason)}"
+            return f"Rate limited by the vendor{_because(reason)}"
         case RetryScheduled(delay=delay, reason=reason):
-            return f"Trying again in {delay:.0f} s{_because(reason)}"
+            return f"Retrying in {delay:.0f} s{_because(reason)}"
         case PermissionViolated(title=title, reason=reason):
-            return f"Done without leave: {title}{_because(reason)}"
+            return f"Done without permission: {title}{_because(reason)}"
         case GrantRevoked(grant=grant, by=by):
-            return f"Standing answer {grant} taken back by {_who(by)}"
+            return f"Grant {grant} revoked by {_who(by)}"
         case _:
             return ""
 

@@ -292,7 +292,7 @@ def parse_script(
         for scene, table in head.scenes.items()
     }
     if head.default is not None and head.default not in scenes:
-        raise ScriptError(f"Script {name!r}: the default scene {head.default!r} is not there.")
+        raise ScriptError(f"Script {name!r}: the default scene {head.default!r} does not exist.")
     return Script(scenes=scenes, play=head.play, default=head.default)
 
 
@@ -349,7 +349,7 @@ def _check_variables(value: object, where: str) -> None:
         for name in TEMPLATE.findall(value):
             if name not in VARIABLES:
                 raise ScriptError(
-                    f"{where}: nothing is called {{{{{name}}}}}; there are "
+                    f"{where}: there is no variable {{{{{name}}}}}; available: "
                     f"{', '.join(sorted(VARIABLES))}."
                 )
     elif isinstance(value, dict):

@@ -13,7 +13,7 @@ from .wrappers import ALL_SHELLS, INTERPRETERS, reads_program, runs_text, unwrap
 __all__ = ["UNWRITTEN", "LineCollector", "split_roughly"]
 
 UNWRITTEN = ShellCommand(
-    words=(unknown_word("…"),), doubts=("it runs what is not written in the line",)
+    words=(unknown_word("…"),), doubts=("it runs commands that are not in the line",)
 )
 """Stands for a command that only running the line would tell."""
 
@@ -189,7 +189,7 @@ class LineCollector:
         self.unread = self.unread or line.unread
         self.moves_unknown = self.moves_unknown or line.moves_unknown
         if not line.commands:
-            self.doubts.append("what a shell is given to run is not certain")
+            self.doubts.append("the command for a shell is not certain")
         return tuple(_moved(command, before) for command in line.commands)
 
     def _follow(self, command: ShellCommand) -> None:
@@ -198,7 +198,7 @@ class LineCollector:
         if command.words[0].raw in RESERVED:
             # The grammar takes "! { rm x; }" for a program named "{".
             self.unread = True
-            self.doubts.append("what a keyword begins is not certain")
+            self.doubts.append("the meaning of a keyword is not certain")
             self.tokens.extend(split_roughly(command.text))
         if not name or not name.isascii():
             self.doubts.append(f"which program {command.words[0].raw!r} names is not certain")

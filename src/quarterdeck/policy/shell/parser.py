@@ -353,7 +353,7 @@ def _doubts_of_text(text: str) -> list[str]:
     if not text.isascii() and _INVISIBLE.search(text):
         doubts.append("the command has invisible characters")
     if "\\\n" in text and _GLUED_CONTINUATION.search(text):
-        doubts.append("a word goes on over the end of a line")
+        doubts.append("a word continues on the next line")
     return doubts
 
 

@@ -233,7 +233,7 @@ class AvtEmulator:
         except BaseException as error:
             if type(error).__name__ != "PanicException":  # what Rust raises; it has no other name
                 raise
-            _log.warning("the emulator broke and begins anew: %s", error)
+            _log.warning("the emulator failed and was reset: %s", error)
             columns, rows = self._size
             self._vt = Vt(columns, rows, self._scrollback)
             lines = [row.text[:columns] for row in (drawn or self._rows.rows)[:rows]]

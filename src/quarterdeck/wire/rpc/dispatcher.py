@@ -130,7 +130,7 @@ class Dispatcher:
             task.cancel()
         await self.drain()
         for task in self._tasks:
-            log.warning("%s did not obey its cancellation and is left behind", task.get_name())
+            log.warning("%s ignored its cancellation and is abandoned", task.get_name())
 
     async def _handle(self, block: bytes) -> None:
         is_clean = is_utf8(block)

@@ -175,7 +175,7 @@ class Peer:
         frames issued before are still written; each step has the deadline ``limits.grace_seconds``.
         Called from a handler of this peer it only begins all that, since it cannot wait for itself.
         """
-        self._end(LinkClosedError(f"the link to {self.name!r} was closed"))
+        self._end(LinkClosedError(f"the connection to {self.name!r} was closed"))
         task = asyncio.current_task()
         if not self._dispatcher.owns(task) and task is not self._reader:
             await self._finished.wait()
@@ -204,7 +204,7 @@ class Peer:
             log.exception("reading from %r failed", self.name)
             self._end(LinkBrokenError(f"reading from {self.name!r} failed: {error}"))
         else:
-            self._end(LinkEndedError(f"{self.name!r} ended the link"))
+            self._end(LinkEndedError(f"{self.name!r} closed the connection"))
 
     async def _write(self) -> None:
         try:
@@ -244,6 +244,6 @@ class Peer:
                 await asyncio.wait(running, timeout=self._limits.grace_seconds)
             await self._stream.close()
         except Exception:
-            log.exception("taking down the link to %r failed", self.name)
+            log.exception("closing the connection to %r failed", self.name)
         finally:
             self._finished.set()

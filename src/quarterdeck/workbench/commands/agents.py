@@ -36,7 +36,7 @@ async def sort_agents(app: "Workbench", words: str) -> None:
     """Sort the agents; a minus before the name turns it round. Raises AgentTableError."""
     by = words.strip().removeprefix("-")
     if by not in SORTS:
-        raise AgentTableError(f"agents cannot be sorted by {by!r}; one of {', '.join(SORTS)}")
+        raise AgentTableError(f"cannot sort by {by!r}; choose one of {', '.join(SORTS)}")
     app.desk.roster.sort(by, is_reversed=words.strip().startswith("-"))
     app.looks.choices.sort = words.strip()
     await _keep(app)
@@ -52,7 +52,7 @@ async def choose_columns(app: "Workbench", words: str) -> None:
     names = tuple(words.replace(",", " ").split())
     for name in names:
         if name not in COLUMNS:
-            raise AgentTableError(f"there is no column {name!r}; {', '.join(COLUMNS)}")
+            raise AgentTableError(f"no column {name!r}; choose from {', '.join(COLUMNS)}")
     for table in app.main.query(AgentTable):
         table.columns = names
         table.update()
@@ -70,22 +70,22 @@ async def _keep(app: "Workbench") -> None:
     try:
         await asyncio.to_thread(app.looks.save)
     except OSError as error:
-        app.tell(f"the choice cannot be kept: {error}", True)
+        app.tell(f"cannot save this choice: {error}", True)
 
 
 async def retry_agent(app: "Workbench", words: str) -> None:
     """Start the agent in view again; its prompt, if that was not heard, comes with it."""
     agent = app.desk.agent
     if agent is None:
-        app.tell("looking for the host once more")
+        app.tell("reconnecting to the host")
         app.feed.start_host()
     elif agent.is_live and agent.state == "failed":
         await _send_again(app, agent)
     elif agent.is_live or agent.state == "starting":
-        app.tell(f"{agent.name} is at work; there is nothing to try again")
+        app.tell(f"{agent.name} is running; there is nothing to retry")
     elif agent.can_resume:
         await app.desk.fleet.resume(agent.session)
-        app.tell(f"{agent.name} starts again")
+        app.tell(f"restarting {agent.name}")
         app.feed.refresh()
     else:
         await start_fresh_agent(app, words)
@@ -99,7 +99,7 @@ async def start_fresh_agent(app: "Workbench", words: str) -> None:
     del words
     agent = app.desk.agent
     if agent is None:
-        app.tell("there is no agent yet; ctrl+t starts one", True)
+        app.tell("no agents yet; press ctrl+t to start one", True)
         return
     from quarterdeck.fleet.api import SpawnOptions
 
@@ -122,14 +122,14 @@ async def start_fresh_agent(app: "Workbench", words: str) -> None:
         app.desk.drafts.put(info.session, prompts[-1])
     app.feed.refresh()
     app.main.show_agent(info.session)
-    app.tell(f"{agent.name} begins anew; the old one is put away, /archived shows it")
+    app.tell(f"started a new session for {agent.name}; the old one is archived, see /archived")
 
 
 def copy_install_command(app: "Workbench", words: str) -> None:
     """Copy the command that installs the agent in view, or the one that is named."""
     found = _found(app, words)
     if found is None or not found.install:
-        app.tell("nobody knows how to install that; /doctor lists what is known", True)
+        app.tell("no install command known for this agent; see /doctor", True)
         return
     app.copy_to_clipboard(found.install)
     app.tell(f"copied: {found.install}")
@@ -147,16 +147,16 @@ async def log_in_agent(app: "Workbench", words: str) -> None:
         command = list(expand_command((SELF, "login", found.name)))
         options = {"cwd": app.desk.cwd, "command": command}
         await app.screens_desk.call("open_panel", {"widget": "terminal", "options": options})
-        app.tell(f"choose a way to log in to {found.title}; then ctrl+r tries again")
+        app.tell(f"choose how to log in to {found.title}, then press ctrl+r to retry")
         return
     from ..screens.dialogs import ReadingScreen
 
     name = found.title if found is not None else words or (agent.agent if agent else "an agent")
     hint = found.login_hint if found is not None else ""
     steps = [
-        ("1", hint or "start its program in a terminal and follow it"),
-        ("", "/terminal opens one here, /terminal COMMAND runs a program in it"),
-        ("2", "close this and press ctrl+r: it is tried again"),
+        ("1", hint or "start the program in a terminal and follow its login"),
+        ("", "/terminal opens a shell here, /terminal COMMAND runs a program"),
+        ("2", "close this and press ctrl+r to retry"),
     ]
     app.push_screen(ReadingScreen(f"log in to {name}", [("How", steps)]))
 
@@ -166,10 +166,10 @@ async def _send_again(app: "Workbench", agent: "AgentInfo") -> None:
 
     prompts = _prompts(app, agent)
     if not prompts:
-        app.tell(f"nobody said anything to {agent.name} yet; type it", True)
+        app.tell(f"{agent.name} has no prompt to resend; type one", True)
         return
     await app.desk.fleet.send(agent.session, (text(prompts[-1]),))
-    app.tell("sent again")
+    app.tell("resent the last prompt")
 
 
 def _prompts(app: "Workbench", agent: "AgentInfo") -> list[str]:

@@ -23,13 +23,13 @@ async def list_widgets(app: "Workbench", _: str) -> None:
         outcome, why = library.outcome(name)
         rows.append((f"custom/{name}", f"{outcome}{': ' if why else ''}{sanitize_line(why)}"))
         if name in library.offered and name in library.sources:
-            rows.append((f"custom/{name}", "another version waits for approval"))
+            rows.append((f"custom/{name}", "another version needs approval"))
     how = [
-        ("/widget approve NAME", "shows the source; then it may run"),
-        ("/widget forget NAME", "it may run no more"),
+        ("/widget approve NAME", "show the source and allow it to run"),
+        ("/widget forget NAME", "do not allow it to run"),
         ("folder", str(library.folder)),
     ]
-    parts = [("Custom widgets", rows or [("none", "")]), ("What to do", how)]
+    parts = [("Custom widgets", rows or [("none", "")]), ("Commands", how)]
     app.push_screen(HelpScreen(parts, title="widgets"))
 
 
@@ -43,19 +43,19 @@ async def decide_on_widget(app: "Workbench", words: str) -> None:
     await asyncio.to_thread(library.scan)
     if what == "forget" and name:
         await asyncio.to_thread(library.forget, name)
-        app.tell(f"widget {name} may run no more")
+        app.tell(f"widget {name} is no longer allowed to run")
     elif what == "approve" and name:
         source = library.waiting(name)
         if not await app.push_screen_wait(ApproveScreen(source)):
             return
         await asyncio.to_thread(library.approve, source)
-        app.tell(f"widget {name} may run; a layout calls it custom/{name}")
+        app.tell(f"approved widget {name}; use it in a layout as custom/{name}")
     else:
-        raise CustomWidgetError("like this: /widget approve NAME, or /widget forget NAME")
+        raise CustomWidgetError("usage: /widget approve NAME or /widget forget NAME")
     library.tell()
 
 
 def _library(app: "Workbench") -> WidgetLibrary:
     if app.looks.library is None:
-        raise CustomWidgetError("this workbench keeps no widgets")
+        raise CustomWidgetError("custom widgets are not available here")
     return app.looks.library

@@ -24,7 +24,7 @@ def show_queue(app: "Workbench", _: str) -> None:
     panel = app.main.panel
     agent = app.desk.roster.find(panel.session)
     if agent is None or not agent.queue:
-        app.tell("no prompt waits here")
+        app.tell("no queued prompts")
         return
     app.push_screen(QueueScreen(app.desk, agent.session, panel.chat.add_text))
 
@@ -36,11 +36,11 @@ async def attach_file(app: "Workbench", words: str) -> None:
     cwd = agent.cwd if agent is not None else app.desk.cwd
     path = await asyncio.to_thread(find_file, words.strip().strip("'\""), cwd)
     if path is None:
-        app.tell(f"there is no file {words!r} in {cwd!r}", True)
+        app.tell(f"no file {words!r} in {cwd!r}", True)
         return
     takes_images = agent is None or agent.takes_images is not False
     if path.suffix.lower() in IMAGE_TYPES and not takes_images:
-        app.tell("this agent takes no images; it gets a link to the file")
+        app.tell("this agent does not accept images; it gets a link to the file")
     panel.chat.insert(format_mention(str(path)) + " ")
     panel.chat.focus()
 
@@ -63,7 +63,7 @@ async def open_external_editor(app: "Workbench", _: str) -> None:
 
     command = find_editor_command(os.environ)
     if command is None:
-        app.tell("set VISUAL or EDITOR to the editor you want, then start again", True)
+        app.tell("no editor: set VISUAL or EDITOR and restart", True)
         return
     chat = app.main.chat
     before = chat.full_text
@@ -74,15 +74,15 @@ async def open_external_editor(app: "Workbench", _: str) -> None:
         with app.suspend():
             code = _run(command, path)
     except SuspendNotSupported:
-        app.tell("this terminal cannot be lent to an editor", True)
+        app.tell("cannot open an editor in this terminal", True)
         return
     except OSError as error:
-        app.tell(f"{command[0]!r} cannot be started: {error.strerror}", True)
+        app.tell(f"cannot start {command[0]!r}: {error.strerror}", True)
         return
     finally:
         after = await asyncio.to_thread(_read, path)
     if code:
-        app.tell(f"{command[0]!r} ended with {code}; the input is as it was", True)
+        app.tell(f"{command[0]!r} exited with {code}; the input is unchanged", True)
     elif after is not None and after != before:
         chat.set_text(after)
 

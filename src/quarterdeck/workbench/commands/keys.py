@@ -43,14 +43,14 @@ async def bind_key(app: "Workbench", words: str) -> None:
     said, when = _place(said.strip().removeprefix("/"))
     found = find_command(f"/{said}") if said else None
     if found is None:
-        raise KeyBindingError(f"there is no command {said!r}; like this: /bind {key} mode plan")
+        raise KeyBindingError(f"unknown command {said!r}; example: /bind {key} mode plan")
     command, rest = found
     bound = KeyBinding(key=normalize_key(key), command=command.name, words=rest, when=when)
     check_key(bound.key, when, {MAIN, *KEY_PLACES})
     before = describe_key(app, bound.key)
     await _keep(app, bound, bound.key)
-    told = f"; before: {before}" if before and before != bound.shown else ""
-    app.tell(f"{key} does {bound.shown}{told}")
+    told = f" (was: {before})" if before and before != bound.shown else ""
+    app.tell(f"{key} now runs {bound.shown}{told}")
 
 
 async def unbind_key(app: "Workbench", words: str) -> None:
@@ -58,14 +58,14 @@ async def unbind_key(app: "Workbench", words: str) -> None:
     key = normalize_key(words)
     check_key(key, MAIN, {MAIN})
     await _keep(app, KeyBinding(key=key, command=""), key)
-    app.tell(f"{words.strip()} does nothing now; /rebind {words.strip()} undoes that")
+    app.tell(f"unbound {words.strip()}; /rebind {words.strip()} restores it")
 
 
 async def reset_key(app: "Workbench", words: str) -> None:
     """Take a key out of the person's file. Raises KeyBindingError."""
     key = normalize_key(words)
     await _keep(app, None, key)
-    app.tell(f"{words.strip()} does {describe_key(app, key) or 'nothing'}")
+    app.tell(f"{words.strip()} now runs {describe_key(app, key) or 'nothing'}")
 
 
 def describe_key(app: "Workbench", key: str) -> str | None:
@@ -107,9 +107,7 @@ def focus_place(app: "Workbench", place: str) -> None:
     try:
         app.action_go(place.strip())
     except QueryError as error:
-        raise KeyBindingError(
-            f"there is no {place!r} to go to; agents, transcript or inbox"
-        ) from error
+        raise KeyBindingError(f"no place {place!r}; choose agents, transcript or inbox") from error
 
 
 def cycle_panels(app: "Workbench", words: str) -> None:
@@ -124,7 +122,7 @@ def resize_panel(app: "Workbench", words: str) -> None:
     """
     way = words.strip()
     if way not in ("left", "right", "up", "down"):
-        raise KeyBindingError(f"{way!r} is no way; left, right, up or down")
+        raise KeyBindingError(f"no direction {way!r}; choose left, right, up or down")
     app.action_resize(way)
 
 

@@ -53,10 +53,10 @@ async def control_layout(app: "Workbench", words: str) -> None:
             if name:
                 wish = {"name": name, "scope": scope.strip() or "user"}
                 saved = await app.screens_desk.call("save_layout", wish)
-                app.tell(f"the layout is saved in {saved['file']}")
+                app.tell(f"saved the layout in {saved['file']}")
         case "delete":
             await app.screens_desk.call("delete_layout", {"name": name})
-            app.tell(f"the layout {name} is deleted")
+            app.tell(f"deleted layout {name}")
         case "reset":
             await app.screens_desk.call("reset_sizes", {})
         case "load":
@@ -79,7 +79,9 @@ async def split_panel(app: "Workbench", words: str) -> None:
     """Open a panel right of the one with the focus, or below it. Raises QuarterdeckError."""
     where, _, rest = words.strip().partition(" ")
     if where not in ("right", "down"):
-        raise RefusedCallError(f"{where!r} is no side; /split right WIDGET, or /split down WIDGET")
+        raise RefusedCallError(
+            f"no side {where!r}; usage: /split right WIDGET or /split down WIDGET"
+        )
     widget, options = _widget(app, rest or "chat")
     current = app.main.view.current
     wish = {"widget": widget, "options": options, "where": where, "beside": current}
@@ -160,7 +162,7 @@ async def change_directory(app: "Workbench", words: str) -> None:
 
     path = resolve_path(app.desk.cwd, words.strip())
     if not await asyncio.to_thread(Path(path).is_dir):
-        raise RefusedCallError(f"there is no directory {path!r}")
+        raise RefusedCallError(f"no directory {path!r}")
     if path == app.desk.cwd:
         return
     try:
@@ -188,7 +190,7 @@ async def _confirmed(app: "Workbench", error: UnsavedPanelsError) -> bool:
     from ..screens.dialogs import ConfirmScreen
 
     words = "\n".join(f"{panel}: {what}" for panel, what in error.lost.items())
-    return await app.push_screen_wait(ConfirmScreen("lose what is not saved?", words))
+    return await app.push_screen_wait(ConfirmScreen("discard unsaved changes?", words))
 
 
 async def _ask(app: "Workbench", what: str) -> str:
@@ -211,7 +213,7 @@ async def _show(app: "Workbench") -> None:
 
     got = await app.screens_desk.call("get_layout", {})
     text = msgspec.json.format(msgspec.json.encode(got["layout"]), indent=2).decode()
-    parts = [("This layout", [("", text)]), ("What can be said", [("", got["format"])])]
+    parts = [("This layout", [("", text)]), ("Format", [("", got["format"])])]
     app.push_screen(ReadingScreen("layout", parts))
 
 
@@ -228,21 +230,21 @@ def _widget(app: "Workbench", words: str) -> tuple[str, dict[str, Any]]:
     rest = rest.strip()
     if widget not in app.kinds:
         names = ", ".join(sorted(set(app.kinds) - {"missing"}))
-        raise RefusedCallError(f"there is no widget {widget!r}; there are {names}")
+        raise RefusedCallError(f"no widget {widget!r}; choose from {names}")
     if rest.startswith("{"):
         try:
             return widget, msgspec.json.decode(rest, type=dict[str, Any])
         except msgspec.DecodeError as error:
-            raise RefusedCallError(f"the options are not JSON: {error}") from error
+            raise RefusedCallError(f"options are not valid JSON: {error}") from error
     options: dict[str, Any] = {}
     try:
         parts = shlex.split(rest)
     except ValueError as error:
-        raise RefusedCallError(f"the options cannot be read: {error}") from error
+        raise RefusedCallError(f"cannot parse options: {error}") from error
     for part in parts:
         name, sign, value = part.partition("=")
         if not sign:
-            raise RefusedCallError(f"{part!r} is no option; like this: name=value")
+            raise RefusedCallError(f"not an option: {part!r}; write name=value")
         options[name] = _value(value)
     return widget, options
 
@@ -267,7 +269,7 @@ async def show_feed(app: "Workbench", words: str) -> None:
 
     mode = words.strip()
     if mode and mode not in FEED_MODES:
-        raise FeedModeError(f"there is no mode {mode!r}; one of {', '.join(FEED_MODES)}")
+        raise FeedModeError(f"no mode {mode!r}; choose one of {', '.join(FEED_MODES)}")
     focused = app.main.focused
     around = focused.ancestors_with_self if focused is not None else ()
     if not mode and any(isinstance(node, FeedPanel) for node in around):

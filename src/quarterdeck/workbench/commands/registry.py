@@ -58,12 +58,12 @@ class WorkbenchCommand:
 CHAT_COMMANDS = (
     WorkbenchCommand(
         name="search",
-        help="search all of this transcript",
+        help="search this transcript",
         target="commands.transcript:search_transcript",
     ),
     WorkbenchCommand(
         name="copy",
-        help="copy the marked block, else the last answer",
+        help="copy the marked block, or the last answer",
         target="commands.transcript:copy_block",
     ),
     WorkbenchCommand(
@@ -73,12 +73,12 @@ CHAT_COMMANDS = (
     ),
     WorkbenchCommand(
         name="whole",
-        help="put all of the marked block into a file, else of the last answer",
+        help="save the marked block or the last answer to a file",
         target="commands.transcript:open_whole_block",
     ),
     WorkbenchCommand(
         name="earlier-prompt",
-        help="go to the prompt before",
+        help="go to the previous prompt",
         target="commands.transcript:go_to_earlier_prompt",
     ),
     WorkbenchCommand(
@@ -88,26 +88,26 @@ CHAT_COMMANDS = (
     ),
     WorkbenchCommand(
         name="start",
-        help="go to the beginning of the transcript",
+        help="go to the start of the transcript",
         target="commands.transcript:go_to_start",
     ),
     WorkbenchCommand(
         name="fold",
-        help="fold or unfold the marked block",
+        help="expand or collapse the marked block",
         target="commands.transcript:toggle_fold",
     ),
     WorkbenchCommand(
-        name="queue", help="change or drop prompts that wait", target="commands.input:show_queue"
+        name="queue", help="edit or remove queued prompts", target="commands.input:show_queue"
     ),
     WorkbenchCommand(
         name="attach",
-        help="name a file in the prompt; an image goes along",
+        help="mention a file in the prompt; images are attached",
         target="commands.input:attach_file",
         asks="path of a file",
     ),
     WorkbenchCommand(
         name="editor",
-        help="write the prompt in your own editor",
+        help="write the prompt in $EDITOR",
         target="commands.input:open_external_editor",
     ),
 )
@@ -116,31 +116,35 @@ CHAT_COMMANDS = (
 FIRST_RUN_COMMANDS = (
     WorkbenchCommand(
         name="demo",
-        help="two agents mend a small project, no key needed; demo keep, demo end",
+        help="two agents fix a small project, no API key needed; demo keep, demo end",
         target="first_run:control_demo",
     ),
     WorkbenchCommand(
-        name="doctor", help="agents and keys on this machine", target="first_run:show_doctor"
+        name="doctor",
+        help="show agents and API keys on this machine",
+        target="first_run:show_doctor",
     ),
     WorkbenchCommand(
-        name="trust", help="let this workspace's files count", target="first_run:ask_trust"
+        name="trust",
+        help="trust this workspace's settings and instructions",
+        target="first_run:ask_trust",
     ),
     WorkbenchCommand(
-        name="untrust", help="let them count no longer", target="first_run:revoke_trust"
+        name="untrust", help="stop trusting this workspace", target="first_run:revoke_trust"
     ),
     WorkbenchCommand(
         name="retry",
-        help="start an agent that failed once more",
+        help="retry an agent that failed",
         target="commands.agents:retry_agent",
     ),
     WorkbenchCommand(
         name="fresh",
-        help="the same kind of agent in the same place, without its past",
+        help="start a new session of the same agent in the same directory",
         target="commands.agents:start_fresh_agent",
     ),
     WorkbenchCommand(
         name="install",
-        help="copy the command that installs this agent",
+        help="copy the install command of this agent",
         target="commands.agents:copy_install_command",
     ),
     WorkbenchCommand(
@@ -156,17 +160,17 @@ LAYOUT_COMMANDS = (
         target="commands.layout:control_layout",
     ),
     WorkbenchCommand(
-        name="layouts", help="choose another layout", target="commands.layout:choose_layout"
+        name="layouts", help="choose a layout", target="commands.layout:choose_layout"
     ),
     WorkbenchCommand(
         name="split",
-        help="open a panel: right or down, its widget, its options",
+        help="split the panel: right or down, WIDGET, options",
         target="commands.layout:split_panel",
         asks="right or down, a widget, options as name=value",
     ),
     WorkbenchCommand(
         name="open",
-        help="open a panel: its widget, its options",
+        help="open a panel: WIDGET, options",
         target="commands.layout:open_widget",
         asks="a widget, options as name=value",
     ),
@@ -178,21 +182,23 @@ LAYOUT_COMMANDS = (
     ),
     WorkbenchCommand(
         name="focus",
-        help="go to a panel by its id",
+        help="focus a panel by its id",
         target="commands.layout:focus_panel",
         asks="panel's id",
     ),
     WorkbenchCommand(
         name="close-panel",
-        help="close the panel with the focus",
+        help="close the focused panel",
         target="commands.layout:close_panel",
     ),
     WorkbenchCommand(
-        name="zoom", help="show one panel alone, or all again", target="commands.layout:toggle_zoom"
+        name="zoom",
+        help="show only the focused panel, or all panels again",
+        target="commands.layout:toggle_zoom",
     ),
     WorkbenchCommand(
         name="open-file",
-        help="show a file: PATH:LINE",
+        help="view a file: PATH:LINE",
         target="commands.layout:open_file",
         asks="path",
     ),
@@ -203,11 +209,13 @@ LAYOUT_COMMANDS = (
         name="tail", help="follow a file", target="commands.layout:tail_file", asks="path"
     ),
     WorkbenchCommand(
-        name="diff", help="what this agent changed, or AGENT", target="commands.layout:open_diff"
+        name="diff",
+        help="show what this agent changed, or AGENT",
+        target="commands.layout:open_diff",
     ),
     WorkbenchCommand(
         name="cd",
-        help="go to another directory; agents go on",
+        help="change the directory; agents keep running",
         target="commands.layout:change_directory",
         asks="directory",
     ),
@@ -223,17 +231,17 @@ TERMINAL_COMMANDS = (
     ),
     WorkbenchCommand(
         name="terminals",
-        help="choose among the terminals that run",
+        help="choose a running terminal",
         target="commands.terminal:choose_terminal",
     ),
     WorkbenchCommand(
         name="screen",
-        help="the live screen of an agent in a terminal, or its transcript again",
+        help="switch between an agent's live terminal and its transcript",
         target="commands.terminal:toggle_agent_terminal",
     ),
     WorkbenchCommand(
         name="leave-terminal",
-        help="end typing into the terminal; bind it with @terminal",
+        help="stop typing into the terminal; bind it with @terminal",
         target="commands.terminal:leave_terminal",
     ),
 )
@@ -245,73 +253,73 @@ PREFERENCE_ROWS: tuple[tuple[str, str, str, str | None], ...] = (
     ("previous", "show the previous agent", "commands.keys:show_previous_agent", None),
     (
         "stop",
-        "copy what is selected, else interrupt the agent",
+        "copy the selection, or interrupt the agent",
         "commands.keys:copy_or_interrupt",
         None,
     ),
     (
         "go",
-        "move the focus to agents or transcript",
+        "focus the agents or the transcript",
         "commands.keys:focus_place",
         "agents or transcript",
     ),
     (
         "panel",
-        "go to the next panel, or the previous",
+        "focus the next or previous panel",
         "commands.keys:cycle_panels",
         "next or previous",
     ),
     (
         "resize",
-        "move the line beside the panel",
+        "resize the focused panel",
         "commands.keys:resize_panel",
         "left, right, up or down",
     ),
-    ("palette", "every command by name", "commands.keys:open_palette", None),
-    ("keys", "every key, and how to bind another", "commands.keys:show_keys", None),
-    ("bind", "let a key do a command", "commands.keys:bind_key", "key, command and its words"),
-    ("unbind", "let a key do nothing", "commands.keys:unbind_key", "key"),
-    ("rebind", "give a key back what it does by itself", "commands.keys:reset_key", "key"),
-    ("themes", "choose other colours", "commands.themes:show_themes", None),
+    ("palette", "search all commands", "commands.keys:open_palette", None),
+    ("keys", "list all keys and how to rebind them", "commands.keys:show_keys", None),
+    ("bind", "bind a key to a command", "commands.keys:bind_key", "KEY COMMAND [ARGUMENTS]"),
+    ("unbind", "unbind a key", "commands.keys:unbind_key", "key"),
+    ("rebind", "restore the default of a key", "commands.keys:reset_key", "key"),
+    ("themes", "choose a theme", "commands.themes:show_themes", None),
     (
         "theme",
-        "put on other colours: NAME, or NAME here",
+        "set the theme: NAME, or NAME here for this directory",
         "commands.themes:set_theme",
         "name of a theme",
     ),
     (
         "sort",
-        "sort the agents: need, name, state, time, …",
+        "sort agents by need, name, state, time, …",
         "commands.agents:sort_agents",
         "column",
     ),
     (
         "filter",
-        "show only agents with these words; none: all",
+        "filter agents by words; no words: show all",
         "commands.agents:filter_agents",
         None,
     ),
     (
         "columns",
-        "choose the columns of the agents; none: by width",
+        "choose the table columns; none: automatic",
         "commands.agents:choose_columns",
         None,
     ),
     (
         "here",
-        "show only agents of this directory, or all",
+        "show agents of this directory only, or all",
         "commands.agents:toggle_directory_filter",
         None,
     ),
     (
         "feed",
-        "what all agents do: audit, agents, notices or debug",
+        "show the feed: audit, agents, notices or debug",
         "commands.layout:show_feed",
         None,
     ),
     (
         "widgets",
-        "custom widgets and what became of them",
+        "list custom widgets and their status",
         "commands.custom_widgets:list_widgets",
         None,
     ),
@@ -327,82 +335,76 @@ PREFERENCE_ROWS: tuple[tuple[str, str, str, str | None], ...] = (
 
 async def _interrupt(fleet: "Fleet", agent: "AgentInfo", _: str) -> str:
     await fleet.interrupt(agent.session)
-    return f"{agent.name} is interrupted"
+    return f"interrupted {agent.name}"
 
 
 async def _kill(fleet: "Fleet", agent: "AgentInfo", _: str) -> str:
     await fleet.kill(agent.session)
-    return f"{agent.name} is killed"
+    return f"killed {agent.name}"
 
 
 async def _close(fleet: "Fleet", agent: "AgentInfo", _: str) -> str:
     await fleet.close(agent.session)
-    return f"{agent.name} is closed; /resume starts it again"
+    return f"closed {agent.name}; /resume restarts it"
 
 
 async def _archive(fleet: "Fleet", agent: "AgentInfo", _: str) -> str:
     await fleet.archive(agent.session, archived=not agent.is_archived)
-    return f"{agent.name} is {'back' if agent.is_archived else 'put away'}"
+    return f"{'restored' if agent.is_archived else 'archived'} {agent.name}"
 
 
 async def _resume(fleet: "Fleet", agent: "AgentInfo", _: str) -> str:
     await fleet.resume(agent.session)
-    return f"{agent.name} starts again"
+    return f"restarting {agent.name}"
 
 
 async def _rename(fleet: "Fleet", agent: "AgentInfo", name: str) -> str:
     info = await fleet.rename(agent.session, name)
-    return f"{agent.name} is now called {info.name}"
+    return f"renamed {agent.name} to {info.name}"
 
 
 async def _fork(fleet: "Fleet", agent: "AgentInfo", _: str) -> str:
     info = await fleet.fork(agent.session)
-    return f"{info.name} goes on from where {agent.name} is"
+    return f"{info.name} continues from a copy of {agent.name}"
 
 
 async def _mode(fleet: "Fleet", agent: "AgentInfo", mode: str) -> str:
     await fleet.set_option(agent.session, "mode", mode)
-    return f"{agent.name} works in mode {mode}"
+    return f"{agent.name} is in mode {mode}"
 
 
 async def _model(fleet: "Fleet", agent: "AgentInfo", model: str) -> str:
     await fleet.set_option(agent.session, "model", model)
-    return f"{agent.name} uses {model}"
+    return f"{agent.name} now uses {model}"
 
 
 COMMANDS = (
-    WorkbenchCommand(name="spawn", help="start another agent", action="spawn"),
-    WorkbenchCommand(name="answer", help="answer what waits for you", action="answer"),
-    WorkbenchCommand(name="interrupt", help="end the turn of this agent", deed=_interrupt),
-    WorkbenchCommand(name="close", help="end this agent in good order", deed=_close),
-    WorkbenchCommand(name="kill", help="end this agent and its processes now", deed=_kill),
-    WorkbenchCommand(name="resume", help="start this agent again where it ended", deed=_resume),
-    WorkbenchCommand(name="fork", help="start a copy of this agent with the same past", deed=_fork),
-    WorkbenchCommand(
-        name="rename", help="give this agent another name", deed=_rename, asks="new name"
-    ),
-    WorkbenchCommand(
-        name="archive", help="put this agent away, or take it out again", deed=_archive
-    ),
+    WorkbenchCommand(name="spawn", help="start an agent", action="spawn"),
+    WorkbenchCommand(name="answer", help="answer the next pending request", action="answer"),
+    WorkbenchCommand(name="interrupt", help="interrupt the turn of this agent", deed=_interrupt),
+    WorkbenchCommand(name="close", help="close this agent", deed=_close),
+    WorkbenchCommand(name="kill", help="kill this agent and its processes", deed=_kill),
+    WorkbenchCommand(name="resume", help="resume this agent where it stopped", deed=_resume),
+    WorkbenchCommand(name="fork", help="start a copy of this agent with its history", deed=_fork),
+    WorkbenchCommand(name="rename", help="rename this agent", deed=_rename, asks="new name"),
+    WorkbenchCommand(name="archive", help="archive or unarchive this agent", deed=_archive),
     WorkbenchCommand(
         name="mode",
-        help="what this agent may do without asking",
+        help="set the permission mode of this agent",
         deed=_mode,
         asks="mode: ask, read-only, accept-edits, plan, full-auto, deny-all",
     ),
-    WorkbenchCommand(name="model", help="the model of this agent", deed=_model, asks="model"),
-    WorkbenchCommand(
-        name="archived", help="show or hide agents that are put away", action="archived"
-    ),
-    WorkbenchCommand(name="unfold", help="unfold or fold every tool call", action="unfold"),
+    WorkbenchCommand(name="model", help="set the model of this agent", deed=_model, asks="model"),
+    WorkbenchCommand(name="archived", help="show or hide archived agents", action="archived"),
+    WorkbenchCommand(name="unfold", help="expand or collapse all tool calls", action="unfold"),
     WorkbenchCommand(name="end", help="go to the end of the transcript", action="follow"),
-    WorkbenchCommand(name="host", help="start the host if it is not there", action="start_host"),
+    WorkbenchCommand(name="host", help="start the host if it is not running", action="start_host"),
     *CHAT_COMMANDS,
     *FIRST_RUN_COMMANDS,
     *LAYOUT_COMMANDS,
     *TERMINAL_COMMANDS,
-    WorkbenchCommand(name="help", help="every key and every command", action="help"),
-    WorkbenchCommand(name="quit", help="leave; the agents go on", action="quit"),
+    WorkbenchCommand(name="help", help="list all keys and commands", action="help"),
+    WorkbenchCommand(name="quit", help="quit; agents keep running", action="quit"),
     *(WorkbenchCommand(name=n, help=h, target=t, asks=a) for n, h, t, a in PREFERENCE_ROWS),
 )
 

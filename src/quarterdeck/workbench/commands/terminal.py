@@ -30,7 +30,7 @@ async def choose_terminal(app: "Workbench", _: str) -> None:
 
     terminals = await app.desk.fleet.terminals()
     if not terminals:
-        app.tell("no terminal runs; /terminal opens one")
+        app.tell("no running terminals; /terminal opens one")
         return
     chosen = await app.push_screen_wait(TerminalsScreen(terminals))
     if chosen is None:
@@ -61,14 +61,14 @@ async def _end(app: "Workbench", terminal: "TerminalInfo") -> None:
     from ..screens.dialogs import ConfirmScreen
 
     if terminal.session is not None:
-        raise RefusedCallError(f"{terminal.name!r} is an agent; /close ends it")
+        raise RefusedCallError(f"{terminal.name!r} is an agent; use /close to end it")
     if terminal.ended is None:
         words = f"{format_command_line(terminal.command)}\nin {terminal.cwd}"
-        asked = ConfirmScreen(f"end {terminal.name} and all that it started?", words)
+        asked = ConfirmScreen(f"end {terminal.name} and its child processes?", words)
         if not await app.push_screen_wait(asked):
             return
     await app.desk.fleet.close_terminal(terminal.id)
-    app.tell(f"{terminal.name} is ended")
+    app.tell(f"ended {terminal.name}")
 
 
 def toggle_agent_terminal(app: "Workbench", _: str) -> None:

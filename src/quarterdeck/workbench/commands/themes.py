@@ -20,12 +20,12 @@ async def set_theme(app: "Workbench", words: str) -> None:
     """
     name, _, where = words.strip().partition(" ")
     if where.strip() not in ("", "here"):
-        raise ThemeError(f"there is no theme {words!r}; like this: /theme {name} here")
+        raise ThemeError(f"no theme {words!r}; example: /theme {name} here")
     folders = app.looks.theme_folders
     shelved = await asyncio.to_thread(find_theme, name, folders)
     if shelved is None:
         names = [one.name for one in await asyncio.to_thread(find_themes, folders)]
-        raise ThemeError(f"there is no theme {name!r}; one of {', '.join(names)}")
+        raise ThemeError(f"no theme {name!r}; choose one of {', '.join(names)}")
     apply_theme(app, shelved)
     await save_theme_choice(app, shelved, here=bool(where))
 
@@ -47,6 +47,6 @@ async def save_theme_choice(app: "Workbench", shelved: FoundTheme, *, here: bool
     try:
         await asyncio.to_thread(app.looks.save)
     except OSError as error:
-        app.tell(f"the choice cannot be kept: {error}", True)
+        app.tell(f"cannot save this choice: {error}", True)
     else:
         app.tell(f"theme {shelved.name}" + (" for this directory" if here else ""))

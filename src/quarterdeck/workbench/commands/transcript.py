@@ -68,11 +68,11 @@ async def open_whole_block(app: "Workbench", _: str) -> None:
     view = app.main.transcript
     block = view.marked or _last_answer(app)
     if block is None or view.store is None:
-        app.tell("there is nothing yet", True)
+        app.tell("the transcript is empty", True)
         return
     text = await read_whole_text(view.store.read, block)
     path = await asyncio.to_thread(_write, text)
-    app.tell(f"{len(text):,} characters are in {path}")
+    app.tell(f"saved {len(text):,} characters to {path}")
     view.post_message(Panel.FileWanted(path))
 
 
@@ -86,13 +86,11 @@ def _last_answer(app: "Workbench") -> "Block | None":
 async def _copy(app: "Workbench", block: "Block | None") -> None:
     store = app.main.transcript.store
     if block is None or store is None:
-        app.tell("there is nothing to copy yet", True)
+        app.tell("nothing to copy yet", True)
         return
     text = await read_whole_text(store.read, block)
     if len(text) > _MOST_COPIED:
-        app.tell(
-            f"{len(text):,} characters are too many to copy; /whole puts them into a file", True
-        )
+        app.tell(f"too large to copy ({len(text):,} characters); /whole saves it to a file", True)
         return
     app.copy_to_clipboard(text)
     lines = text.count("\n") + 1

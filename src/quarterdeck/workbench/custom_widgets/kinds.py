@@ -66,9 +66,9 @@ def offer_widget(desk: "WorkbenchContext", name: str, source: str, *, by: str | 
 
     library = desk.looks.library
     if library is None:
-        raise CustomWidgetError("this workbench keeps no widgets")
+        raise CustomWidgetError("custom widgets are not available here")
     library.offer(name, source, by=by)
-    return f"the person has to approve it first: /widget approve {name}; then use {PREFIX}{name}"
+    return f"the user must approve it first: /widget approve {name}; then use {PREFIX}{name}"
 
 
 def _custom(name: str) -> CustomKind:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CustomWidgetError", "WidgetLibrary", "WidgetOutcome", "WidgetSource"]
 
-WidgetOutcome: TypeAlias = Literal["ready", "loaded", "waits for approval", "failed"]
+WidgetOutcome: TypeAlias = Literal["ready", "loaded", "needs approval", "failed"]
 """``ready``: approved and not yet shown."""
 
 MOST_BYTES = 300_000
@@ -105,14 +105,14 @@ class WidgetLibrary:
         """What became of a widget, and why."""
         source = self.sources.get(name)
         if source is None:
-            return "waits for approval", f"offered by {self.offered[name].by or 'an agent'}"
+            return "needs approval", f"offered by {self.offered[name].by or 'an agent'}"
         if source.problem is not None:
             return "failed", source.problem
         if self._file.approved.get(name) != source.digest:
             is_new = name not in self._file.approved
-            return "waits for approval", "new" if is_new else "it is not what you approved"
+            return "needs approval", "new" if is_new else "it changed since you approved it"
         if (why := self._file.broken.get(source.digest)) is not None:
-            return "failed", f"{why}; approve it again to try once more"
+            return "failed", f"{why}; approve it again to retry"
         if (why := self.failures.get(source.digest)) is not None:
             return "failed", why
         return ("loaded" if source.digest in self.loaded else "ready"), ""
@@ -120,12 +120,10 @@ class WidgetLibrary:
     def usable(self, name: str) -> WidgetSource:
         """The source to run. Raises CustomWidgetError: it may not or cannot be run."""
         if name not in self.sources and name not in self.offered:
-            raise CustomWidgetError(f"there is no widget {name!r} in {str(self.folder)!r} any more")
+            raise CustomWidgetError(f"widget {name!r} is no longer in {str(self.folder)!r}")
         outcome, why = self.outcome(name)
-        if outcome == "waits for approval":
-            raise CustomWidgetError(
-                f"{why}: it waits for you; /widget approve {name} shows it first"
-            )
+        if outcome == "needs approval":
+            raise CustomWidgetError(f"{why}; review it with /widget approve {name}")
         if outcome == "failed":
             raise CustomWidgetError(why)
         return self.sources[name]
@@ -135,10 +133,10 @@ class WidgetLibrary:
         source = self.offered.get(name) or self.sources.get(name)
         if source is None:
             raise CustomWidgetError(
-                f"there is no widget {name!r}; {', '.join(self.names) or 'none at all'}"
+                f"no widget {name!r}; available: {', '.join(self.names) or 'none'}"
             )
         if source.problem is not None:
-            raise CustomWidgetError(f"widget {name!r} cannot be used: {source.problem}")
+            raise CustomWidgetError(f"cannot use widget {name!r}: {source.problem}")
         return source
 
     def approve(self, source: WidgetSource) -> None:
@@ -153,7 +151,7 @@ class WidgetLibrary:
             file.offered_by.pop(source.name, None)
             self._write()
         except OSError as error:
-            raise CustomWidgetError(f"widget {source.name!r} cannot be kept: {error}") from error
+            raise CustomWidgetError(f"cannot save widget {source.name!r}: {error}") from error
         self.failures.pop(source.digest, None)
         self.scan()
 
@@ -165,7 +163,7 @@ class WidgetLibrary:
             self._file.offered_by.pop(name, None)
             self._write()
         except OSError as error:
-            raise CustomWidgetError(f"widget {name!r} cannot be forgotten: {error}") from error
+            raise CustomWidgetError(f"cannot forget widget {name!r}: {error}") from error
         self.scan()
 
     def offer(self, name: str, text: str, *, by: str | None = None) -> WidgetSource:
@@ -185,7 +183,7 @@ class WidgetLibrary:
                 self._file.offered_by[name] = by
             self._write()
         except OSError as error:
-            raise CustomWidgetError(f"widget {name!r} cannot be kept: {error}") from error
+            raise CustomWidgetError(f"cannot save widget {name!r}: {error}") from error
         self.scan()
         return self.offered[name]
 
@@ -203,14 +201,14 @@ class WidgetLibrary:
 def explain_bad_name(name: str) -> str | None:
     """Why a widget cannot have a name."""
     if _NAME.fullmatch(name) is None:
-        return "a name is small letters, digits, - and _, at most 40, and begins with a letter"
+        return "use lower-case letters, digits, - and _, start with a letter, at most 40 characters"
     return f"{name!r} is built in; choose another name" if name in KINDS else None
 
 
 def _why_bad_text(text: str) -> str | None:
     if len(text) > MOST_BYTES:
         return f"it is longer than {MOST_BYTES} characters"
-    return "it has a null character" if "\0" in text else None
+    return "it contains a null character" if "\0" in text else None
 
 
 def _read_all(folder: Path, by: dict[str, str] | None = None) -> list[WidgetSource]:
@@ -229,6 +227,6 @@ def _read(path: Path, by: str | None) -> WidgetSource:
                 text = file.read(MOST_BYTES * 4 + 1).decode("utf-8")
             problem = _why_bad_text(text)
         except (OSError, UnicodeDecodeError) as error:
-            problem = f"it cannot be read: {error}"
+            problem = f"cannot read it: {error}"
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
     return WidgetSource(name=name, text=text, digest=digest, path=path, by=by, problem=problem)

@@ -42,10 +42,10 @@ def load_widget(source: WidgetSource, app: "App[Any]") -> type[Panel]:
     except WidgetBlockedError:
         raise
     except BaseException as error:
-        raise CustomWidgetError(f"it cannot be loaded: {describe_error(error)}") from error
+        raise CustomWidgetError(f"cannot load it: {describe_error(error)}") from error
     mine = [one for one in vars(module).values() if _is_panel(one, module.__name__)]
     if len(mine) != 1:
-        raise CustomWidgetError(f"it defines {len(mine)} subclasses of Panel; one is needed")
+        raise CustomWidgetError(f"it defines {len(mine)} subclasses of Panel; define exactly one")
     _check_css(module, app)
     return mine[0]
 
@@ -92,4 +92,4 @@ def _check_css(module: ModuleType, app: "App[Any]") -> None:
             try:
                 trial.parse()
             except (StylesheetError, StylesheetParseError, TokenError) as error:
-                raise CustomWidgetError(f"the DEFAULT_CSS of {name} is wrong") from error
+                raise CustomWidgetError(f"the DEFAULT_CSS of {name} is invalid") from error

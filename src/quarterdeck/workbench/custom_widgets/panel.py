@@ -84,7 +84,7 @@ def _break_off(_: int, frame: FrameType | None) -> None:
     # Whatever runs by now: only custom code is broken off.
     if _owner(frame) is not None:
         raise WidgetBlockedError(
-            f"it held up everything for more than {LIMIT:g} s and was broken off"
+            f"it blocked the workbench for more than {LIMIT:g} s and was stopped"
         )
 
 
@@ -189,7 +189,7 @@ class CustomPanel(Panel):
         library = self._library
         try:
             if library is None:
-                raise CustomWidgetError("there is no folder for custom widgets here")
+                raise CustomWidgetError("custom widgets are not available here")
             self._source = library.usable(self.widget_name)
             self._inner = self._made(self._source)
         except CustomWidgetError as error:
@@ -209,7 +209,7 @@ class CustomPanel(Panel):
         try:
             options = msgspec.convert(self.options or {}, kind.options_type)
         except msgspec.ValidationError as error:
-            raise CustomWidgetError(f"its options in the layout are wrong: {error}") from error
+            raise CustomWidgetError(f"invalid options in the layout: {error}") from error
         made = kind(self.desk, options)
         if self._state:
             made.recall(self._state)
@@ -225,7 +225,7 @@ class CustomPanel(Panel):
             await self._disable(describe_error(error))
 
     def _put_box(self, why: str) -> None:
-        words = f"widget {self.widget_name}\n✗ {why}\n\n/widgets tells of all"
+        words = f"widget {self.widget_name}\n✗ {why}\n\n/widgets lists all widgets"
         self.mount(Static(sanitize_text(words), markup=False, classes="widget-failed"))
 
     def _note(self, error: BaseException) -> None:
@@ -237,7 +237,7 @@ class CustomPanel(Panel):
             try:
                 await asyncio.to_thread(self._library.disable, self._source, why)
             except OSError as error:
-                self.notify(sanitize_text(f"that cannot be kept: {error}"), markup=False)
+                self.notify(sanitize_text(f"cannot save this: {error}"), markup=False)
 
     def _look_again(self) -> None:
         """Something was approved or forgotten; what runs goes on."""

@@ -66,7 +66,7 @@ def find_panel(layout: Layout, panel: str) -> PanelLocation:
         if found is not None:
             return PanelLocation(node=found[0], tab=at, path=found[1])
     names = ", ".join(one.id for one in panels_of(layout))
-    raise LayoutError("", f"there is no panel {panel!r}; {names} are open")
+    raise LayoutError("", f"no panel {panel!r}; open panels: {names}")
 
 
 def free_id(layout: Layout, widget: str) -> str:
@@ -150,7 +150,7 @@ def close_tab(layout: Layout, at: int) -> Layout:
     """
     _known_tab(layout, at)
     if len(layout.tabs) == 1:
-        raise LayoutError("", "the only tab cannot be closed")
+        raise LayoutError("", "cannot close the only tab")
     _keep_a_chat(layout, {panel.id for panel in panels_of(layout.tabs[at])})
     return structs.replace(layout, tabs=(*layout.tabs[:at], *layout.tabs[at + 1 :]))
 
@@ -163,7 +163,7 @@ def rename_tab(layout: Layout, at: int, title: str) -> Layout:
     """
     _known_tab(layout, at)
     if not title.strip() or len(title) > 60:
-        raise LayoutError("title", "give 1 to 60 characters")
+        raise LayoutError("title", "use 1 to 60 characters")
     tabs = list(layout.tabs)
     tabs[at] = structs.replace(tabs[at], title=title)
     return structs.replace(layout, tabs=tuple(tabs))
@@ -309,12 +309,12 @@ def _without(node: Node, panel: str) -> Node | None:
 
 def _keep_a_chat(layout: Layout, gone: set[str]) -> None:
     if not any(p.widget == "chat" and p.id not in gone for p in panels_of(layout)):
-        raise LayoutError("", "the last chat cannot be closed")
+        raise LayoutError("", "cannot close the last chat")
 
 
 def _known_tab(layout: Layout, at: int) -> None:
     if not 0 <= at < len(layout.tabs):
-        raise LayoutError("", f"there is no tab {at + 1}; there are {len(layout.tabs)}")
+        raise LayoutError("", f"no tab {at + 1}; there are {len(layout.tabs)}")
 
 
 def _panels(node: Node) -> tuple[int, tuple[str, ...]]:

@@ -85,10 +85,10 @@ def _wide() -> Node:
 
 
 BUILTIN = {
-    "default": ("agents, and one of them", _default),
-    "review": ("a chat, and what its agent changed", _review),
+    "default": ("agents and a chat", _default),
+    "review": ("a chat and its changes", _review),
     "grid": ("four chats at once", _grid),
-    "wide": ("agents, a chat, files and changes side by side", _wide),
+    "wide": ("agents, a chat, files and changes", _wide),
 }
 """By name: what it is for, and the root of its only tab."""
 
@@ -158,7 +158,7 @@ class LayoutFiles:
         found = {one.name: one for one in self.all()}.get(name)
         if found is None:
             names = ", ".join(one.name for one in self.all())
-            raise UnusableLayoutError(f"there is no layout {name!r}; there are {names}")
+            raise UnusableLayoutError(f"no layout {name!r}; choose from {names}")
         if found.scope == "built-in":
             data: Any = dump_layout(builtin_layout(name))
         else:
@@ -166,7 +166,7 @@ class LayoutFiles:
         try:
             return parse_layout(data, kinds)
         except LayoutError as error:
-            raise UnusableLayoutError(f"the layout {name!r} cannot be used: {error}") from error
+            raise UnusableLayoutError(f"cannot use layout {name!r}: {error}") from error
 
     def save(self, name: str, layout: Layout, scope: LayoutScope = "user") -> Path:
         """Keep a layout under a name; one of this name is replaced.
@@ -178,21 +178,21 @@ class LayoutFiles:
 
         if not _NAME.match(name):
             raise UnusableLayoutError(
-                f"{name!r} is no name; letters, digits, _ and -, 40 at the most"
+                f"not a valid name: {name!r}; use letters, digits, _ and -, at most 40"
             )
         folder = self._folders.get(scope)
         if folder is None:
             raise UnusableLayoutError(
-                "the project is not trusted; /trust it first"
+                "the project is not trusted; use /trust first"
                 if scope == "project"
-                else f"layouts cannot be kept in {scope!r}"
+                else f"cannot save layouts in {scope!r}"
             )
         path = folder / f"{name}.json"
         text = msgspec.json.format(msgspec.json.encode(dump_layout(layout)), indent=2).decode()
         try:
             write_private(path, text + "\n")
         except OSError as error:
-            raise UnusableLayoutError(f"the layout {name!r} cannot be written: {error}") from error
+            raise UnusableLayoutError(f"cannot save layout {name!r}: {error}") from error
         return path
 
     def delete(self, name: str) -> None:
@@ -203,11 +203,11 @@ class LayoutFiles:
         """
         found = {one.name: one for one in self.all()}.get(name)
         if found is None or found.scope == "built-in":
-            raise UnusableLayoutError(f"there is no layout {name!r} that was saved")
+            raise UnusableLayoutError(f"no saved layout {name!r}")
         try:
             (self._folders[found.scope] / f"{name}.json").unlink(missing_ok=True)
         except OSError as error:
-            raise UnusableLayoutError(f"the layout {name!r} cannot be deleted: {error}") from error
+            raise UnusableLayoutError(f"cannot delete layout {name!r}: {error}") from error
 
 
 def read_json_file(path: Path) -> Any:
@@ -224,11 +224,13 @@ def read_json_file(path: Path) -> Any:
             data = file.read(LARGEST + 1) if is_file else b""
     except OSError as error:
         raise UnusableLayoutError(
-            f"{str(path)!r} cannot be read: {error.strerror or error}"
+            f"cannot read {str(path)!r}: {error.strerror or error}"
         ) from error
     if not is_file or len(data) > LARGEST:
-        raise UnusableLayoutError(f"{str(path)!r} is no file of ours: it is too large, or no file")
+        raise UnusableLayoutError(
+            f"cannot use {str(path)!r}: it is too large or not a regular file"
+        )
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UnusableLayoutError(f"{str(path)!r} is not JSON: {error}") from error
+        raise UnusableLayoutError(f"not valid JSON: {str(path)!r}: {error}") from error

@@ -33,7 +33,7 @@ class UnsavedPanelsError(QuarterdeckError):
 
     def __init__(self, lost: Mapping[str, str]) -> None:
         words = "; ".join(f"{panel}: {what}" for panel, what in lost.items())
-        super().__init__(f"this would be lost: {words}; save it, or close it by force")
+        super().__init__(f"unsaved changes: {words}; save them, or close with force")
         self.lost = dict(lost)
 
 
@@ -83,7 +83,7 @@ class PanelSet:
                 if (state := self._states.get(name)) is not None:
                     panel.recall(state)
             except Exception as error:  # the code of a panel can be anybody's
-                raise LayoutError("", f"the panel {name!r} cannot be made: {error}") from error
+                raise LayoutError("", f"cannot create panel {name!r}: {error}") from error
             made[name] = panel
         self.panels |= made
         self._nodes |= new
@@ -165,7 +165,7 @@ class PanelSet:
         try:
             return panel.wanted(width) if panel is not None else None
         except Exception:  # the code of a panel can be anybody's, and all others hang on this
-            log.exception("the panel %r cannot say how large it is", node.id)
+            log.exception("cannot measure panel %r", node.id)
             return None
 
     def has_head(self, node: PanelNode) -> bool:
@@ -194,7 +194,7 @@ class PanelSet:
                 try:
                     self._remembered[name] = dict(panel.remember())
                 except Exception:  # the code of a panel can be anybody's
-                    log.exception("the panel %r cannot say what to remember", name)
+                    log.exception("cannot capture the state of panel %r", name)
         known = {node.id for node in panels_of(layout)}
         kept = self._states | self._remembered
         return {name: state for name, state in kept.items() if name in known and state}

@@ -148,7 +148,7 @@ def parse_layout(data: object, kinds: "Mapping[str, PanelKind] | None" = None) -
     version: object = data.get("version", VERSION)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     if isinstance(version, int) and version > VERSION:
         raise LayoutError(
-            "version", f"{version} is newer than {VERSION}, the last that this program knows"
+            "version", f"{version} is newer than {VERSION}, the latest that this version supports"
         )
     try:
         layout = msgspec.convert(data, Layout)
@@ -172,13 +172,13 @@ def describe_format(kinds: "Mapping[str, PanelKind] | None" = None) -> str:
     return f"""\
 {{"version": {VERSION}, "tabs": [{{"title": TEXT, "root": NODE}}, …]}}
 NODE is one of
-  {{"type": "horizontal", "children": [NODE, …], "stack_below": CELLS}}  vertical where narrower
+  {{"type": "horizontal", "children": [NODE, …], "stack_below": CELLS}}  vertical when narrower
   {{"type": "vertical", "children": [NODE, …]}}
   {{"type": "tabs", "children": [NODE, …], "active": INDEX}}  one at a time; give each a "title"
   {{"type": "panel", "id": ID, "widget": NAME, "options": {{…}}}}
 Each NODE can have "size" ("30%", "2fr", "24" cells, "auto"; default "1fr"), "stacked_size" (the
-size that counts when the horizontal around it has become vertical) and "title".
-An ID is unique: letters, digits, _ and -. A panel whose id and widget stay keeps its state.
+size that applies when the horizontal around it becomes vertical) and "title".
+An ID is unique: letters, digits, _ and -. A panel with the same id and widget keeps its state.
 There is at least one chat; at most {PANELS} panels, {_TABS} tabs, {DEPTH} nodes inside each other.
 Widgets:
 {names}"""
@@ -195,7 +195,7 @@ def read_size(size: str) -> tuple[int, str]:
     found = _SIZE.match(size)
     number = int(found["number"]) if found else 0
     if not found or number == 0 or (found["unit"] == "%" and number > 100):
-        raise ValueError(f'{size!r} is no size; "30%", "2fr", "24" and "auto" are')
+        raise ValueError(f'{size!r} is not a size; use "30%", "2fr", "24" or "auto"')
     return number, found["unit"]
 
 
@@ -237,19 +237,19 @@ def _field_error(text: str) -> LayoutError:
     reason, _, path = text.partition(" - at `")
     field = path.rstrip("`").removeprefix("$").removeprefix(".")
     if field.endswith("type"):
-        reason += "; horizontal, vertical, tabs and panel are known"
+        reason += "; use horizontal, vertical, tabs or panel"
     return LayoutError(field, reason)
 
 
 def _check(layout: Layout, kinds: "Mapping[str, PanelKind]") -> None:
     if not 1 <= len(layout.tabs) <= _TABS:
-        raise LayoutError("tabs", f"there are {len(layout.tabs)}; give 1 to {_TABS}")
+        raise LayoutError("tabs", f"there are {len(layout.tabs)}; use 1 to {_TABS}")
     seen: dict[str, str] = {}
     for at, tab in enumerate(layout.tabs):
         _check_title(f"tabs[{at}].title", tab.title)
         _check_node(tab.root, f"tabs[{at}].root", 1, seen, kinds)
     if all(panel.widget != "chat" for panel in panels_of(layout)):
-        raise LayoutError("tabs", "no panel is a chat; the last chat cannot go")
+        raise LayoutError("tabs", "no panel is a chat; keep at least one")
 
 
 def _check_node(
@@ -262,11 +262,14 @@ def _check_node(
         _check_panel(node, path, seen, kinds)
         return
     if not node.children:
-        raise LayoutError(f"{path}.children", "a node without children shows nothing")
+        raise LayoutError(f"{path}.children", "a node needs at least one child")
     if isinstance(node, TabsNode) and not 0 <= node.active < len(node.children):
-        raise LayoutError(f"{path}.active", f"{node.active} is none of {len(node.children)}")
+        raise LayoutError(
+            f"{path}.active",
+            f"{node.active} is out of range; there are {len(node.children)} children",
+        )
     if isinstance(node, Horizontal) and not 0 <= (node.stack_below or 0) <= 1000:
-        raise LayoutError(f"{path}.stack_below", "give a number of cells from 0 to 1000")
+        raise LayoutError(f"{path}.stack_below", "use a number of cells from 0 to 1000")
     for at, child in enumerate(node.children):
         _check_node(child, f"{path}.children[{at}]", depth + 1, seen, kinds)
 
@@ -283,7 +286,7 @@ def _check_sizes(node: Node, path: str) -> None:
 
 def _check_title(path: str, title: str) -> None:
     if not title.strip() or len(title) > _TITLE:
-        raise LayoutError(path, f"give 1 to {_TITLE} characters")
+        raise LayoutError(path, f"use 1 to {_TITLE} characters")
 
 
 def _check_panel(
@@ -291,17 +294,17 @@ def _check_panel(
 ) -> None:
     if not _ID.match(node.id):
         raise LayoutError(
-            f"{path}.id", f"{node.id!r} is no id; letters, digits, _ and -, 40 at the most"
+            f"{path}.id", f"{node.id!r} is not a valid id; use letters, digits, _ and -, at most 40"
         )
     if node.id in seen:
-        raise LayoutError(f"{path}.id", f"{node.id!r} is the id of {seen[node.id]} already")
+        raise LayoutError(f"{path}.id", f"{node.id!r} is already the id of {seen[node.id]}")
     seen[node.id] = path
     if len(seen) > PANELS:
         raise LayoutError(path, f"more than {PANELS} panels")
     kind = kinds.get(node.widget)
     if kind is None:
         raise LayoutError(
-            f"{path}.widget", f"there is no widget {node.widget!r}; {', '.join(sorted(kinds))} are"
+            f"{path}.widget", f"no widget {node.widget!r}; choose from {', '.join(sorted(kinds))}"
         )
     try:
         msgspec.convert(node.options, kind.load().options_type)

@@ -80,7 +80,7 @@ class PanelPage(LinesView):
 class AskBar(Input):
     """A line to type in, there while something is asked."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "leave")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "cancel")]
 
     @dataclass
     class Typed(Message):

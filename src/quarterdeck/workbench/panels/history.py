@@ -34,7 +34,7 @@ class HistoryOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_fie
     """What a history panel can be told."""
 
     everywhere: bool = False
-    """Sessions of every directory, not of this one alone."""
+    """Sessions of all directories, not of this one alone."""
 
 
 class SessionList(Picker):
@@ -84,7 +84,7 @@ class SessionList(Picker):
     def _line(self, key: str, past: "HistorySession", width: int) -> Line:
         agent = (f"{past.agent:<9}" if width >= _NARROW else f"{past.agent:.3} ", "strong")
         changed = (f"{format_age(past.updated, self._clock()):>5}  ", "faint")
-        marks = "archived " * past.archived + "prompts alone " * (not past.can_resume)
+        marks = "archived " * past.archived + "prompts only " * (not past.can_resume)
         title = sanitize_line(past.title or past.id, 200)
         rest: list[Span] = []
         if key in self._snippets:
@@ -104,11 +104,11 @@ class HistoryPanel(PolledPanel):
 
     options_type: ClassVar[type[PanelOptions]] = HistoryOptions
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("g", "resume", "go on with it: import and resume"),
-        Binding("a", "everywhere", "of every directory, or of this one"),
-        Binding("slash", "search", "find words in them"),
-        Binding("escape", "show_all", "show all again"),
-        Binding("r", "look", "look again"),
+        Binding("g", "resume", "import and resume it"),
+        Binding("a", "everywhere", "show all directories or only this one"),
+        Binding("slash", "search", "search sessions"),
+        Binding("escape", "show_all", "clear the search"),
+        Binding("r", "look", "refresh"),
     ]
 
     def __init__(self, desk: Any, options: HistoryOptions, *, id: str | None = None) -> None:
@@ -169,15 +169,19 @@ class HistoryPanel(PolledPanel):
         self._say(len(some), len(listed.sessions))
 
     def _say(self, some: int, every: int) -> None:
-        place = "every directory" if self.everywhere else sanitize_text(self.desk.cwd)
+        place = "all directories" if self.everywhere else sanitize_text(self.desk.cwd)
         count = f"{some} session{'s' * (some != 1)}"
         told = f"{count} of {every} with {sanitize_line(self.words, 40)}" if self.words else count
-        self.head.show(place, (f"  {told if every else 'nothing yet'}", "faint"))
+        self.head.show(place, (f"  {told if every else 'none yet'}", "faint"))
 
     def _nothing(self) -> str:
         if self.words:
-            return "All these words occur in none of them; escape shows all."
-        return "No sessions yet." if self.everywhere else "No sessions here; a: everywhere"
+            return "No session contains all these words; press escape to show all."
+        return (
+            "No sessions yet."
+            if self.everywhere
+            else "No sessions in this directory; press a to show all"
+        )
 
     def on_picker_chosen(self, event: Picker.Chosen) -> None:
         """Take the session into the log and show it."""
@@ -189,13 +193,13 @@ class HistoryPanel(PolledPanel):
         self._take(lambda info: self._resumed(info))
 
     def action_everywhere(self) -> None:
-        """List the sessions of every directory, or of this one."""
+        """List the sessions of all directories, or of this one."""
         self.everywhere = not self.everywhere
         self.look_now()
 
     def action_search(self) -> None:
         """Ask for words, and show only sessions that have them all."""
-        self.bar.ask("search", "words that all occur in it", self.words, back=self.list)
+        self.bar.ask("search", "search words", self.words, back=self.list)
 
     @on(AskBar.Given)
     def _given(self, event: AskBar.Given) -> None:

@@ -24,15 +24,17 @@ class PanelKind:
 
 
 _ALL: tuple[PanelKind, ...] = (
-    PanelKind(name="agents", help="all agents, who needs you first", target="agents:AgentsPanel"),
+    PanelKind(
+        name="agents", help="all agents, those that need you first", target="agents:AgentsPanel"
+    ),
     PanelKind(
         name="chat",
-        help='talk with an agent; options: {"agent": NAME}, without it the selected one',
+        help='talk to an agent; options: {"agent": NAME}, default: the selected one',
         target="chat:ChatPanel",
     ),
     PanelKind(
         name="diff",
-        help='what changed; options: {"path"} of a file, {"cwd"} or {"agent"}, {"base"}, {"patch"}',
+        help='changes; options: {"path"} of a file, {"cwd"} or {"agent"}, {"base"}, {"patch"}',
         target="diff.panel:DiffPanel",
     ),
     PanelKind(
@@ -42,7 +44,7 @@ _ALL: tuple[PanelKind, ...] = (
     ),
     PanelKind(
         name="feed",
-        help='what all agents do; options: {"mode": "audit", "agents", "notices" or "debug"}',
+        help='events of all agents; options: {"mode": "audit", "agents", "notices" or "debug"}',
         target="feed.panel:FeedPanel",
     ),
     PanelKind(
@@ -52,10 +54,10 @@ _ALL: tuple[PanelKind, ...] = (
     ),
     PanelKind(
         name="history",
-        help='sessions that other agents keep on disk; options: {"everywhere": true}',
+        help='sessions of other agents found on disk; options: {"everywhere": true}',
         target="history:HistoryPanel",
     ),
-    PanelKind(name="inbox", help="what waits for you", target="inbox:InboxPanel"),
+    PanelKind(name="inbox", help="requests that wait for your answer", target="inbox:InboxPanel"),
     PanelKind(
         name="markdown",
         help='read a Markdown file; options: {"path": PATH}',
@@ -63,7 +65,7 @@ _ALL: tuple[PanelKind, ...] = (
     ),
     PanelKind(
         name="missing",
-        help="stands for a widget that is not there any more",
+        help="placeholder for a widget that no longer exists",
         target="missing_panel:MissingPanel",
     ),
     PanelKind(
@@ -73,7 +75,7 @@ _ALL: tuple[PanelKind, ...] = (
     ),
     PanelKind(
         name="system",
-        help="how busy the machine is, and what the agents' processes take",
+        help="load of the machine and of the agents' processes",
         target="system.panel:SystemPanel",
     ),
     PanelKind(
@@ -88,12 +90,12 @@ _ALL: tuple[PanelKind, ...] = (
     ),
     PanelKind(
         name="transcript",
-        help='what an agent did, to read only; options: {"agent": NAME} as for a chat',
+        help='transcript of an agent, read-only; options: {"agent": NAME} as for chat',
         target="transcript:TranscriptPanel",
     ),
     PanelKind(
         name="tree",
-        help='files, with git\'s letters; options: {"root": DIRECTORY}',
+        help='files with git status; options: {"root": DIRECTORY}',
         target="tree.panel:TreePanel",
     ),
     PanelKind(

@@ -76,11 +76,11 @@ class MarkdownPanel(PagePanel):
     KIND: ClassVar[str] = "markdown"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n,right_square_bracket", "link(1)", "next link"),
-        Binding("p,left_square_bracket", "link(-1)", "link before"),
+        Binding("p,left_square_bracket", "link(-1)", "previous link"),
         Binding("enter", "open", "open the link"),
         Binding("b,backspace", "back", "back"),
         Binding("e", "hand_on('edit')", "edit"),
-        Binding("r", "reload", "read again"),
+        Binding("r", "reload", "reload"),
     ]
 
     def __init__(self, desk: Any, options: MarkdownOptions, *, id: str | None = None) -> None:
@@ -160,7 +160,7 @@ class MarkdownPanel(PagePanel):
             return
         target = resolve_link(self.path, self.links[self.at].target)
         if target is None:
-            self.notify("this link leads out of here; it is not opened", markup=False)
+            self.notify("external links are not opened", markup=False)
         elif target.lower().endswith((".md", ".markdown", ".mdx")):
             if target != self.path:
                 self._back = [*self._back, (self.path, self.page.scroll_y)][-_MOST_BACK:]
@@ -191,14 +191,14 @@ class MarkdownPanel(PagePanel):
         from ..rendering.markdown import markdown_lines
 
         if self.path is None:
-            return [(("no file; enter on one in the file tree opens it", "faint"),)]
+            return [(("no file; press enter on one in the file tree", "faint"),)]
         if self._source is None:
             told = [(("reading …", "faint"),)]
-            problem = f"{self.path!r} cannot be shown: {self._problem}."
+            problem = f"cannot show {self.path!r}: {self._problem}."
             return problem_lines(problem, width) if self._problem else told
         lines = markdown_lines(self._source, max(10, width))
         if self._is_cut:
-            lines = [*lines, (("… the file goes on; view it as a file", "faint"),)]
+            lines = [*lines, (("… truncated; view it as a file to see the rest", "faint"),)]
         return lines
 
     def _reveal(self, link: MarkdownLink) -> None:
@@ -229,7 +229,7 @@ class MarkdownPanel(PagePanel):
 def _read(reader: FileReader) -> tuple[str, list[MarkdownLink], bool]:
     """The source, its links, and whether there is more of it. Blocks."""
     if reader.open().is_binary:
-        raise FilePanelReadError(reader.path, "it is binary, no Markdown")
+        raise FilePanelReadError(reader.path, "it is binary, not Markdown")
     window = reader.first()
     source = sanitize_text("\n".join(window.lines))
     return source, find_links(source), not window.is_end

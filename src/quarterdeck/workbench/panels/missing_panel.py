@@ -35,9 +35,7 @@ class MissingPanel(Panel):
     def compose(self) -> ComposeResult:
         """The parts."""
         name = sanitize_line(self.options.widget, 60)
-        words = (
-            f"There is no widget {name!r} now.\n\nctrl+w closes this panel; /widgets tells more."
-        )
+        words = f"No widget {name!r}.\n\n/widgets shows why; ctrl+w closes this panel."
         yield Static(words, markup=False)
 
     def remember(self) -> dict[str, Any]:

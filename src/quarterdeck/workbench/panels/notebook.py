@@ -69,11 +69,11 @@ def parse_notebook(data: bytes) -> Notebook:
     try:
         found: Any = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise NotebookError(f"this is no notebook: {error}. Open it as a file instead.") from error
+        raise NotebookError(f"not a notebook: {error}. Open it open as a file instead.") from error
     whole = _table(found)
     cells = whole.get("cells")
     if not isinstance(cells, list):
-        raise NotebookError("this is no notebook of version 4: it has no cells.")
+        raise NotebookError("not a version 4 notebook: it has no cells.")
     listed = cast("list[Any]", cells)
     return Notebook(
         language=_language(whole),
@@ -180,9 +180,9 @@ class NotebookPanel(PagePanel):
     KIND: ClassVar[str] = "notebook"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n,right_square_bracket", "cell(1)", "next cell"),
-        Binding("p,left_square_bracket", "cell(-1)", "cell before"),
-        Binding("v", "view", "as a file"),
-        Binding("r", "reload", "read again"),
+        Binding("p,left_square_bracket", "cell(-1)", "previous cell"),
+        Binding("v", "view", "open as a file"),
+        Binding("r", "reload", "reload"),
     ]
 
     def __init__(self, desk: Any, options: NotebookOptions, *, id: str | None = None) -> None:
@@ -215,7 +215,7 @@ class NotebookPanel(PagePanel):
             if identity == self._identity:
                 return
             if identity[2] > BIGGEST:
-                raise NotebookError(f"this notebook has more than {BIGGEST:,} bytes.")
+                raise NotebookError(f"this notebook is larger than {BIGGEST:,} bytes.")
             self._identity = identity
             self._notebook = await asyncio.to_thread(_read, self.path)
             self._problem = None

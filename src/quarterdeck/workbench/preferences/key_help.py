@@ -44,8 +44,8 @@ def collect_key_help(app: "CommandApp | None" = None) -> list[HelpSection]:
         *(_person(app) if app is not None else ()),
         *_shown_parts(app, mine),
         *_panel_parts(app, mine),
-        ("When an agent asks for leave", _keys(PermissionScreen.BINDINGS, hidden=False)),
-        ("When an agent asks something", _keys(QuestionScreen.BINDINGS)),
+        ("When an agent needs permission", _keys(PermissionScreen.BINDINGS, hidden=False)),
+        ("When an agent asks a question", _keys(QuestionScreen.BINDINGS)),
         ("Commands", [(f"/{command.name}", command.help) for command in COMMANDS]),
     ]
     return [part for part in parts if part[1]]
@@ -73,7 +73,7 @@ def find_command_of_action(action: str) -> str | None:
 
 
 def _palette(mine: set[str]) -> list[tuple[str, str]]:
-    return [] if "ctrl+p" in mine else [("ctrl+p", "every command by name")]
+    return [] if "ctrl+p" in mine else [("ctrl+p", "search all commands")]
 
 
 def _person(app: "CommandApp") -> list[HelpSection]:
@@ -82,11 +82,11 @@ def _person(app: "CommandApp") -> list[HelpSection]:
         for bound in app.looks.keymap
     ]
     how = [
-        ("/bind KEY COMMAND", "another; add @transcript, @agents, … to bind it there alone"),
-        ("/unbind KEY", "let a key do nothing; /rebind KEY undoes either"),
+        ("/bind KEY COMMAND", "bind a key; add @transcript, @agents, … to bind it only there"),
+        ("/unbind KEY", "unbind a key; /rebind KEY restores the default"),
     ]
     if app.looks.keys_file is not None:
-        how.append(("keys.toml", f"is where they are kept: {app.looks.keys_file}"))
+        how.append(("keys.toml", f"{app.looks.keys_file}"))
     return [("Your own keys", rows + how)]
 
 
@@ -106,12 +106,12 @@ def _shown_parts(app: "CommandApp | None", mine: set[str]) -> list[HelpSection]:
     for kind, title in (
         (ChatInput, "In the input"),
         (TranscriptView, "In the transcript"),
-        (AgentTable, "In the table of agents"),
+        (AgentTable, "In the agent table"),
     ):
         parts.pop(f"In {_plain(kind.__name__)}", None)
         rows = _widget_keys(kind, mine)
         if kind is ChatInput:
-            rows.append(("/name", "a command, see below"))
+            rows.append(("/name", "run a command, see below"))
         parts[title] = rows
     return [part for part in parts.items() if part[1]]
 
@@ -126,7 +126,7 @@ def _panel_parts(app: "CommandApp | None", mine: set[str]) -> list[HelpSection]:
     for kind in KINDS.values():
         made = kind.load()
         if made not in shown:
-            parts.append((f"In a panel: {kind.name}", _widget_keys(made, mine)))
+            parts.append((f"In the {kind.name} panel", _widget_keys(made, mine)))
     return parts
 
 

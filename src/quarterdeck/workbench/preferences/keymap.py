@@ -137,7 +137,7 @@ def load_keymap(path: Path, commands: Collection[str], places: Collection[str]) 
     except FileNotFoundError:
         return Keymap(), []
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        return Keymap(), [f"{path}: {error}; the keys are those that are built in"]
+        return Keymap(), [f"{path}: {error}; using the default keys"]
     keymap, problems = Keymap(), list[str]()
     for name, value in raw.items():
         try:
@@ -160,7 +160,7 @@ def save_key(path: Path, bound: KeyBinding | None, key: str) -> None:
         text = path.read_text("utf-8") if path.exists() else ""
         before = tomllib.loads(text)
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise KeyBindingError(f"{str(path)!r} cannot be changed, mend it first: {error}") from error
+        raise KeyBindingError(f"cannot change {str(path)!r}, fix it first: {error}") from error
     wanted = {name: value for name, value in before.items() if normalize_key(name) != key}
     old = text.splitlines()
     lines = [line for line in old if not _names(line, key)]
@@ -175,9 +175,7 @@ def save_key(path: Path, bound: KeyBinding | None, key: str) -> None:
     except tomllib.TOMLDecodeError:
         is_right = False
     if not is_right:
-        raise KeyBindingError(
-            f"the line of {key!r} in {str(path)!r} is not a single line; change it by hand"
-        )
+        raise KeyBindingError(f"{key!r} in {str(path)!r} spans several lines; edit it by hand")
     _replace(path, after)
 
 
@@ -200,41 +198,43 @@ def explain_unusable_key(key: str) -> str | None:
     *modifiers, base = key.split("+")
     given = set(modifiers)
     if given - {"ctrl", "alt", "shift"}:
-        return "a plain terminal knows ctrl, alt and shift only"
+        return "terminals only report ctrl, alt and shift"
     if base in _MOVES or base in _FUNCTIONS:
         return None
     if base in _ALONE:
         is_plain = given <= _ALONE[base] and len(given) <= 1
-        return None if is_plain else f"a plain terminal sends {base!r} without these"
+        return None if is_plain else f"terminals send {base!r} without these modifiers"
     if "ctrl" in given:
         return _why_no_control(base, given)
     if "shift" in given:
-        return "a plain terminal sends a capital letter instead"
+        return "terminals send an upper-case letter instead"
     if len(base) == 1 or base.replace("_", "").isalpha():
         return None
-    return "there is no such key"
+    return "unknown key"
 
 
 def _why_no_control(base: str, given: set[str]) -> str | None:
     if base in _TWINS:
-        return f"a plain terminal sends the same for {_TWINS[base]}"
+        return f"terminals send the same for {_TWINS[base]}"
     if "shift" in given or "alt" in given:
-        return "a plain terminal sends ctrl with a letter alone"
+        return "terminals send ctrl with a letter without other modifiers"
     if (len(base) == 1 and base.isascii() and base.isalpha()) or base in _SIGNS:
         return None
-    return "a plain terminal sends ctrl with letters only"
+    return "terminals send ctrl with letters only"
 
 
 def check_key(key: str, when: str, places: Collection[str]) -> None:
     """Raises KeyBindingError: it cannot be bound there."""
     if when not in places:
-        raise KeyBindingError(f"{key!r}: there is no {when!r}; one of {', '.join(sorted(places))}")
+        raise KeyBindingError(
+            f"{key!r}: unknown place {when!r}; choose one of {', '.join(sorted(places))}"
+        )
     if (why := explain_unusable_key(key)) is not None:
-        raise KeyBindingError(f"{key!r} cannot be bound: {why}")
+        raise KeyBindingError(f"cannot bind {key!r}: {why}")
     is_typed = "+" not in key and (len(key) == 1 or key not in _MOVES | _FUNCTIONS | _NEEDED)
     if when in (MAIN, "chat") and (is_typed or key in _NEEDED):
         raise KeyBindingError(
-            f"{key!r} is needed for typing; bind it with when, such as 'transcript'"
+            f"{key!r} is needed for typing; bind it with a place, such as 'transcript'"
         )
 
 
@@ -250,7 +250,7 @@ def _bound(name: str, value: Any, commands: Collection[str], places: Collection[
             raise KeyBindingError(f"{name!r}: {error}") from error
     check_key(key, line.when, places)
     if line.command and line.command not in commands:
-        raise KeyBindingError(f"{name!r}: there is no command {line.command!r}; f1 lists them")
+        raise KeyBindingError(f"{name!r}: unknown command {line.command!r}; press f1 for the list")
     return KeyBinding(key=key, command=line.command, words=line.words, when=line.when)
 
 
@@ -293,4 +293,4 @@ def _replace(path: Path, text: str) -> None:
     try:
         write_private(path, text)
     except OSError as error:
-        raise KeyBindingError(f"{str(path)!r} cannot be written: {error}") from error
+        raise KeyBindingError(f"cannot write {str(path)!r}: {error}") from error

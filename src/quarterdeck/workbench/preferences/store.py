@@ -121,7 +121,7 @@ def load_preferences(places: "Places", cwd: str, environ: Mapping[str, str]) -> 
     except FileNotFoundError:
         pass
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
-        looks.problems.append(f"{_choices_file(places)} cannot be read: {error}")
+        looks.problems.append(f"cannot read {_choices_file(places)}: {error}")
     keys = places.config / "keys.toml"
     names = [command.name for command in COMMANDS]
     looks.keymap, problems = load_keymap(keys, names, {MAIN, *KEY_PLACES})
@@ -130,7 +130,9 @@ def load_preferences(places: "Places", cwd: str, environ: Mapping[str, str]) -> 
         looks.library.scan()
     looks.theme = find_theme(looks.chosen_theme, looks.theme_folders)
     if looks.theme is None:
-        looks.problems.append(f"there is no theme {looks.chosen_theme!r} any more; f9 lists them")
+        looks.problems.append(
+            f"theme {looks.chosen_theme!r} no longer exists; press f9 for the list"
+        )
     return looks
 
 

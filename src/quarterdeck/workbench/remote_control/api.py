@@ -122,9 +122,7 @@ class ScreenController:
         calls = self._load_calls()
         found = calls.get(name)
         if found is None:
-            raise RefusedCallError(
-                f"there is no call {name!r}; there are {', '.join(sorted(calls))}"
-            )
+            raise RefusedCallError(f"unknown call {name!r}; choose from {', '.join(sorted(calls))}")
         try:
             wish = msgspec.convert(dict(arguments), found.wish)
         except msgspec.ValidationError as error:

@@ -84,7 +84,7 @@ class WorkbenchAttachment:
                 except QuarterdeckError as error:
                     if isinstance(error, RpcError) and error.code == METHOD_NOT_FOUND:
                         return
-                    log.info("the workbench is not offered to agents now: %s", error)
+                    log.info("cannot offer the workbench to agents: %s", error)
                     self._linked.clear()
         finally:
             unwatch()
@@ -114,7 +114,7 @@ class WorkbenchAttachment:
     async def _do(self, name: str, arguments: dict[str, Any], by: str) -> Any:
         is_busy = self._is_busy
         if name == "focus" and is_busy:
-            raise PersonBusyError("the person is typing, so the focus stays where it is; leave it")
+            raise PersonBusyError("the user is typing, so the focus does not change; do not retry")
         before = [(screen, screen.focused) for screen in self._app.screen_stack]
         try:
             answer = await self._call(name, arguments, by)
@@ -129,7 +129,7 @@ class WorkbenchAttachment:
         desk = self._app.desk
         agent = desk.roster.find(desk.find_session(by))
         who = agent.name if agent is not None else by
-        told = f"{who} offers a widget; /widget approve {name} shows its source"
+        told = f"{who} offers a widget; review it with /widget approve {name}"
         self._app.notify(sanitize_text(told), timeout=_SHOWN, markup=False)
 
     @property

@@ -208,7 +208,7 @@ async def _rename_tab(desk: ScreenController, wish: _RenameTab) -> Any:
 async def _show_tab(desk: ScreenController, wish: _Tab) -> Any:
     view = desk.app.main.view
     if not desk.may_focus:
-        raise RefusedCallError("the person is typing; try again later")
+        raise RefusedCallError("the user is typing; try again later")
     await view.show_tab(_tab_at(view.spec, wish.tab, view.tab))
 
 
@@ -224,14 +224,14 @@ def _tab_at(layout: Layout, tab: str | int | None, current: int) -> int:
         return titles.index(tab)
     number = int(tab) if isinstance(tab, int) or (tab.isascii() and tab.isdigit()) else 0
     if not 1 <= number <= len(titles):
-        raise RefusedCallError(f"there is no tab {tab!r}; there are {', '.join(map(repr, titles))}")
+        raise RefusedCallError(f"no tab {tab!r}; choose from {', '.join(map(repr, titles))}")
     return number - 1
 
 
 async def _focus(desk: ScreenController, wish: _Panel) -> Any:
     edit.find_panel(desk.app.main.view.spec, wish.panel)
     if not desk.may_focus:
-        raise RefusedCallError("the person is typing; try again later")
+        raise RefusedCallError("the user is typing; try again later")
     await desk.app.main.view.show_panel(wish.panel)
 
 
@@ -259,7 +259,7 @@ async def _reset_sizes(desk: ScreenController, _: ScreenCallArguments) -> Any:
 async def _open_file(desk: ScreenController, wish: _OpenFile) -> Any:
     path = resolve_path(desk.app.desk.cwd, wish.path)
     if not await asyncio.to_thread(Path(path).exists) and wish.how in ("view", "diff"):
-        raise RefusedCallError(f"there is no file {path!r}")
+        raise RefusedCallError(f"no file {path!r}")
     kind, options = choose_file_panel(desk.app.kinds, path, wish.line, wish.how)
     return {"panel": await open_panel(desk, kind, options)}
 
@@ -276,9 +276,9 @@ async def _open_diff(desk: ScreenController, wish: _OpenDiff) -> Any:
 async def _open_agent(desk: ScreenController, wish: _Agent) -> Any:
     session = desk.app.desk.find_session(wish.agent)
     if session is None:
-        raise RefusedCallError(f"there is no agent {wish.agent!r}")
+        raise RefusedCallError(f"no agent {wish.agent!r}")
     if not desk.may_focus:
-        raise RefusedCallError("the person is typing; try again later")
+        raise RefusedCallError("the user is typing; try again later")
     await desk.app.show_agent(session)
 
 
@@ -293,7 +293,7 @@ async def _offer_widget(desk: ScreenController, wish: _OfferWidget) -> Any:
     agent = desk.app.desk.roster.find(desk.app.desk.find_session(desk.by))
     by = None if desk.is_person else agent.name if agent is not None else desk.by
     told = await asyncio.to_thread(offer_widget, desk.app.desk, wish.name, wish.source, by=by)
-    return {"state": "waits for approval", "next": told}
+    return {"state": "needs approval", "next": told}
 
 
 async def _notify(desk: ScreenController, wish: _Notify) -> Any:

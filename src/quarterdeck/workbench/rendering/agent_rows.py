@@ -10,6 +10,7 @@ from rich.cells import cell_len
 from quarterdeck.wire.terminal_text import count, format_age
 
 from ..sanitize import sanitize_line
+from ..stores.notes import REQUEST_PREFIXES
 from ..stores.roster import SYMBOLS, RosterStore
 from .lines import Line, Span, clip
 
@@ -32,7 +33,7 @@ STATE_ROLES = {
     "interrupted": "warning",
     "done": "good",
 }
-_WAITS = {"permission": "asks leave", "person": "asks you", "agent": "asks agent"}
+_WAITS = {"permission": "permission", "person": "question", "agent": "asks agent"}
 _DAY = 20 * 3_600 * 1_000_000
 _LEAST_DOING = 24
 _NARROW = 60
@@ -68,7 +69,7 @@ class AgentColumn:
 
 
 def _elapsed(row: AgentRow) -> str:
-    """How long somebody works, or since when they do not: the one goes on, the other stays true."""
+    """How long the turn has been running, or since when the agent has its state."""
     agent = row.agent
     then = row.roster.since(agent)
     if agent.state in ("running", "starting"):
@@ -78,13 +79,14 @@ def _elapsed(row: AgentRow) -> str:
 
 
 def _state_and_doing(row: AgentRow, doing: str) -> str:
-    """Where there is no room for columns: how long one works, or which state another is in."""
+    """For narrow tables: the time of a running turn, else the state, and what is being done."""
     agent = row.agent
     if agent.state in ("running", "starting"):
         return f"{_elapsed(row)} {doing}"
+    if agent.waits_for and doing.startswith(REQUEST_PREFIXES):
+        return doing
     word = _WAITS.get(agent.waits_for or "", agent.state)
-    told = doing.removeprefix("asks: ")
-    return f"{word}: {told}" if told else word
+    return f"{word}: {doing}" if doing else word
 
 
 def _context(row: AgentRow) -> str:

@@ -75,7 +75,7 @@ def can_fold(block: Block) -> bool:
 
 def left_note(left: int) -> str:
     """Tells how to see what is not kept."""
-    return f"… {left:,} more characters: /whole puts all of it into a file"
+    return f"… {left:,} more characters: /whole saves all of it to a file"
 
 
 def guess_height(block: Block, width: int) -> int:
@@ -124,7 +124,7 @@ def _folding(
     lines = list(_signed(sign, sanitize_text(shown).strip("\n"), role, width))
     left = getattr(block, "left", 0) + len(text) - len(shown)
     more = (
-        f"… {left:,} more characters, {text.count(chr(10)) + 1:,} lines in all (unfold: f3, enter)"
+        f"… {left:,} more characters, {text.count(chr(10)) + 1:,} lines in all (expand: f3, enter)"
     )
     return [*lines[:_FOLDED_LINES], clip((("  ", role), (more, "faint")), width)]
 
@@ -190,7 +190,7 @@ def _tool(block: ToolBlock, width: int) -> list[Line]:
     parts = (part for line in details for part in wrap(line, room))
     shown = list(islice(parts, _MOST_LINES + 1))
     if len(shown) > _MOST_LINES:
-        more = "… more lines: /whole puts all of it into a file"
+        more = "… more lines: /whole saves all of it to a file"
         shown = [*shown[:_MOST_LINES], *wrap([(more, "faint")], room)]
     return lines + list(indented(shown, _INDENT, _INDENT))
 
@@ -209,7 +209,7 @@ def _summary(block: ToolBlock) -> str:
     if block.exit not in (None, "0"):
         parts.append(f"exit {sanitize_line(block.exit, 20)}")
     if block.is_asking:
-        parts.append("needs your leave")
+        parts.append("needs permission")
     return "  " + ", ".join(parts) if parts else ""
 
 

@@ -33,7 +33,7 @@ def diff_lines(path: str, old: str | None, new: str) -> Iterator[Line]:
     kind = "new file" if old is None else "changed"
     yield ((sanitize_line(path), "strong"), (f"  {kind}  +{added} −{removed}", "faint"))
     if len(old or "") + len(new) > LONGEST:
-        yield (("this change is too big to be shown here", "faint"),)
+        yield (("this change is too large to show here", "faint"),)
         return
     before, after = sanitize_text(old or "").splitlines(), sanitize_text(new).splitlines()
     matcher = difflib.SequenceMatcher(None, before, after, autojunk=True)

@@ -29,7 +29,7 @@ __all__ = [
 class AskLineScreen(ModalScreen[str | None]):
     """Gives the line, or None if there shall be none."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "leave")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "cancel")]
 
     def __init__(self, title: str, given: str = "") -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class AskLineScreen(ModalScreen[str | None]):
         """The parts."""
         with Vertical(id="box") as box:
             box.border_title = Content(sanitize_line(self._asked, 70))
-            box.border_subtitle = "enter · esc leaves"
+            box.border_subtitle = "enter confirm · esc cancel"
             yield Input(sanitize_line(self._given))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -68,7 +68,7 @@ class ConfirmScreen(ModalScreen[bool]):
         """The parts."""
         with Vertical(id="box") as box:
             box.border_title = Content(sanitize_line(self._asked, 60))
-            box.border_subtitle = "y does it · n or esc does not"
+            box.border_subtitle = "y yes · n or esc no"
             yield Label(sanitize_text(self._words), markup=False)
 
     def action_yes(self) -> None:
@@ -90,7 +90,7 @@ class LeaveTerminalScreen(ModalScreen[LeaveChoice | None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("e", "choose('end')", "end it"),
         Binding("l", "choose('leave')", "leave it running"),
-        Binding("escape", "dismiss(None)", "keep the panel"),
+        Binding("escape", "dismiss(None)", "cancel"),
     ]
 
     def __init__(self, title: str, place: str) -> None:
@@ -103,9 +103,9 @@ class LeaveTerminalScreen(ModalScreen[LeaveChoice | None]):
         """The parts."""
         with Vertical(id="box") as box:
             box.border_title = Content(f"{sanitize_line(self._named, 60)} is running")
-            box.border_subtitle = "e ends it · l leaves it running · esc keeps the panel"
+            box.border_subtitle = "e end it · l leave it running · esc cancel"
             yield Label(sanitize_text(f"in {self._place}"), markup=False)
-            yield Label("Left running, /terminals shows it again.", markup=False)
+            yield Label("If you leave it running, /terminals reopens it.", markup=False)
 
     def action_choose(self, choice: LeaveChoice) -> None:
         """Choose, unless the key was meant for something else."""
@@ -150,7 +150,7 @@ class ReadingScreen(ModalScreen[None]):
         """The parts."""
         with Vertical(id="box") as box:
             box.border_title = Content(sanitize_line(self._head, 60))
-            box.border_subtitle = "↑ ↓ scroll · esc closes"
+            box.border_subtitle = "↑ ↓ scroll · esc close"
             yield _Parts(self._parts)
 
     def on_mount(self) -> None:

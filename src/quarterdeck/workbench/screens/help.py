@@ -44,7 +44,7 @@ class _Help(LinesView, can_focus=False):
                 words_at = wrap([(sanitize_line(words), "text")], max(10, width - wide - 2))
                 lines += indented(words_at, before, (" " * (wide + 2), "text"))
             lines.append(())
-        return lines or [plain("nothing has these words", "faint")]
+        return lines or [plain("no matches", "faint")]
 
     def _fits(self, *words: str) -> bool:
         told = " ".join(words).lower()
@@ -78,7 +78,7 @@ class HelpScreen(ModalScreen[None]):
         """The parts."""
         with Vertical(id="box") as box:
             box.border_title = Content(sanitize_line(self._named, 60))
-            box.border_subtitle = "type to search · esc closes"
+            box.border_subtitle = "type to search · esc close"
             yield Input(self._sought, placeholder="search", id="sought")
             yield _Help(self._parts)
 

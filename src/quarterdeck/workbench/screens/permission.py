@@ -99,7 +99,7 @@ def _permission(asked: PermissionAsked, cwd: str | None) -> Iterator[Line]:
                 yield plain(f"terminal {sanitize_line(terminal)}", "faint")
     if asked.reason:
         yield ()
-        yield plain(f"asked because {sanitize_line(asked.reason)}", "faint")
+        yield plain(f"reason: {sanitize_line(asked.reason)}", "faint")
 
 
 def _words(value: object) -> set[str]:
@@ -135,7 +135,7 @@ def _input(value: object, elsewhere: set[str]) -> Iterator[Line]:
 def _question(asked: QuestionAsked) -> Iterator[Line]:
     yield from _text(asked.text, "text")
     if asked.url:
-        yield plain(f"to be answered at {sanitize_text(asked.url)}", "link")
+        yield plain(f"answer at {sanitize_text(asked.url)}", "link")
 
 
 def _text(text: str, role: str) -> Iterator[Line]:
@@ -174,7 +174,7 @@ class _Options(LinesView):
         assert self._item.permission is not None
         options = self._item.permission.options
         found = option_lines(options, width, is_tight=self.is_tight)
-        found.append(plain("   f  deny and say why     esc  decide later", "faint"))
+        found.append(plain("   f  deny with a reason   esc  decide later", "faint"))
         self.styles.height = len(found)
         return found
 
@@ -184,7 +184,7 @@ class PermissionScreen(ModalScreen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "later", "decide later"),
-        Binding("f", "feedback", "deny and say why"),
+        Binding("f", "feedback", "deny with a reason"),
         *(Binding(key, f"kind('{kind}')", kind.replace("_", " ")) for key, kind in _KINDS.items()),
         *(Binding(str(n), f"number({n})", f"option {n}", show=False) for n in range(1, 10)),
         Binding("up", "scroll(-1)", "scroll", show=False),
@@ -218,10 +218,10 @@ class PermissionScreen(ModalScreen[None]):
         """The parts."""
         with Vertical(id="box") as box:
             name = sanitize_line(self.item.name, 40)
-            box.border_title = Content(f"{name} asks for leave{self._place_of}")
+            box.border_title = Content(f"{name} needs permission{self._place_of}")
             yield _Details(self.item, self._cwd)
             yield _Options(self.item)
-            feedback = Input(id="feedback", placeholder="why not, and what to do instead")
+            feedback = Input(id="feedback", placeholder="reason, and what to do instead")
             feedback.display = False
             yield feedback
 
@@ -293,7 +293,7 @@ class PermissionScreen(ModalScreen[None]):
                 if option.kind == kind:
                     self._answer(option.option_id, event.value.strip() or None)
                     return
-        self.notify("nothing here means no; esc goes back", severity="warning")
+        self.notify("this agent offers no way to deny; press esc to go back", severity="warning")
 
     def on_key(self, event: "events.Key") -> None:
         """A key that means nothing here still shows that somebody types."""

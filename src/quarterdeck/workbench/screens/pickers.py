@@ -50,7 +50,7 @@ class _Layouts(Picker):
 class LayoutsScreen(ModalScreen[str | None]):
     """Gives the name of a layout, or None."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss(None)", "leave")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss(None)", "cancel")]
 
     def __init__(self, layouts: Sequence[dict[str, Any]]) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class LayoutsScreen(ModalScreen[str | None]):
         """The parts."""
         with Vertical(id="box") as box:
             box.border_title = "layouts"
-            box.border_subtitle = "enter loads · esc leaves · /layout save NAME keeps what is open"
+            box.border_subtitle = "enter load · esc cancel · /layout save NAME saves this one"
             yield _Layouts(self._layouts)
 
     def on_mount(self) -> None:
@@ -100,7 +100,7 @@ class TerminalsScreen(ModalScreen[tuple[str, bool] | None]):
     """Gives the id of a terminal and whether it shall be ended; None: nothing shall be done."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q", "dismiss(None)", "leave"),
+        Binding("escape,q", "dismiss(None)", "cancel"),
         Binding("x", "end", "end it"),
     ]
 
@@ -112,7 +112,7 @@ class TerminalsScreen(ModalScreen[tuple[str, bool] | None]):
         """The parts."""
         with Vertical(id="box") as box:
             box.border_title = "terminals"
-            box.border_subtitle = "enter shows it · x ends it · esc leaves"
+            box.border_subtitle = "enter show · x end · esc cancel"
             yield _Terminals(self._terminals)
 
     def on_mount(self) -> None:
@@ -180,8 +180,8 @@ class ThemesScreen(ModalScreen[ThemeChoice | None]):
     """Gives the theme that was taken; with None everything looks as before."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,f9", "leave", "leave everything as it was"),
-        Binding("h", "take(True)", "take it for this directory alone"),
+        Binding("escape,q,f9", "leave", "cancel"),
+        Binding("h", "take(True)", "use it for this directory only"),
     ]
 
     def __init__(self, shelved: Sequence[FoundTheme]) -> None:
@@ -194,7 +194,7 @@ class ThemesScreen(ModalScreen[ThemeChoice | None]):
         """The parts."""
         with Vertical(id="box") as box:
             box.border_title = "themes"
-            box.border_subtitle = "enter takes it · h for here alone · esc"
+            box.border_subtitle = "enter use · h use for this directory · esc cancel"
             yield _Themes(self._shelved)
 
     def on_mount(self) -> None:

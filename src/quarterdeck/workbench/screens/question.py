@@ -80,7 +80,7 @@ def parse_field_value(field: FormField, typed: str) -> Any:
     word = typed.strip()
     if not word:
         if field.is_required:
-            raise FieldValueError(f"{field.title} is needed")
+            raise FieldValueError(f"{field.title} is required")
         return None
     try:
         match field.kind:
@@ -317,7 +317,7 @@ class QuestionScreen(ModalScreen[None]):
                 return state
             case "one_of":
                 if not state and field.is_required:
-                    raise FieldValueError(f"{field.title} is needed")
+                    raise FieldValueError(f"{field.title} is required")
                 values = self._values(field, state)
                 return values[0] if values else None
             case "some_of":

@@ -1,4 +1,4 @@
-"""The prompts that wait for their turn, to be changed or dropped."""
+"""The editor of queued prompts: change or remove them."""
 
 from typing import TYPE_CHECKING, ClassVar
 
@@ -65,9 +65,9 @@ class QueueScreen(ModalScreen[None]):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("e", "edit", "change the words"),
-        Binding("d,delete", "drop", "take it out of the queue"),
-        Binding("escape", "leave", "leave"),
+        Binding("e", "edit", "edit"),
+        Binding("d,delete", "drop", "remove it from the queue"),
+        Binding("escape", "leave", "close"),
     ]
 
     def __init__(
@@ -89,9 +89,9 @@ class QueueScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         """The parts."""
         with Vertical(id="box") as box:
-            box.border_title = "prompts that wait"
-            box.border_subtitle = "enter changes · d drops · esc leaves"
-            yield Label("nothing waits any more", id="nothing")
+            box.border_title = "queued prompts"
+            box.border_subtitle = "enter edit · d remove · esc close"
+            yield Label("the queue is empty", id="nothing")
             yield _Waiting(self)
             yield ChatInput(lambda: (), id="words")
 
@@ -150,18 +150,16 @@ class QueueScreen(ModalScreen[None]):
             )
         except QuarterdeckError as error:
             self._rescue(words)
-            self._tell(f"{error}; what you wrote is in the input", bad=True)
+            self._tell(f"{error}; your text is in the input", bad=True)
             return
         if not done:
             self._rescue(words)
-            self._tell(
-                "that prompt has gone to the agent meanwhile; what you wrote is in the input"
-            )
+            self._tell("that prompt was already sent; your text is in the input")
 
     async def _drop(self, queued: "QueuedPrompt") -> None:
         try:
             if not await self._desk.fleet.edit(self._session, queued.message, None):
-                self._tell("that prompt has gone to the agent meanwhile")
+                self._tell("that prompt was already sent")
         except QuarterdeckError as error:
             self._tell(str(error), bad=True)
 

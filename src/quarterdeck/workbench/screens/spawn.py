@@ -31,7 +31,7 @@ class SpawnScreen(ModalScreen[SpawnOptions | None]):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss(None)", "leave"),
+        Binding("escape", "dismiss(None)", "cancel"),
         Binding("ctrl+s", "start", "start"),
     ]
 
@@ -47,9 +47,9 @@ class SpawnScreen(ModalScreen[SpawnOptions | None]):
         found = ", ".join(agents)
         with Vertical(id="box") as box:
             box.border_title = "start an agent"
-            box.border_subtitle = "ctrl+s start · tab next field · esc leave"
+            box.border_subtitle = "ctrl+s start · tab next field · esc cancel"
             with VerticalScroll():
-                yield Label("agent; here: " + found, markup=False)
+                yield Label("agent; installed: " + found, markup=False)
                 yield Input(
                     agents[0] if agents else "native",
                     id="agent",
@@ -59,7 +59,7 @@ class SpawnScreen(ModalScreen[SpawnOptions | None]):
                 yield TextArea(sanitize_text(self._prompt), id="prompt", compact=True)
                 yield Label("directory")
                 yield Input(sanitize_line(self._cwd), id="cwd")
-                yield Label("name, model and permission mode, each may be left empty")
+                yield Label("name, model and permission mode (optional)")
                 yield Input(id="name", placeholder="name")
                 yield Input(id="model", placeholder="model")
                 yield Input(

@@ -25,9 +25,9 @@ __all__ = ["TrustAnswer", "TrustScreen"]
 TrustAnswer: TypeAlias = Literal["trust", "later", "never"]
 
 _CHOICES = (
-    ("t", "trust it: its files count from now on, for every agent that starts here"),
-    ("n", "not now: everything works, and its files do nothing"),
-    ("x", "never ask about it again; /trust still does"),
+    ("t", "trust it: agents that start here use these files"),
+    ("n", "not now: everything works, these files are ignored"),
+    ("x", "never ask again; /trust changes it"),
 )
 
 
@@ -39,7 +39,7 @@ class _Facts(LinesView, can_focus=True):
     def lines(self, width: int) -> list[Line]:
         lines: list[Line] = [
             *wrap(plain(sanitize_text(self._trust.root), "strong"), width),
-            *wrap(plain("This project has files that would act if you trusted it:"), width),
+            *wrap(plain("These files take effect if you trust this project:"), width),
         ]
         for act in self._trust.acts:
             spans = [
@@ -48,9 +48,9 @@ class _Facts(LinesView, can_focus=True):
             ]
             lines += indented(wrap(spans, max(10, width - 2)), ("• ", "bullet"), ("  ", "text"))
         means = (
-            "Settings can run programs, send your code elsewhere and allow more without asking; "
-            "instructions are told to agents. Trust it only if you know who wrote them. "
-            "Agents of other makes have questions of their own about this."
+            "Settings can run programs, send your code elsewhere and allow actions "
+            "without asking; agents follow the instructions. Trust only authors you know. "
+            "Agents of other vendors ask about trust on their own."
         )
         return [*lines, *wrap(plain(means, "faint"), width)]
 
@@ -71,7 +71,7 @@ class TrustScreen(ModalScreen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("t", "answer('trust')", "trust this workspace"),
         Binding("n,escape", "answer('later')", "not now"),
-        Binding("x", "answer('never')", "never ask about it again"),
+        Binding("x", "answer('never')", "never ask again"),
         Binding("up", "scroll(-1)", "scroll", show=False),
         Binding("down", "scroll(1)", "scroll", show=False),
     ]

@@ -46,12 +46,15 @@ class _Facts(LinesView, can_focus=False):
         who = (
             f"offered by {sanitize_line(self._source.by, 40)}"
             if self._source.by
-            else "a file of yours"
+            else "your own file"
         )
         told = [
             plain(f"{who} · {sanitize_line(str(self._source.path))}", "faint"),
-            plain("It runs with your rights, like any program you start: nothing holds it.", "bad"),
-            plain("y approves exactly this text · n or esc leaves it", "key"),
+            plain(
+                "It runs with your permissions and without a sandbox, like any program you start.",
+                "bad",
+            ),
+            plain("y approve exactly this source · n or esc cancel", "key"),
         ]
         return [part for line in told for part in wrap(line, width)]
 
@@ -61,7 +64,7 @@ class ApproveScreen(ModalScreen[bool]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "approve", "approve"),
-        Binding("n,escape", "leave", "leave it"),
+        Binding("n,escape", "leave", "cancel"),
     ]
 
     def __init__(self, source: WidgetSource) -> None:

@@ -220,7 +220,7 @@ def truncate_text(text: str, most: int | None = MOST_TEXT) -> str:
     """The beginning of a text, with a note where it is longer than may be kept; None: all."""
     if most is None or len(text) <= most:
         return text
-    return f"{text[:most]}\n… {len(text) - most:,} more characters are in the log"
+    return f"{text[:most]}\n… {len(text) - most:,} more characters in the log"
 
 
 def format_json(value: Any) -> str:

@@ -14,6 +14,8 @@ from quarterdeck.wire.events import (
     TurnStarted,
 )
 
+from .notes import describe_request
+
 if TYPE_CHECKING:
     from quarterdeck.fleet.api import AgentInfo, FleetStatus
     from quarterdeck.wire.ids import SessionId
@@ -213,9 +215,9 @@ class RosterStore:
                 case ToolCallStarted(title=title, name=name):
                     self._doing[record.session] = title or name or "a tool"
                 case PermissionAsked(title=title):
-                    self._doing[record.session] = f"asks: {title}"
+                    self._doing[record.session] = describe_request(title)
                 case QuestionAsked(text=text):
-                    self._doing[record.session] = f"asks: {text}"
+                    self._doing[record.session] = f"question: {text}"
                 case MessageChunk(role="agent"):
                     self._doing[record.session] = "writing"
                 case ThoughtChunk():

@@ -56,19 +56,19 @@ _COMPILED: tuple[tuple[TroubleKind, re.Pattern[str]], ...] = tuple(
 )
 
 _TITLES: dict[TroubleKind, str] = {
-    "missing": "{name} could not start: the program of {title} is not on this machine",
-    "key": "{name} has no model to talk to: no key is set",
+    "missing": "cannot start {name}: {title} is not installed",
+    "key": "{name} has no model: no API key is set",
     "login": "{name} needs you to log in to {title}",
-    "session": "{title} does not know this session any more",
-    "version": "{name} speaks another version than this program",
+    "session": "{title} no longer has this session",
+    "version": "{name} uses an incompatible version",
     "crash": "{name} stopped unexpectedly",
-    "turn": "the last turn of {name} failed; it is still there",
-    "ended": "{name} is not at work",
+    "turn": "the last turn of {name} failed; the agent is still running",
+    "ended": "{name} is not running",
 }
-_RETRY = TroubleRemedy("ctrl+r", "try again")
-_FRESH = TroubleRemedy("/fresh", "a new session in the same place")
-_OTHER = TroubleRemedy("ctrl+t", "another agent")
-_DEMO = TroubleRemedy("f12", "the demo, which needs no key")
+_RETRY = TroubleRemedy("ctrl+r", "retry")
+_FRESH = TroubleRemedy("/fresh", "start a new session")
+_OTHER = TroubleRemedy("ctrl+t", "start another agent")
+_DEMO = TroubleRemedy("f12", "run the demo, no API key needed")
 
 
 def diagnose_agent(agent: "AgentInfo", found: "DiscoveredAgent | None") -> Trouble | None:
@@ -110,12 +110,12 @@ def _offers(
     match kind:
         case "missing":
             get = (TroubleRemedy("/install", f"copy: {install}"),) if install else ()
-            return (*get, _RETRY, _OTHER, TroubleRemedy("/doctor", "what is here"))
+            return (*get, _RETRY, _OTHER, TroubleRemedy("/doctor", "check the setup"))
         case "key":
-            return (TroubleRemedy("/doctor", "which keys are set"), _RETRY, _OTHER, _DEMO)
+            return (TroubleRemedy("/doctor", "show which keys are set"), _RETRY, _OTHER, _DEMO)
         case "login":
             chooses = found is not None and found.offers_logins
-            how = "choose a way to log in" if chooses else "how to log in"
+            how = "choose how to log in" if chooses else "show how to log in"
             return (TroubleRemedy("/login", how), _RETRY, _OTHER)
         case "session":
             return (_FRESH, _OTHER)
@@ -123,7 +123,7 @@ def _offers(
             get = (TroubleRemedy("/install", f"copy: {install}"),) if install else ()
             return (*get, _RETRY, _OTHER)
         case "turn":
-            return (TroubleRemedy("ctrl+r", "send the last prompt again"), _FRESH, _OTHER)
+            return (TroubleRemedy("ctrl+r", "resend the last prompt"), _FRESH, _OTHER)
         case "crash" | "ended":
-            again = TroubleRemedy("ctrl+r", "start it again where it was")
+            again = TroubleRemedy("ctrl+r", "resume it where it stopped")
             return (again, _FRESH, _OTHER) if agent.can_resume else (_FRESH, _OTHER)

@@ -155,7 +155,7 @@ class TerminalInput:
                     await self._send()
             except QuarterdeckError as error:
                 self._waiting.clear()
-                self._tell(f"what you typed did not arrive: {error}")
+                self._tell(f"your input was not delivered: {error}")
             self._held = 0
 
     async def _send(self) -> None:
@@ -170,7 +170,7 @@ class TerminalInput:
 
     def _may_hold(self, size: int) -> bool:
         if self._held + size > _MOST:
-            self._tell("the program does not read what you type; the rest is left out")
+            self._tell("the program does not read its input; the rest was dropped")
             return False
         self._held += size
         return True

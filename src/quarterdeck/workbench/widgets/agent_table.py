@@ -32,16 +32,16 @@ class AgentTable(Picker):
     """A row for each agent; the times of those at work go on, and nothing else does."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("i", "ask('interrupt')", "end the turn of the agent under the cursor"),
-        Binding("k", "ask('kill')", "kill it; asks first"),
-        Binding("a", "ask('archive')", "put it away, or take it out again"),
-        Binding("r", "ask('resume')", "start it again where it ended"),
-        Binding("n", "ask('rename')", "give it another name"),
+        Binding("i", "ask('interrupt')", "interrupt the selected agent"),
+        Binding("k", "ask('kill')", "kill it, after confirmation"),
+        Binding("a", "ask('archive')", "archive or unarchive it"),
+        Binding("r", "ask('resume')", "resume it where it stopped"),
+        Binding("n", "ask('rename')", "rename it"),
         Binding("s", "sort(1)", "sort by the next column"),
-        Binding("S", "turn", "sort the other way round"),
-        Binding("slash", "seek", "show only agents with some words; escape shows all"),
-        Binding("z", "archived", "show those that are put away, or hide them"),
-        Binding("h", "ask('here')", "only agents of this directory, or all"),
+        Binding("S", "turn", "reverse the order"),
+        Binding("slash", "seek", "filter agents; escape shows all"),
+        Binding("z", "archived", "show or hide archived agents"),
+        Binding("h", "ask('here')", "show agents of this directory only, or all"),
     ]
 
     @dataclass
@@ -181,7 +181,7 @@ class AgentTable(Picker):
         return (
             ("/ ", "key"),
             (typed, "strong"),
-            (f"  {shown} of {there}{where} · esc shows all", "faint"),
+            (f"  {shown} of {there}{where} · esc show all", "faint"),
         )
 
     def _changed(self) -> None:

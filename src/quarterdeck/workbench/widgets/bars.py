@@ -28,8 +28,8 @@ __all__ = ["AgentBar", "QueueBar", "StatusBar", "TroubleBar", "trouble_lines"]
 _HOST_WORDS: dict[HostState, tuple[str, str]] = {
     "connecting": ("host: connecting", "warning"),
     "connected": ("host: connected", "faint"),
-    "lost": ("host: lost, waiting for it", "bad"),
-    "failed": ("host: cannot be used", "bad"),
+    "lost": ("host: lost, reconnecting", "bad"),
+    "failed": ("host: unusable", "bad"),
 }
 _ORDER = ("running", "starting", "waiting", "idle", "interrupted", "failed", "killed", "done")
 _SHOWN_QUEUE = 3
@@ -81,7 +81,7 @@ class QueueBar(LinesView):
         lines = [
             clip(
                 (
-                    ("⋯ waits: ", "faint"),
+                    ("⋯ queued: ", "faint"),
                     (sanitize_line(" ".join(map(describe_content, q.content))), "text"),
                 ),
                 width,
@@ -90,7 +90,7 @@ class QueueBar(LinesView):
         ]
         if len(lines) > _SHOWN_QUEUE:
             left = len(lines) - _SHOWN_QUEUE + 1
-            lines[_SHOWN_QUEUE - 1 :] = [((f"⋯ and {left} more wait", "faint"),)]
+            lines[_SHOWN_QUEUE - 1 :] = [((f"⋯ and {left} more queued", "faint"),)]
         return lines
 
 
@@ -136,7 +136,7 @@ class StatusBar(LinesView):
                 spans.append((f" {SYMBOLS[state]} {number} {state}", role))
         problem = self._roster.status.problem if self._roster.status else None
         if problem:
-            spans.append((f"  the log cannot be written: {sanitize_line(problem, 80)}", "bad"))
+            spans.append((f"  cannot write the log: {sanitize_line(problem, 80)}", "bad"))
         words, role = _HOST_WORDS[self._host]
         if self._host != "connected" or width_of(tuple(spans)) + len(words) + 2 <= width:
             spans.append((f"  {words}", role))
@@ -145,7 +145,7 @@ class StatusBar(LinesView):
         if totals.tokens:
             cost = f" {format_money(totals.cost, totals.currency)}" if totals.cost else ""
             spans.append((f"  {count(totals.tokens)} tokens{cost}", "faint"))
-        keys = " f1 help  ctrl+p commands  ctrl+q leave "
+        keys = " f1 help  ctrl+p commands  ctrl+q quit "
         room = width - width_of(tuple(spans)) - len(keys)
         if room < 0:
             keys, room = " f1 help ", width - width_of(tuple(spans)) - 9

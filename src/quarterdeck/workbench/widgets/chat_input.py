@@ -119,11 +119,11 @@ class ChatInput(TextArea):
         Binding("down", "newer", "later prompts", show=False),
         Binding("ctrl+f", "app.command('search')", "search the transcript"),
         Binding("ctrl+y", "app.command('copy')", "copy the marked block, or the last answer"),
-        Binding("ctrl+e", "app.command('queue')", "edit the prompts that wait"),
-        Binding("alt+up", "app.command('earlier-prompt')", "to the prompt before"),
-        Binding("alt+down", "app.command('later-prompt')", "to the next prompt"),
+        Binding("ctrl+e", "app.command('queue')", "edit the queued prompts"),
+        Binding("alt+up", "app.command('earlier-prompt')", "previous prompt"),
+        Binding("alt+down", "app.command('later-prompt')", "next prompt"),
         Binding("ctrl+z", "undo", "undo"),
-        Binding("alt+z", "redo", "do again what was undone"),
+        Binding("alt+z", "redo", "redo"),
     ]
 
     @dataclass
@@ -201,7 +201,7 @@ class ChatInput(TextArea):
         self.insert("\n")
 
     def action_older(self) -> None:
-        """One line up, or from the first line to the prompt before."""
+        """One line up, or from the first line to the previous prompt."""
         if self.cursor_location[0] > 0 or not self._recall(1):
             self.action_cursor_up()
 

@@ -51,7 +51,7 @@ class TerminalView(TerminalMouse, can_focus=True):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(LEAVE, "leave", "end typing; once more: send it to the program"),
+        Binding(LEAVE, "leave", "stop typing; again: send the key to the program"),
         Binding("enter", "type", "type into it"),
         Binding("shift+pageup", "scroll_page(-1)", "a page up, also while you type"),
         Binding("shift+pagedown", "scroll_page(1)", "a page down, also while you type"),
@@ -59,10 +59,10 @@ class TerminalView(TerminalMouse, can_focus=True):
         Binding("pagedown", "scroll_page(1)", "a page down", show=False),
         Binding("up,k", "scroll_rows(-1)", "a line up", show=False),
         Binding("down,j", "scroll_rows(1)", "a line down", show=False),
-        Binding("home", "scroll_far(-1)", "to the oldest line that is kept", show=False),
+        Binding("home", "scroll_far(-1)", "to the first line", show=False),
         Binding("end", "scroll_far(1)", "to the end", show=False),
-        Binding("left", "shift(-8)", "what is left of it", show=False),
-        Binding("right", "shift(8)", "what is right of it", show=False),
+        Binding("left", "shift(-8)", "scroll left", show=False),
+        Binding("right", "shift(8)", "scroll right", show=False),
     ]
 
     @dataclass

@@ -40,18 +40,18 @@ class TranscriptView(LineCanvas, can_focus=True):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j", "mark(1)", "next fold"),
-        Binding("k", "mark(-1)", "previous fold"),
-        Binding("enter,space", "fold", "fold, unfold"),
+        Binding("j", "mark(1)", "next block"),
+        Binding("k", "mark(-1)", "previous block"),
+        Binding("enter,space", "fold", "expand or collapse"),
         Binding("right_square_bracket,alt+down", "jump(1)", "next prompt"),
         Binding("left_square_bracket,alt+up", "jump(-1)", "previous prompt"),
-        Binding("home,g", "start", "to the beginning"),
+        Binding("home,g", "start", "to the start"),
         Binding("end,G", "follow", "to the end"),
-        Binding("ctrl+f,slash", "search", "search all of it"),
-        Binding("n", "find(1)", "earlier match"),
-        Binding("N", "find(-1)", "later match"),
+        Binding("ctrl+f,slash", "search", "search"),
+        Binding("n", "find(1)", "previous match"),
+        Binding("N", "find(-1)", "next match"),
         Binding("escape", "end_search", "end the search", show=False),
-        Binding("ctrl+y,y", "app.command('copy')", "copy the marked block, else the last answer"),
+        Binding("ctrl+y,y", "app.command('copy')", "copy the marked block, or the last answer"),
     ]
 
     @dataclass
@@ -165,7 +165,7 @@ class TranscriptView(LineCanvas, can_focus=True):
         self._settle()
 
     def action_start(self) -> None:
-        """Go to the beginning."""
+        """Go to the start."""
         store = self._store
         if store is None:
             return

@@ -36,8 +36,8 @@ class SearchBar(Horizontal):
     """Tells what to look for, and shows how many were found."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "step(1)", "earlier match"),
-        Binding("down,shift+enter", "step(-1)", "later match"),
+        Binding("up", "step(1)", "previous match"),
+        Binding("down,shift+enter", "step(-1)", "next match"),
         Binding("escape", "close", "end the search"),
     ]
 
@@ -63,7 +63,7 @@ class SearchBar(Horizontal):
     def compose(self) -> ComposeResult:
         """The parts."""
         yield Label("search ", classes="search-sign")
-        hint = "enter, ↑ earlier · ↓ later · esc ends"
+        hint = "enter, ↑ previous · ↓ next · esc close"
         yield Input(sanitize_line(self._words), placeholder=hint, compact=True)
         yield Label("", classes="search-count", markup=False)
 
@@ -180,7 +180,7 @@ class SearchController:
             self._timer = self._view.set_timer(_PAUSE, self._run)
 
     def step(self, step: int) -> None:
-        """Go to an earlier match (1) or a later one (-1)."""
+        """Go to the previous match (1) or the next one (-1)."""
         if self.pattern is None:
             self.begin()
             return

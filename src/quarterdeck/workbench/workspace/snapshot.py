@@ -122,18 +122,15 @@ class WorkspaceFiles:
             if not aside.exists() or number == _ASIDE:
                 with suppress(OSError):
                     path.replace(aside)
-                    return (
-                        f"what was open here cannot be shown again: {reason}; "
-                        f"it is kept in {str(aside)!r}"
-                    )
+                    return f"cannot restore the open panels: {reason}; saved them in {str(aside)!r}"
                 break
-        return f"what was open here cannot be shown again: {reason}"
+        return f"cannot restore the open panels: {reason}"
 
 
 def _decoded(data: object) -> _File:
     version = cast("dict[str, object]", data).get("version") if isinstance(data, dict) else None
     if isinstance(version, int) and version > _VERSION:
-        raise UnusableLayoutError(f"a newer program wrote it (version {version})")
+        raise UnusableLayoutError(f"written by a newer version ({version})")
     return msgspec.convert(data, _File)
 
 

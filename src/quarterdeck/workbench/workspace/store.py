@@ -89,7 +89,7 @@ class WorkspaceStore:
         try:
             await self.save(app)
         except OSError as error:
-            app.tell(f"what is open cannot be kept on disk: {error}", True)
+            app.tell(f"cannot save the open panels: {error}", True)
 
 
 def capture_workspace(app: "WorkspaceApp") -> WorkspaceSnapshot:
@@ -126,17 +126,17 @@ def _load_screen_calls() -> Mapping[str, ScreenCallSpec]:
 
 LAYOUT_BINDINGS: list[BindingType] = [
     # With priority, as all that move the focus: a key that comes right after is for the new place.
-    Binding("f4", "cycle(1)", "to the next panel", priority=True),
-    Binding("shift+f4,f16", "cycle(-1)", "to the previous panel", priority=True),
-    Binding("f5", "command('layouts')", "choose another layout"),
+    Binding("f4", "cycle(1)", "focus the next panel", priority=True),
+    Binding("shift+f4,f16", "cycle(-1)", "focus the previous panel", priority=True),
+    Binding("f5", "command('layouts')", "choose a layout"),
     # With priority: an input would select by these.
     Binding("f6", "tab(-1)", "previous tab", priority=True),
     Binding("f7", "tab(1)", "next tab", priority=True),
-    Binding("ctrl+w", "command('close-panel')", "close the panel with the focus"),
-    Binding("alt+left", "resize('left')", "move the line beside the panel"),
-    Binding("alt+right", "resize('right')", "move the line beside the panel"),
-    Binding("alt+shift+up", "resize('up')", "move the line below the panel"),
-    Binding("alt+shift+down", "resize('down')", "move the line below the panel"),
+    Binding("ctrl+w", "command('close-panel')", "close the focused panel"),
+    Binding("alt+left", "resize('left')", "resize the focused panel"),
+    Binding("alt+right", "resize('right')", "resize the focused panel"),
+    Binding("alt+shift+up", "resize('up')", "resize the focused panel"),
+    Binding("alt+shift+down", "resize('down')", "resize the focused panel"),
 ]
 LAYOUT_KEYS = frozenset({"cycle", "tab", "resize"})
 """Actions that count on the main screen alone."""
@@ -213,7 +213,7 @@ class WorkspaceApp(KeyboardApp):
         self.work(self.show_agent(event.session, event.seq))
 
     def action_cycle(self, step: int) -> None:
-        """Give the focus to the next panel."""
+        """Focus the next panel."""
         self.main.view.cycle(step)
 
     def action_tab(self, step: int) -> None:
@@ -243,7 +243,7 @@ class WorkspaceApp(KeyboardApp):
         elif found:
             self.work(view.show_panel(found[0]))
         else:
-            self.tell(f"there is no panel {place!r} here; /open {place} opens one", True)
+            self.tell(f"no {place} panel is open; /open {place} opens one", True)
 
     async def show_agent(self, session: "SessionId", seq: int | None = None) -> None:
         """Go to the chat that has an agent of its own, or select it for the chat that follows."""

@@ -46,10 +46,10 @@ class FormQuestion(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=T
     """One question."""
 
     question: Annotated[str, Meta(description="The whole question, with a question mark.")]
-    header: Annotated[str | None, Meta(description="A word or two that stand over it.")] = None
+    header: Annotated[str | None, Meta(description="A heading of one or two words.")] = None
     options: Annotated[tuple[QuestionOption, ...], Meta(max_length=20)] = ()
     multiple: Annotated[bool, Meta(description="Several options may be chosen.")] = False
-    free_text: Annotated[bool, Meta(description="Own words are allowed beside options.")] = True
+    free_text: Annotated[bool, Meta(description="Allow free text in addition to options.")] = True
 
 
 def introduction(questions: tuple[FormQuestion, ...]) -> str:
@@ -157,7 +157,7 @@ class AskUserTool:
 
 def _check(question: FormQuestion) -> None:
     if not question.question.strip():
-        raise ToolError("A question is empty; say what you want to know.")
+        raise ToolError("A question is empty; write what you want to know.")
     labels = [option.label for option in question.options]
     if len(set(labels)) != len(labels):
         raise ToolError(f"Options of {question.question!r} have the same label; make them differ.")
@@ -175,14 +175,17 @@ async def _ask(questions: tuple[FormQuestion, ...], live: LiveCall) -> ToolOutco
 def _unanswered(answered: QuestionAnswered) -> str:
     """Why there is no answer, and what to do without one."""
     if answered.action == "decline" and answered.by.kind == "person":
-        return "The person declined to answer. Do not ask the same again; go on as you can."
+        return (
+            "The person declined to answer. Do not ask the same question again; continue as best "
+            "you can."
+        )
     if answered.by.kind == "person":
-        return "The person closed the question without an answer. Go on as you can."
-    why = {"timeout": "nobody answered in time", "cancel": "the question was cancelled"}
-    reason = why.get(answered.by.kind, "nobody is there to answer")
+        return "The person closed the question without an answer. Continue as best you can."
+    why = {"timeout": "no answer in time", "cancel": "the question was cancelled"}
+    reason = why.get(answered.by.kind, "no person is available")
     return (
-        f"There is no answer: {reason}. Go on with your best judgement and say in the end what "
-        "you assumed."
+        f"There is no answer: {reason}. Continue with your best judgement and state your "
+        "assumptions at the end."
     )
 
 

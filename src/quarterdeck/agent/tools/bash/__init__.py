@@ -34,17 +34,15 @@ class BashArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=
     """The arguments of ``bash``."""
 
     command: Annotated[str, Meta(description="The command line, as bash reads it.")]
-    timeout: Annotated[
-        float | None, Meta(description="Seconds after which it is ended; 120 if left out.")
-    ] = None
+    timeout: Annotated[float | None, Meta(description="Timeout in seconds; default: 120.")] = None
     workdir: Annotated[
-        str | None, Meta(description="Directory to run in; the working directory if left out.")
+        str | None, Meta(description="Directory to run in; default: the working directory.")
     ] = None
     background: Annotated[
-        bool, Meta(description="Return at once with an id and let the command run on.")
+        bool, Meta(description="Return an id immediately and run the command in the background.")
     ] = False
     description: Annotated[
-        str | None, Meta(description="What it does, in five to ten words, for the person.")
+        str | None, Meta(description="What the command does, in five to ten words, for the person.")
     ] = None
 
 
@@ -64,9 +62,11 @@ class BashTool:
         """Find the directory; nothing is started."""
         line = arguments.command
         if not line.strip():
-            raise ToolError("The command is empty; say what to run.")
+            raise ToolError("The command is empty; give a command to run.")
         if "\0" in line:
-            raise ToolError("The command holds a NUL character; no program can be given that.")
+            raise ToolError(
+                "The command contains a NUL character, which cannot be passed to a program."
+            )
         cwd = await _directory(arguments.workdir, workspace)
         commands = commands_of(workspace)
         if arguments.background:
@@ -108,7 +108,7 @@ async def _directory(workdir: str | None, workspace: ToolWorkspace) -> str:
         return workspace.cwd
     found = await workspace.system.files.stat(workdir)
     if found.kind != "directory":
-        raise ToolError(f"{workdir!r} is a {found.kind}; workdir has to be a directory.")
+        raise ToolError(f"{workdir!r} is a {found.kind}; workdir must be a directory.")
     return found.path
 
 
@@ -117,7 +117,7 @@ def _seconds(timeout: float | None, workspace: ToolWorkspace) -> float:
     if timeout is None:
         return min(options.bash_timeout, options.bash_max_timeout)
     if not timeout > 0:
-        raise ToolError(f"A timeout of {timeout:g} s leaves no time; give more than 0.")
+        raise ToolError(f"A timeout of {timeout:g} s is too short; give more than 0.")
     return min(timeout, options.bash_max_timeout)
 
 
@@ -140,7 +140,7 @@ async def _run_on(order: _Order, live: LiveCall) -> ToolOutcome:
     await _show_terminal(live, command.terminal)
     told = (
         f"Started in the background as {command.id!r}. Use the tool `commands` to read its "
-        f"output, to wait for it or to end it. All it prints is also in {command.file}."
+        f"output, wait for it or end it. All of its output is also in {command.file}."
     )
     return ToolOutcome(result=(TextPart(text=told),), raw_output={"id": command.id})
 
@@ -217,7 +217,7 @@ async def _outcome(
         lines.append(ended(view.exit, seconds))
     else:
         lines.append(
-            f"[ended after its {order.timeout:g} s were over, with everything it had started; "
+            f"[timed out after {order.timeout:g} s and was killed with all processes it started; "
             "give it more time, or run it in the background]"
         )
     code, signal = (view.exit.code, view.exit.signal) if view.exit else (None, None)

@@ -146,7 +146,7 @@ class BackgroundCommands:
         if (found := self._all.get(id)) is not None:
             return found
         known = ", ".join(self._all) or "none"
-        raise ToolError(f"There is no background command {id!r}; there are: {known}.")
+        raise ToolError(f"There is no background command {id!r}; available: {known}.")
 
     def check_room(self) -> None:
         """Refuse one more command when too many run.
@@ -157,7 +157,7 @@ class BackgroundCommands:
         running = [command.id for command in self.all if command.exit is None]
         if len(running) + self._starting >= _MOST_RUNNING:
             raise ToolError(
-                f"{len(running)} background commands run already ({', '.join(running)}); "
+                f"{len(running)} background commands are already running ({', '.join(running)}); "
                 "kill one or wait for it before starting another."
             )
 
@@ -211,9 +211,9 @@ class CommandsArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fie
     """The arguments of ``commands``."""
 
     action: Literal["list", "read", "wait", "kill"]
-    id: Annotated[str | None, Meta(description="Which command; all but `list` need it.")] = None
+    id: Annotated[str | None, Meta(description="Command id; required except for `list`.")] = None
     seconds: Annotated[
-        float | None, Meta(description="With `wait`: how long at most; 30 if left out.")
+        float | None, Meta(description="With `wait`: maximum seconds; default: 30.")
     ] = None
 
 
@@ -277,7 +277,10 @@ async def _read(command: BackgroundCommand, live: LiveCall) -> ToolOutcome:
     dropped, text = command.take()
     await _show(command, text, live)
     if dropped:
-        text = f"[… {dropped} characters are not shown; all is in {command.file} …]\n{text}"
+        text = (
+            f"[… {dropped} characters are not shown; the full output is in {command.file} …]\n"
+            f"{text}"
+        )
     status = ended(command.exit, command.seconds)
     return text_outcome(f"{text.rstrip() or '(nothing new)'}\n{status}")
 

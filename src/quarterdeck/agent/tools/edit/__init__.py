@@ -20,8 +20,8 @@ class EditArguments(Arguments, frozen=True, kw_only=True):
         str, Meta(description="The file, relative to the working directory or absolute.")
     ]
     old: Annotated[str, Meta(description="The text to replace, as it is in the file.")]
-    new: Annotated[str, Meta(description="The text that comes in its place.")]
-    replace_all: Annotated[bool, Meta(description="Replace every place, not just one.")] = False
+    new: Annotated[str, Meta(description="The text to replace it with.")]
+    replace_all: Annotated[bool, Meta(description="Replace every occurrence.")] = False
 
 
 class EditTool:

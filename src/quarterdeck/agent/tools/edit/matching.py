@@ -143,7 +143,7 @@ def _trailing_blanks(text: str, old: str, new: str) -> TextMatches:
         lines.span(first, len(wanted), old, new)
         for first in lines.windows([line.rstrip() for line in wanted], str.rstrip)
     ]
-    return TextMatches(spans=tuple(spans), ignoring="blanks at line ends", is_exact=False)
+    return TextMatches(spans=tuple(spans), ignoring="trailing whitespace", is_exact=False)
 
 
 def _indentation(text: str, old: str, new: str) -> TextMatches:

@@ -94,7 +94,7 @@ def _spans(text: str, one: Replacement, which: str, shown: str) -> tuple[list[Te
     if not one.old:
         raise ToolError(f"{which}'old' is empty; use write to create or replace a whole file.")
     if one.old == one.new:
-        raise ToolError(f"{which}'old' and 'new' are the same; there is nothing to change.")
+        raise ToolError(f"{which}'old' and 'new' are identical; there is nothing to change.")
     found = find_text(text, one.old, one.new)
     if not found.spans:
         raise ToolError(_not_found(text, one.old, which, shown))
@@ -136,11 +136,11 @@ def _ambiguous(text: str, found: TextMatches, which: str, shown: str) -> str:
 def _not_found(text: str, old: str, which: str, shown: str) -> str:
     told = f"{which}'old' is not in {shown!r}; nothing was changed."
     if re.match(r"\s*\d+\t", old):
-        return f"{told} Leave out the line numbers that read shows before each line."
+        return f"{told} Omit the line numbers that read shows before each line."
     lines = text.split("\n")
     near = _nearest(lines, old)
     if near is None:
-        return f"{told} No line of the file is like it. Read the file again."
+        return f"{told} No line of the file is similar. Read the file again."
     end = min(near + min(old.count("\n") + 1, _SHOWN_LINES), len(lines))
     rows = [f"{i + 1:>5}\t{shorten(lines[i].rstrip(), 300)}" for i in range(near, end)]
     return "\n".join([f"{told} The nearest lines are:", *rows])
@@ -233,11 +233,11 @@ def _changed(
     file = decode_file(data, target.shown)
     applied = apply_replacements(file.text, replacements, target.shown)
     if applied.text == file.text:
-        raise ToolError(f"The edits leave {target.shown!r} as it is; there is nothing to change.")
+        raise ToolError(f"The edits do not change {target.shown!r}.")
     try:
         applied.text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise ToolError(f"'new' is no valid text ({error.reason}); send it again.") from error
+        raise ToolError(f"'new' is not valid text ({error.reason}); send it again.") from error
     return _Change(
         file=file,
         identity=identity,
@@ -260,8 +260,8 @@ async def _run(
         change = await _change(workspace, target, replacements)
         if change.applied.changes != planned.applied.changes:
             raise ToolError(
-                f"Another call changed {target.shown!r} where this edit belongs; nothing was "
-                "changed now. Read it again, then retry."
+                f"Another call changed {target.shown!r} in the same place; this edit was not "
+                "made. Read the file again, then retry."
             )
         identity = await files.write(target.real, change.data, expected=change.identity)
         workspace.seen.note(target.real, identity)

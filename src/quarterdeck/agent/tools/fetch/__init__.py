@@ -35,12 +35,12 @@ _ERROR_SHOWN = 2000
 class FetchArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The arguments of ``fetch``."""
 
-    url: Annotated[str, Meta(description="The address, beginning with http:// or https://.")]
+    url: Annotated[str, Meta(description="The URL, starting with http:// or https://.")]
     format: Format = "markdown"
     offset: Annotated[int, Meta(ge=0, description="First character of the page to return.")] = 0
     limit: Annotated[
         Annotated[int, Meta(ge=1)] | None,
-        Meta(description="How many characters to return at most."),
+        Meta(description="Maximum number of characters to return."),
     ] = None
 
 
@@ -125,7 +125,7 @@ def _told(page: FetchedPage, url: str, text: str, offset: int, limit: int) -> To
         end = offset + len(part)
         notes.append(f"characters {offset} to {end} of {len(text)}")
         if end < len(text):
-            notes.append(f"go on with offset={end}")
+            notes.append(f"continue with offset={end}")
     note = f"\n\n[{'; '.join(notes)}]" if notes else ""
     return ToolOutcome(
         result=(TextPart(text=(part or "(the page is empty)") + note),),

@@ -106,8 +106,8 @@ async def _connect_one(target: UrlTarget, addresses: Sequence[str]) -> Streams:
 def _refusal(host: str, address: str, where: str) -> ToolError:
     leads = "" if host == address else f" leads to {address}, which"
     return ToolError(
-        f"{host!r}{leads} is a {where} address; fetch is not allowed to ask those. "
-        "The person can allow it with the setting tools.fetch.allow_private."
+        f"{host!r}{leads} is a {where} address; fetch may not access those. The person can allow "
+        "it with the setting tools.fetch.allow_private."
     )
 
 
@@ -146,7 +146,7 @@ async def download_page(
         try:
             found = await _ask(connection, url, timeout, limit)
         except (CallError, asyncio.LimitOverrunError, zlib.error) as error:
-            raise ToolError(f"{target} did not answer properly: {error}.") from error
+            raise ToolError(f"{target} sent an invalid response: {error}.") from error
         finally:
             connection.abort()
         if isinstance(found, FetchedPage):
@@ -180,7 +180,7 @@ async def _ask(
         try:
             return urldefrag(urljoin(url, location)).url
         except ValueError:
-            raise ToolError(f"{url} redirects to {location!r}, which is no address.") from None
+            raise ToolError(f"{url} redirects to {location!r}, which is not a valid URL.") from None
     length = head.headers.get("content-length", "")
     size = int(length) if length.isdecimal() else None
     kind = head.headers.get("content-type", "")
@@ -221,7 +221,7 @@ async def _body(
         return b"", False
     packing = head.headers.get("content-encoding", "identity").lower().strip()
     if packing not in ("", "identity", *_COMPRESSIONS):
-        raise ToolError(f"The page is packed with {packing!r} though that was not asked for.")
+        raise ToolError(f"The page is compressed with {packing!r}, which was not requested.")
     unpacker = zlib.decompressobj(wbits=47) if packing in _COMPRESSIONS else None
     data = bytearray()
     async with aclosing(connection.body(head, timeout)) as pieces:

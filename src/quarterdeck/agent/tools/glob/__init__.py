@@ -35,9 +35,7 @@ class GlobArguments(Arguments, frozen=True, kw_only=True):
     pattern: Annotated[
         str, Meta(min_length=1, description="Such as `**/*.py`, relative to `path`.")
     ]
-    path: Annotated[str, Meta(description="The directory; the working directory if not given.")] = (
-        "."
-    )
+    path: Annotated[str, Meta(description="The directory; default: the working directory.")] = "."
 
 
 class GlobTool:
@@ -58,13 +56,13 @@ class GlobTool:
         if pattern.startswith("/"):
             path, pattern = split_fixed(pattern)
         if ".." in pattern.split("/"):
-            raise ToolError("A pattern cannot hold '..'; give the directory as path.")
+            raise ToolError("A pattern cannot contain '..'; give the directory as path.")
         regex = compile_glob(pattern)
         target = await look_up_path(workspace, path, "read")
         if target.stat is None:
             raise NoSuchPathError(path)
         if target.stat.kind != "directory":
-            raise ToolError(f"{target.shown!r} is no directory; give the one to search in.")
+            raise ToolError(f"{target.shown!r} is not a directory; give the directory to search.")
 
         async def run(live: LiveCall) -> ToolOutcome:
             return await _find(workspace, target, regex, arguments.pattern)

@@ -54,9 +54,11 @@ class GoalDoneTool:
         """Make sure that something is said."""
         for name, value in (("summary", arguments.summary), ("evidence", arguments.evidence)):
             if not value.strip():
-                raise ToolError(f"{name!r} is empty; say what was reached and how you know.")
+                raise ToolError(f"{name!r} is empty; state what was reached and how you know.")
         if self._was_said:
-            raise ToolError("That was noted already; say what the person should know, and stop.")
+            raise ToolError(
+                "The goal is already marked as reached; tell the person what matters, and stop."
+            )
         words = " ".join(arguments.summary.split())
         return PreparedCall(
             title=f"The goal is reached: {words[:100]}",
@@ -66,9 +68,7 @@ class GoalDoneTool:
 
     async def _done(self, live: LiveCall) -> ToolOutcome:
         self._was_said = True
-        return text_outcome(
-            "Noted: the goal is reached. Say in a few words what the person should know."
-        )
+        return text_outcome("The goal is marked as reached. Tell the person briefly what matters.")
 
 
 if TYPE_CHECKING:

@@ -96,7 +96,7 @@ async def _read(files: Files, top: str, entry: DirectoryEntry) -> bytes | Skippe
     return content.data if content.at_end else "large"
 
 
-_NARROW = "narrow it down with path, glob or pattern"
+_NARROW = "narrow the search with path, glob or pattern"
 
 
 class GrepReport:
@@ -193,7 +193,7 @@ class GrepArguments(Arguments, frozen=True, kw_only=True):
         Annotated[int, Meta(ge=1)] | None,
         Meta(description="Matches (or files) to show; default 200 (500)."),
     ] = None
-    multiline: Annotated[bool, Meta(description="Let a match go over several lines.")] = False
+    multiline: Annotated[bool, Meta(description="Allow a match to span several lines.")] = False
 
 
 class GrepTool:

@@ -89,7 +89,7 @@ class _ProcessEngine:
             receiving = group.create_task(self._receive(len(batch)))
         found = receiving.result()
         if found is None:
-            raise ToolError(f"The search broke down: {self._process.stderr()[-500:]}")
+            raise ToolError(f"The search failed: {self._process.stderr()[-500:]}")
         return found
 
     async def _send(self, batch: Sequence[bytes]) -> None:

@@ -29,9 +29,7 @@ _LIMIT = 1000
 class LsArguments(Arguments, frozen=True, kw_only=True):
     """Which directory to list."""
 
-    path: Annotated[str, Meta(description="The directory; the working directory if not given.")] = (
-        "."
-    )
+    path: Annotated[str, Meta(description="The directory; default: the working directory.")] = "."
 
 
 class LsTool:
@@ -52,7 +50,7 @@ class LsTool:
         if target.stat is None:
             raise NoSuchPathError(arguments.path)
         if target.stat.kind != "directory":
-            raise ToolError(f"{target.shown!r} is a {target.stat.kind}, no directory; use read.")
+            raise ToolError(f"{target.shown!r} is a {target.stat.kind}, not a directory; use read.")
 
         async def run(live: LiveCall) -> ToolOutcome:
             return await _list(workspace, target)
@@ -74,7 +72,7 @@ async def _list(workspace: ToolWorkspace, target: FileTarget) -> ToolOutcome:
     if kept.is_whole:
         return text_outcome(kept.text)
     return text_outcome(
-        f"{kept.text}\n({kept.lines} of {len(entries)} entries; use glob to narrow it down)"
+        f"{kept.text}\n({kept.lines} of {len(entries)} entries; use glob to narrow the list)"
     )
 
 

@@ -16,9 +16,12 @@ __all__ = ["MultiEditArguments", "MultiEditTool", "OneEdit"]
 class OneEdit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One of the replacements."""
 
-    old: Annotated[str, Meta(description="The text to replace, as it is in the file by then.")]
-    new: Annotated[str, Meta(description="The text that comes in its place.")]
-    replace_all: Annotated[bool, Meta(description="Replace every place, not just one.")] = False
+    old: Annotated[
+        str,
+        Meta(description=("The text to replace, as it is in the file after the previous edits.")),
+    ]
+    new: Annotated[str, Meta(description="The text to replace it with.")]
+    replace_all: Annotated[bool, Meta(description="Replace every occurrence.")] = False
 
 
 class MultiEditArguments(Arguments, frozen=True, kw_only=True):
@@ -29,7 +32,7 @@ class MultiEditArguments(Arguments, frozen=True, kw_only=True):
     ]
     edits: Annotated[
         tuple[OneEdit, ...],
-        Meta(min_length=1, description="The replacements, made one after the other."),
+        Meta(min_length=1, description="The replacements, applied in order."),
     ]
 
 

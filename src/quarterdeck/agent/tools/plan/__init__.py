@@ -29,7 +29,7 @@ _MOST = 100
 class PlanStep(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A step as the model writes it."""
 
-    content: Annotated[str, Meta(description="What is to be done.")]
+    content: Annotated[str, Meta(description="What to do.")]
     status: PlanStatus = "pending"
     priority: PlanPriority = "medium"
 
@@ -56,11 +56,10 @@ class PlanTool:
         """Check the steps; the plan stays as it is."""
         if len(arguments.entries) > _MOST:
             raise ToolError(
-                f"A plan of {len(arguments.entries)} steps is too long to watch; "
-                f"give at most {_MOST}."
+                f"A plan of {len(arguments.entries)} steps is too long; give at most {_MOST}."
             )
         if not all(step.content.strip() for step in arguments.entries):
-            raise ToolError("A step of the plan is empty; say what is to be done.")
+            raise ToolError("A step of the plan is empty; say what to do.")
         return PreparedCall(
             title="Update the plan",
             call=workspace.call(self.name, self.kind),
@@ -80,7 +79,7 @@ async def _replace(steps: tuple[PlanStep, ...], live: LiveCall) -> ToolOutcome:
     active = [entry.content for entry in entries if entry.status == "in_progress"]
     told = f"The plan is shown: {done} of {len(entries)} steps are completed."
     if len(active) > 1:
-        told += f" {len(active)} steps are in progress; better have one at a time."
+        told += f" {len(active)} steps are in progress; prefer one at a time."
     return text_outcome(told)
 
 

@@ -73,8 +73,8 @@ class ReadArguments(Arguments, frozen=True, kw_only=True):
     path: Annotated[
         str, Meta(description="The file, relative to the working directory or absolute.")
     ]
-    line: Annotated[int, Meta(ge=1, description="First line to read, from 1.")] = 1
-    limit: Annotated[int, Meta(ge=1, description="How many lines to read.")] = _DEFAULT_LINES
+    line: Annotated[int, Meta(ge=1, description="First line to read, starting at 1.")] = 1
+    limit: Annotated[int, Meta(ge=1, description="Number of lines to read.")] = _DEFAULT_LINES
 
 
 class ReadTool:
@@ -123,8 +123,8 @@ async def _read(
         return await image_outcome(workspace, target, stat.size, mime_type)
     if reason := binary_reason(head):
         raise ToolError(
-            f"{target.shown!r} ({stat.size} bytes) cannot be read as text: {reason}. "
-            "Look at it with a command made for such files."
+            f"{target.shown!r} ({stat.size} bytes) cannot be read as text: {reason}. Inspect it "
+            "with a command for this file type."
         )
     lines = await files.read_lines(
         target.real,
@@ -179,13 +179,13 @@ def _position(lines: FileLines, shown: int) -> list[str]:
     if lines.total is not None and following > lines.total:
         return [] if lines.first == 1 else [f"end of the file, {lines.total} lines"]
     of = "" if lines.total is None else f" of {lines.total}"
-    return [f"lines {lines.first}–{following - 1}{of}; go on with line={following}"]
+    return [f"lines {lines.first}–{following - 1}{of}; continue with line={following}"]
 
 
 def _oddities(lines: FileLines) -> list[str]:
     notes: list[str] = []
     if b"\r\n" in lines.data:
-        notes.append("lines end in CR LF; edit and write keep that")
+        notes.append("lines end in CR LF; edit and write preserve that")
     try:
         lines.data.decode("utf-8")
     except UnicodeDecodeError:

@@ -31,7 +31,7 @@ class SkillArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields
 
     name: Annotated[str, Meta(description="The skill.")]
     file: Annotated[
-        str | None, Meta(description="A file of its folder to read instead of the skill.")
+        str | None, Meta(description="A file in its folder to read instead of the skill.")
     ] = None
 
 

@@ -32,10 +32,10 @@ _SHOWN = 100
 class SpawnAgentArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The arguments of ``spawn_agent``."""
 
-    task: Annotated[str, Meta(description="What the agent shall do, with all it needs to know.")]
-    profile: Annotated[
-        str | None, Meta(description="What sort of agent; `explore` if left out.")
-    ] = None
+    task: Annotated[
+        str, Meta(description=("What the agent should do, with everything it needs to know."))
+    ]
+    profile: Annotated[str | None, Meta(description="Type of agent; default: `explore`.")] = None
     background: Annotated[bool, Meta(description="Do not wait for its answer.")] = False
 
 
@@ -59,9 +59,9 @@ class SpawnAgentTool:
     ) -> PreparedCall:
         """Find the profile, and whether there is room; nothing is started."""
         if (children := workspace.get_children()) is None:
-            raise ToolError("No agents can be started here; do it yourself.")
+            raise ToolError("Agents cannot be started here; do it yourself.")
         if not arguments.task.strip():
-            raise ToolError("The task is empty; say what the agent shall do.")
+            raise ToolError("The task is empty; describe what the agent should do.")
         children.check_room()
         profile = await children.profile(arguments.profile)
         run = _start if arguments.background else _run
@@ -93,8 +93,8 @@ async def _start(
 ) -> ToolOutcome:
     child = await children.start(profile, task, live)
     return text_outcome(
-        f"The agent {profile.name} works in the background as {child.id}. Its answer comes as a "
-        "message when it has finished; go on with something else."
+        f"The agent {profile.name} is running in the background as {child.id}. Its answer arrives "
+        "as a message when it finishes; continue with something else."
     )
 
 
@@ -109,9 +109,9 @@ class ChildrenArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fie
     """The arguments of ``children``."""
 
     action: Literal["list", "wait", "read", "stop"]
-    id: Annotated[str | None, Meta(description="Which agent; `read` and `stop` need it.")] = None
+    id: Annotated[str | None, Meta(description="Agent id; required for `read` and `stop`.")] = None
     seconds: Annotated[
-        float | None, Meta(description="With `wait`: how long at most; 60 if left out.")
+        float | None, Meta(description="With `wait`: maximum seconds; default: 60.")
     ] = None
     offset: Annotated[int, Meta(ge=0, description="With `read`: the first character to show.")] = 0
 
@@ -131,7 +131,7 @@ class ChildrenTool:
     async def prepare(self, arguments: ChildrenArguments, workspace: ToolWorkspace) -> PreparedCall:
         """Find the agents; nothing is done to them."""
         if (children := workspace.get_children()) is None:
-            raise ToolError("No agents can be started here, so there are none.")
+            raise ToolError("Agents cannot be started here, so there are none.")
         id_ = arguments.id
         call = workspace.call(self.name, self.kind)
         if arguments.action == "list":
@@ -175,7 +175,7 @@ async def _read(
     whole = await children.answer(id_)
     piece = whole[offset : offset + most]
     if (end := offset + len(piece)) < len(whole):
-        piece += f"\n[{len(whole) - end} more characters; go on with offset {end}.]"
+        piece += f"\n[{len(whole) - end} more characters; continue with offset {end}.]"
     return text_outcome(piece or "(nothing)")
 
 

@@ -41,7 +41,7 @@ class WriteArguments(Arguments, frozen=True, kw_only=True):
     path: Annotated[
         str, Meta(description="The file, relative to the working directory or absolute.")
     ]
-    content: Annotated[str, Meta(description="All that the file shall hold.")]
+    content: Annotated[str, Meta(description="The full content of the file.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,9 @@ async def _plan(workspace: ToolWorkspace, target: FileTarget, content: str) -> _
     try:
         data = content.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise ToolError(f"The content is no valid text ({error.reason}); send it again.") from error
+        raise ToolError(
+            f"The content is not valid text ({error.reason}); send it again."
+        ) from error
     if len(data) > _LIMIT:
         raise ToolError(f"The content has {len(data)} bytes; {_LIMIT} can be written at once.")
     if target.stat is None:
@@ -100,7 +102,8 @@ async def _plan(workspace: ToolWorkspace, target: FileTarget, content: str) -> _
         raise ToolError(f"{target.shown!r} is a {target.stat.kind}; only files can be written.")
     if target.stat.size > _LIMIT:
         raise ToolError(
-            f"{target.shown!r} has {target.stat.size} bytes, too many to be replaced by write."
+            f"{target.shown!r} has {target.stat.size} bytes, which is too large for write to "
+            "replace."
         )
     if target.stat.size:
         expect_seen(workspace, target)
@@ -116,7 +119,7 @@ def _over(target: FileTarget, content: str, there: bytes, identity: FileIdentity
     kept: list[str] = []
     if uses_crlf(old) and "\n" in content and "\r\n" not in content:
         content = with_crlf(content)
-        kept.append("CR LF line ends")
+        kept.append("CR LF line endings")
     data = content.encode("utf-8")
     if there.startswith(_BOM) and not data.startswith(_BOM):
         data = _BOM + data

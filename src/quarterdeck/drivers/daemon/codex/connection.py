@@ -49,7 +49,7 @@ class CodexRequester:
         try:
             return as_map(_decode(await self._peer.request(method, params)))
         except msgspec.DecodeError as error:
-            told = f"{self._agent} answered {method!r} with what is no JSON: {error}"
+            told = f"{self._agent} sent an answer to {method!r} that is not JSON: {error}"
             raise WrongProtocolError(told) from error
 
 
@@ -124,7 +124,7 @@ class CodexConnection:
         hello = await ask("initialize", told)
         agent = as_text(hello.get("userAgent"))
         if not agent:
-            raise WrongProtocolError(f"{self._agent} does not greet as `codex app-server` does")
+            raise WrongProtocolError(f"{self._agent} does not answer like `codex app-server`")
         assert self._peer is not None
         await self._peer.notify("initialized")
         with suppress(RpcError):  # an older one cannot say
@@ -164,7 +164,7 @@ class CodexConnection:
             if peer is self._peer:  # who asks again has to wait for the next
                 self._ready.clear()
             raise CodexConnectionCutError(
-                f"{self._agent} was cut off during {method!r}: {error}"
+                f"the connection to {self._agent} broke during {method!r}: {error}"
             ) from error
 
     def take_malformed(self) -> int:
@@ -182,7 +182,7 @@ class CodexConnection:
             self._watching.cancel()
         await self._peer.close()
         await asyncio.wait([self._watching])
-        self._finish(LinkClosedError(f"the link to {self._agent!r} was closed"))
+        self._finish(LinkClosedError(f"the connection to {self._agent!r} was closed"))
 
     # The end of connections
 
@@ -223,10 +223,10 @@ class CodexConnection:
             except (LinkError, OpenFailedError, TimeoutError) as error:
                 problem = error
             except RpcError as error:
-                told = f"the server of {self._agent} does not know the thread any more: {error}"
+                told = f"the server of {self._agent} no longer knows the thread: {error}"
                 raise LinkBrokenError(told) from error
             await asyncio.sleep(self._pause)
-        raise LinkBrokenError(f"the server of {self._agent} is away: {problem}")
+        raise LinkBrokenError(f"the server of {self._agent} is not reachable: {problem}")
 
     async def _connect_again(self) -> Peer:
         peer = self._new_peer(await self._server.connect(self._opening))

@@ -135,7 +135,9 @@ class CodexServerReader:
                 return TurnOutcome(stop="cancelled", usage=usage)
             case _:
                 error = as_map(turn.get("error"))
-                reason = as_text(error.get("message")) or "codex says that it failed, and not why"
+                reason = as_text(error.get("message")) or (
+                    "codex reported a failure without a reason"
+                )
                 if details := as_text(error.get("additionalDetails")):
                     reason = f"{reason}: {details}"
                 stops: list[TurnEnd] = [stop for word, stop in _STOPS if word in reason]

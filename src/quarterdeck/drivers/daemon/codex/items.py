@@ -210,7 +210,7 @@ def _search(item: Mapping[str, Any]) -> About:
 
 def _view(item: Mapping[str, Any]) -> About:
     path = as_text(item.get("path"))
-    return f"Look at {path}", "view_image", "read", {"path": path}
+    return f"View {path}", "view_image", "read", {"path": path}
 
 
 def _agent(item: Mapping[str, Any]) -> About:

@@ -192,7 +192,7 @@ class CodexLink:
         try:
             begun = {**params, **changes, "clientUserMessageId": turn.client}
             if not await self._begin(turn, begun):
-                return TurnOutcome(stop="failed", reason="the prompt did not get through")
+                return TurnOutcome(stop="failed", reason="the prompt was not delivered")
             outcome = await self._complete(turn, await turn.outcome)
         except QuarterdeckError:
             self._changes = {**changes, **self._changes}
@@ -269,12 +269,12 @@ class CodexLink:
         ):  # one that does not know this leaves them to our ending
             await self._line.ask("thread/backgroundTerminals/clean", {"threadId": self._thread})
         if count := await self._server.end_strays():
-            _log.info("%s left %d processes behind, which were ended", self._launch.agent, count)
+            _log.info("%s left %d processes behind; they were killed", self._launch.agent, count)
 
     async def _tell_malformed(self) -> None:
         """Say so, once a turn, when the server printed what is no message."""
         if count := self._line.take_malformed():
-            title = f"{count} lines on its output were no messages and were ignored."
+            title = f"{count} lines of its output were not messages and were ignored."
             await self._host.emit(NoticePosted(title=title, severity="warning"))
 
     # Settings
@@ -366,7 +366,7 @@ def _judged(
     if outcome.stop != "cancelled":
         return outcome
     if kept.get("status") == "interrupted":
-        told = "the turn was left unfinished while the connection was cut"
+        told = "the turn was unfinished when the connection broke"
         return TurnOutcome(stop="failed", reason=told, usage=outcome.usage)
     return reader.outcome(kept)
 

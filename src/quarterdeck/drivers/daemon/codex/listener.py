@@ -118,7 +118,7 @@ class CodexListener:
         try:
             await step()
         except Exception:  # what could not be told must not keep the rest from being told
-            _log.exception("something that codex said could not be told")
+            _log.exception("could not report an event of codex")
 
     def add(self, step: Callable[[], Awaitable[None]]) -> None:
         """Do this in its place."""
@@ -181,13 +181,13 @@ class CodexListener:
         ours = self._ours(self.turn, [as_map(one) for one in as_list(page.get("data"))])
         if ours is None:
             if self.turn.id.done():
-                self._give_up("the server tells no more of the turn")
+                self._give_up("the server reports nothing more about the turn")
             return
         await self.tell_missed(map(as_map, as_list(ours.get("items"))))
         if ours.get("status") != "inProgress":
             self._finish(ours)
         elif status.get("type") != "active":
-            self._give_up("the server was started anew and has left the turn")
+            self._give_up("the server was restarted and dropped the turn")
 
     def _ours(self, turn: CodexTurn, listed: list[Mapping[str, Any]]) -> Mapping[str, Any] | None:
         for one in listed:

@@ -114,8 +114,8 @@ def _server(launch: Launch, server: AgentMcpServer) -> dict[str, Any]:
         raise UnsupportedError(
             launch.agent,
             "daemon",
-            f"take a tool server called {server.name!r}",
-            "Call it by letters, digits, '-' and '_' alone.",
+            f"accept a tool server named {server.name!r}",
+            "Use only letters, digits, '-' and '_' in its name.",
         )
     # Without, codex refuses every call of a tool that does not say that it only reads.
     leave = {"default_tools_approval_mode": "approve"} if server.is_ours else {}
@@ -156,7 +156,7 @@ def _decoded(launch: Launch, blob: str, mime_type: str | None) -> str:
     try:
         return base64.b64decode(blob, validate=True).decode()
     except ValueError as error:
-        what = f"take a resource of the kind {mime_type!r}"
+        what = f"accept a resource of type {mime_type!r}"
         raise UnsupportedError(launch.agent, "daemon", what) from error
 
 

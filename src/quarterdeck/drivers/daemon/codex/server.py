@@ -149,8 +149,8 @@ class CodexServer:
             if error.status not in (401, 403):
                 raise WrongProtocolError(f"{agent}: no server at {url!r}: {error}") from error
             name = self._launch.password
-            hint = f"the one in {name!r} is wrong" if name else "name its variable as `password`"
-            raise OpenFailedError(f"{agent}: {url!r} wants a password; {hint}.") from error
+            hint = f"the one in {name!r} is wrong" if name else "name its variable in `password`"
+            raise OpenFailedError(f"{agent}: {url!r} requires a password; {hint}.") from error
 
     async def explain(self, ending: LinkError) -> LinkError:
         """What the end of a connection means; a process of ours may have more to say."""
@@ -158,7 +158,7 @@ class CodexServer:
             return await self._outlet.explain(ending)
         if isinstance(ending, LinkClosedError):
             return ending
-        return LinkBrokenError(f"the server of {self._launch.agent} is gone: {ending}")
+        return LinkBrokenError(f"the server of {self._launch.agent} has ended: {ending}")
 
     async def remember_strays(self) -> None:
         """Call it before a turn is interrupted."""

@@ -52,7 +52,7 @@ def check_address(url: str) -> tuple[str, str, int, str]:
     try:
         port = parts.port
     except ValueError as error:
-        raise BadUrlError(f"{url!r} is no URL: {error}") from None
+        raise BadUrlError(f"{url!r} is not a URL: {error}") from None
     if parts.scheme != "ws" or parts.hostname not in _LOOPBACK or not port:
         raise BadUrlError(f"{url!r} must be ws:// and on this machine, or unix://, {hint}")
     return "", parts.hostname, port, parts.path or "/"
@@ -128,10 +128,10 @@ class WebSocketStream:
         while b"\r\n\r\n" not in head:
             data = await self._inner.receive()
             if not data:
-                raise LinkBrokenError("the server hung up before it answered")
+                raise LinkBrokenError("the server closed the connection before it answered")
             head += data
             if len(head) > _HEAD_LIMIT:
-                raise BadHandshakeError("its answer has no end", 0)
+                raise BadHandshakeError("its answer is incomplete", 0)
         first, _, self._rest = bytes(head).partition(b"\r\n\r\n")
         check_handshake(first, key)
 
@@ -155,12 +155,12 @@ class WebSocketStream:
     async def _fill(self) -> None:
         data, self._rest = self._rest or await self._inner.receive(), b""
         if not data:
-            self._ending = LinkBrokenError("the connection to the server was cut")
+            self._ending = LinkBrokenError("the connection to the server was lost")
             return
         try:
             messages = self._decoder.feed(data)
         except BadFrameError as error:
-            self._ending = LinkBrokenError(f"the server broke the protocol: {error}")
+            self._ending = LinkBrokenError(f"the server violated the protocol: {error}")
             await self._say(CLOSE, error.code.to_bytes(2))
             return
         for message in messages:

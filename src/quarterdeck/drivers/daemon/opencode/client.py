@@ -121,7 +121,7 @@ class OpencodeClient:
             return _decode(answer) if answer.strip() else None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise OpencodeAnswerError(
-                f"the answer to {method} {path} is no JSON: {error}"
+                f"the answer to {method} {path} is not JSON: {error}"
             ) from None
 
     async def events(self, path: str, silence: float) -> AsyncGenerator[str, None]:

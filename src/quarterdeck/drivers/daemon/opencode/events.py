@@ -446,7 +446,7 @@ def _tokens(told: Mapping[str, Any]) -> TokenUsage:
 
 def _reason(error: Mapping[str, Any]) -> str:
     told = as_text(as_map(error.get("data")).get("message"))
-    return told or as_text(error.get("name")) or "opencode says that it failed, and not why"
+    return told or as_text(error.get("name")) or "opencode reported a failure without a reason"
 
 
 def _sum(value: object) -> float:

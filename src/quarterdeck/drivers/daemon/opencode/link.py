@@ -187,7 +187,7 @@ class OpencodeLink:
             await self._until_there(path_of("session", self._session, "prompt_async"), body)
         except BrokenResponseError as error:
             if not await self._is_taken(id_):
-                return TurnOutcome(stop="failed", reason=f"the prompt did not get through: {error}")
+                return TurnOutcome(stop="failed", reason=f"the prompt was not delivered: {error}")
         except (OpencodeStatusError, OpencodeAnswerError) as error:
             return TurnOutcome(stop="failed", reason=f"{self._launch.agent} refused: {error}")
         return await turn

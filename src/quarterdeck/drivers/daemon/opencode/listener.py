@@ -85,7 +85,7 @@ class OpencodeListener:
             self._checking.cancel()
         count, self._garbage = self._garbage, 0
         if count:
-            title = f"{count} events of its stream were no JSON and were ignored."
+            title = f"{count} events of its stream were not JSON and were ignored."
             await self._host.emit(NoticePosted(title=title, severity="warning"))
 
     def interrupt(self) -> None:
@@ -121,7 +121,9 @@ class OpencodeListener:
                 problem = str(error)
             self.reader.gap()
             if loop.time() - since > self._away:
-                self._lost(LinkBrokenError(f"the server of {self._agent} is away: {problem}"))
+                self._lost(
+                    LinkBrokenError(f"the server of {self._agent} is not reachable: {problem}")
+                )
                 return
             await asyncio.sleep(self._again)
 
@@ -202,7 +204,7 @@ class OpencodeListener:
         await asyncio.sleep(TAKING)
         if not self.reader.has_begun and not turn.done():
             turn.set_result(
-                TurnOutcome(stop="failed", reason="the server has forgotten the prompt")
+                TurnOutcome(stop="failed", reason="the server no longer knows the prompt")
             )
 
     def _checked(self, _: object) -> None:

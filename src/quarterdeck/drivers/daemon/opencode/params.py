@@ -79,7 +79,7 @@ def model_of(launch: Launch, model: str) -> tuple[str, str]:
     vendor, _, name = model.partition("/")
     if not vendor or not name:
         what = f"use the model {model!r}"
-        raise UnsupportedError(launch.agent, "daemon", what, "Name it as vendor/model.")
+        raise UnsupportedError(launch.agent, "daemon", what, "Write it as vendor/model.")
     return vendor, name
 
 

@@ -150,7 +150,7 @@ def permission_of(asked: Mapping[str, Any], call: Mapping[str, Any]) -> Permissi
         content=output_content(as_text(told.get("diff"))),
         locations=tuple(ToolCallLocation(path=path) for path in dict.fromkeys(paths) if path),
         raw_input=dict(given),
-        reason=f"It leaves its directory: {', '.join(patterns)}"
+        reason=f"It accesses paths outside its directory: {', '.join(patterns)}"
         if permission == "external_directory"
         else None,
     )

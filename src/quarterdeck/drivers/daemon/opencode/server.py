@@ -76,7 +76,7 @@ class OpencodeServer:
             raise OpenFailedError(f"{self._launch.agent}: no server at {url!r}: {error}") from error
         if "version" not in health:
             raise WrongProtocolError(
-                f"what answers at {url!r} is no server of {self._launch.agent}"
+                f"the server at {url!r} is not a server of {self._launch.agent}"
             )
         return as_text(health.get("version")) or None
 
@@ -89,7 +89,7 @@ class OpencodeServer:
                 pass
         except LinkError as error:
             return await self._outlet.explain(error)
-        return await self._outlet.explain(LinkEndedError(f"{self._launch.agent} left"))
+        return await self._outlet.explain(LinkEndedError(f"{self._launch.agent} exited"))
 
     async def end(self) -> AgentExit | None:
         """End a server of our own and all that it started; leave others alone."""
@@ -120,7 +120,7 @@ class OpencodeServer:
             if (found := _LISTENING.search(printed)) and b"\n" in printed[found.start() :]:
                 return found[1].decode("ascii", "replace")
         raise await outlet.explain(
-            LinkBrokenError(f"{self._launch.agent} did not say where it listens")
+            LinkBrokenError(f"{self._launch.agent} did not report where it listens")
         )
 
     # One that runs already
@@ -130,5 +130,5 @@ class OpencodeServer:
         if error.status not in (401, 403):
             return WrongProtocolError(f"{self._launch.agent}: {url!r} answers with {error}")
         name = self._launch.password
-        hint = f"the one in {name!r} is wrong" if name else "name its variable as `password`"
-        return OpenFailedError(f"{self._launch.agent}: {url!r} wants a password; {hint}.")
+        hint = f"the one in {name!r} is wrong" if name else "name its variable in `password`"
+        return OpenFailedError(f"{self._launch.agent}: {url!r} requires a password; {hint}.")

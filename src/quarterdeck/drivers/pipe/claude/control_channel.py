@@ -73,7 +73,7 @@ class ClaudeControlChannel:
         if waiting is None or waiting.done():
             return None
         if response.get("subtype") != "success":
-            error = as_text(response.get("error")) or "it does not say why"
+            error = as_text(response.get("error")) or "no reason given"
             waiting.set_exception(RpcError(_REFUSED, error))
             return None
         return waiting

@@ -108,7 +108,7 @@ class ClaudeTranslator:
     def noise(self, line: str) -> ClaudeEvent:
         """A line that is no JSON object."""
         return ClaudeEvent(
-            UnknownEvent(origin=self._origin, raw=line, reason="it is no JSON object")
+            UnknownEvent(origin=self._origin, raw=line, reason="it is not a JSON object")
         )
 
     def answer(self, response: Mapping[str, Any]) -> Iterator[Event]:

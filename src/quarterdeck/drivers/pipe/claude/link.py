@@ -186,7 +186,7 @@ class ClaudeLink:
         try:
             answer = await self._channel.request("interrupt", cancel_queued=True)
         except RpcError as error:
-            _log.warning("%s does not want to be interrupted: %s", self._launch.agent, error)
+            _log.warning("%s refused to be interrupted: %s", self._launch.agent, error)
             return
         if prompt in as_list(answer.get("cancelled")) and prompt == self._prompt:
             self._finish(TurnOutcome(stop="cancelled"))
@@ -261,7 +261,7 @@ class ClaudeLink:
         elif self._channel.is_asking:
             self._refusal = failure_of(line)
         else:
-            reason = "it is the end of a turn that we did not begin"
+            reason = "it ends a turn that we did not start"
             await self._host.emit(UnknownEvent(origin=self._origin, raw=line, reason=reason))
 
     async def _tell_noise(self, text: str) -> None:
@@ -326,13 +326,13 @@ async def _departed(child: AgentProcess, problem: LinkError | None) -> LinkError
         async with asyncio.timeout(_LEAVING):
             left = await child.left()
     except TimeoutError:
-        return LinkBrokenError("it closed its output and runs on", stderr=child.stderr())
+        return LinkBrokenError("it closed its output and is still running", stderr=child.stderr())
     if left.exit_code == 0:
         return LinkEndedError("it left")
     how = f"exit code {left.exit_code}" if left.signal is None else left.signal
     last = left.stderr.splitlines()[-1] if left.stderr else ""
     return LinkBrokenError(
-        f"it left with {how}: {last}" if last else f"it left with {how}",
+        f"it exited with {how}: {last}" if last else f"it exited with {how}",
         exit_code=left.exit_code,
         signal=left.signal,
         stderr=left.stderr,

@@ -31,7 +31,7 @@ __all__ = ["ClaudeMessages", "call_started_event"]
 _CALLS = ("tool_use", "server_tool_use", "mcp_tool_use")
 _QUIET_DELTAS = frozenset(("input_json_delta", "signature_delta", "citations_delta"))
 _QUIET_BLOCKS = frozenset(("redacted_thinking",))
-_BROKE_OFF = "The model's answer broke off; what it said does not count"
+_BROKE_OFF = "The model's answer was interrupted; its text is discarded"
 
 
 @dataclass(slots=True)

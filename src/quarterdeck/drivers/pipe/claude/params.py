@@ -137,7 +137,7 @@ def _resource(content: EmbeddedResource) -> dict[str, Any]:
         return _data("image", mime_type, resource.blob or "")
     if mime_type == "application/pdf":
         return _data("document", mime_type, resource.blob or "")
-    raise ValueError(f"take a resource of the kind {mime_type!r}")
+    raise ValueError(f"accept a resource of type {mime_type!r}")
 
 
 def _server(server: AgentMcpServer) -> dict[str, Any]:

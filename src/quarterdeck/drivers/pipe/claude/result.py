@@ -19,8 +19,8 @@ _STOPS: dict[str, TurnEnd] = {
 _LARGEST = 1e15
 _LIMITS = {
     "error_max_turns": "its limit of model calls in one turn is reached",
-    "error_max_budget_usd": "its limit of money is reached",
-    "error_max_structured_output_retries": "its answer did not get the form that was asked for",
+    "error_max_budget_usd": "its cost limit is reached",
+    "error_max_structured_output_retries": "its answer does not have the requested form",
 }
 
 
@@ -66,7 +66,7 @@ def failure_of(result: Mapping[str, Any]) -> str:
     text = result.get("result")
     if isinstance(text, str) and text:
         told.append(text)
-    return "; ".join(told) or str(result.get("subtype") or "it does not say why")
+    return "; ".join(told) or str(result.get("subtype") or "no reason given")
 
 
 def _end(result: Mapping[str, Any]) -> tuple[TurnEnd, str | None]:

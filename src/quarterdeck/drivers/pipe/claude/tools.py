@@ -64,7 +64,7 @@ _TOOLS: dict[str, _Tool] = {
     "Skill": _Tool("other", "Skill", "skill"),
     "TodoWrite": _Tool("think", "Update the plan"),
     "EnterPlanMode": _Tool("switch_mode", "Start to plan"),
-    "ExitPlanMode": _Tool("switch_mode", "Ready to work by this plan"),
+    "ExitPlanMode": _Tool("switch_mode", "Ready to carry out this plan"),
     "AskUserQuestion": _Tool("other", "Ask the person"),
     "run_shell_command": _Tool("execute", "", "command"),
     "read_file": _Tool("read", "Read", "absolute_path"),

@@ -152,9 +152,9 @@ class _Reader:
         elif line.startswith("+++ ") and len(file.head) > 1 and file.head[-2].startswith("--- "):
             self._sides(file, file.head[-2], line)
         elif line.startswith(("Binary files", "GIT binary patch")):
-            file.notes.append("binary; its content is not shown")
+            file.notes.append("binary; content not shown")
         elif line.startswith("new mode "):
-            file.notes.append("mode is now " + line.removeprefix("new mode "))
+            file.notes.append("mode changed to " + line.removeprefix("new mode "))
 
     def _sides(self, file: PatchFile, old: str, new: str) -> None:
         before, after = _side(old, "a/"), _side(new, "b/")
@@ -272,13 +272,13 @@ def read_changes(wanted: ChangesQuery) -> Changes:
         return Changes(files=tuple(parse_patch(wanted.patch[:MOST])), is_cut=is_cut)
     cwd, path = _place(wanted)
     if not os.path.isdir(cwd):  # noqa: PTH112
-        return Changes(problem=f"{cwd!r} is no directory.")
+        return Changes(problem=f"{cwd!r} is not a directory.")
     try:
         repository = expect_repository(cwd)
         place = repository.top if path is None else cwd
         return _compare(_Repository(repository, place), path, wanted)
     except NotARepositoryError:
-        return Changes(problem=f"{cwd!r} is in no git repository, so nothing can be compared.")
+        return Changes(problem=f"{cwd!r} is not in a git repository.")
     except GitError as error:
         return Changes(problem=str(error))
 
@@ -322,11 +322,9 @@ def _base(ask: _Repository, base: str | None) -> tuple[str, str]:
         return ask(words).data.decode().strip(), name
     except GitError:
         if base is not None:
-            raise GitError(
-                f"there is no commit {base!r} here; name a branch or a commit."
-            ) from None
+            raise GitError(f"no branch or commit {base!r} here.") from None
     empty = ask(["hash-object", "-t", "tree", "/dev/null"]).data.decode().strip()
-    return empty, "nothing (there is no commit yet)"
+    return empty, "nothing (no commits yet)"
 
 
 def _new_files(ask: _Repository, only: list[str]) -> tuple[list[PatchFile], bool]:

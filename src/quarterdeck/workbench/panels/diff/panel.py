@@ -98,12 +98,12 @@ class DiffPanel(PolledPanel):
     options_type: ClassVar[type[PanelOptions]] = DiffOptions
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n,right_square_bracket", "hunk(1)", "next hunk"),
-        Binding("p,left_square_bracket", "hunk(-1)", "hunk before"),
+        Binding("p,left_square_bracket", "hunk(-1)", "previous hunk"),
         Binding("N,right_curly_bracket", "file(1)", "next file"),
-        Binding("P,left_curly_bracket", "file(-1)", "file before"),
-        Binding("w", "space", "with or without changes of white space"),
-        Binding("f", "files", "the list of files, or not"),
-        Binding("r", "reload", "compare again"),
+        Binding("P,left_curly_bracket", "file(-1)", "previous file"),
+        Binding("w", "space", "show or hide whitespace changes"),
+        Binding("f", "files", "show or hide the file list"),
+        Binding("r", "reload", "refresh"),
         Binding("v", "hand_on('view')", "view the file"),
         Binding("e", "hand_on('edit')", "edit the file"),
     ]
@@ -257,7 +257,7 @@ class DiffPanel(PolledPanel):
         if self.changes.problem is not None:
             return PatchPage(lines=problem_lines(self.changes.problem, width))
         against = f" against {sanitize_text(self.changes.against)}" if self.changes.against else ""
-        return PatchPage(lines=[((f"nothing changed{against}", "faint"),)])
+        return PatchPage(lines=[((f"no changes{against}", "faint"),)])
 
     def _arrange(self) -> None:
         if not self.is_mounted:
@@ -280,6 +280,6 @@ class DiffPanel(PolledPanel):
         told = one or f"{len(changes.files)} files"
         parts = [f"  +{added} −{removed}"]
         parts += [f"against {sanitize_text(changes.against)}"] if changes.against else []
-        parts += ["without white space"] if self._ignores_space else []
-        parts += ["there is more than is shown"] if changes.is_cut else []
+        parts += ["ignoring whitespace"] if self._ignores_space else []
+        parts += ["truncated"] if changes.is_cut else []
         self.head.show(told, ("  ".join(parts), "faint"))

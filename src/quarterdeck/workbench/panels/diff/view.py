@@ -50,7 +50,7 @@ def patch_page(files: Sequence[PatchFile]) -> PatchPage:
     page = PatchPage()
     for number, file in enumerate(files):
         if len(page.lines) > _MOST_LINES:
-            left = f"… {len(files) - number} more files are not shown"
+            left = f"… {len(files) - number} more files"
             page.lines.append(((left, "faint"),))
             page.places.append((number, None))
             break
@@ -67,7 +67,7 @@ def _file_lines(file: PatchFile, page: PatchPage) -> Iterator[tuple[Line, int | 
     for note in file.notes:
         yield (("  " + sanitize_text(note).replace("\n", " "), "faint"),), None
     if not file.hunks and not file.notes:
-        yield (("  no line differs", "faint"),), None
+        yield (("  no changed lines", "faint"),), None
     language = _language(file.path)
     for hunk in file.hunks:
         page.hunks.append(len(page.lines))
@@ -86,7 +86,7 @@ def _hunk_lines(hunk: PatchHunk, language: str) -> Iterator[tuple[Line, int | No
         role = _SIGN_ROLES[sign]
         gutter: list[Span]
         if sign == "\\":
-            yield ((" " * width + " \\ no end of line at the end", "faint"),), number
+            yield ((" " * width + " \\ no newline at end of file", "faint"),), number
             continue
         if sign == "-":
             gutter = [(f"{before:>{width}} ", "faint"), ("- ", role)]

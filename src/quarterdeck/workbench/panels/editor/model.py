@@ -65,7 +65,7 @@ class TextForm:
             return self.mark + text.encode(self.encoding)
         except UnicodeEncodeError as error:
             raise UndecodableFileError(
-                f"the text cannot be written as {self.encoding}: {error}"
+                f"cannot encode the text as {self.encoding}: {error}"
             ) from error
 
 
@@ -84,17 +84,17 @@ def decode_text(data: bytes) -> tuple[str, TextForm]:
         text = data[len(mark) :].decode(encoding)
     except UnicodeDecodeError as error:
         raise UndecodableFileError(
-            f"byte {error.start + len(mark)} is no {encoding.upper()} ({error.reason})"
+            f"byte {error.start + len(mark)} is not {encoding.upper()} ({error.reason})"
         ) from None
     if "\0" in text:
-        raise UndecodableFileError("it holds NUL bytes, so it is no text")
+        raise UndecodableFileError("it contains NUL bytes, so it is not text")
     ends = text.count("\r\n")
     is_crlf = ends > 0 and ends == text.count("\n") == text.count("\r")
     form = TextForm(encoding=encoding, mark=mark, newline="\r\n" if is_crlf else "\n")
     if is_crlf:
         text = text.replace("\r\n", "\n")
     if form.encode(text) != data:  # a form that we do not know well enough to write
-        raise UndecodableFileError("it would not be the same after saving")
+        raise UndecodableFileError("saving would change its bytes")
     return text, form
 
 
@@ -117,9 +117,7 @@ class StandInCharacters:
             if ord(character) not in self._edited and not _is_editable(character):
                 point = _FIRST + len(self._real)
                 if point > _LAST:
-                    raise UndecodableFileError(
-                        "it holds too many different characters that are no text"
-                    )
+                    raise UndecodableFileError("it contains too many non-text characters")
                 self._edited[ord(character)] = point
                 self._real[point] = character
         return text.translate(self._edited)
@@ -187,7 +185,7 @@ class EditedFile:
             found = await self._files.stat(self.path)
             if found.identity.size > BIGGEST:
                 size = found.identity.size / 1_000_000
-                return self._refused(f"it is too big to be edited here ({size:.1f} MB)", b"")
+                return self._refused(f"it is too large to edit here ({size:.1f} MB)", b"")
             content = await self._files.read(self.path, limit=BIGGEST + 1)
         except NoSuchPathError:
             self.saved, self._identity, self.is_new = "", None, True
@@ -197,7 +195,7 @@ class EditedFile:
         self._identity, self.is_new = content.identity, False
         if not await asyncio.to_thread(os.access, self.path, os.W_OK):
             # Moving a new file over it would work all the same; its owner said no.
-            return self._refused("it may not be written", content.data)
+            return self._refused("it is not writable", content.data)
         try:
             self.saved, self.form = decode_text(content.data)
         except UndecodableFileError as error:
@@ -247,7 +245,7 @@ class EditedFile:
             OperatingSystemError: it cannot be written.
         """
         if self.problem is not None:
-            raise UndecodableFileError(f"{self.path!r} is not written: {self.problem}")
+            raise UndecodableFileError(f"{self.path!r} was not saved: {self.problem}")
         data = self.form.encode(text)
         expected = None if anyway else self._identity
         create = True if self._identity is None and not anyway else None

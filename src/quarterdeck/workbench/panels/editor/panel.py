@@ -92,7 +92,7 @@ class EditorText(PolledPanel):
         if not self.is_dirty:
             return None
         name = "a new file" if self.file is None else self.file.path
-        return f"the changes of {sanitize_line(name, 200)} are not saved"
+        return f"unsaved changes in {sanitize_line(name, 200)}"
 
     def focus_target(self) -> Any:
         """See ``PolledPanel``."""
@@ -170,7 +170,7 @@ class EditorText(PolledPanel):
         self.run_worker(self._keep())
 
     async def _keep(self) -> None:
-        """Write the copy, or drop it if there is nothing to keep."""
+        """Write the backup, or discard it if there is nothing to keep."""
         is_dirty = self._is_dirty_now()
         try:
             if is_dirty:
@@ -179,7 +179,7 @@ class EditorText(PolledPanel):
             else:
                 await asyncio.to_thread(self._kept.drop, self._key)
         except OSError as error:
-            self._note = f"no copy of this text can be kept: {error}"
+            self._note = f"cannot back up unsaved text: {error}"
             self._head()
 
     def _is_dirty_now(self) -> bool:
@@ -223,7 +223,7 @@ class EditorText(PolledPanel):
             self._kept.drop(self._key)
             self._kept.drop(f"{self.desk.cwd}/\n{self.id}")
         except OSError as error:
-            self._note = f"saved; but the copy cannot be removed: {error}"
+            self._note = f"saved, but cannot delete the backup: {error}"
 
     def _difference_lines(self, width: int) -> list[Line]:
         return [clip(line, width) for line in self._difference]
@@ -300,16 +300,16 @@ class EditorPanel(EditorText):
         elif state == "gone":
             file.vanished()
             file.saved = ""
-            self._note = "it is gone from the disk; saving makes it anew"
+            self._note = "deleted on disk; saving recreates it"
             self._is_dirty_now()
         elif state == "unreadable":
-            self._note = "on disk it cannot be read any more"
+            self._note = "cannot read it on disk any more"
         elif not self._is_dirty_now():
             self.area.put(await file.load())
             self.area.read_only = file.problem is not None
-            self._note = "read again: it changed on disk"
+            self._note = "reloaded: it changed on disk"
         else:
-            self._note = "on disk it is another"
+            self._note = "changed on disk"
             if not self._keeps_mine and not self.choice.display:
                 self._ask_conflict()
 
@@ -338,15 +338,15 @@ class EditorPanel(EditorText):
 
     def _ask_copy(self, copy: UnsavedCopy) -> None:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(copy.time))
-        question = f"Text of {when} was never saved."
-        answers = [("u", "use it"), ("s", "show what differs"), ("d", "drop it")]
+        question = f"Unsaved text from {when} was recovered."
+        answers = [("u", "use it"), ("s", "show the diff"), ("d", "discard it")]
         self.choice.ask("copy", question, answers, back=self.area)
 
     def _ask_conflict(self, *, is_saving: bool = False) -> None:
-        mine = ("o", "overwrite it") if is_saving else ("k", "keep mine")
-        answers = [("r", "read it (undo brings mine back)"), mine, ("s", "show what differs")]
+        mine = ("o", "overwrite the file") if is_saving else ("k", "keep mine")
+        answers = [("r", "reload (undo restores mine)"), mine, ("s", "show the diff")]
         topic = "overwrite" if is_saving else "conflict"
-        question = "Another text is on disk now."
+        question = "The file changed on disk."
         self.choice.ask(topic, question, answers, back=self.area)
 
     async def _decide(self, topic: str, key: str | None) -> None:
@@ -368,7 +368,7 @@ class EditorPanel(EditorText):
             text = await file.load()
             if file.problem is not None:
                 # It can never be written from here; mine stays, and can be saved elsewhere.
-                self._note = f"on disk it cannot be edited: {file.problem}"
+                self._note = f"cannot edit the version on disk: {file.problem}"
                 return
             self.area.put_over(text)
             self._note_dirty(False)

@@ -59,13 +59,13 @@ class _Head(LinesView, can_focus=False):
 
 class _Rows(LineCanvas, can_focus=True):
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "step(-1)", "up; at the top: older"),
+        Binding("up", "step(-1)", "up; at the top: load older"),
         Binding("down", "step(1)", "down"),
         Binding("pageup", "step(-15)", "a page up"),
         Binding("pagedown", "step(15)", "a page down"),
-        Binding("home", "step(-100000)", "the oldest that is there; again: older"),
-        Binding("end", "follow", "the newest, and stay there"),
-        Binding("enter", "choose", "to the agent, where this happened"),
+        Binding("home", "step(-100000)", "first entry; again: load older"),
+        Binding("end", "follow", "last entry, and follow"),
+        Binding("enter", "choose", "open this entry in the agent's transcript"),
     ]
 
     @dataclass
@@ -87,7 +87,7 @@ class _Rows(LineCanvas, can_focus=True):
         """See ``LineCanvas``: only what is in view is worked out."""
         records = self._panel.activity.records
         if y >= len(records):
-            words = "" if y or not self._panel.is_read else "nothing of this kind has happened yet"
+            words = "" if y or not self._panel.is_read else "no entries yet"
             return ((words, "faint"),), False
         record = records[y]
         agent = self._panel.desk.roster.find(record.session)
@@ -171,8 +171,8 @@ class FeedPanel(Panel):
             Binding(str(n), f"mode('{mode}')", f"show {mode}")
             for n, mode in enumerate(FEED_MODES, 1)
         ),
-        Binding("p", "pause", "hold still, or go on"),
-        Binding("f", "only", "only the agent of this line, or all again"),
+        Binding("p", "pause", "pause or resume"),
+        Binding("f", "only", "show only this entry's agent, or all agents"),
     ]
 
     def __init__(self, desk: Any, options: FeedOptions, *, id: str | None = None) -> None:

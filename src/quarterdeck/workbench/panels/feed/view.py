@@ -25,7 +25,7 @@ from quarterdeck.wire.terminal_text import count_columns, cut_to_width
 from ...rendering.lines import Line, clip
 from ...sanitize import sanitize_line
 from ...stores.blocks import describe_content
-from ...stores.notes import describe_event
+from ...stores.notes import describe_event, describe_request
 
 if TYPE_CHECKING:
     from quarterdeck.wire.record import Record
@@ -64,7 +64,8 @@ def _told(event: Any) -> tuple[str, str]:
             sign = "✓" if is_good else "✗"
             return f"{sign} call {status}{_because(reason)}", "good" if is_good else "bad"
         case PermissionAsked(title=title, reason=reason):
-            return f"? asks leave: {title}{_because(reason)}", "asking"
+            why = f" ({reason})" if reason else ""
+            return f"? {describe_request(title)}{why}", "asking"
         case PermissionAnswered(outcome=outcome, by=by, kind=kind, feedback=feedback):
             return _decided(outcome, by, kind, feedback)
         case QuestionAnswered(action=action, by=by):
@@ -91,11 +92,11 @@ def _of_agent(event: Any) -> tuple[str, str]:
         case Prompted(content=content, origin=origin):
             return f"❯ {origin}: {' '.join(map(describe_content, content))}", "prompt"
         case TurnStarted():
-            return "● works", "running"
+            return "● turn started", "running"
         case TurnEnded(stop="end_turn"):
-            return "○ done with the turn", "text"
+            return "○ turn finished", "text"
         case CompactionChanged(status="in_progress"):
-            return "~ shortens the conversation", "faint"
+            return "~ compacting the conversation", "faint"
         case _:
             note = describe_event(event)
             if note is not None:

@@ -41,7 +41,7 @@ class FilePanelReadError(QuarterdeckError):
     """A file cannot be shown; ``reason`` says why in few words."""
 
     def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"{path!r} cannot be shown: {reason}.")
+        super().__init__(f"cannot show {path!r}: {reason}.")
         self.reason = reason
 
 
@@ -316,7 +316,7 @@ def _opened(path: str) -> Generator[int]:
     """Open a regular file for reading; nothing else, as opening a pipe alone can block."""
     try:
         if not modes.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116
-            kind = "a directory" if modes.S_ISDIR(os.stat(path).st_mode) else "no regular file"  # noqa: PTH116
+            kind = "a directory" if modes.S_ISDIR(os.stat(path).st_mode) else "not a regular file"  # noqa: PTH116
             raise FilePanelReadError(path, f"it is {kind}")
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except (OSError, ValueError) as error:
@@ -331,6 +331,6 @@ def _opened(path: str) -> Generator[int]:
 
 def _unreadable(path: str, error: OSError | ValueError) -> FilePanelReadError:
     if isinstance(error, FileNotFoundError):
-        return FilePanelReadError(path, "it is not there (any more)")
+        return FilePanelReadError(path, "it does not exist")
     reason = getattr(error, "strerror", None) or str(error)
     return FilePanelReadError(path, reason)

@@ -37,14 +37,14 @@ class FilePanel(PolledPanel):
     EVERY: ClassVar[float | None] = 1.0
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "ask('search')", "search"),
-        Binding("n", "again(1)", "next place"),
-        Binding("N", "again(-1)", "place before"),
+        Binding("n", "again(1)", "next match"),
+        Binding("N", "again(-1)", "previous match"),
         Binding("g,colon", "ask('goto')", "go to a line"),
-        Binding("w", "wrap", "break long lines or not"),
-        Binding("r", "reload", "read again"),
+        Binding("w", "wrap", "wrap long lines or not"),
+        Binding("r", "reload", "reload"),
         Binding("e", "hand_on('edit')", "edit"),
-        Binding("d", "hand_on('diff')", "what changed"),
-        Binding("t", "hand_on('tail')", "follow its end"),
+        Binding("d", "hand_on('diff')", "show changes"),
+        Binding("t", "hand_on('tail')", "follow the end"),
     ]
 
     def __init__(self, desk: Any, options: FileOptions, *, id: str | None = None) -> None:
@@ -141,12 +141,12 @@ class FilePanel(PolledPanel):
         if self.view.window is None:
             return
         if purpose == "search":
-            bar.ask("search", "search (lower case fits any)", self._words, back=self.view)
+            bar.ask("search", "search (lower case matches any case)", self._words, back=self.view)
         else:
-            bar.ask("goto", "line number; negative: from the end", back=self.view)
+            bar.ask("goto", "line number; negative counts from the end", back=self.view)
 
     def action_again(self, step: int) -> None:
-        """Go to the next place of what was searched for, or the one before."""
+        """Go to the next match of what was searched for, or the one before."""
         if self._words:
             self.run_worker(self._search(step), group="search", exclusive=True)
 
@@ -207,7 +207,7 @@ class FilePanel(PolledPanel):
         if reader is not self._reader:
             return
         if is_again:
-            self._note = "changed on disk, read again"
+            self._note = "changed on disk, reload"
         self._facts, self._problem, self._line = facts, None, None
 
     async def _show_line(self, reader: FileReader, number: int) -> None:
@@ -257,7 +257,7 @@ class FilePanel(PolledPanel):
         try:
             number = int(text.strip())
         except ValueError:
-            self._note = "a line is a number"
+            self._note = "enter a line number"
         else:
             if self._reader is not None:
                 try:
@@ -289,7 +289,7 @@ class FilePanel(PolledPanel):
         words = sanitize_line(self._words, 40)
         if not isinstance(found, FileMatch):
             at = f" up to byte {found:,}" if found else ""
-            return f"{words} is not there{at}"
+            return f"{words} not found{at}"
         window = self.view.window
         if window is not None and window.start <= found.offset < window.end:
             self.view.reveal(window.at_offset(found.offset))
@@ -304,9 +304,9 @@ class FilePanel(PolledPanel):
 
     def _instead(self, width: int) -> list[Line]:
         if self._reader is None:
-            return [(("no file; the file tree opens one with enter", "faint"),)]
+            return [(("no file; press enter on one in the file tree", "faint"),)]
         if self._problem is not None:
-            return problem_lines(f"{self._reader.path!r} cannot be shown: {self._problem}.", width)
+            return problem_lines(f"cannot show {self._reader.path!r}: {self._problem}.", width)
         if self._facts is None:
             return [(("reading …", "faint"),)]
         told = f"binary, {format_bytes(self._facts.size)}; its first bytes:"
@@ -342,7 +342,7 @@ def _coloured(path: str, window: FileWindow) -> list[Line] | None:
 def _find(
     reader: FileReader, window: FileWindow, at: int, words: str, step: int, passes: bool
 ) -> FileMatch | int:
-    """The next place of some words from a line on, or the last before it; forwards it goes around.
+    """The next match of some words from a line on, or the last before it; forwards it goes around.
 
     ``passes``: that line was the last place, so the search begins behind it.
     """

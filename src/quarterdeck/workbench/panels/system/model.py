@@ -255,7 +255,7 @@ def _group_lines(
     groups: tuple[ProcessGroup, ...] | None, names: Callable[[str], str | None], width: int
 ) -> Iterable[Line]:
     if groups is None:
-        yield (("the agents' processes are not known here", "faint"),)
+        yield (("agent processes are unknown: this host cannot list them", "faint"),)
         return
     total = sum(group.count for group in groups)
     cpu = sum(group.cpu or 0 for group in groups)

@@ -18,7 +18,7 @@ class SystemPanel(PolledPanel):
     """Looks every two seconds while it can be seen."""
 
     EVERY: ClassVar[float | None] = 2.0
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("r", "reload", "look now")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("r", "reload", "refresh")]
 
     def __init__(self, desk: Any, options: NoOptions, *, id: str | None = None) -> None:
         super().__init__(desk, options, id=id)

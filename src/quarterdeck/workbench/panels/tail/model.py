@@ -110,7 +110,7 @@ class Tail:
         try:
             found = os.stat(self.path)  # noqa: PTH116
             if not modes.S_ISREG(found.st_mode):
-                self.state, self.reason = "unreadable", "it is no regular file"
+                self.state, self.reason = "unreadable", "it is not a regular file"
                 return
             self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except FileNotFoundError:

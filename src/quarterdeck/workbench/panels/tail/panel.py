@@ -125,10 +125,10 @@ class TailPanel(PolledPanel):
     options_type: ClassVar[type[PanelOptions]] = TailOptions
     EVERY: ClassVar[float | None] = 0.5
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("f,space", "follow", "follow the end, or pause"),
-        Binding("slash", "filter", "only lines with some words"),
-        Binding("escape", "clear_filter", "every line", show=False),
-        Binding("c", "clear", "forget these lines"),
+        Binding("f,space", "follow", "follow or pause"),
+        Binding("slash", "filter", "filter lines"),
+        Binding("escape", "clear_filter", "clear the filter", show=False),
+        Binding("c", "clear", "clear"),
     ]
 
     def __init__(self, desk: Any, options: TailOptions, *, id: str | None = None) -> None:
@@ -209,7 +209,7 @@ class TailPanel(PolledPanel):
         self.bar.ask("filter", "words", self.words, back=self.focus_target())
 
     def action_clear_filter(self) -> None:
-        """Show every line."""
+        """Clear the filter."""
         self._filter("")
 
     def action_clear(self) -> None:
@@ -263,18 +263,18 @@ class TailPanel(PolledPanel):
     def _head(self) -> None:
         tail = self.tail
         if tail is None:
-            self.head.show("no file", ("  give the panel a path", "faint"))
+            self.head.show("no file", ("  set the path option of the panel", "faint"))
             return
         told = {
-            "missing": "is not there; waiting for it",
-            "unreadable": f"cannot be read: {sanitize_text(tail.reason)}",
-            "reading": "following" if self.follows else "paused (f follows)",
+            "missing": "does not exist; waiting for it",
+            "unreadable": f"cannot read: {sanitize_text(tail.reason)}",
+            "reading": "following" if self.follows else "paused (f: follow)",
         }[tail.state]
         parts = [told, f"{tail.taken:,} lines"]
         if tail.taken > len(tail.lines):
-            parts.append(f"the last {len(tail.lines):,} kept")
+            parts.append(f"last {len(tail.lines):,} shown")
         if tail.skipped:
-            parts.append(f"{tail.skipped:,} bytes passed over")
+            parts.append(f"{tail.skipped:,} bytes skipped")
         if self.words:
             parts.append(f"filter: {sanitize_text(self.words)}")
         role = {"missing": "warning", "unreadable": "bad"}.get(tail.state, "faint")

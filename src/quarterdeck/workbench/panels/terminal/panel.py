@@ -63,13 +63,13 @@ class TerminalPanel(Panel):
     options_type: ClassVar[type[PanelOptions]] = TerminalOptions
     options: TerminalOptions
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(LEAVE, "leave_typing", "end typing, which every other key is; again: send it"),
-        Binding("enter", "start", "type into it; start it, where nothing runs"),
-        Binding("r", "again", "start it again, after it ended"),
-        Binding("slash", "search", "search what is above"),
-        Binding("n", "next(-1)", "the next place above", show=False),
-        Binding("N", "next(1)", "the next place below", show=False),
-        Binding("escape", "forget", "mark no places", show=False),
+        Binding(LEAVE, "leave_typing", "stop typing; again: send the key"),
+        Binding("enter", "start", "type into it, or start it"),
+        Binding("r", "again", "restart it after it ended"),
+        Binding("slash", "search", "search the scrollback"),
+        Binding("n", "next(-1)", "next match above", show=False),
+        Binding("N", "next(1)", "next match below", show=False),
+        Binding("escape", "forget", "clear the matches", show=False),
     ]
 
     def __init__(
@@ -173,7 +173,7 @@ class TerminalPanel(Panel):
             if choice is None:
                 return False
             if choice == "leave":
-                self._tell(f"{self.title} goes on; /terminals shows it again")
+                self._tell(f"{self.title} keeps running; /terminals reopens it")
                 return True
         with suppress(QuarterdeckError):  # it may be gone already
             await self.desk.fleet.close_terminal(self.terminal)
@@ -211,7 +211,9 @@ class TerminalPanel(Panel):
         from ...screens.dialogs import ConfirmScreen
 
         if not self._is_theirs:
-            words = f"{format_command_line(self.argv)}\nin {self.cwd}\n\nA layout asks for it."
+            words = (
+                f"{format_command_line(self.argv)}\nin {self.cwd}\n\nThe layout wants to start it."
+            )
             asked = ConfirmScreen("run this?", words)
             self._is_theirs = bool(await self._app.push_screen_wait(asked))
         return self._is_theirs
@@ -282,7 +284,7 @@ class TerminalPanel(Panel):
     def action_next(self, step: int) -> None:
         """Go to another place with what was searched for."""
         if self.view.found and not self.view.find(self.view.found, step):
-            self._tell(f"{sanitize_line(self.view.found, 40)!r} is not there")
+            self._tell(f"{sanitize_line(self.view.found, 40)!r} not found")
 
     def action_forget(self) -> None:
         """Mark no places any more."""
@@ -296,7 +298,7 @@ class TerminalPanel(Panel):
     def _given(self, event: AskBar.Given) -> None:
         event.stop()
         if event.text and not self.view.find(event.text):
-            self._tell(f"{sanitize_line(event.text, 40)!r} is not there")
+            self._tell(f"{sanitize_line(event.text, 40)!r} not found")
 
     # What is said about it
 
@@ -316,9 +318,9 @@ class TerminalPanel(Panel):
         self._say()
 
     def _say(self) -> None:
-        keys = (("ctrl+w", "closes"),)
+        keys = (("ctrl+w", "close"),)
         if not self.is_agents:
-            keys = (("r", "restarts"), *keys)
+            keys = (("r", "restart"), *keys)
         foot = foot_spans(self.view, keys) if not self.offer.display else []
         self.foot.display = bool(foot)
         self.foot.show("", *foot)

@@ -70,10 +70,10 @@ def head_spans(view: "TerminalView", place: str) -> list[Span]:
         return spans
     if view.takes_every_key:
         if view.guarded:
-            spans.append(("  you type into the agent;", "warning"))
-        return [*spans, *key_spans(("ctrl+\\", "leaves"))]
+            spans.append(("  you are typing into the agent;", "warning"))
+        return [*spans, *key_spans(("ctrl+\\", "stop typing"))]
     if view.has_focus:
-        keys = (("enter", "types"), ("/", "searches"), ("f4", "next panel"))
+        keys = (("enter", "type"), ("/", "search"), ("f4", "next panel"))
         return [*spans, *key_spans(*keys[: 1 if view.guarded else 3])]
     return [*spans, (f"  {sanitize_text(place)}", "faint")] if place else spans
 
@@ -86,10 +86,10 @@ def foot_spans(view: "TerminalView", keys: Sequence[tuple[str, str]]) -> list[Sp
             told = f"ended: {reason}" if reason else "ended"
             return [(told, "warning"), *key_spans(*keys)]
         case "gone":
-            told = "there is nothing to see" if view.guarded else "this terminal is gone"
+            told = "no output" if view.guarded else "this terminal no longer exists"
             return [(told, "warning"), *key_spans(*keys), (f"  {reason}", "faint")]
         case "lost":
-            return [("out of reach, waited for", "warning"), (f"  {reason}", "faint")]
+            return [("disconnected, waiting for the host", "warning"), (f"  {reason}", "faint")]
         case _:
             return []
 
@@ -100,13 +100,13 @@ def offer_lines(argv: Sequence[str], place: str, width: int) -> list[Line]:
     what = "your shell" if not argv else sanitize_text(format_command_line(argv))
     lines: list[Line] = [
         (),
-        *wrap([("Nothing runs here.", "text")], room),
+        *wrap([("Nothing is running here.", "text")], room),
         (),
         *wrap([("enter", "key"), (" starts ", "text"), (what, "strong")], room),
         *wrap([("in ", "text"), (sanitize_text(place), "text")], room),
     ]
     if argv:
-        lines += [(), *wrap(plain("No layout starts a program by itself.", "faint"), room)]
+        lines += [(), *wrap(plain("Layouts never start programs on their own.", "faint"), room)]
     return [((" ", "text"), *line) for line in lines]
 
 
@@ -121,11 +121,11 @@ def key_spans(*keys: tuple[str, str]) -> list[Span]:
 def check_agent_terminal(agent: "AgentInfo | None") -> "AgentInfo":
     """An agent whose screen can be seen. Raises RefusedCallError: it has none."""
     if agent is None:
-        raise RefusedCallError("there is no agent here, and so no screen")
+        raise RefusedCallError("no agent selected, so no live terminal")
     if agent.transport not in ("pty", None):  # it is not known before the agent has started
-        raise RefusedCallError(f"{agent.name!r} does not run in a terminal, so it has no screen")
+        raise RefusedCallError(f"{agent.name!r} does not run in a terminal")
     if not agent.is_live:
-        raise RefusedCallError(f"{agent.name!r} is not at work; /resume starts it again")
+        raise RefusedCallError(f"{agent.name!r} is not running; /resume restarts it")
     return agent
 
 
@@ -133,7 +133,7 @@ class AgentTerminalView(Widget):
     """What an agent's program shows at the moment."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "app.command('screen')", "the transcript again"),
+        Binding("escape", "app.command('screen')", "back to the transcript"),
     ]
 
     class Ended(Message):
@@ -178,8 +178,8 @@ class AgentTerminalView(Widget):
         if not view.takes_every_key:
             key = "esc" if view.has_focus else "/screen"
             between = " · " if view.has_focus and view.standing == "live" else "  "
-            spans += [(between, "faint"), (key, "key"), (" shows the transcript", "faint")]
-        self._head.show("live screen", *spans)
+            spans += [(between, "faint"), (key, "key"), (" back to the transcript", "faint")]
+        self._head.show("live terminal", *spans)
 
     def _tell(self, words: str) -> None:
         self.notify(sanitize_text(words), severity="error", timeout=8, markup=False)

@@ -56,13 +56,13 @@ class TreePanel(PolledPanel):
     EVERY: ClassVar[float | None] = 10.0
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter", "filter by name"),
-        Binding("escape", "clear", "end the filter", show=False),
+        Binding("escape", "clear", "clear the filter", show=False),
         Binding("right,l", "unfold(True)", "open", show=False),
         Binding("left,h", "unfold(False)", "close", show=False),
         Binding("e", "hand_on('edit')", "edit"),
-        Binding("d", "hand_on('diff')", "what changed"),
-        Binding("t", "hand_on('tail')", "follow its end"),
-        Binding("r", "reload", "read again"),
+        Binding("d", "hand_on('diff')", "show changes"),
+        Binding("t", "hand_on('tail')", "follow the end"),
+        Binding("r", "reload", "reload"),
     ]
 
     def __init__(self, desk: Any, options: TreeOptions, *, id: str | None = None) -> None:
@@ -178,7 +178,7 @@ class TreePanel(PolledPanel):
         self._after_toggle()
 
     def action_hand_on(self, how: Literal["edit", "diff", "tail"]) -> None:
-        """Show the file of the cursor in some way; what changed: also of a directory."""
+        """Show the file of the cursor in some way; changes: also of a directory."""
         row = self._rows.get(self.picker.cursor or "")
         if row is not None and (row.kind == "file" or (how == "diff" and row.kind == "directory")):
             self.post_message(Panel.FileWanted(row.path, None, how))
@@ -241,9 +241,9 @@ class TreePanel(PolledPanel):
             for path in paths
         ]
         if more or self._found.is_cut:
-            told = f"… {more:,} more" if more else "… only the first files were looked at"
+            told = f"… {more:,} more" if more else "… too many files; only the first were searched"
             rows.append(TreeRow(key="…", depth=0, name=told, kind="note"))
-        return rows or [TreeRow(key="…", depth=0, name="nothing fits", kind="note")]
+        return rows or [TreeRow(key="…", depth=0, name="no matches", kind="note")]
 
     def _after_toggle(self) -> None:
         self._update()

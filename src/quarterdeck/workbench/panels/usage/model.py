@@ -142,13 +142,13 @@ def usage_lines(
 ) -> list[Line]:
     """The whole page."""
     if not agents:
-        return [(("no agents yet; what they use will be here", "faint"),)]
+        return [(("no agents yet; their usage appears here", "faint"),)]
     everything = _share("all", list(agents))
     lines: list[Line] = [
         (("all agents  ", "strong"), (_figures(everything), "text")),
         _over_time(history, now, width),
         (),
-        ((f"── {_TITLES[grouping]} (g: another) ", "faint"),),
+        ((f"── {_TITLES[grouping]} (g: change) ", "faint"),),
     ]
     shares = compute_shares(agents, grouping, day)
     most = max(share.tokens for share in shares)
@@ -161,7 +161,7 @@ def usage_lines(
 
 def _over_time(history: UsageHistory, now: int, width: int) -> Line:
     values = history.minutes(now, max(5, min(60, width - 42)))
-    told = f"  {count(sum(values))} in {len(values)} min, most {count(max(values))}/min"
+    told = f"  {count(sum(values))} in {len(values)} min, peak {count(max(values))}/min"
     return (("tokens  ", "faint"), (draw_sparkline(values), "running"), (told, "faint"))
 
 

@@ -25,8 +25,8 @@ class UsagePanel(PolledPanel):
     options_type: ClassVar[type[PanelOptions]] = UsageOptions
     EVERY: ClassVar[float | None] = 60.0
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("g", "group", "by agent, by model, by day"),
-        Binding("a", "archived", "with agents that are put away, or without"),
+        Binding("g", "group", "group by agent, model or day"),
+        Binding("a", "archived", "show or hide archived agents"),
     ]
 
     def __init__(self, desk: Any, options: UsageOptions, *, id: str | None = None) -> None:

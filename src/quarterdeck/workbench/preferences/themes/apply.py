@@ -110,9 +110,9 @@ def _check_variables(theme: Theme) -> None:
     known = replace(theme, variables={}).to_color_system().generate()
     for name, value in theme.variables.items():
         if name not in known or not _is_colour(known[name]):
-            raise ValueError(f"variables.{name}: there is no such variable for a colour")
+            raise ValueError(f"variables.{name}: unknown colour variable")
         if not _is_colour(value):
-            raise ValueError(f"variables.{name}: {value!r} is no colour")
+            raise ValueError(f"variables.{name}: {value!r} is not a colour")
 
 
 def _is_colour(value: str) -> bool:
@@ -133,14 +133,14 @@ def _colour(theme: str, name: str, value: str | None) -> None:
         if value is not None and Color.parse(value).a < 1:
             raise ThemeError(f"theme {theme!r}: palette.{name} {value!r} is transparent")
     except ColorParseError as error:
-        raise ThemeError(f"theme {theme!r}: palette.{name} {value!r} is no colour") from error
+        raise ThemeError(f"theme {theme!r}: palette.{name} {value!r} is not a colour") from error
 
 
 def _check_contrast(theme: Theme) -> None:
     made = theme.to_color_system().generate()
     for ground in ("background", "surface"):
         if _is_alike(Color.parse(made["foreground"]), Color.parse(made[ground])):
-            raise ValueError(f"foreground cannot be read on {ground}")
+            raise ValueError(f"foreground is unreadable on {ground}")
 
 
 def _is_alike(one: Color, other: Color) -> bool:
@@ -188,14 +188,14 @@ def _check_rule(rule: "RuleSet") -> None:
         if plain not in _LOOKS and not plain.startswith(_FAMILIES):
             shown = name.replace("_", "-")
             raise ValueError(
-                f"{rule.selectors} sets {shown!r}; a theme may set colours, borders and styles "
-                "of text only"
+                f"{rule.selectors} sets {shown!r}; themes may set only colours, "
+                "borders and text styles"
             )
     ink, ground = rules.get("color"), rules.get("background")
     if ink is not None and ground is not None and ground.a == 1 and _is_alike(ink, ground):
-        raise ValueError(f"{rule.selectors}: its text cannot be read")
+        raise ValueError(f"{rule.selectors}: its text is unreadable")
     if rules.get("text_opacity", 1.0) < 0.3:
-        raise ValueError(f"{rule.selectors}: its text cannot be seen")
+        raise ValueError(f"{rule.selectors}: its text is invisible")
 
 
 def _look_at(app: "App[Any]") -> None:
@@ -205,7 +205,7 @@ def _look_at(app: "App[Any]") -> None:
     for chat in app.screen_stack[0].query(ChatInput):
         _, _, ground, ink = chat.colors
         if _is_alike(ground.blend(ink, ink.a, alpha=1), ground):
-            raise ValueError("the input cannot be read")
+            raise ValueError("the input is unreadable")
 
 
 def _told(error: Exception) -> str:
