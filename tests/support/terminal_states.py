@@ -90,7 +90,7 @@ async def terminal_that_a_layout_asks_for(stage: Stage) -> None:
 async def terminal_to_be_closed(stage: Stage) -> None:
     await _terminal(stage, _SHOWN, "1 failed")
     await stage.press(_LEAVE, "ctrl+w")
-    await stage.until("leave it running")
+    await stage.until("keep it running")
 
 
 @state(files=True)

@@ -68,7 +68,8 @@ def leave(screen: Pane) -> bool:
 
 
 def answer(screen: Pane) -> None:
-    """Allow once: keys count after a moment without any."""
+    """Allow once, in the dialog: keys count after it has been there for a moment."""
+    screen.shows("Allow once")
     time.sleep(QUIET + 0.2)
     screen.press("y")
     soon(lambda: "needs permission" not in screen.text(), what=screen.text())

@@ -81,7 +81,7 @@ class ConfirmScreen(ModalScreen[bool]):
         self.dismiss(False)
 
 
-LeaveChoice: TypeAlias = Literal["end", "leave"]
+LeaveChoice: TypeAlias = Literal["end", "keep"]
 
 
 class LeaveTerminalScreen(ModalScreen[LeaveChoice | None]):
@@ -89,7 +89,8 @@ class LeaveTerminalScreen(ModalScreen[LeaveChoice | None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("e", "choose('end')", "end it"),
-        Binding("l", "choose('leave')", "leave it running"),
+        Binding("k", "choose('keep')", "keep it running"),
+        Binding("l", "choose('keep')", "keep it running", show=False),
         Binding("escape", "dismiss(None)", "cancel"),
     ]
 
@@ -103,9 +104,9 @@ class LeaveTerminalScreen(ModalScreen[LeaveChoice | None]):
         """The parts."""
         with Vertical(id="box") as box:
             box.border_title = Content(f"{sanitize_line(self._named, 60)} is running")
-            box.border_subtitle = "e end it · l leave it running · esc cancel"
+            box.border_subtitle = "e end it · k keep it running · esc cancel"
             yield Label(sanitize_text(f"in {self._place}"), markup=False)
-            yield Label("If you leave it running, /terminals reopens it.", markup=False)
+            yield Label("If you keep it running, /terminals reopens it.", markup=False)
 
     def action_choose(self, choice: LeaveChoice) -> None:
         """Choose, unless the key was meant for something else."""

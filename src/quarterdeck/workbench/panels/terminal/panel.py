@@ -172,7 +172,7 @@ class TerminalPanel(Panel):
             choice = await self._app.push_screen_wait(asked)
             if choice is None:
                 return False
-            if choice == "leave":
+            if choice == "keep":
                 self._tell(f"{self.title} keeps running; /terminals reopens it")
                 return True
         with suppress(QuarterdeckError):  # it may be gone already
