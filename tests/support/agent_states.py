@@ -186,7 +186,7 @@ async def host_lost(stage: Stage) -> None:
 @state()
 async def host_lost_with_no_agent(stage: Stage) -> None:
     await stage.fleet.lose()
-    await stage.until("The host stopped")
+    await stage.until("The host stopped", "no host is running")
 
 
 @state(reach=_too_new)

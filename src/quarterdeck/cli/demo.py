@@ -50,9 +50,12 @@ def demo(yes: bool, keep: bool, end: bool) -> None:
 async def _end(fleet: "HostClient") -> str:
     from quarterdeck.config.places import Places
     from quarterdeck.fleet.demo import end_demo
+    from quarterdeck.wire.terminal_text import count_noun
 
-    count = await end_demo(fleet, Places.find())
-    return f"removed: {count} agents and their project" if count else "there is no demo"
+    ended = await end_demo(fleet, Places.find())
+    return (
+        f"removed: {count_noun(ended, 'agent')} and their project" if ended else "there is no demo"
+    )
 
 
 async def _play(fleet: "HostClient", keep: bool) -> int:

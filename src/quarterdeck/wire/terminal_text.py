@@ -5,6 +5,7 @@ import unicodedata
 __all__ = [
     "count",
     "count_columns",
+    "count_noun",
     "cut_to_width",
     "escape_controls",
     "escape_json",
@@ -73,6 +74,11 @@ def format_age(then: int, now: int) -> str:
         if seconds >= length:
             return f"{seconds // length}{unit}"
     return f"{seconds}s"
+
+
+def count_noun(number: int, noun: str) -> str:
+    """A number with its noun: 1 line, 2 lines."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def count(number: int) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from quarterdeck.wire.events import Redone, Rewound
+from quarterdeck.wire.terminal_text import count_noun
 
 from .errors import ContentMissingError, NothingToUndoError
 from .file_state import BlobStore, FileChange, FileState, Manifest, path_text
@@ -133,11 +134,11 @@ def describe_move(done: Rewound | Redone, turn: "TurnState") -> str:
 def turn_line(turn: "TurnState") -> str:
     """A turn in one line."""
     time = datetime.datetime.fromtimestamp(turn.time / 1_000_000).astimezone()
-    count = turn.checkpoint.changed if turn.checkpoint else 0
+    changed = turn.checkpoint.changed if turn.checkpoint else 0
     state = "" if turn.is_told else ", not in the conversation"
     if turn.checkpoint and not turn.is_applied:
         state += ", files undone"
-    return f"{turn.number}. {time:%H:%M} {turn.prompt!r}: {count} files{state}"
+    return f"{turn.number}. {time:%H:%M} {turn.prompt!r}: {count_noun(changed, 'file')}{state}"
 
 
 async def _turns(checkpoints: "Checkpoints") -> str:

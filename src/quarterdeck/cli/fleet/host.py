@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from quarterdeck.config.places import Places
+from quarterdeck.wire.terminal_text import count_noun
 
 from ..command_io import as_json_option, echo_json, echo_lines, with_fleet
 from ..output import echo
@@ -163,7 +164,7 @@ def _told(status: "FleetStatus") -> Iterator[str]:
     age = format_age(status.started, time.time_ns() // 1_000)
     agents = ", ".join(f"{number} {state}" for state, number in status.agents.items())
     yield f"process   {status.pid}, quarterdeck {escape_controls(status.version)}, for {age}"
-    yield f"log       {escape_controls(status.log)}, {status.last_seq} events"
+    yield f"log       {escape_controls(status.log)}, {count_noun(status.last_seq, 'event')}"
     yield f"agents    {agents or 'none'}"
     yield f"needs you {status.needs_person or 'no agent'}"
     yield f"terminals {status.terminals or 'none'}"

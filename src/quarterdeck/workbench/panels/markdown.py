@@ -8,6 +8,8 @@ from urllib.parse import unquote
 
 from textual.binding import Binding, BindingType
 
+from quarterdeck.wire.terminal_text import count_noun
+
 from ..rendering.lines import Line, text_of
 from ..sanitize import sanitize_line, sanitize_text
 from .components import PagePanel, problem_lines
@@ -217,7 +219,7 @@ class MarkdownPanel(PagePanel):
             self.head.show("no file")
             return
         path = format_path(self.desk.cwd, self.path)
-        told = f"  {len(self.links)} links (n)" if self.links else ""
+        told = f"  {count_noun(len(self.links), 'link')} (n)" if self.links else ""
         if self.at is not None and self.at < len(self.links):
             target = sanitize_line(self.links[self.at].target, 80)
             told = f"  link {self.at + 1}/{len(self.links)}: {target} (enter opens)"

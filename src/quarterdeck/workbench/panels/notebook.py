@@ -9,6 +9,7 @@ from textual.binding import Binding, BindingType
 
 from quarterdeck.system.file_reader import read_regular_file
 from quarterdeck.wire.errors import QuarterdeckError
+from quarterdeck.wire.terminal_text import count_noun
 
 from ..rendering.code import highlight_code
 from ..rendering.lines import Line, clip, indented, wrap
@@ -257,7 +258,11 @@ class NotebookPanel(PagePanel):
     def tell_head(self) -> None:
         """See ``PagePanel``."""
         path = "no notebook" if self.path is None else format_path(self.desk.cwd, self.path)
-        cells = f"  {len(self._notebook.cells)} cells" if self._notebook is not None else ""
+        cells = (
+            f"  {count_noun(len(self._notebook.cells), 'cell')}"
+            if self._notebook is not None
+            else ""
+        )
         self.head.show(path, (cells, "faint"))
 
 

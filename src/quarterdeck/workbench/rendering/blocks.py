@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from quarterdeck.wire.terminal_text import count
+from quarterdeck.wire.terminal_text import count, count_noun
 
 from ..sanitize import sanitize_line, sanitize_text
 from ..stores.blocks import (
@@ -123,9 +123,8 @@ def _folding(
     shown = "\n".join(text[:_FOLDED_TEXT].split("\n")[:_FOLDED_LINES])
     lines = list(_signed(sign, sanitize_text(shown).strip("\n"), role, width))
     left = getattr(block, "left", 0) + len(text) - len(shown)
-    more = (
-        f"… {left:,} more characters, {text.count(chr(10)) + 1:,} lines in all (expand: f3, enter)"
-    )
+    total = count_noun(text.count("\n") + 1, "line")
+    more = f"… {left:,} more characters, {total} in all (expand: f3, enter)"
     return [*lines[:_FOLDED_LINES], clip((("  ", role), (more, "faint")), width)]
 
 
@@ -168,7 +167,7 @@ def _thought(block: TextBlock, width: int) -> list[Line]:
         return list(_signed(("✻", "thought"), sanitize_text(block.text).strip(), "thought", width))
     text = block.text.strip()
     first, _, rest = text.partition("\n")
-    more = f"  (+{rest.count(chr(10)) + 1} lines)" if rest.strip() else ""
+    more = f"  (+{count_noun(rest.count(chr(10)) + 1, 'line')})" if rest.strip() else ""
     first = sanitize_text(first[: 4 * width])
     return [_fit((("✻ ", "thought"),), first.replace("**", ""), "thought", more, width)]
 

@@ -257,4 +257,5 @@ class SearchController:
         if not found:
             return "not found" if search.is_done else f"searching, {search.searched:,} records"
         more = "" if search.is_done and found < MOST_FOUND else "+"
-        return f"{self._at + 1} of {found:,}{more} ({search.total:,}{more} times)"
+        times = "time" if search.total == 1 and not more else "times"
+        return f"{self._at + 1} of {found:,}{more} ({search.total:,}{more} {times})"

@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from quarterdeck.system.api import DirectoryEntry, Files, System
 from quarterdeck.system.errors import NoSuchPathError, PathError
+from quarterdeck.wire.terminal_text import count_noun
 from quarterdeck.wire.tool_calls import ToolCallLocation, ToolKind
 
 from ..file_access import FileTarget, expect_unmoved, look_up_path
@@ -141,7 +142,7 @@ class GrepReport:
         if not self._files:
             return "\n".join([f"Nothing in {where} matches {pattern!r}.", *after])
         kept = keep_head(self._rows, max_lines=len(self._rows))
-        found = f"{self._matches} {self._unit} in {self._files} files"
+        found = f"{self._matches} {self._unit} in {count_noun(self._files, 'file')}"
         shown_all = self._shown == (self._matches if self._mode == "content" else self._files)
         if not kept.is_whole:
             after.insert(0, f"({found}; only the first {kept.lines} lines are shown: {_NARROW})")

@@ -7,6 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from quarterdeck.system.api import FileIdentity
+from quarterdeck.wire.terminal_text import count_noun
 from quarterdeck.wire.tool_calls import ToolCallLocation, ToolKind
 
 from ..diffs import diff_content
@@ -142,4 +143,7 @@ async def _write(workspace: ToolWorkspace, plan: _Plan) -> ToolOutcome:
         workspace.seen.note(target.real, identity)
     lines = plan.data.count(b"\n") + (not plan.data.endswith(b"\n") and bool(plan.data))
     did = "Created" if plan.old is None else "Wrote"
-    return text_outcome(f"{did} {target.shown}: {lines} lines, {len(plan.data)} bytes.{plan.kept}")
+    return text_outcome(
+        f"{did} {target.shown}: {count_noun(lines, 'line')}, "
+        f"{count_noun(len(plan.data), 'byte')}.{plan.kept}"
+    )

@@ -11,6 +11,8 @@ from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.message import Message
 
+from quarterdeck.wire.terminal_text import count_noun
+
 from ...rendering.lines import Line, clip
 from ...sanitize import sanitize_line, sanitize_text
 from ...widgets.lines_view import LineCanvas
@@ -270,7 +272,7 @@ class TailPanel(PolledPanel):
             "unreadable": f"cannot read: {sanitize_text(tail.reason)}",
             "reading": "following" if self.follows else "paused (f: follow)",
         }[tail.state]
-        parts = [told, f"{tail.taken:,} lines"]
+        parts = [told, count_noun(tail.taken, "line")]
         if tail.taken > len(tail.lines):
             parts.append(f"last {len(tail.lines):,} shown")
         if tail.skipped:
