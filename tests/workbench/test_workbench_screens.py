@@ -14,6 +14,7 @@ from quarterdeck.workbench.screens import key_guard
 from quarterdeck.workbench.screens.key_guard import QUIET
 from quarterdeck.workbench.screens.permission import PermissionScreen
 from quarterdeck.workbench.screens.question import QuestionScreen
+from quarterdeck.workbench.widgets.bars import AgentBar, QueueBar
 from quarterdeck.workbench.widgets.transcript import TranscriptView
 from tests.support.memory_fleet import FakeFleet
 from tests.support.workbench_app import (
@@ -65,6 +66,17 @@ async def test_two_agents_stream_and_one_is_shown(tmp_path: Path, size: tuple[in
         await pilot.press("ctrl+n")
         await until(pilot, lambda: "bob39" in screen_text(app))
         assert "ann39" not in screen_text(app)
+
+
+async def test_agents_may_change_while_a_chat_is_taken_down(tmp_path: Path):
+    fleet = FakeFleet()
+    async with opened(fleet, tmp_path, (120, 40)) as (app, pilot):
+        await begin(fleet, "ann")
+        await until(pilot, lambda: "ann" in screen_text(app))
+        await app.query(AgentBar).remove()
+        await app.query(QueueBar).remove()
+        await begin(fleet, "bob")
+        await until(pilot, lambda: "bob" in screen_text(app))
 
 
 @sizes

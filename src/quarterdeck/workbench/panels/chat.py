@@ -52,6 +52,7 @@ class ChatPanel(TranscriptPanel):
     def on_mount(self) -> None:
         """Begin with what was typed before."""
         self.chat = self.query_one(ChatInput)
+        self._queue = self.query_one(QueueBar)
         self._draft = ""
 
     def on_unmount(self) -> None:
@@ -82,7 +83,7 @@ class ChatPanel(TranscriptPanel):
     def show_facts(self) -> None:
         """See ``TranscriptPanel``."""
         super().show_facts()
-        self.query_one(QueueBar).show(self.desk.roster.find(self._shown))
+        self._queue.show(self.desk.roster.find(self._shown))
 
     def keep_draft(self) -> bool:
         """Note what is typed; True if it is another than before."""

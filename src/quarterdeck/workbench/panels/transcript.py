@@ -48,6 +48,7 @@ class TranscriptPanel(Panel):
     def on_mount(self) -> None:
         """Follow the agents and which is selected."""
         self.transcript = self.query_one(TranscriptView)
+        self._bar = self.query_one(AgentBar)  # kept: the stores may change while this is removed
         self.transcript.places.recall(self._kept)
         self._is_ready = True
         self._shown: SessionId | None = None
@@ -156,7 +157,7 @@ class TranscriptPanel(Panel):
 
     def show_facts(self) -> None:
         """Show the agent as the fleet last told it."""
-        self.query_one(AgentBar).show(self.desk.roster.find(self._shown))
+        self._bar.show(self.desk.roster.find(self._shown))
 
     def show_hints(self) -> None:
         """Say what happened and what to do, where there is nothing else to see."""
