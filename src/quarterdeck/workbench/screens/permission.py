@@ -234,6 +234,8 @@ class PermissionScreen(ModalScreen[None]):
         self.call_after_refresh(self._fit)
 
     def _fit(self) -> None:
+        if not self.query(_Details):  # taken down meanwhile
+            return
         details, options = self.query_one(_Details), self.query_one(_Options)
         around = 5 if self.size.height > _SHORT else 4
         options.is_tight = False

@@ -173,6 +173,8 @@ class QueueScreen(ModalScreen[None]):
         self.query_one(_Waiting).focus()
 
     def _show(self) -> None:
+        if not self.query(_Waiting):  # taken down meanwhile
+            return
         waiting = self.query_one(_Waiting)
         queue = self.queue
         self.query_one("#nothing").display = not queue
