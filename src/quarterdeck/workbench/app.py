@@ -230,7 +230,8 @@ class Workbench(App[None]):
         """End, and let the caller report: Textual's own report shows private values."""
         if blame_custom_widget(error):
             return
-        self.crash = self.crash or error
+        inner = getattr(error, "error", None)  # a worker's failure wraps what was raised
+        self.crash = self.crash or (inner if isinstance(inner, Exception) else error)
         if self.is_headless:
             super()._handle_exception(error)
         else:
