@@ -35,7 +35,7 @@ async def test_a_chat_shows_the_live_screen_of_its_agent_and_the_transcript_agai
         view = await with_screen(seat, SIZE + echoing("\\033[38;1HINPUT\\033[1;1Htop"))
         await seat.shows("live terminal", "INPUT")
         assert "what it was asked" not in seat.screen and "top" not in seat.screen
-        assert view.shown.screen is not None and view.shown.screen.size == (120, 40)
+        assert view.page.shown.screen is not None and view.page.shown.screen.size == (120, 40)
         await seat.pilot.click(view)
         await until(seat.pilot, lambda: view.has_focus)
         await seat.press("home")
