@@ -18,6 +18,7 @@ from quarterdeck.workbench.panels.panel import Panel
 
 from .deadlines import SOON
 from .memory_fleet import FakeFleet
+from .screen_strips import render_screen
 
 __all__ = ["Alone", "alone", "desk_in", "shown", "until_shown"]
 
@@ -70,7 +71,7 @@ async def alone(
 
 def shown(app: App[None]) -> str:
     """What stands on the screen, line by line."""
-    lines = app.screen._compositor.render_strips()  # pyright: ignore[reportPrivateUsage]
+    lines = render_screen(app)
     return "\n".join(strip.text for strip in lines)
 
 

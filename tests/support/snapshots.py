@@ -15,6 +15,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
 from .deadlines import SOON
+from .screen_strips import render_screen
 
 __all__ = ["FOLDER", "UPDATE", "check", "looks", "picture"]
 
@@ -58,7 +59,7 @@ async def check(
 
 def picture(app: App[None], hides: str = "") -> str:
     """The lines of the screen; of a small one also a sign for the look of each cell."""
-    strips = app.screen._compositor.render_strips()  # pyright: ignore[reportPrivateUsage]
+    strips = render_screen(app)
     lines = [[_without_bar(segment) for segment in strip] for strip in strips]
     text = ["".join(segment.text for segment in line).rstrip() for line in lines]
     if hides:

@@ -40,7 +40,7 @@ class Seat:
     @property
     def text(self) -> str:
         """What the terminal shows, rows without their ends."""
-        return "".join(row.text for row in self.view._rows)
+        return self.view.page.text
 
     @property
     def screen(self) -> str:
@@ -49,7 +49,7 @@ class Seat:
     @property
     def is_fitted(self) -> bool:
         """Whether the terminal is as large as the panel."""
-        screen, size = self.view.shown.screen, self.view.size
+        screen, size = self.view.page.shown.screen, self.view.size
         return screen is not None and tuple(screen.size) == (size.width, size.height)
 
     async def run(self, command: str, *shown: str) -> None:

@@ -19,6 +19,7 @@ from quarterdeck.workbench.preferences.store import Preferences
 
 from .deadlines import SOON
 from .memory_fleet import FakeFleet
+from .screen_strips import render_screen
 
 __all__ = ["SIZES", "LostFleet", "begin", "opened", "say", "screen_text", "think", "until"]
 
@@ -91,7 +92,7 @@ async def until(pilot: Pilot[None], holds: Callable[[], object]) -> None:
 def screen_text(app: Workbench) -> str:
     """What stands on the screen, line by line."""
     width, height = app.size
-    lines = app.screen._compositor.render_strips()  # pyright: ignore[reportPrivateUsage]
+    lines = render_screen(app)
     assert len(lines) <= height and width
     return "\n".join(strip.text for strip in lines)
 

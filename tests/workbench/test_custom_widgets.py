@@ -5,20 +5,27 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 import msgspec
 import pytest
 from blockbuster import BlockBuster
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
+from textual.dom import DOMNode
 from textual.pilot import Pilot
+from textual.widget import Widget
 from textual.widgets import Input
 
 from quarterdeck.config.places import Places
 from quarterdeck.workbench.context import WorkbenchContext
-from quarterdeck.workbench.custom_widgets.kinds import all_kinds, offer_widget
+from quarterdeck.workbench.custom_widgets.kinds import (
+    all_kinds,
+    blame_custom_widget,
+    guard_custom_widgets,
+    offer_widget,
+)
 from quarterdeck.workbench.custom_widgets.library import CustomWidgetError, WidgetLibrary
 from quarterdeck.workbench.drafts import Drafts
-from quarterdeck.workbench.keyboard import KeyboardApp
 from quarterdeck.workbench.preferences.store import Preferences, load_preferences
 from quarterdeck.workbench.screens.key_guard import QUIET
 from quarterdeck.workbench.screens.widget_approval import ApproveScreen
@@ -166,15 +173,24 @@ BLOCKS = {
 STRESS = pytest.mark.stress
 
 
-class Hall(KeyboardApp):
+class Hall(App[None]):
     """A custom panel beside an input, as small as it can be."""
 
     CSS = "#custom { height: 18; }"
 
     def __init__(self, desk: WorkbenchContext, name: str) -> None:
-        super().__init__(desk.looks)
+        super().__init__()
         self.desk = desk
         self.named = name
+
+    def _register(self, parent: DOMNode, *widgets: Widget, **how: Any) -> list[Widget]:
+        registered = super()._register(parent, *widgets, **how)
+        guard_custom_widgets(parent, widgets)
+        return registered
+
+    def _handle_exception(self, error: Exception) -> None:
+        if not blame_custom_widget(error):
+            super()._handle_exception(error)
 
     def compose(self) -> ComposeResult:
         kind = all_kinds(self.desk)[f"custom/{self.named}"].load()

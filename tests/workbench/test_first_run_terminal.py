@@ -77,7 +77,7 @@ def answer(screen: Pane) -> None:
 
 CRASHES = {
     "key": "Workbench.action_help = broken",
-    "worker": "Workbench._look_around = broken",
+    "worker": "FirstRun.discover = broken_worker",
     "start": "Workbench._begin = broken",
     "mount": "MainScreen.on_mount = broken",
     "drawing": "StatusBar.lines = broken",
@@ -86,10 +86,14 @@ _CRASHING = """
 import sys
 from quarterdeck.cli.main import main
 from quarterdeck.workbench.app import Workbench
+from quarterdeck.workbench.first_run import FirstRun
 from quarterdeck.workbench.screens.main import MainScreen
 from quarterdeck.workbench.widgets.bars import StatusBar
 
 def broken(self, *rest):
+    raise RuntimeError("it broke")
+
+async def broken_worker(self):
     raise RuntimeError("it broke")
 
 {}

@@ -56,6 +56,7 @@ from quarterdeck.workbench.stores.discovery import DiscoveredAgent, MachineDisco
 from quarterdeck.workbench.widgets.completion_list import CompletionList
 from tests.support.hostile_text import hostile_strings
 from tests.support.memory_fleet import FakeFleet
+from tests.support.screen_strips import render_screen
 from tests.support.workbench_app import begin, opened, until
 
 Words: TypeAlias = Callable[[], str]
@@ -76,7 +77,7 @@ class Hall:
     async def check(self) -> None:
         """Nothing on the screen has power over it."""
         await self.pilot.pause()
-        strips = self.app.screen._compositor.render_strips()
+        strips = render_screen(self.app)
         for strip in strips:
             assert sanitize_text(strip.text) == strip.text and "\n" not in strip.text
             assert strip.cell_length == self.app.size.width

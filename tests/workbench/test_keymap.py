@@ -218,7 +218,7 @@ def test_every_key_of_ours_says_what_it_does(kind: type):
 
 async def test_the_help_lists_the_keys_of_what_is_on_the_screen(tmp_path: Path):
     async with opened(FakeFleet(), tmp_path) as (app, _):
-        told = {words for _, rows in collect_key_help(app) for _, words in rows}
+        told = {words for _, rows in collect_key_help(app.looks, app.main) for _, words in rows}
         shown = [Workbench, ChatInput, TranscriptView, AgentTable]
         for binding in [one for kind in shown for one in bindings(kind)]:
             assert binding.description in told

@@ -188,7 +188,7 @@ async def test_an_invalid_layout_changes_nothing(tmp_path: Path, data: dict[str,
     async with kept(fleet, tmp_path, "/work/project") as (app, pilot):
         await put(app, layout(beside(panel("chat"), panel("note")), panel("inbox")))
         await pilot.press(*"typed")
-        await app.keep()
+        await app.workspace.save()
         await pilot.pause()
         before, files = state_of(app), _files(tmp_path)
         with pytest.raises(QuarterdeckError):
@@ -198,7 +198,7 @@ async def test_an_invalid_layout_changes_nothing(tmp_path: Path, data: dict[str,
         await pilot.pause()
         assert state_of(app) == before
         assert app.main.panel.options.agent is None
-        await app.keep()
+        await app.workspace.save()
         assert _files(tmp_path) == files
 
 

@@ -64,8 +64,8 @@ async def seen(
     async with opened(fleet, tmp_path) as (app, pilot):
         await until(pilot, lambda: len(fleet.screens) == 1)
         hand = Hand(app)
-        attached = WorkbenchAttachment(app, hand)
-        app.on_use = attached.used
+        attached = WorkbenchAttachment(app, app.desk, hand)
+        app.keyboard.on_use = attached.used
         app.run_worker(attached.run(), name="test")
         await until(pilot, lambda: len(fleet.screens) == 2)
         yield app, pilot, hand, attached

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from textual._context import visible_screen_stack
 
 from tests.support import agent_states, panel_states, snapshots, terminal_states
+from tests.support.memory_fleet import FakeFleet
 from tests.support.staged_workbench import STATES, staged
-from tests.support.workbench_app import SIZES, screen_text
+from tests.support.workbench_app import SIZES, begin, opened, screen_text, until
 
 assert agent_states and panel_states and terminal_states  # they name the states
 
@@ -44,6 +46,19 @@ async def test_a_state_looks_as_it_should_at_every_size(name: str, place: Path):
         await stage.pilot.resize_terminal(20, 5)
         await stage.pilot.press("tab", "down", "escape")
         assert len(screen_text(stage.app).splitlines()) == 5
+
+
+async def test_a_picture_before_a_frame_does_not_blank_the_screen_behind(tmp_path: Path):
+    fleet = FakeFleet()
+    await begin(fleet, "ann")
+    async with opened(fleet, tmp_path, SIZES[1]) as (app, pilot):
+        app.action_help()
+        await until(pilot, lambda: "╭─ help" in screen_text(app))
+        visible_screen_stack.set([])  # as in a task that has drawn nothing yet
+        app.screen.refresh()
+        assert "● ann" in screen_text(app)
+        await pilot.pause()
+        assert "● ann" in screen_text(app)
 
 
 def test_every_picture_has_its_state():

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from quarterdeck.workbench.panels.terminal.view import AgentTerminalView
 from quarterdeck.workbench.widgets.terminal import TerminalView
 from tests.support.hostile_text import hostile_strings
+from tests.support.screen_strips import render_screen
 from tests.support.terminal_workbench import LEAVE, Seat, echoing, seated
 from tests.support.workbench_app import begin, until
 
@@ -35,7 +36,7 @@ async def test_a_chat_shows_the_live_screen_of_its_agent_and_the_transcript_agai
         view = await with_screen(seat, SIZE + echoing("\\033[38;1HINPUT\\033[1;1Htop"))
         await seat.shows("live terminal", "INPUT")
         assert "what it was asked" not in seat.screen and "top" not in seat.screen
-        assert view.shown.screen is not None and view.shown.screen.size == (120, 40)
+        assert view.page.shown.screen is not None and view.page.shown.screen.size == (120, 40)
         await seat.pilot.click(view)
         await until(seat.pilot, lambda: view.has_focus)
         await seat.press("home")
@@ -122,7 +123,7 @@ async def test_hostile_output_acts_on_nothing(tmp_path: Path):
         await asyncio.sleep(0.1)
         assert seat.app.clipboard == ""
         await seat.press("shift+pageup")
-        for strip in seat.app.screen._compositor.render_strips():
+        for strip in render_screen(seat.app):
             assert strip.cell_length == seat.app.size.width
             assert not {unicodedata.category(one) for one in strip.text} & {"Cc", "Cf", "Cs"}
 

@@ -104,25 +104,25 @@ async def test_what_is_above_is_read_and_typing_goes_back(tmp_path: Path):
         assert "ready" not in seat.text and seat.app.is_typed_through
         await seat.press("x")
         await seat.until("readyx")
-        assert not seat.view.back
+        assert not seat.view.page.back
         await seat.press(LEAVE, "home")
         await seat.until("1234567")
         await seat.press("slash", *"27", "enter")
-        assert seat.view.found == "27"
+        assert seat.view.page.found == "27"
         await seat.press("end", "n")
         await seat.until("277")
         await seat.press("N", "end", "down", "pageup", "k", "left", "right", "escape")
-        assert not seat.view.found
+        assert not seat.view.page.found
 
 
 async def test_the_place_stays_while_more_comes(tmp_path: Path):
     async with seated(tmp_path) as seat:
         await seat.run("seq 1 100; while read x; do seq 1 40; echo ready $x; done", "100")
         await seat.press("shift+pageup", "shift+pageup")
-        await until(seat.pilot, lambda: seat.view.back > 40)
+        await until(seat.pilot, lambda: seat.view.page.back > 40)
         before = seat.text
         await seat.fleet.write_terminal(seat.panel.terminal or "", b"a\r")
-        await until(seat.pilot, lambda: seat.view.back > 90)
+        await until(seat.pilot, lambda: seat.view.page.back > 90)
         assert seat.text == before
 
 
@@ -156,9 +156,9 @@ async def test_the_wheel_scrolls_or_moves_a_pager(tmp_path: Path):
     async with seated(tmp_path) as seat:
         await seat.run("seq 1 300; " + echoing())
         seat.view.post_message(wheel(events.MouseScrollUp, seat.view))
-        await until(seat.pilot, lambda: seat.view.back == 3)
+        await until(seat.pilot, lambda: seat.view.page.back == 3)
         seat.view.post_message(wheel(events.MouseScrollDown, seat.view))
-        await until(seat.pilot, lambda: seat.view.back == 0)
+        await until(seat.pilot, lambda: seat.view.page.back == 0)
     async with seated(tmp_path) as seat:
         await seat.run(echoing("\\033[?1049h\\033[?1h"))
         seat.view.post_message(wheel(events.MouseScrollDown, seat.view))
@@ -176,16 +176,16 @@ async def test_what_is_selected_is_copied(tmp_path: Path):
         await until(seat.pilot, lambda: seat.app.clipboard == "你好 /tmp/x.py\nsec")
         await seat.pilot.click(seat.view, offset=(12, 0), times=2)
         await until(seat.pilot, lambda: seat.app.clipboard == "/tmp/x.py")
-        assert seat.view.selected is not None
+        assert seat.view.page.selected is not None
         await seat.press("x")
-        assert seat.view.selected is None
+        assert seat.view.page.selected is None
 
 
 async def test_a_line_that_is_wrapped_is_copied_as_one(tmp_path: Path):
     async with seated(tmp_path) as seat:
         words = "ab 你 " * 40 + "end"
         await seat.run(echoing(f"{words}\\r\\nnext\\r\\n"))
-        rows = seat.view.shown.rows(0, seat.view.size.height)
+        rows = seat.view.page.shown.rows(0, seat.view.size.height)
         last = next(at for at, row in enumerate(rows) if row.text == "next")
         assert last > 2
         await seat.pilot.mouse_down(seat.view, offset=(0, 0))
@@ -215,7 +215,7 @@ async def test_the_program_hears_of_the_panels_size(tmp_path: Path):
         for size in ((20, 5), (3, 2), (1, 1), (200, 60)):
             await seat.pilot.resize_terminal(*size)
             await seat.pilot.pause(0.1)
-        await until(seat.pilot, lambda: seat.view.shown.height == seat.view.size.height)
+        await until(seat.pilot, lambda: seat.view.page.shown.height == seat.view.size.height)
 
 
 async def test_who_types_on_after_the_end_interrupts_no_agent(

@@ -21,6 +21,7 @@ from quarterdeck.workbench.preferences.themes.files import (
 from quarterdeck.workbench.screens.pickers import ThemesScreen
 from quarterdeck.workbench.widgets.chat_input import ChatInput
 from tests.support.memory_fleet import FakeFleet
+from tests.support.screen_strips import render_screen
 from tests.support.workbench_app import opened, screen_text, until
 
 PALETTE = '[palette]\nprimary = "#336699"\n'
@@ -178,7 +179,7 @@ async def test_no_colour_is_shown_where_none_is_wanted(environ, tmp_path: Path, 
     looks = await asyncio.to_thread(load_preferences, places, str(tmp_path), environ)
     async with opened(FakeFleet(), tmp_path / "drafts", looks=looks) as (app, _):
         assert app.theme == "mono"
-        for strip in app.screen._compositor.render_strips():  # pyright: ignore[reportPrivateUsage]
+        for strip in render_screen(app):
             for _, style, _ in strip.apply_filter(app._filters[-1], Color.parse("#000")):  # pyright: ignore[reportPrivateUsage]
                 if style and style.color and style.color.triplet:
                     assert len(set(style.color.triplet)) == 1

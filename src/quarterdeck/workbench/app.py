@@ -7,29 +7,49 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from textual import on
+from textual import events, on
+from textual.app import App, SystemCommand
 from textual.binding import BindingType
+from textual.filter import Monochrome
 from textual.screen import Screen
 
+from quarterdeck.wire.errors import QuarterdeckError
+
 from .approvals import RequestPresenter
-from .command_app import WORKBENCH_BINDINGS, CommandApp
+from .commands.runner import CommandRunner
 from .context import WorkbenchContext
+from .custom_widgets.kinds import all_kinds, blame_custom_widget, guard_custom_widgets
+from .drafts import DraftSaver
 from .feed import ReachHost, WorkbenchFeed
+from .first_run import FirstRun
 from .fleet_actions import FleetActions
+from .keyboard import MAIN_SCREEN_ACTIONS, WORKBENCH_BINDINGS, KeyDispatcher
+from .layout.edit import ResizeDirection
+from .layout.view import LayoutView
 from .panels.chat import ChatPanel
+from .panels.panel import Panel
+from .preferences.themes.apply import AppTheme, ThemeError
 from .prompt_sender import PromptSender
+from .remote_control.api import ScreenCallSpec, ScreenController
 from .sanitize import sanitize_text
 from .widgets.agent_table import AgentTable
 from .widgets.chat_input import ChatInput
 from .widgets.picker import Picker
 from .widgets.transcript import TranscriptView
-from .workspace.store import LAYOUT_KEYS
+from .workspace.store import OpenWorkspace, WorkspaceStore
 
 if TYPE_CHECKING:
+    from textual.dom import DOMNode
+    from textual.widget import Widget
+
+    from quarterdeck.wire.ids import SessionId
+
+    from .layout.files import LayoutFiles
+    from .screens.main import MainScreen
     from .screens.permission import PermissionScreen
     from .screens.question import QuestionScreen
     from .screens.trust import TrustScreen
@@ -60,12 +80,10 @@ def leave_on_signals(leave: Callable[[int], None]) -> None:
         loop.add_signal_handler(number, leave, 128 + number)
 
 
-_SAVE = 0.3
-"""Seconds after which what was typed is on disk."""
 _LOOK = 2.0
+"""Seconds between two looks whether the terminal is still there."""
 _STAYED = 0.3
-"""Seconds after which somebody looks at an agent, and is not on the way to another."""
-_MAIN_ONLY = frozenset({"help", "answer", "beside", "spawn", "stop", "unfold", "go"}) | LAYOUT_KEYS
+"""Seconds after which an agent is looked at, and not only passed on the way to another."""
 
 
 def now() -> int:
@@ -73,11 +91,19 @@ def now() -> int:
     return time.time_ns() // 1000
 
 
-class Workbench(CommandApp):
-    """Agents, their transcripts, and what they ask; leaving it ends no agent.
+def _load_screen_calls() -> Mapping[str, ScreenCallSpec]:
+    from .remote_control.calls import SCREEN_CALLS
+
+    return SCREEN_CALLS
+
+
+class Workbench(App[None]):
+    """Agents, their transcripts, and their requests; quitting it ends no agent.
+
+    It connects its parts: messages and actions of Textual arrive here, and a part handles them.
 
     Args:
-        desk: the fleet and what is known of it.
+        desk: the fleet and what is known of it. Reads files, so that making a workbench blocks.
         reach: how the fleet is reached; see ``WorkbenchFeed``.
         leave: called at the end.
         begun: called when the first frame is on the screen.
@@ -95,38 +121,128 @@ class Workbench(CommandApp):
         leave: Callable[[], Awaitable[None]] | None = None,
         begun: Callable[[], None] | None = None,
     ) -> None:
-        super().__init__(desk)
+        super().__init__()
+        self.animation_level = "none"
+        self.desk = desk
+        self.looks = looks = desk.looks
         self._leave = leave
         self._begun = begun
-        self.animation_level = "none"
-        self.feed = WorkbenchFeed(desk.fleet, reach, self.post_message)
-        self.steering = FleetActions(desk, self.tell, self.feed.refresh)
-        self.deciding = RequestPresenter(self, desk)
         self.crash: Exception | None = None
         """What ended it, if it was not a person."""
-        self.conversing = PromptSender(self, self._save_soon)
+        if not looks.has_colours and not any(isinstance(f, Monochrome) for f in self._filters):
+            self._filters.append(Monochrome())
+        self._theme = AppTheme(self, looks)
+        self.kinds = all_kinds(desk)
+        """The widgets that layouts can name: built in, and custom."""
+        self._store = WorkspaceStore(desk.ground.places)
+        self.workspace = OpenWorkspace(self, desk, self.kinds, self._store, self.tell)
+        """What is open, saved and restored."""
+        if self.workspace.notice is not None:
+            looks.problems.append(self.workspace.notice)
+        self.feed = WorkbenchFeed(desk.fleet, reach, self.post_message)
+        self.steering = FleetActions(desk, self.tell, self.feed.refresh)
+        self.commands = CommandRunner(self, desk, self.steering, work=self.work, tell=self.tell)
+        self.keyboard = KeyDispatcher(self, looks, self.commands.run_named)
+        self.deciding = RequestPresenter(self, desk, self.steering)
+        self._draft_saver = DraftSaver(self, desk.drafts, self.tell)
+        self.conversing = PromptSender(
+            self,
+            desk,
+            self.steering,
+            run_command=self.commands.run,
+            save=self._draft_saver.save,
+        )
+        self.screens_desk = ScreenController(self, _load_screen_calls)
+        self.first_run = FirstRun(
+            self, desk, self._store, refresh=self.feed.refresh, tell=self.tell
+        )
+        self._pending: set[Coroutine[Any, Any, object]] = set()
+        """What was given to be run and has not started."""
         self._is_unfolded = False
         self._seen = desk.shown
-        self._saving = asyncio.Lock()
+
+    @property
+    def main(self) -> "MainScreen":
+        """The screen below all others."""
+        return self.workspace.main
+
+    @property
+    def layouts(self) -> "LayoutFiles":
+        """The layouts on disk."""
+        return self._store.layouts
+
+    @property
+    def is_typed_through(self) -> bool:
+        """Whether keys go to a terminal."""
+        return self.keyboard.is_typed_through
+
+    # Its life
 
     def get_default_screen(self) -> Screen[None]:
         """The screen below all others."""
         return self.main
 
     def on_mount(self) -> None:
-        """Show the frame first; the rest comes when it comes."""
+        """Show the first frame; the rest follows it."""
         self.call_after_refresh(self._begin)
+        self.call_after_refresh(self._theme.finish)
         self.desk.watch(self._selected)
         if not self.is_headless:
             self.set_interval(_LOOK, self._look_for_terminal)
             leave_on_signals(lambda code: self.exit(return_code=code))
 
+    def _begin(self) -> None:
+        if self._begun is not None:
+            self._begun()
+        self.workspace.restore_focus()
+        self.run_worker(self.feed.run, name="feed")
+        self.run_worker(self._attend, name="screen")
+        self.work(self.first_run.discover())
+
+    async def _attend(self) -> None:
+        """Let agents that lead use this workbench."""
+        from .remote_control.attach import WorkbenchAttachment
+
+        attached = WorkbenchAttachment(self, self.desk, self.screens_desk.call)
+        self.keyboard.on_use = attached.used
+        await attached.run()
+
+    def _look_for_terminal(self) -> None:
+        """Quit when the terminal is gone: reading from it would then never rest."""
+        if is_terminal_gone():
+            self.exit(return_code=1)
+
+    def exit(self, *given: Any, **named: Any) -> None:
+        """Quit; panels are asked now what to remember, as they are removed first."""
+        self.workspace.capture_panels()
+        super().exit(*given, **named)
+
     async def on_unmount(self) -> None:
-        """Keep what was typed, and leave the fleet to itself; what is open is kept beside that."""
-        with suppress(OSError):
-            await asyncio.to_thread(self.desk.drafts.flush)
+        """Save what was typed and what is open; what was about to start does not."""
+        await self._draft_saver.close()
+        for coroutine in self._pending:
+            coroutine.close()
+        await self.workspace.save()
         if self._leave is not None:
             await self._leave()
+
+    def _handle_exception(self, error: Exception) -> None:
+        """End, and let the caller report: Textual's own report shows private values."""
+        if blame_custom_widget(error):
+            return
+        inner = getattr(error, "error", None)  # a worker's failure wraps what was raised
+        self.crash = self.crash or (inner if isinstance(inner, Exception) else error)
+        if self.is_headless:
+            super()._handle_exception(error)
+        else:
+            self.exit(return_code=1)
+
+    def _register(self, parent: "DOMNode", *widgets: "Widget", **how: Any) -> "list[Widget]":
+        registered = cast("Any", super())._register(parent, *widgets, **how)
+        guard_custom_widgets(parent, widgets)
+        return registered
+
+    # What parts need from it
 
     def tell(self, words: str, is_bad: bool = False) -> None:
         """Show a line for some time."""
@@ -135,7 +251,46 @@ class Workbench(CommandApp):
             sanitize_text(words), severity=severity, timeout=8 if is_bad else 3, markup=False
         )
 
-    # What the fleet says
+    def work(self, coroutine: Coroutine[Any, Any, object]) -> None:
+        """Run something in the background; an error of ours is shown."""
+        self._pending.add(coroutine)
+        self.run_worker(partial(self._work, coroutine))
+
+    async def _work(self, coroutine: Coroutine[Any, Any, object]) -> None:
+        self._pending.discard(coroutine)
+        try:
+            await coroutine
+        except QuarterdeckError as error:
+            self.tell(str(error), True)
+
+    async def run_command(self, name: str, words: str) -> None:
+        """Run a command that has a function, and wait for it. Raises QuarterdeckError."""
+        await self.commands.call(name, words)
+
+    async def show_agent(self, session: "SessionId", seq: int | None = None) -> None:
+        """Go to the chat of an agent."""
+        await self.workspace.show_agent(session, seq)
+
+    async def move(self, cwd: str, *, force: bool = False) -> None:
+        """Go to another directory: what was open there is shown; agents keep running.
+
+        Raises:
+            UnsavedPanelsError: something would be lost; nothing has changed.
+        """
+        from .preferences.store import load_preferences
+
+        await self.workspace.move(cwd, force=force)
+        ground = self.desk.ground
+        if ground.places is not None:
+            found = await asyncio.to_thread(
+                load_preferences, ground.places, cwd, ground.environment
+            )
+            try:
+                self._theme.change_directory(found)
+            except ThemeError as error:
+                self.tell(str(error), True)
+
+    # What the fleet reports
 
     @on(WorkbenchFeed.HostChanged)
     def _host_changed(self, event: WorkbenchFeed.HostChanged) -> None:
@@ -143,10 +298,9 @@ class Workbench(CommandApp):
 
     @on(WorkbenchFeed.Known)
     def _known(self, event: WorkbenchFeed.Known) -> None:
-        desk = self.desk
-        desk.roster.replace(event.agents, event.status)
-        desk.inbox.replace(event.inbox)
-        self.restore_selected()
+        self.desk.roster.replace(event.agents, event.status)
+        self.desk.inbox.replace(event.inbox)
+        self.workspace.restore_selected()
         self.deciding.check()
         self._offer()
 
@@ -157,7 +311,21 @@ class Workbench(CommandApp):
         self.desk.tell(event.records)
         self.feed.ready()
 
-    # What a person does
+    def _selected(self) -> None:
+        if self._seen != self.desk.shown:
+            self._seen = self.desk.shown
+            self.set_timer(_STAYED, self._offer)
+
+    def _offer(self) -> None:
+        """Show a request of the agent in view, unless the person is in the middle of something."""
+        self.deciding.offer(is_typing=bool(self.main.chat.text) or self.is_typed_through)
+
+    # What widgets report
+
+    async def on_event(self, event: events.Event) -> None:
+        """Handle keys of terminals and the person's own keys first."""
+        if not self.keyboard.take(event):
+            await super().on_event(event)
 
     @on(TranscriptView.Wanted)
     def _page_wanted(self, event: TranscriptView.Wanted) -> None:
@@ -166,7 +334,7 @@ class Workbench(CommandApp):
 
     @on(ChatPanel.Drafted)
     def _typed(self) -> None:
-        self.set_timer(_SAVE, self._save_soon)
+        self._draft_saver.save_soon()
 
     @on(ChatInput.HelpWanted)
     def _help_wanted(self) -> None:
@@ -174,7 +342,7 @@ class Workbench(CommandApp):
 
     @on(ChatPanel.Said)
     def _said(self, event: ChatPanel.Said) -> None:
-        self.work(self.conversing.said(event.panel, event.text))
+        self.work(self.conversing.submit(event.panel, event.text))
 
     @on(Picker.Chosen, "#inbox")
     def _request_chosen(self, event: Picker.Chosen) -> None:
@@ -182,9 +350,36 @@ class Workbench(CommandApp):
 
     @on(AgentTable.Asked)
     def _asked_of_agent(self, event: AgentTable.Asked) -> None:
-        self.work(self.do_to_agent(event.session, event.command))
+        self.work(self.commands.call_for_agent(event.session, event.command))
 
-    # Of screens that are imported when they are first shown.
+    @on(Panel.Altered)
+    @on(LayoutView.Changed)
+    def _layout_changed(self) -> None:
+        self.workspace.save_soon()
+
+    @on(LayoutView.TabWanted)
+    def _tab_wanted(self) -> None:
+        self.work(self.screens_desk.call("open_tab", {}))
+
+    @on(LayoutView.TabClosed)
+    def _tab_closed(self, event: LayoutView.TabClosed) -> None:
+        self.commands.run_named("tab", f"close {event.tab + 1}")
+
+    @on(Panel.FileWanted)
+    def _file_wanted(self, event: Panel.FileWanted) -> None:
+        arguments = {"path": event.path, "line": event.line, "how": event.how}
+        self.work(self.screens_desk.call("open_file", arguments))
+
+    @on(Panel.AgentWanted)
+    def _agent_wanted(self, event: Panel.AgentWanted) -> None:
+        self.work(self.show_agent(event.session, event.seq))
+
+    def on_text_selected(self) -> None:
+        """Copy what was selected with the mouse."""
+        if selected := self.screen.get_selected_text():
+            self.copy_to_clipboard(selected)
+
+    # What screens report that are imported when they are first shown
 
     def on_permission_screen_put_off(self, event: "PermissionScreen.PutOff") -> None:
         """Leave a request open."""
@@ -195,33 +390,42 @@ class Workbench(CommandApp):
         self.deciding.put_off(event.item)
 
     def on_permission_screen_answered(self, event: "PermissionScreen.Answered") -> None:
-        """Tell the fleet what was decided."""
-        self.work(self._answer(event))
+        """Send the decision to the fleet."""
+        self.work(self.deciding.answer(event))
 
     def on_question_screen_filled(self, event: "QuestionScreen.Filled") -> None:
         """Keep what is filled in."""
         if self.deciding.keep(event.item, event.kept):
-            self.set_timer(_SAVE, self._save_soon)
+            self._draft_saver.save_soon()
 
     def on_question_screen_replied(self, event: "QuestionScreen.Replied") -> None:
-        """Tell the fleet the answer."""
-        self.work(self._reply(event))
+        """Send the answer to the fleet."""
+        self.work(self.deciding.reply(event))
+
+    def on_trust_screen_answered(self, event: "TrustScreen.Answered") -> None:
+        """Carry out what was decided about the workspace."""
+        self.work(self.first_run.answer_trust(event))
+
+    # Keys and commands
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys of the main screen do nothing while another is over it."""
-        return action not in _MAIN_ONLY or len(self.screen_stack) == 1
+        return action not in MAIN_SCREEN_ACTIONS or len(self.screen_stack) == 1
 
-    def on_text_selected(self) -> None:
-        """Copy what was selected with the mouse."""
-        if selected := self.screen.get_selected_text():
-            self.copy_to_clipboard(selected)
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """What the palette offers."""
+        return self.commands.list_palette()
+
+    def action_command(self, name: str, words: str = "") -> None:
+        """Run a command by its name; keys are bound to this."""
+        self.commands.run_named(name, words)
 
     def action_help(self) -> None:
         """Show every key and command."""
         from .preferences.key_help import collect_key_help
         from .screens.help import HelpScreen
 
-        self.push_screen(HelpScreen(collect_key_help(self)))
+        self.push_screen(HelpScreen(collect_key_help(self.looks, self.main)))
 
     def action_answer(self) -> None:
         """Show what waits for the person."""
@@ -256,7 +460,7 @@ class Workbench(CommandApp):
             self.desk.pages.store(session).unfold_all(self._is_unfolded)
 
     def action_archived(self) -> None:
-        """Show agents that are put away, or hide them."""
+        """Show archived agents, or hide them."""
         self.desk.roster.show_archived(not self.desk.roster.shows_archived)
 
     def action_follow(self) -> None:
@@ -267,70 +471,21 @@ class Workbench(CommandApp):
         """Start the host if none is there."""
         self.feed.start_host()
 
-    # How it is done
+    def action_cycle(self, step: int) -> None:
+        """Focus the next panel."""
+        self.main.view.cycle(step)
 
-    def _selected(self) -> None:
-        if self._seen != self.desk.shown:
-            self._seen = self.desk.shown
-            self.set_timer(_STAYED, self._offer)
+    def action_tab(self, step: int) -> None:
+        """Show the next tab."""
+        self.work(self.main.view.show_tab(self.main.view.tab + step))
 
-    def _offer(self) -> None:
-        """Show what the agent in view asks, unless the person is in the middle of something."""
-        self.deciding.offer(is_typing=bool(self.main.chat.text) or self.is_typed_through)
+    def action_resize(self, way: ResizeDirection) -> None:
+        """Move the line beside the panel with the focus."""
+        self.work(self.main.view.resize_panel(way))
 
-    def _begin(self) -> None:
-        if self._begun is not None:
-            self._begun()
-        self.restore_focus()
-        self.run_worker(self.feed.run, name="feed")
-        self.run_worker(self._attend, name="screen")
-        self.work(self._look_around())
-
-    async def _attend(self) -> None:
-        from .remote_control.attach import attach_workbench
-
-        await attach_workbench(self)
-
-    async def _look_around(self) -> None:
-        from .first_run import discover_and_ask_trust
-
-        await discover_and_ask_trust(self)
-
-    def on_trust_screen_answered(self, event: "TrustScreen.Answered") -> None:
-        """Do what was decided about the workspace."""
-        from .first_run import answer_trust
-
-        self.work(answer_trust(self, event))
-
-    def _look_for_terminal(self) -> None:
-        """Leave when the terminal is gone: reading from it would then never rest."""
-        if is_terminal_gone():
-            self.exit(return_code=1)
-
-    async def _answer(self, event: "PermissionScreen.Answered") -> None:
-        if await self.steering.answer(event.item, event.choice, event.feedback):
-            self.deciding.settled(event.item)
-
-    async def _reply(self, event: "QuestionScreen.Replied") -> None:
-        if await self.steering.reply(event.item, event.content):
-            self.deciding.settled(event.item)
-
-    def _save_soon(self) -> None:
-        self.run_worker(self._save)
-
-    async def _save(self) -> None:
-        async with self._saving:
-            try:
-                await asyncio.to_thread(self.desk.drafts.flush)
-            except OSError as error:
-                self.tell(f"cannot save your draft: {error}", True)
-
-    def _handle_exception(self, error: Exception) -> None:
-        """End, and leave the report to who opened us: Textual's own shows private values."""
-        if self.forgives(error):
-            return
-        self.crash = self.crash or error
-        if self.is_headless:
-            super()._handle_exception(error)
-        else:
-            self.exit(return_code=1)
+    def action_go(self, place: str) -> None:
+        """Move the focus to a panel of a kind, or back to the input."""
+        if place == "transcript":
+            self.main.toggle_transcript_focus()
+        elif not self.main.focus_kind(place, self.work):
+            self.tell(f"no {place} panel is open; /open {place} opens one", True)

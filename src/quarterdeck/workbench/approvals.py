@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from quarterdeck.fleet.api import InboxItem
 
     from .context import WorkbenchContext
+    from .fleet_actions import FleetActions
     from .screens.permission import PermissionScreen
     from .screens.question import QuestionScreen
 
@@ -15,11 +16,18 @@ __all__ = ["RequestPresenter"]
 
 
 class RequestPresenter:
-    """Shows one request at a time over everything else."""
+    """Shows one request at a time over everything else.
 
-    def __init__(self, app: "App[None]", desk: "WorkbenchContext") -> None:
+    Args:
+        app: shows screens.
+        desk: the requests and the agent in view.
+        actions: sends the answers.
+    """
+
+    def __init__(self, app: "App[None]", desk: "WorkbenchContext", actions: "FleetActions") -> None:
         self._app = app
         self._desk = desk
+        self._actions = actions
         self._opened: PermissionScreen | QuestionScreen | None = None
 
     @property
@@ -66,7 +74,17 @@ class RequestPresenter:
         if self.current is not None:
             self._app.pop_screen()
 
-    def settled(self, item: "InboxItem") -> None:
+    async def answer(self, event: "PermissionScreen.Answered") -> None:
+        """Send a person's decision."""
+        if await self._actions.answer(event.item, event.choice, event.feedback):
+            self._settle(event.item)
+
+    async def reply(self, event: "QuestionScreen.Replied") -> None:
+        """Send a person's answer to a question."""
+        if await self._actions.reply(event.item, event.content):
+            self._settle(event.item)
+
+    def _settle(self, item: "InboxItem") -> None:
         """A request was answered here; the agent's next one comes."""
         self._desk.inbox.drop(item.request)
         self._desk.drafts.put(_key(item), "")

@@ -1,16 +1,25 @@
 """What people have typed and not sent: one file for each agent, kept over restarts and crashes."""
 
+import asyncio
 import os
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-__all__ = ["NEW", "Drafts"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from textual.app import App
+
+__all__ = ["NEW", "DraftSaver", "Drafts"]
 
 NEW = "new"
 """The key of what is typed while there is no agent."""
 
 _SENDING = "-sending"
+_SAVE = 0.3
+"""Seconds after which what was typed is on disk."""
 
 
 class Drafts:
@@ -105,6 +114,44 @@ class Drafts:
         except BaseException:
             Path(temporary).unlink(missing_ok=True)
             raise
+
+
+class DraftSaver:
+    """Puts drafts on disk while the application runs.
+
+    Args:
+        app: runs timers and workers.
+        drafts: what is saved.
+        tell: shows what went wrong; True with it.
+    """
+
+    def __init__(
+        self, app: "App[None]", drafts: Drafts, tell: "Callable[[str, bool], None]"
+    ) -> None:
+        self._app = app
+        self._drafts = drafts
+        self._tell = tell
+        self._saving = asyncio.Lock()
+
+    def save_soon(self) -> None:
+        """Save after a short time, in which more may be typed."""
+        self._app.set_timer(_SAVE, self.save)
+
+    def save(self) -> None:
+        """Save in the background, now."""
+        self._app.run_worker(self._save)
+
+    async def close(self) -> None:
+        """Save for the last time. Never raises."""
+        with suppress(OSError):
+            await asyncio.to_thread(self._drafts.flush)
+
+    async def _save(self) -> None:
+        async with self._saving:
+            try:
+                await asyncio.to_thread(self._drafts.flush)
+            except OSError as error:
+                self._tell(f"cannot save your draft: {error}", True)
 
 
 def _file_name(key: str) -> str:

@@ -14,31 +14,24 @@ from quarterdeck.wire.errors import QuarterdeckError
 from .stores.discovery import DiscoveredAgent, MachineDiscovery
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    from textual.app import App
 
     from quarterdeck.config.places import Places
     from quarterdeck.drivers.agent_description import Agent
     from quarterdeck.drivers.probe import AgentInstallation
     from quarterdeck.fleet.api import Fleet
 
-    from .command_app import CommandApp
     from .context import WorkbenchContext
+    from .fleet_actions import ShowMessage
     from .screens.dialogs import ReadingSection
     from .screens.trust import TrustScreen
     from .stores.discovery import DiscoveryStore
     from .widgets.chat_input import ChatInput
+    from .workspace.store import WorkspaceStore
 
-__all__ = [
-    "answer_trust",
-    "ask_trust",
-    "clear_demo",
-    "control_demo",
-    "discover_and_ask_trust",
-    "discover_machine",
-    "offer_trust",
-    "revoke_trust",
-    "show_doctor",
-]
+__all__ = ["FirstRun", "clear_demo", "discover_machine"]
 
 _WELL_KNOWN = ("claude", "codex", "gemini", "opencode")
 """These are offered first where none is here."""
@@ -102,138 +95,199 @@ _CLEARING = 10.0
 _HOW = "demo runs it, demo keep keeps its project, demo end deletes it"
 
 
-async def discover_and_ask_trust(app: "CommandApp") -> None:
-    """Look for agents, keys and trust in a thread, and ask about trust if there is need to."""
-    ground = app.desk.ground
-    if ground.places is None:
-        return
+class FirstRun:
+    """What a person needs before the first agent: what is installed, workspace trust, the demo.
 
-    ground.found = await asyncio.to_thread(discover_machine, ground.places, ground.environment)
-    await _look_at_trust(app)
-    app.desk.changed()
-    _look_again_elsewhere(app)
-    if ground.begins_demo:
-        ground.begins_demo = False
-        await _connected(app.desk)
-        await control_demo(app, "")
-    else:
-        offer_trust(app)
+    Args:
+        app: shows screens.
+        desk: the fleet and what is known of this machine.
+        store: the layouts of a project count when it is trusted.
+        refresh: asks the fleet for its agents again.
+        tell: shows a line.
+    """
 
+    def __init__(
+        self,
+        app: "App[None]",
+        desk: "WorkbenchContext",
+        store: "WorkspaceStore",
+        *,
+        refresh: "Callable[[], None]",
+        tell: "ShowMessage",
+    ) -> None:
+        self._app = app
+        self._desk = desk
+        self._store = store
+        self._refresh = refresh
+        self._tell = tell
+        self._watched_cwd: str | None = None
 
-def _look_again_elsewhere(app: "CommandApp") -> None:
-    """Another directory is another project: look at that one's trust as well."""
-    desk = app.desk
-    seen = desk.cwd
+    async def discover(self) -> None:
+        """Look for agents, keys and trust in a thread, and ask about trust if there is need to."""
+        ground = self._desk.ground
+        if ground.places is None:
+            return
 
-    async def look_again() -> None:
-        await _look_at_trust(app)
-        desk.changed()
-        offer_trust(app)
+        ground.found = await asyncio.to_thread(discover_machine, ground.places, ground.environment)
+        await self._look_at_trust()
+        self._desk.changed()
+        self._watch_directory()
+        if ground.begins_demo:
+            ground.begins_demo = False
+            await _connected(self._desk)
+            await self.control_demo("")
+        else:
+            self.offer_trust()
 
-    def moved() -> None:
-        nonlocal seen
-        if desk.cwd != seen:
-            seen = desk.cwd
-            app.run_worker(look_again())
+    def _watch_directory(self) -> None:
+        """Another directory is another project: look at that one's trust as well."""
+        is_first, self._watched_cwd = self._watched_cwd is None, self._desk.cwd
+        if is_first:
+            self._desk.watch(self._check_directory)
 
-    desk.watch(moved)
+    def _check_directory(self) -> None:
+        if self._desk.cwd != self._watched_cwd:
+            self._watched_cwd = self._desk.cwd
+            self._app.run_worker(self._look_again)
 
+    async def _look_again(self) -> None:
+        await self._look_at_trust()
+        self._desk.changed()
+        self.offer_trust()
 
-def offer_trust(app: "CommandApp") -> None:
-    """Ask whether the workspace is trusted, unless the person is busy, or has been asked."""
-    known = app.desk.ground.trust
-    if known is None or known.state != "untrusted" or known.is_unasked:
-        return
-    if len(app.screen_stack) > 1 or any(chat.text for chat in _inputs(app)):
-        return
-    from .screens.trust import TrustScreen
-
-    app.push_screen(TrustScreen(known))
-
-
-async def answer_trust(app: "CommandApp", event: "TrustScreen.Answered") -> None:
-    """Do what the person decided; what was typed meanwhile goes to the input."""
-    from .screens.trust import TrustScreen
-
-    if isinstance(app.screen, TrustScreen):
-        app.pop_screen()
-    if event.typed and (inputs := _inputs(app)):
-        next((chat for chat in inputs if chat.has_focus), inputs[0]).insert(event.typed)
-    if event.answer == "trust":
-        await _change_trust(app, "trust")
-    elif event.answer == "never":
-        await _change_trust(app, "leave_unasked")
-
-
-async def ask_trust(app: "CommandApp", words: str) -> None:
-    """Ask about this workspace now, whatever was answered before."""
-    del words
-    if _places(app) is None:
-        return
-    await _look_at_trust(app)
-    known = app.desk.ground.trust
-    if known is None:
-        app.tell("cannot read the list of trusted directories; see /doctor", True)
-    elif known.state == "trusted":
-        app.tell(f"{known.root} is already trusted; /untrust revokes it")
-    elif known.state == "plain":
-        app.tell(f"{known.root} has no settings or instructions; nothing to trust")
-    else:
+    def offer_trust(self) -> None:
+        """Ask whether the workspace is trusted, unless the person is busy, or has been asked."""
+        known = self._desk.ground.trust
+        if known is None or known.state != "untrusted" or known.is_unasked:
+            return
+        if len(self._app.screen_stack) > 1 or any(chat.text for chat in self._inputs()):
+            return
         from .screens.trust import TrustScreen
 
-        app.push_screen(TrustScreen(known))
+        self._app.push_screen(TrustScreen(known))
 
+    async def answer_trust(self, event: "TrustScreen.Answered") -> None:
+        """Do what the person decided; what was typed meanwhile goes to the input."""
+        from .screens.trust import TrustScreen
 
-async def revoke_trust(app: "CommandApp", words: str) -> None:
-    """Trust this workspace no longer."""
-    del words
-    if _places(app) is not None:
-        await _change_trust(app, "revoke")
+        if isinstance(self._app.screen, TrustScreen):
+            self._app.pop_screen()
+        if event.typed and (inputs := self._inputs()):
+            next((chat for chat in inputs if chat.has_focus), inputs[0]).insert(event.typed)
+        if event.answer == "trust":
+            await self._change_trust("trust")
+        elif event.answer == "never":
+            await self._change_trust("leave_unasked")
 
+    async def ask_trust(self) -> None:
+        """Ask about this workspace now, whatever was answered before."""
+        if self._desk.ground.places is None:
+            return
+        await self._look_at_trust()
+        known = self._desk.ground.trust
+        if known is None:
+            self._tell("cannot read the list of trusted directories; see /doctor", True)
+        elif known.state == "trusted":
+            self._tell(f"{known.root} is already trusted; /untrust revokes it")
+        elif known.state == "plain":
+            self._tell(f"{known.root} has no settings or instructions; nothing to trust")
+        else:
+            from .screens.trust import TrustScreen
 
-async def show_doctor(app: "CommandApp", words: str) -> None:
-    """Show every agent with its version, or how to get it, and the keys."""
-    del words
-    from .screens.dialogs import ReadingScreen
+            self._app.push_screen(TrustScreen(known))
 
-    ground = app.desk.ground
-    if ground.places is None:
-        return
-    from quarterdeck.drivers.catalogue import load_catalogue
-    from quarterdeck.drivers.probe import probe
+    async def revoke_trust(self) -> None:
+        """Trust this workspace no longer."""
+        if self._desk.ground.places is not None:
+            await self._change_trust("revoke")
 
-    app.tell("checking …")
-    catalogue = await asyncio.to_thread(load_catalogue, ground.places)
-    agents = [agent for agent in catalogue.agents.values() if agent.name != "native"]
-    states = await probe(agents, places=ground.places, environment=ground.environment)
-    app.push_screen(ReadingScreen("agents and API keys on this machine", _found(states, ground)))
+    async def show_doctor(self) -> None:
+        """Show every agent with its version, or how to get it, and the keys."""
+        from .screens.dialogs import ReadingScreen
 
+        ground = self._desk.ground
+        if ground.places is None:
+            return
+        from quarterdeck.drivers.catalogue import load_catalogue
+        from quarterdeck.drivers.probe import probe
 
-async def control_demo(app: "CommandApp", words: str) -> None:
-    """Begin the demo, keep it, or clear it away."""
-    from quarterdeck.fleet.demo import begin_demo, end_demo, keep_demo
+        self._tell("checking …")
+        catalogue = await asyncio.to_thread(load_catalogue, ground.places)
+        agents = [agent for agent in catalogue.agents.values() if agent.name != "native"]
+        states = await probe(agents, places=ground.places, environment=ground.environment)
+        self._app.push_screen(
+            ReadingScreen("agents and API keys on this machine", _found(states, ground))
+        )
 
-    places, fleet = _places(app), app.desk.fleet
-    if places is None:
-        return
-    match words:
-        case "":
-            app.tell("demo started: two agents in a scratch project")
-            info = await begin_demo(fleet, places)
-            app.desk.ground.demo = info.session
-            app.feed.refresh()
-            app.main.show_agent(info.session)
-        case "keep":
-            kept = await keep_demo(fleet, places)
-            app.desk.ground.demo = None
-            app.tell(f"kept: {', '.join(kept)}" if kept else "no demo to keep")
-        case "end":
-            count = await end_demo(fleet, places)
-            app.desk.ground.demo = None
-            app.feed.refresh()
-            app.tell("deleted the demo" if count else "no demo is running")
-        case _:
-            app.tell(f"unknown argument {words!r}: {_HOW}", True)
+    async def control_demo(self, words: str) -> None:
+        """Begin the demo, keep it, or clear it away."""
+        from quarterdeck.fleet.demo import begin_demo, end_demo, keep_demo
+
+        places, fleet = self._desk.ground.places, self._desk.fleet
+        if places is None:
+            return
+        match words:
+            case "":
+                self._tell("demo started: two agents in a scratch project")
+                info = await begin_demo(fleet, places)
+                self._desk.ground.demo = info.session
+                self._refresh()
+                self._desk.select(info.session)
+            case "keep":
+                kept = await keep_demo(fleet, places)
+                self._desk.ground.demo = None
+                self._tell(f"kept: {', '.join(kept)}" if kept else "no demo to keep")
+            case "end":
+                count = await end_demo(fleet, places)
+                self._desk.ground.demo = None
+                self._refresh()
+                self._tell("deleted the demo" if count else "no demo is running")
+            case _:
+                self._tell(f"unknown argument {words!r}: {_HOW}", True)
+
+    def _inputs(self) -> "list[ChatInput]":
+        from .widgets.chat_input import ChatInput
+
+        return list(self._app.screen_stack[0].query(ChatInput))
+
+    async def _look_at_trust(self) -> None:
+        """Look whether the workspace is trusted; its layouts are there if it is."""
+        from quarterdeck.fleet.permissions.workspace_trust import inspect_workspace_trust
+
+        ground = self._desk.ground
+        assert ground.places is not None
+        directory = Path(self._desk.cwd)
+        try:
+            ground.trust = await asyncio.to_thread(
+                inspect_workspace_trust, ground.places, ground.environment, directory
+            )
+        except (QuarterdeckError, OSError):
+            ground.trust = None
+        await asyncio.to_thread(self._store.find_project, self._desk.cwd)
+
+    async def _change_trust(self, how: str) -> None:
+        from quarterdeck.config.trust import TrustStore
+        from quarterdeck.config.workspace import find_workspace
+
+        ground = self._desk.ground
+        assert ground.places is not None
+        store = TrustStore(ground.places.trust_file)
+        root = (await asyncio.to_thread(find_workspace, Path(self._desk.cwd))).root
+        match how:
+            case "trust":
+                await asyncio.to_thread(store.trust, root)
+                told = f"trusted {root}; new agents use its settings and instructions"
+            case "leave_unasked":
+                await asyncio.to_thread(store.leave_unasked, root)
+                told = (
+                    f"{root} is not trusted; you will not be asked again, use /trust to change it"
+                )
+            case _:
+                was = await asyncio.to_thread(store.revoke, root)
+                told = f"{root} is {'no longer' if was else 'not'} trusted"
+        self._tell(told)
+        await self._look_at_trust()
+        self._desk.changed()
 
 
 async def clear_demo(ground: "DiscoveryStore", fleet: "Fleet") -> None:
@@ -257,55 +311,6 @@ async def _connected(desk: "WorkbenchContext") -> None:
             await changed.wait()
     finally:
         stop()
-
-
-def _inputs(app: "CommandApp") -> "list[ChatInput]":
-    from .widgets.chat_input import ChatInput
-
-    return list(app.screen_stack[0].query(ChatInput))
-
-
-def _places(app: "CommandApp") -> "Places | None":
-    return app.desk.ground.places
-
-
-async def _look_at_trust(app: "CommandApp") -> None:
-    """Look whether the workspace is trusted; its layouts are there if it is."""
-    from quarterdeck.fleet.permissions.workspace_trust import inspect_workspace_trust
-
-    ground = app.desk.ground
-    assert ground.places is not None
-    directory = Path(app.desk.cwd)
-    try:
-        ground.trust = await asyncio.to_thread(
-            inspect_workspace_trust, ground.places, ground.environment, directory
-        )
-    except (QuarterdeckError, OSError):
-        ground.trust = None
-    await asyncio.to_thread(app.keeping.find_project, app.desk.cwd)
-
-
-async def _change_trust(app: "CommandApp", how: str) -> None:
-    from quarterdeck.config.trust import TrustStore
-    from quarterdeck.config.workspace import find_workspace
-
-    ground = app.desk.ground
-    assert ground.places is not None
-    store = TrustStore(ground.places.trust_file)
-    root = (await asyncio.to_thread(find_workspace, Path(app.desk.cwd))).root
-    match how:
-        case "trust":
-            await asyncio.to_thread(store.trust, root)
-            told = f"trusted {root}; new agents use its settings and instructions"
-        case "leave_unasked":
-            await asyncio.to_thread(store.leave_unasked, root)
-            told = f"{root} is not trusted; you will not be asked again, use /trust to change it"
-        case _:
-            was = await asyncio.to_thread(store.revoke, root)
-            told = f"{root} is {'no longer' if was else 'not'} trusted"
-    app.tell(told)
-    await _look_at_trust(app)
-    app.desk.changed()
 
 
 def _found(

@@ -4,7 +4,7 @@ no text is lost.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from quarterdeck.wire.errors import QuarterdeckError
 
@@ -19,8 +19,13 @@ if TYPE_CHECKING:
 
 __all__ = ["FleetActions", "ShowMessage", "list_usable_agents"]
 
-ShowMessage = Callable[[str, bool], None]
-"""Shows a line to the person; True: something went wrong."""
+
+class ShowMessage(Protocol):
+    """Shows a line to the person."""
+
+    def __call__(self, words: str, is_bad: bool = False, /) -> None:
+        """``is_bad``: something went wrong."""
+        ...
 
 
 class FleetActions:

@@ -1,147 +1,126 @@
-"""The application below the workbench: a person's colours and keys, and code that is not ours."""
+"""The keys of the workbench, and keys that no widget sees: for the terminal that has the focus, or
+bound by the person.
+"""
 
-import sys
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
 
 from textual import events
-from textual.app import App
-from textual.filter import Monochrome
+from textual.binding import Binding, BindingType
 
 from .preferences.keymap import find_key_places
-from .preferences.store import Preferences
-from .preferences.themes.files import DEFAULT, find_theme
-from .sanitize import sanitize_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from textual.dom import DOMNode
-    from textual.widget import Widget
+    from textual.app import App
 
     from .preferences.keymap import KeyBinding
+    from .preferences.store import Preferences
     from .widgets.terminal import TerminalView
 
-__all__ = ["KeyboardApp"]
+__all__ = ["MAIN_SCREEN_ACTIONS", "WORKBENCH_BINDINGS", "KeyDispatcher"]
 
-_DEEDS = (events.Key, events.Paste, events.MouseDown, events.MouseScrollUp, events.MouseScrollDown)
+WORKBENCH_BINDINGS: list[BindingType] = [
+    Binding("f1", "help", "show this help; also ? in the empty input"),
+    Binding("ctrl+g", "answer", "answer the next pending request"),
+    Binding("ctrl+n", "beside(1)", "next agent"),
+    Binding("ctrl+b", "beside(-1)", "previous agent"),
+    Binding("ctrl+t", "spawn", "start an agent"),
+    Binding("ctrl+c", "stop", "copy the selection, or interrupt the agent"),
+    Binding("ctrl+o", "unfold", "expand or collapse all tool calls"),
+    # With priority, as all that move the focus: a key that comes right after is for the new place.
+    Binding("f2", "go('agents')", "focus the agents; again: the input", priority=True),
+    Binding("f3", "go('transcript')", "focus the transcript; again: the input", priority=True),
+    Binding("f4", "cycle(1)", "focus the next panel", priority=True),
+    Binding("shift+f4,f16", "cycle(-1)", "focus the previous panel", priority=True),
+    Binding("f5", "command('layouts')", "choose a layout"),
+    # With priority: an input would select by these.
+    Binding("f6", "tab(-1)", "previous tab", priority=True),
+    Binding("f7", "tab(1)", "next tab", priority=True),
+    Binding("ctrl+w", "command('close-panel')", "close the focused panel"),
+    Binding("alt+left", "resize('left')", "resize the focused panel"),
+    Binding("alt+right", "resize('right')", "resize the focused panel"),
+    Binding("alt+shift+up", "resize('up')", "resize the focused panel"),
+    Binding("alt+shift+down", "resize('down')", "resize the focused panel"),
+    Binding("f8", "command('feed')", "show the feed of all agents"),
+    Binding("f9", "command('themes')", "choose a theme"),
+    Binding("f10", "command('keys')", "list all keys and how to rebind them"),
+    Binding("ctrl+r", "command('retry')", "retry an agent that failed"),
+    Binding("f12", "command('demo')", "run the demo; no API key needed"),
+    Binding("ctrl+q", "quit", "quit; agents keep running"),
+]
+MAIN_SCREEN_ACTIONS = frozenset(
+    {"help", "answer", "beside", "spawn", "stop", "unfold", "go", "cycle", "tab", "resize"}
+)
+"""Actions that count on the main screen alone."""
+
+_USES = (events.Key, events.Paste, events.MouseDown, events.MouseScrollUp, events.MouseScrollDown)
+"""Events that mean that the person is here."""
 
 
-class KeyboardApp(App[None]):
-    """Wears what a person chose, does what their keys say, and outlives custom widgets.
+class KeyDispatcher:
+    """Takes the keys that belong to no binding of Textual.
 
     Args:
-        looks: what was chosen.
+        app: has the focus.
+        looks: the person's own key bindings.
+        run_command: runs a command by its name, with the words after it.
     """
 
-    def __init__(self, looks: Preferences) -> None:
-        super().__init__()
-        self.looks = looks
+    def __init__(
+        self, app: "App[None]", looks: "Preferences", run_command: Callable[[str, str], None]
+    ) -> None:
+        self._app = app
+        self._looks = looks
+        self._run_command = run_command
         self.on_use: Callable[[], None] | None = None
-        """Called when the person does something: a key, a click, a paste."""
-        if not looks.has_colours and not any(isinstance(f, Monochrome) for f in self._filters):
-            self._filters.append(Monochrome())
-        self._start_theme()
+        """Called when the person presses a key, clicks or pastes."""
 
-    def on_mount(self) -> None:
-        """Put on what needs the style sheet, and tell what was wrong."""
-        self.call_after_refresh(self._finish_theme)
-
-    async def on_event(self, event: events.Event) -> None:
-        """Look for a person's own keys first."""
-        if self.on_use is not None and isinstance(event, _DEEDS):
+    def take(self, event: events.Event) -> bool:
+        """Handle an event before the focused widget gets it; False: Textual handles it."""
+        if self.on_use is not None and isinstance(event, _USES):
             self.on_use()
-        if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
-            if self._type_through(event):
-                return
-            if isinstance(event, events.Key) and self._take(event):
-                return
-        await super().on_event(event)
-
-    def forgives(self, error: Exception) -> bool:
-        """Whether an error came from a custom widget, which is replaced by a box that tells it."""
-        guard = sys.modules.get(f"{__package__}.custom_widgets.guard")
-        return guard is not None and guard.blame_panel(self, error)
-
-    def action_command(self, name: str, words: str = "") -> None:
-        """Do a command by its name."""
-        raise NotImplementedError
-
-    def _handle_exception(self, error: Exception) -> None:
-        if not self.forgives(error):
-            super()._handle_exception(error)
+        if not isinstance(event, events.Key | events.Paste) or event.is_forwarded:
+            return False
+        if self.is_typed_through:
+            self._type_through(event)
+            return True
+        return isinstance(event, events.Key) and self._run_bound_key(event)
 
     @property
     def is_typed_through(self) -> bool:
-        """Whether somebody types into a terminal: every key is for what runs in it."""
-        focused = self.focused if len(self.screen_stack) == 1 else None
+        """Whether keys go to a terminal: every key is for what runs in it."""
+        focused = self._app.focused if len(self._app.screen_stack) == 1 else None
         return bool(getattr(focused, "takes_every_key", False)) and hasattr(focused, "take_key")
 
-    def _type_through(self, event: events.Key | events.Paste) -> bool:
+    def _type_through(self, event: events.Key | events.Paste) -> None:
         """Give a key to the terminal that has the focus; at once, so that none overtakes another.
 
-        Of a person's own keys only those count that are bound for terminals.
+        Of the person's own keys only those count that are bound for terminals.
         """
-        if not self.is_typed_through:
-            return False
-        focused = cast("TerminalView", self.focused)
+        focused = cast("TerminalView", self._app.focused)
         if isinstance(event, events.Paste):
             focused.take_paste(event.text)
-        elif (bound := self.looks.keymap.find(event.key, ("terminal",))) is not None:
-            self._do_bound(bound)
+        elif (bound := self._looks.keymap.find(event.key, ("terminal",))) is not None:
+            self._run(bound)
         else:
             focused.take_key(event)
-        self.app_focus = True
-        return True
+        self._app.app_focus = True
 
-    def _do_bound(self, bound: "KeyBinding") -> None:
-        if bound.command:
-            # After what was typed before it: those keys may still be on their way to the focus.
-            target = self.focused or self.screen
-            target.call_later(self.action_command, bound.command, bound.words)
-
-    def _take(self, event: events.Key) -> bool:
-        """Do what the person has bound a key to; False: they have not."""
-        focused, key = self.focused, event.key
-        if len(self.screen_stack) != 1:
+    def _run_bound_key(self, event: events.Key) -> bool:
+        """Run what the person has bound a key to; False: nothing."""
+        focused, key = self._app.focused, event.key
+        if len(self._app.screen_stack) != 1:
             return False
-        bound = self.looks.keymap.find(key, find_key_places(focused))
+        bound = self._looks.keymap.find(key, find_key_places(focused))
         if bound is None:
             return False
         if focused is not None and focused.check_consume_key(key, event.character):
             return False  # it is typed
-        self._do_bound(bound)
+        self._run(bound)
         return True
 
-    def _start_theme(self) -> None:
-        from .preferences.themes.apply import ThemeError, set_initial_theme
-
-        default = find_theme(DEFAULT, ())
-        assert default is not None
-        self._default = default
-        try:
-            set_initial_theme(self, self.looks.theme or default)
-        except ThemeError as error:
-            self.looks.problems.append(str(error))
-            self.looks.theme = default
-            set_initial_theme(self, default)
-
-    def _finish_theme(self) -> None:
-        from .preferences.themes.apply import ThemeError, apply_theme
-
-        wanted = self.looks.theme
-        if wanted is not None and wanted.scope != "built-in":
-            try:
-                apply_theme(self, wanted)
-            except ThemeError as error:
-                self.looks.problems.append(str(error))
-                apply_theme(self, self._default)
-        problems, self.looks.problems = self.looks.problems, []
-        for problem in problems:
-            self.notify(sanitize_text(problem), severity="error", timeout=12, markup=False)
-
-    def _register(self, parent: "DOMNode", *widgets: "Widget", **how: Any) -> "list[Widget]":
-        registered = cast("Any", super())._register(parent, *widgets, **how)
-        guard = sys.modules.get(f"{__package__}.custom_widgets.guard")
-        if guard is not None:
-            guard.guard_children(parent, widgets)
-        return registered
+    def _run(self, bound: "KeyBinding") -> None:
+        if bound.command:
+            # After what was typed before it: those keys may still be on their way to the focus.
+            target = self._app.focused or self._app.screen
+            target.call_later(self._run_command, bound.command, bound.words)

@@ -9,34 +9,56 @@ from .drafts import NEW
 from .fleet_actions import list_usable_agents
 
 if TYPE_CHECKING:
-    from .command_app import CommandApp
+    from textual.app import App
+
+    from .commands.registry import WorkbenchCommand
+    from .context import WorkbenchContext
+    from .fleet_actions import FleetActions
     from .panels.chat import ChatPanel
 
 __all__ = ["PromptSender"]
 
 
 class PromptSender:
-    """Sends what people write, and keeps it until it has arrived."""
+    """Sends what people write, and keeps it until it has arrived.
 
-    def __init__(self, app: "CommandApp", save: Callable[[], None]) -> None:
+    Args:
+        app: shows screens.
+        desk: the agents and the drafts.
+        actions: sends prompts and starts agents.
+        run_command: runs a command with the words after its name.
+        save: puts drafts on disk.
+    """
+
+    def __init__(
+        self,
+        app: "App[None]",
+        desk: "WorkbenchContext",
+        actions: "FleetActions",
+        *,
+        run_command: "Callable[[WorkbenchCommand, str], None]",
+        save: Callable[[], None],
+    ) -> None:
         self._app = app
+        self._desk = desk
+        self._actions = actions
+        self._run_command = run_command
         self._save = save
-        """Puts drafts on disk, soon."""
 
-    async def said(self, panel: "ChatPanel", text: str) -> None:
+    async def submit(self, panel: "ChatPanel", text: str) -> None:
         """Do what was written in a chat."""
         found = find_command(text)
         if found is not None:
             panel.chat.set_text("")
             panel.keep_draft()
-            self._app.do(*found)
-        elif self._app.desk.roster.find(panel.session) is None:
+            self._run_command(*found)
+        elif self._desk.roster.find(panel.session) is None:
             await self.spawn(panel)
         else:
             await self._send(panel, text)
 
     async def _send(self, panel: "ChatPanel", text: str) -> None:
-        desk = self._app.desk
+        desk = self._desk
         agent, key, drafts = desk.roster.find(panel.session), panel.draft, desk.drafts
         if agent is None:
             return
@@ -44,7 +66,7 @@ class PromptSender:
         panel.chat.set_text("")
         panel.keep_draft()
         panel.transcript.action_follow()
-        is_sent = await self._app.steering.send(agent, text)
+        is_sent = await self._actions.send(agent, text)
         drafts.end_sending(key, is_sent=is_sent)
         if panel.is_attached and panel.draft == key:
             panel.show_draft()
@@ -54,14 +76,14 @@ class PromptSender:
         """Ask for a new agent, with what is typed if that is for nobody yet."""
         from .screens.spawn import SpawnScreen
 
-        desk = self._app.desk
+        desk = self._desk
         is_free = desk.roster.find(panel.session) is None
         typed = panel.chat.full_text if is_free else ""
         names = await asyncio.to_thread(list_usable_agents)
         wish = await self._app.push_screen_wait(SpawnScreen(desk.cwd, typed, names))
         if wish is None:
             return
-        session = await self._app.steering.spawn(wish)
+        session = await self._actions.spawn(wish)
         if session is None:
             return
         if wish.prompt == typed.strip() and panel.draft.startswith(NEW):

@@ -82,7 +82,7 @@ def show_keys(app: "Workbench", words: str) -> None:
     from ..preferences.key_help import collect_key_help
     from ..screens.help import HelpScreen
 
-    app.push_screen(HelpScreen(collect_key_help(app), title="keys", sought=words))
+    app.push_screen(HelpScreen(collect_key_help(app.looks, app.main), title="keys", sought=words))
 
 
 def show_next_agent(app: "Workbench", _: str) -> None:

@@ -171,10 +171,8 @@ async def change_directory(app: "Workbench", words: str) -> None:
         if not await _confirmed(app, error):
             return
         await app.move(path, force=True)
-    from ..first_run import discover_and_ask_trust
-
     app.tell(f"now in {path}")
-    await discover_and_ask_trust(app)
+    await app.first_run.discover()
 
 
 async def _unless_lost(app: "Workbench", name: str, wish: Mapping[str, Any]) -> None:

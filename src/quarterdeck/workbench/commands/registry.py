@@ -117,20 +117,22 @@ FIRST_RUN_COMMANDS = (
     WorkbenchCommand(
         name="demo",
         help="two agents fix a small project, no API key needed; demo keep, demo end",
-        target="first_run:control_demo",
+        target="commands.first_run:control_demo",
     ),
     WorkbenchCommand(
         name="doctor",
         help="show agents and API keys on this machine",
-        target="first_run:show_doctor",
+        target="commands.first_run:show_doctor",
     ),
     WorkbenchCommand(
         name="trust",
         help="trust this workspace's settings and instructions",
-        target="first_run:ask_trust",
+        target="commands.first_run:ask_trust",
     ),
     WorkbenchCommand(
-        name="untrust", help="stop trusting this workspace", target="first_run:revoke_trust"
+        name="untrust",
+        help="stop trusting this workspace",
+        target="commands.first_run:revoke_trust",
     ),
     WorkbenchCommand(
         name="retry",

@@ -20,7 +20,6 @@ from .loader import MARK
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from textual.app import App
     from textual.dom import DOMNode
     from textual.geometry import Region
 
@@ -87,9 +86,8 @@ def guard_widget(widget: Widget, owner: "GuardedPanel") -> None:
         guard_widget(child, owner)
 
 
-def blame_panel(app: "App[Any]", error: BaseException) -> bool:
+def blame_panel(error: BaseException) -> bool:
     """Give an error to the custom panel whose code it went through; False: there is none."""
-    del app
     inner = getattr(error, "error", None)  # a worker's failure wraps what was raised
     if isinstance(inner, BaseException):
         error = inner

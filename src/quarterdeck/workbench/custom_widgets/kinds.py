@@ -1,5 +1,8 @@
-"""Custom widgets as kinds of panels, beside those that are built in."""
+"""Custom widgets as kinds of panels, beside those that are built in, and the guard around them once
+one is loaded.
+"""
 
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -7,10 +10,22 @@ from typing import TYPE_CHECKING
 from ..panels.kinds import KINDS, PanelKind
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from textual.dom import DOMNode
+    from textual.widget import Widget
+
     from ..context import WorkbenchContext
     from ..panels.panel import Panel
 
-__all__ = ["PREFIX", "CustomKind", "all_kinds", "offer_widget"]
+__all__ = [
+    "PREFIX",
+    "CustomKind",
+    "all_kinds",
+    "blame_custom_widget",
+    "guard_custom_widgets",
+    "offer_widget",
+]
 
 PREFIX = "custom/"
 """What the names of custom kinds begin with in a layout."""
@@ -73,3 +88,17 @@ def offer_widget(desk: "WorkbenchContext", name: str, source: str, *, by: str | 
 
 def _custom(name: str) -> CustomKind:
     return CustomKind(name=PREFIX + name, help="a custom widget", target="")
+
+
+def guard_custom_widgets(parent: "DOMNode", widgets: "Iterable[Widget]") -> None:
+    """Guard widgets that were just mounted in a custom widget; an application calls it."""
+    # Not imported: where no custom widget was loaded there is nothing to guard.
+    guard = sys.modules.get(f"{__package__}.guard")
+    if guard is not None:
+        guard.guard_children(parent, widgets)
+
+
+def blame_custom_widget(error: Exception) -> bool:
+    """Whether an error came from a custom widget, which is replaced by a box that shows it."""
+    guard = sys.modules.get(f"{__package__}.guard")
+    return guard is not None and guard.blame_panel(error)

@@ -9,7 +9,8 @@ from textual.binding import Binding, BindingType
 from ..commands.registry import COMMANDS
 
 if TYPE_CHECKING:
-    from ..command_app import CommandApp
+    from ..screens.main import MainScreen
+    from .store import Preferences
 
 __all__ = ["HelpSection", "collect_key_help", "find_command_of_action"]
 
@@ -32,18 +33,26 @@ _NAMES = {
 }
 
 
-def collect_key_help(app: "CommandApp | None" = None) -> list[HelpSection]:
-    """Titles, and below each the keys and what they do, as they are at the moment."""
-    from ..command_app import WORKBENCH_BINDINGS
+def collect_key_help(
+    looks: "Preferences | None" = None, main: "MainScreen | None" = None
+) -> list[HelpSection]:
+    """Titles, and below each the keys and what they do, as they are at the moment.
+
+    Args:
+        looks: the person's own keys; None: the defaults.
+        main: the widgets that are shown; None: no widget is.
+    """
+    from ..keyboard import WORKBENCH_BINDINGS
     from ..screens.permission import PermissionScreen
     from ..screens.question import QuestionScreen
 
-    mine = {bound.key for bound in app.looks.keymap if bound.when == "main"} if app else set[str]()
+    keymap = looks.keymap if looks is not None else ()
+    mine = {bound.key for bound in keymap if bound.when == "main"}
     parts: list[HelpSection] = [
         ("Everywhere", [*_keys(WORKBENCH_BINDINGS, without=mine), *_palette(mine)]),
-        *(_person(app) if app is not None else ()),
-        *_shown_parts(app, mine),
-        *_panel_parts(app, mine),
+        *(_person(looks) if looks is not None else ()),
+        *_shown_parts(main, mine),
+        *_panel_parts(main, mine),
         ("When an agent needs permission", _keys(PermissionScreen.BINDINGS, hidden=False)),
         ("When an agent asks a question", _keys(QuestionScreen.BINDINGS)),
         ("Commands", [(f"/{command.name}", command.help) for command in COMMANDS]),
@@ -76,30 +85,30 @@ def _palette(mine: set[str]) -> list[tuple[str, str]]:
     return [] if "ctrl+p" in mine else [("ctrl+p", "search all commands")]
 
 
-def _person(app: "CommandApp") -> list[HelpSection]:
+def _person(looks: "Preferences") -> list[HelpSection]:
     rows = [
         (format_key(bound.key), bound.shown + (f" in {bound.when}" if bound.when != "main" else ""))
-        for bound in app.looks.keymap
+        for bound in looks.keymap
     ]
     how = [
         ("/bind KEY COMMAND", "bind a key; add @transcript, @agents, … to bind it only there"),
         ("/unbind KEY", "unbind a key; /rebind KEY restores the default"),
     ]
-    if app.looks.keys_file is not None:
-        how.append(("keys.toml", f"{app.looks.keys_file}"))
+    if looks.keys_file is not None:
+        how.append(("keys.toml", f"{looks.keys_file}"))
     return [("Your own keys", rows + how)]
 
 
-def _shown_parts(app: "CommandApp | None", mine: set[str]) -> list[HelpSection]:
+def _shown_parts(main: "MainScreen | None", mine: set[str]) -> list[HelpSection]:
     """The keys of what is on the screen; what has the focus comes first."""
     from ..widgets.agent_table import AgentTable
     from ..widgets.chat_input import ChatInput
     from ..widgets.transcript import TranscriptView
 
     parts: dict[str, list[tuple[str, str]]] = {}
-    if app is not None:
-        nodes = [*(app.main.focused.ancestors_with_self if app.main.focused else ())]
-        for node in [*nodes, *app.main.query("*")]:
+    if main is not None:
+        nodes = [*(main.focused.ancestors_with_self if main.focused else ())]
+        for node in [*nodes, *main.query("*")]:
             kind = type(node)
             if "BINDINGS" in vars(kind) and _is_ours(kind) and not issubclass(kind, App):
                 parts.setdefault(f"In {_plain(kind.__name__)}", _widget_keys(kind, mine))
@@ -116,11 +125,11 @@ def _shown_parts(app: "CommandApp | None", mine: set[str]) -> list[HelpSection]:
     return [part for part in parts.items() if part[1]]
 
 
-def _panel_parts(app: "CommandApp | None", mine: set[str]) -> list[HelpSection]:
+def _panel_parts(main: "MainScreen | None", mine: set[str]) -> list[HelpSection]:
     """The keys of panels that are not on the screen now."""
     from ..panels.kinds import KINDS
 
-    panels = list(app.main.view.panels.values()) if app is not None else []
+    panels = list(main.view.panels.values()) if main is not None else []
     shown = {type(panel) for panel in panels}
     parts: list[HelpSection] = []
     for kind in KINDS.values():

@@ -54,23 +54,21 @@ def specify_call(wish: type[ScreenCallArguments], do: ScreenCallHandler) -> Scre
     return ScreenCallSpec(wish=wish, do=do)
 
 
-class LayoutKeeper(Protocol):
-    """Knows the layouts that are on disk."""
-
-    layouts: "LayoutFiles"
-
-
 class ScreenHost(Protocol):
     """The application, as calls to the screen need it."""
 
     desk: "WorkbenchContext"
-    main: "MainScreen"
     looks: "Preferences"
     kinds: "Mapping[str, PanelKind]"
 
     @property
-    def keeping(self) -> LayoutKeeper:
-        """Knows the layouts that are on disk."""
+    def main(self) -> "MainScreen":
+        """The screen below all others."""
+        ...
+
+    @property
+    def layouts(self) -> "LayoutFiles":
+        """The layouts on disk."""
         ...
 
     @property

@@ -17,14 +17,15 @@ from quarterdeck.wire.rpc import METHOD_NOT_FOUND
 from ..sanitize import sanitize_text
 
 if TYPE_CHECKING:
+    from textual.app import App
     from textual.screen import Screen
     from textual.widget import Widget
 
     from quarterdeck.fleet.api import WorkbenchRegistration
 
-    from ..command_app import CommandApp
+    from ..context import WorkbenchContext
 
-__all__ = ["PACE", "CarryOutCall", "WorkbenchAttachment", "attach_workbench"]
+__all__ = ["PACE", "CarryOutCall", "WorkbenchAttachment"]
 
 log = logging.getLogger(__name__)
 
@@ -49,12 +50,14 @@ class WorkbenchAttachment:
     """Offers the workbench to the fleet while ``run`` runs.
 
     Args:
-        app: the workbench.
+        app: the workbench: its screens and its focus.
+        desk: the fleet, and how the connection to it is.
         call: carries out what is asked; one at a time, within the application.
     """
 
-    def __init__(self, app: "CommandApp", call: CarryOutCall) -> None:
+    def __init__(self, app: "App[None]", desk: "WorkbenchContext", call: CarryOutCall) -> None:
         self._app = app
+        self._desk = desk
         self._call = call
         self._turn = asyncio.Lock()
         self._used = asyncio.Event()
@@ -74,7 +77,7 @@ class WorkbenchAttachment:
         A host that is older than screens is left in peace.
         """
         self._context = copy_context()
-        unwatch = self._app.desk.watch(self._look)
+        unwatch = self._desk.watch(self._look)
         self._look()
         try:
             while True:
@@ -90,7 +93,7 @@ class WorkbenchAttachment:
             unwatch()
 
     async def _offer(self) -> None:
-        desk = self._app.desk
+        desk = self._desk
         self._cwd = desk.cwd
         idle = monotonic() - self._last if self._last else 0.0
         async with desk.fleet.attach_screen(self.answer, cwd=self._cwd, idle=idle) as screen:
@@ -100,7 +103,7 @@ class WorkbenchAttachment:
         while True:
             await self._used.wait()
             self._used.clear()
-            before, self._cwd = self._cwd, self._app.desk.cwd
+            before, self._cwd = self._cwd, self._desk.cwd
             await screen.active(self._cwd if self._cwd != before else None)
             await asyncio.sleep(PACE)
 
@@ -126,7 +129,7 @@ class WorkbenchAttachment:
         return answer
 
     def _tell_offer(self, name: str, by: str) -> None:
-        desk = self._app.desk
+        desk = self._desk
         agent = desk.roster.find(desk.find_session(by))
         who = agent.name if agent is not None else by
         told = f"{who} offers a widget; review it with /widget approve {name}"
@@ -138,22 +141,11 @@ class WorkbenchAttachment:
         return len(self._app.screen_stack) > 1 or monotonic() - self._last < _TYPING
 
     def _look(self) -> None:
-        desk = self._app.desk
+        desk = self._desk
         if desk.host == "connected":
             self._linked.set()
         if desk.cwd != self._cwd:
             self._used.set()
-
-
-async def attach_workbench(app: "CommandApp") -> None:
-    """Offer the workbench as it is; see ``WorkbenchAttachment.run``."""
-
-    async def call(name: str, arguments: dict[str, Any], by: str) -> Any:
-        return await app.screens_desk.call(name, arguments, by)
-
-    attached = WorkbenchAttachment(app, call)
-    app.on_use = attached.used
-    await attached.run()
 
 
 def _give_back(before: "list[tuple[Screen[Any], Widget | None]]") -> None:

@@ -121,7 +121,7 @@ async def _set_layout(desk: ScreenController, wish: _SetLayout) -> Any:
 
 
 async def _load_layout(desk: ScreenController, wish: _Named) -> Any:
-    layout = await asyncio.to_thread(desk.app.keeping.layouts.load, wish.name, desk.app.kinds)
+    layout = await asyncio.to_thread(desk.app.layouts.load, wish.name, desk.app.kinds)
     if wish.name == "grid":
         layout = _with_agents(layout, [agent.session for agent in desk.app.desk.roster.agents])
     await _show(desk, layout, tab=0, is_base=True, force=wish.force)
@@ -139,16 +139,16 @@ def _with_agents(layout: Layout, sessions: list[str]) -> Layout:
 
 async def _save_layout(desk: ScreenController, wish: _Save) -> Any:
     spec = desk.app.main.view.spec
-    path = await asyncio.to_thread(desk.app.keeping.layouts.save, wish.name, spec, wish.scope)
+    path = await asyncio.to_thread(desk.app.layouts.save, wish.name, spec, wish.scope)
     return {"file": str(path)}
 
 
 async def _delete_layout(desk: ScreenController, wish: _Named) -> Any:
-    await asyncio.to_thread(desk.app.keeping.layouts.delete, wish.name)
+    await asyncio.to_thread(desk.app.layouts.delete, wish.name)
 
 
 async def _list_layouts(desk: ScreenController, _: ScreenCallArguments) -> Any:
-    found = await asyncio.to_thread(desk.app.keeping.layouts.all)
+    found = await asyncio.to_thread(desk.app.layouts.all)
     return {"layouts": [{"name": one.name, "scope": one.scope, "help": one.help} for one in found]}
 
 

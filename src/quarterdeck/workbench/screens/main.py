@@ -1,11 +1,12 @@
 """The screen that is there all the time: panels as the layout says, and the line of states."""
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine, Iterator
+from typing import TYPE_CHECKING, Any
 
 from textual.app import ComposeResult
 from textual.screen import Screen
 
+from ..layout.spec import panels_of
 from ..layout.view import LayoutView
 from ..panels.chat import ChatPanel
 from ..widgets.bars import StatusBar
@@ -63,6 +64,27 @@ class MainScreen(Screen[None]):
     def chats(self) -> Iterator[ChatPanel]:
         """Every chat that was shown at least once."""
         return (panel for panel in self.view.panels.values() if isinstance(panel, ChatPanel))
+
+    def toggle_transcript_focus(self) -> None:
+        """Focus the transcript, or the input if the transcript has the focus."""
+        self.set_focus(self.chat if self.transcript.has_focus else self.transcript)
+
+    def focus_kind(self, kind: str, work: Callable[[Coroutine[Any, Any, object]], None]) -> bool:
+        """Move the focus to a panel of a kind, or from there to the input; False: none is open.
+
+        At once where it is on the screen: the next key is meant for it already. ``work`` runs what
+        takes longer.
+        """
+        view = self.view
+        found = [node.id for node in panels_of(view.spec) if node.widget == kind]
+        shown = [panel for panel in found if panel in view.plan.panels and panel in view.panels]
+        if any(view.panels[panel].has_focus_within for panel in shown):
+            self.panel.enter()
+        elif shown:
+            view.enter(shown[0])
+        elif found:
+            work(view.show_panel(found[0]))
+        return bool(found)
 
     @property
     def panel(self) -> ChatPanel:

@@ -15,14 +15,17 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
+from textual.widget import Widget
 
 from ..screens.key_guard import QUIET
 from ..terminal.connection import TerminalFollower, TerminalInput, TerminalSizer, TerminalViewState
 from ..terminal.display import load_emulator
 from ..terminal.input_sequences import encode_key
 from .terminal_mouse import TerminalMouse
+from .terminal_page import TerminalPage
 
 if TYPE_CHECKING:
+    from textual.strip import Strip
     from textual.timer import Timer
     from textual.worker import Worker
 
@@ -41,7 +44,7 @@ _PAUSE = 0.5
 _SCROLLED = {"shift+pageup": -1, "shift+pagedown": 1}
 
 
-class TerminalView(TerminalMouse, can_focus=True):
+class TerminalView(Widget, can_focus=True):
     """Shows a terminal of the host and types into it.
 
     Args:
@@ -50,6 +53,8 @@ class TerminalView(TerminalMouse, can_focus=True):
         tell: shows what went wrong.
     """
 
+    ALLOW_SELECT = False
+    COMPONENT_CLASSES: ClassVar[set[str]] = TerminalPage.COMPONENT_CLASSES
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(LEAVE, "leave", "stop typing; again: send the key to the program"),
         Binding("enter", "type", "type into it"),
@@ -83,6 +88,13 @@ class TerminalView(TerminalMouse, can_focus=True):
         self._desk = desk
         self.guarded = guarded
         self._tell = tell
+        self.page = TerminalPage(
+            self,
+            has_cursor=lambda: self.standing == "live",
+            takes_every_key=lambda: self.takes_every_key,
+            changed=self._report_facts,
+        )
+        self._mouse = TerminalMouse(self, self.page, can_type=lambda: self.can_type, send=self.send)
         self._following: TerminalFollower | None = None
         self._typing: TerminalInput | None = None
         self._workers: list[Worker[None]] = []
@@ -118,30 +130,25 @@ class TerminalView(TerminalMouse, can_focus=True):
     @property
     def program_title(self) -> str:
         """What the program calls its window; foreign text, may be empty."""
-        return self.shown.screen.title if self.shown.screen is not None else ""
-
-    @property
-    def has_cursor(self) -> bool:
-        """See ``TerminalPage``."""
-        return self.standing == "live"
+        return self.page.shown.screen.title if self.page.shown.screen is not None else ""
 
     @property
     def can_type(self) -> bool:
-        """See ``TerminalMouse``: into an agent's only what is meant for it."""
+        """Whether the program may be sent something: an agent's only what is meant for it."""
         return self.standing == "live" and (self.is_typing or not self.guarded)
 
     def attach(self, terminal: str) -> None:
         """Show a terminal from now on."""
         self.detach()
-        self.shown.close()
-        self.back = self.left = 0
+        self.page.shown.close()
+        self.page.back = self.page.left = 0
         self._following = self._follower(terminal)
         self._typing = TerminalInput(self._desk.fleet, terminal, self._tell)
         self._sizing = TerminalSizer(self._desk.fleet, terminal)
         self._run()
         if self.has_focus:
             self.begin_typing()
-        self.redraw()
+        self.page.redraw()
 
     def detach(self) -> None:
         """Stop looking; what was seen last stays."""
@@ -149,7 +156,7 @@ class TerminalView(TerminalMouse, can_focus=True):
         for worker in self._workers:
             worker.cancel()
         self._workers.clear()
-        self.stop_frames()
+        self.page.stop_frames()
 
     def on_mount(self) -> None:
         """Follow how the way to the host is."""
@@ -159,7 +166,7 @@ class TerminalView(TerminalMouse, can_focus=True):
         """Let go."""
         self._unwatch()
         self.detach()
-        self.shown.close()
+        self.page.shown.close()
 
     def on_show(self) -> None:
         """Look again."""
@@ -183,7 +190,9 @@ class TerminalView(TerminalMouse, can_focus=True):
         self.detach()
 
     def _follower(self, terminal: str) -> TerminalFollower:
-        return TerminalFollower(self._desk.fleet, terminal, self.take, self._stood, self._reached)
+        return TerminalFollower(
+            self._desk.fleet, terminal, self.page.take, self._stood, self._reached
+        )
 
     def _run(self) -> None:
         following, typing = self._following, self._typing
@@ -213,14 +222,14 @@ class TerminalView(TerminalMouse, can_focus=True):
             if self.has_focus and not self.guarded:
                 self.begin_typing()
             self._ask_size_soon()
-        self.tell_facts()
+        self._report_facts()
         self.refresh()
 
     # How large it is
 
     def on_resize(self) -> None:
         """Show as much as there is room for, and tell the terminal."""
-        self.redraw()
+        self.page.redraw()
         self._ask_size_soon()
 
     def _ask_size_soon(self) -> None:
@@ -231,12 +240,76 @@ class TerminalView(TerminalMouse, can_focus=True):
 
     def _ask_size(self) -> None:
         self._settling = None
-        screen, sizing = self.shown.screen, self._sizing
+        screen, sizing = self.page.shown.screen, self._sizing
         if screen is None or sizing is None or self.standing != "live":
             return
         size = self.size.width, self.size.height
         if sizing.wants(size, screen.size, insists=self.has_focus):
             self.run_worker(partial(sizing.ask, size), group="size")
+
+    # Drawing and the mouse
+
+    def render_line(self, y: int) -> "Strip":
+        """Draw a line of the screen."""
+        return self.page.render_line(y)
+
+    def notify_style_update(self) -> None:
+        """Forget colours when the style sheet or the theme changed."""
+        self.page.forget_styles()
+        super().notify_style_update()
+
+    def watch_has_focus(self, has_focus: bool) -> None:
+        """See Textual; the colours may be others with the focus."""
+        super().watch_has_focus(has_focus)
+        self.page.forget_styles()
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        """Press, or begin to select."""
+        self._mouse.press(event)
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        """Move, or select."""
+        self._mouse.move(event)
+
+    def on_mouse_up(self, event: events.MouseUp) -> None:
+        """Release, or copy what is selected."""
+        self._mouse.release(event)
+
+    def on_click(self, event: events.Click) -> None:
+        """A double click selects a word, one more the row."""
+        self._mouse.click(event)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """What is above."""
+        self._mouse.turn("up", event)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """What is below."""
+        self._mouse.turn("down", event)
+
+    def on_mouse_scroll_left(self, event: events.MouseScrollLeft) -> None:
+        """What is left."""
+        self._mouse.turn("left", event)
+
+    def on_mouse_scroll_right(self, event: events.MouseScrollRight) -> None:
+        """What is right."""
+        self._mouse.turn("right", event)
+
+    def action_scroll_page(self, pages: int) -> None:
+        """A page up or down."""
+        self.page.scroll_pages(pages)
+
+    def action_scroll_rows(self, rows: int) -> None:
+        """Some rows down; up, if negative."""
+        self.page.scroll_rows(rows)
+
+    def action_scroll_far(self, direction: int) -> None:
+        """To the beginning, or to the end."""
+        self.page.scroll_far(direction)
+
+    def action_shift(self, columns: int) -> None:
+        """Show what is left or right, where the terminal is wider than this."""
+        self.page.scroll_columns(columns)
 
     # Typing
 
@@ -259,13 +332,13 @@ class TerminalView(TerminalMouse, can_focus=True):
             return
         self.is_typing, self._hushed_since = True, float("-inf")
         self._ask_size_soon()
-        self.redraw()
+        self.page.redraw()
 
     def end_typing(self) -> None:
         """Let keys be the workbench's."""
         if self.is_typing:
             self.is_typing = False
-            self.redraw()
+            self.page.redraw()
 
     def take_key(self, event: events.Key) -> bool:
         """Take a key while one types; the application asks before it looks at any binding."""
@@ -275,24 +348,24 @@ class TerminalView(TerminalMouse, can_focus=True):
         if event.key == LEAVE:
             self.end_typing()
             return True
-        if event.key in _SCROLLED and not self.modes.alternate_screen:
+        if event.key in _SCROLLED and not self.page.modes.alternate_screen:
             self.action_scroll_page(_SCROLLED[event.key])
             return True
-        self.send(encode_key(event.key, event.character, self.modes))
+        self.send(encode_key(event.key, event.character, self.page.modes))
         return True
 
     def take_paste(self, text: str) -> None:
         """Paste a text while one types."""
         if not self.is_typing:
             return
-        self.go_to_end()
+        self.page.go_to_end()
         if self._typing is not None:
             self._typing.paste(text)
 
     def send(self, data: bytes) -> None:
         """Type bytes; what is seen goes to the end."""
         if data and self._typing is not None and self.standing in ("coming", "live"):
-            self.go_to_end()
+            self.page.go_to_end()
             self._typing.type(data)
 
     def on_paste(self, event: events.Paste) -> None:
@@ -322,7 +395,7 @@ class TerminalView(TerminalMouse, can_focus=True):
         """Send the key that ends typing, and go on typing."""
         self.begin_typing()
         if self.is_typing:
-            self.send(encode_key(LEAVE, "\x1c", self.modes))
+            self.send(encode_key(LEAVE, "\x1c", self.page.modes))
 
     def action_type(self) -> None:
         """Type."""
@@ -333,13 +406,13 @@ class TerminalView(TerminalMouse, can_focus=True):
         return action != "type" or self.standing in ("coming", "live")
 
     def _report_focus(self, way: str) -> None:
-        is_wanted = self.standing == "live" and self.modes.focus and not self.guarded
+        is_wanted = self.standing == "live" and self.page.modes.focus and not self.guarded
         if is_wanted and self._typing is not None:
             self._typing.type(f"\x1b[{way}".encode())
 
-    def tell_facts(self) -> None:
-        """See ``TerminalPage``."""
-        facts = (self.program_title, self.standing, self.reason, self.back, self.is_typing)
+    def _report_facts(self) -> None:
+        """Tell the panel if something that it shows about the terminal is another now."""
+        facts = (self.program_title, self.standing, self.reason, self.page.back, self.is_typing)
         if facts != self._facts:
             self._facts = facts
             self.post_message(self.Told(self))

@@ -8,7 +8,6 @@ from rich.cells import cell_len
 from rich.style import Style
 from textual.geometry import Region
 from textual.strip import Strip
-from textual.widget import Widget
 
 from quarterdeck.terminal.emulator.api import TerminalModes
 
@@ -16,6 +15,10 @@ from ..terminal.display import TerminalDisplay
 from ..terminal.rendering import RowRenderer, StripCache, overlay_style, render_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from textual.widget import Widget
+
     from quarterdeck.terminal.emulator.api import GridRow
     from quarterdeck.terminal.viewer_events import ViewerEvent
 
@@ -34,16 +37,32 @@ _CHUNK = 500
 _NO_MODES = TerminalModes()
 
 
-class TerminalPage(Widget):
-    """Draws a terminal that is fed to it. A subclass says who types, and what is told."""
+class TerminalPage:
+    """The rows of a terminal that a widget shows: it is fed events, scrolled and searched.
 
-    ALLOW_SELECT = False
+    Args:
+        widget: is refreshed where rows changed; has the component classes ``COMPONENT_CLASSES``.
+        has_cursor: whether the next character of the program would appear somewhere.
+        takes_every_key: whether the person types into it.
+        changed: called when the title or the scroll position may be another.
+    """
+
     COMPONENT_CLASSES: ClassVar[set[str]] = {"terminal--idle-cursor", "terminal--match"}
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
+    def __init__(
+        self,
+        widget: "Widget",
+        *,
+        has_cursor: "Callable[[], bool]",
+        takes_every_key: "Callable[[], bool]",
+        changed: "Callable[[], None]",
+    ) -> None:
+        self._widget = widget
+        self._has_cursor = has_cursor
+        self._takes_every_key = takes_every_key
+        self._changed = changed
         self.shown = TerminalDisplay()
-        self._drawer = RowRenderer(lambda: self.rich_style)
+        self._drawer = RowRenderer(lambda: widget.rich_style)
         self._strips = StripCache(self._drawer)
         self.back = 0
         """Rows between the end and what is seen; 0: it follows."""
@@ -67,18 +86,14 @@ class TerminalPage(Widget):
         self._room = asyncio.Event()
 
     @property
-    def has_cursor(self) -> bool:
-        """Whether the next character would come somewhere."""
-        raise NotImplementedError
+    def first_row(self) -> int:
+        """The place of the first row that is seen."""
+        return self._first
 
     @property
-    def takes_every_key(self) -> bool:
-        """Whether no key is for anybody else."""
-        raise NotImplementedError
-
-    def tell_facts(self) -> None:
-        """Something that is said about the terminal may be another now."""
-        raise NotImplementedError
+    def text(self) -> str:
+        """What is seen, without line ends."""
+        return "".join(row.text for row in self._rows)
 
     @property
     def modes(self) -> TerminalModes:
@@ -143,28 +158,30 @@ class TerminalPage(Widget):
         rows = {above + row for row in change.rows} | {cursor, self._cursor_row}
         self._cursor_row = cursor
         self._follow_cursor(change.cursor.column)
-        self.tell_facts()
+        self._changed()
         if (
             is_new
             or change.is_whole
             or self._first - first != 0
-            or len(rows) * 2 > self.size.height
+            or len(rows) * 2 > self._widget.size.height
         ):
-            self.refresh()
+            self._widget.refresh()
             return
-        width = self.size.width
-        lines = [row - self._first for row in rows if 0 <= row - self._first < self.size.height]
+        width = self._widget.size.width
+        lines = [
+            row - self._first for row in rows if 0 <= row - self._first < self._widget.size.height
+        ]
         if lines:
-            self.refresh(*[Region(0, line, width, 1) for line in lines])
+            self._widget.refresh(*[Region(0, line, width, 1) for line in lines])
 
     def _settle(self) -> None:
         """Know which rows are seen."""
-        height = self.size.height
+        height = self._widget.size.height
         total = self.shown.above + self.shown.height - self._blank_rows(height)
         self.back = max(0, min(self.back, total - height))
         self._first = max(0, total - height - self.back)
         self._total = total
-        self.left = min(self.left, max(0, self._columns - self.size.width))
+        self.left = min(self.left, max(0, self._columns - self._widget.size.width))
         self._rows = self.shown.rows(self._first, height)
 
     @property
@@ -183,18 +200,18 @@ class TerminalPage(Widget):
     def redraw(self) -> None:
         """Draw all of it anew."""
         self._settle()
-        self.tell_facts()
-        self.refresh()
+        self._changed()
+        self._widget.refresh()
 
     def _follow_cursor(self, column: int) -> None:
-        room = self.size.width
-        if self.takes_every_key and not self.left <= column < self.left + room:
+        room = self._widget.size.width
+        if self._takes_every_key() and not self.left <= column < self.left + room:
             self.left = max(0, min(column - room // 2, self._columns - room))
-            self.refresh()
+            self._widget.refresh()
 
     def render_line(self, y: int) -> Strip:
         """Draw a line of the screen."""
-        width = self.size.width
+        width = self._widget.size.width
         if y >= len(self._rows):
             return Strip.blank(width, self._drawer.base)
         row, place = self._rows[y], self._first + y
@@ -206,16 +223,16 @@ class TerminalPage(Widget):
 
     def _with_cursor(self, strip: Strip, place: int) -> Strip:
         screen = self.shown.screen
-        if screen is None or place != self._cursor_row or not self.has_cursor:
+        if screen is None or place != self._cursor_row or not self._has_cursor():
             return strip
         cursor = screen.cursor
         column = cursor.column - self.left
         if not cursor.is_visible or not 0 <= column < strip.cell_length:
             return strip
         is_wide = len(strip.crop(column, column + 2).text) == 1
-        if not self.takes_every_key:
+        if not self._takes_every_key():
             style, turns = (
-                self.get_component_rich_style("terminal--idle-cursor", partial=True),
+                self._widget.get_component_rich_style("terminal--idle-cursor", partial=True),
                 False,
             )
         elif cursor.shape == "block":
@@ -226,7 +243,7 @@ class TerminalPage(Widget):
 
     def _with_matches(self, strip: Strip, text: str) -> Strip:
         shown, sought = render_text(text).casefold(), self.found.casefold()
-        style = self.get_component_rich_style("terminal--match", partial=True)
+        style = self._widget.get_component_rich_style("terminal--match", partial=True)
         at = shown.find(sought)
         while at >= 0:
             begin = cell_len(shown[:at]) - self.left
@@ -238,15 +255,21 @@ class TerminalPage(Widget):
         span = self.selected.span(place) if self.selected is not None else None
         if span is None:
             return strip
-        style = self.screen.get_component_rich_style("screen--selection", partial=True)
+        style = self._widget.screen.get_component_rich_style("screen--selection", partial=True)
         end = strip.cell_length if span[1] is None else span[1] - self.left
         return overlay_style(strip, span[0] - self.left, end, style)
+
+    def select(self, selected: "CellSelection") -> None:
+        """Select some cells."""
+        if selected != self.selected:
+            self.selected = selected
+            self._widget.refresh()
 
     def clear_selected(self) -> None:
         """Select nothing."""
         if self.selected is not None:
             self.selected = None
-            self.refresh()
+            self._widget.refresh()
 
     def stop_frames(self) -> None:
         """Draw nothing that waits."""
@@ -254,34 +277,24 @@ class TerminalPage(Widget):
             self._frame.cancel()
             self._frame = None
 
-    def notify_style_update(self) -> None:
-        """Forget looks when the style sheet or the theme changed."""
-        self._strips.forget()
-        super().notify_style_update()
-
-    def watch_has_focus(self, has_focus: bool) -> None:
-        """See Textual; the colours may be others with the focus."""
-        super().watch_has_focus(has_focus)
+    def forget_styles(self) -> None:
+        """Draw in other colours from now on."""
         self._strips.forget()
 
     # Looking around
 
-    def action_scroll_page(self, pages: int) -> None:
-        """A page up or down."""
-        self.scroll_rows(pages * max(1, self.size.height - 1))
+    def scroll_pages(self, pages: int) -> None:
+        """Some pages down; up, if negative."""
+        self.scroll_rows(pages * max(1, self._widget.size.height - 1))
 
-    def action_scroll_rows(self, rows: int) -> None:
-        """Some rows down; up, if negative."""
-        self.scroll_rows(rows)
-
-    def action_scroll_far(self, way: int) -> None:
+    def scroll_far(self, direction: int) -> None:
         """To the beginning, or to the end."""
-        self.scroll_rows(way * (self.shown.above + self.shown.height))
+        self.scroll_rows(direction * (self.shown.above + self.shown.height))
 
-    def action_shift(self, columns: int) -> None:
-        """Show what is left or right, where the terminal is wider than this."""
-        self.left = max(0, min(self.left + columns, self._columns - self.size.width))
-        self.refresh()
+    def scroll_columns(self, columns: int) -> None:
+        """Show what is left or right, where the terminal is wider than the widget."""
+        self.left = max(0, min(self.left + columns, self._columns - self._widget.size.width))
+        self._widget.refresh()
 
     def scroll_rows(self, rows: int) -> None:
         """Some rows down; up, if negative."""
@@ -289,13 +302,13 @@ class TerminalPage(Widget):
         self.back = max(0, self.back - rows)
         self._settle()
         if self.back != before:
-            self.tell_facts()
-            self.refresh()
+            self._changed()
+            self._widget.refresh()
 
     def find(self, words: str, step: int = -1) -> bool:
         """Show the next row above (or below) with these words; False: there is none."""
         self.found = words
-        self.refresh()
+        self._widget.refresh()
         if not words:
             return True
         total = self._total
@@ -308,7 +321,7 @@ class TerminalPage(Widget):
             rows = self.shown.rows(low, len(part))
             for place in part:
                 if sought in rows[place - low].text.casefold():
-                    self.back = max(0, total - self.size.height - place)
+                    self.back = max(0, total - self._widget.size.height - place)
                     self.redraw()
                     return True
         return any(sought in row.text.casefold() for row in self._rows)

@@ -22,7 +22,7 @@ from ..paths import format_path, make_absolute, safe_path
 from .model import EditedFile, UndecodableFileError, UnsavedCopies, UnsavedCopy
 from .view import ChoiceBar, EditorArea
 
-__all__ = ["EditorOptions", "EditorPanel", "EditorText"]
+__all__ = ["EditorOptions", "EditorPanel"]
 
 _QUICK = 2_000
 """Lines up to which a text is compared with each key."""
@@ -38,11 +38,16 @@ class EditorOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_fiel
     line: int | None = None
 
 
-class EditorText(PolledPanel):
-    """A text that belongs to a file; reading and writing it is a subclass's."""
+class EditorPanel(PolledPanel):
+    """Edits a file of text: reads it, writes it, and asks where it is another on disk."""
 
     has_head: ClassVar[bool] = False
     options_type: ClassVar[type[PanelOptions]] = EditorOptions
+    EVERY: ClassVar[float | None] = 2.0
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+s", "save", "save"),
+        Binding("escape", "leave_difference", "back to the text", show=False),
+    ]
 
     def __init__(self, desk: Any, options: EditorOptions, *, id: str | None = None) -> None:
         super().__init__(desk, options, id=id)
@@ -228,15 +233,7 @@ class EditorText(PolledPanel):
     def _difference_lines(self, width: int) -> list[Line]:
         return [clip(line, width) for line in self._difference]
 
-
-class EditorPanel(EditorText):
-    """Edits a file of text: reads it, writes it, and asks where it is another on disk."""
-
-    EVERY: ClassVar[float | None] = 2.0
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+s", "save", "save"),
-        Binding("escape", "leave_difference", "back to the text", show=False),
-    ]
+    # Reading and writing
 
     async def look(self) -> None:
         """Read the file, or see what happened to it."""

@@ -279,16 +279,16 @@ class TerminalPanel(Panel):
     def action_search(self) -> None:
         """Search what is above."""
         self.view.keep_looking()
-        self.bar.ask("search", "words", self.view.found, back=self.view)
+        self.bar.ask("search", "words", self.view.page.found, back=self.view)
 
     def action_next(self, step: int) -> None:
         """Go to another place with what was searched for."""
-        if self.view.found and not self.view.find(self.view.found, step):
-            self._tell(f"{sanitize_line(self.view.found, 40)!r} not found")
+        if self.view.page.found and not self.view.page.find(self.view.page.found, step):
+            self._tell(f"{sanitize_line(self.view.page.found, 40)!r} not found")
 
     def action_forget(self) -> None:
         """Mark no places any more."""
-        self.view.find("")
+        self.view.page.find("")
 
     @on(AskBar.Typed)
     def _typed(self, event: AskBar.Typed) -> None:
@@ -297,7 +297,7 @@ class TerminalPanel(Panel):
     @on(AskBar.Given)
     def _given(self, event: AskBar.Given) -> None:
         event.stop()
-        if event.text and not self.view.find(event.text):
+        if event.text and not self.view.page.find(event.text):
             self._tell(f"{sanitize_line(event.text, 40)!r} not found")
 
     # What is said about it

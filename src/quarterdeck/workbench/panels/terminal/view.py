@@ -64,8 +64,8 @@ class TitleLine(LineCanvas, can_focus=False):
 def head_spans(view: "TerminalView", place: str) -> list[Span]:
     """What keys do, how far up one is, or where the program runs."""
     spans: list[Span] = []
-    if view.back:
-        spans.append((f"  ↑ {view.back:,} lines up", "warning"))
+    if view.page.back:
+        spans.append((f"  ↑ {view.page.back:,} lines up", "warning"))
     if view.standing != "live":
         return spans
     if view.takes_every_key:

@@ -12,12 +12,16 @@ from textual.theme import Theme
 
 from quarterdeck.wire.errors import QuarterdeckError
 
+from ...sanitize import sanitize_text
+from .files import DEFAULT, find_theme
+
 if TYPE_CHECKING:
     from textual.css.model import RuleSet
 
+    from ..store import Preferences
     from .files import FoundTheme, Palette, ThemeFile
 
-__all__ = ["ThemeError", "apply_theme", "set_initial_theme"]
+__all__ = ["AppTheme", "ThemeError", "apply_theme", "set_initial_theme"]
 
 _PLACE = ("theme", "css")
 """Where the style sheet believes that a theme's rules come from."""
@@ -38,6 +42,52 @@ _LEAST_CONTRAST = 1.3
 
 class ThemeError(QuarterdeckError):
     """A theme that cannot be put on; everything looks as it did before."""
+
+
+class AppTheme:
+    """The theme that a person chose, on an application.
+
+    Args:
+        app: the application; it does not run yet.
+        looks: what was chosen.
+    """
+
+    def __init__(self, app: "App[Any]", looks: "Preferences") -> None:
+        self._app = app
+        self._looks = looks
+        default = find_theme(DEFAULT, ())
+        assert default is not None
+        self._default = default
+        try:
+            set_initial_theme(app, looks.theme or default)
+        except ThemeError as error:
+            looks.problems.append(str(error))
+            looks.theme = default
+            set_initial_theme(app, default)
+
+    def finish(self) -> None:
+        """Apply what needs the style sheet, and show what was wrong with the preferences."""
+        wanted = self._looks.theme
+        if wanted is not None and wanted.scope != "built-in":
+            try:
+                apply_theme(self._app, wanted)
+            except ThemeError as error:
+                self._looks.problems.append(str(error))
+                apply_theme(self._app, self._default)
+        problems, self._looks.problems = self._looks.problems, []
+        for problem in problems:
+            self._app.notify(sanitize_text(problem), severity="error", timeout=12, markup=False)
+
+    def change_directory(self, found: "Preferences") -> None:
+        """Apply the theme that was chosen for another directory.
+
+        Raises:
+            ThemeError: it cannot be applied; the theme stays.
+        """
+        self._looks.cwd, self._looks.project = found.cwd, found.project
+        if found.theme is not None and found.theme != self._looks.theme:
+            apply_theme(self._app, found.theme)
+            self._looks.theme = found.theme
 
 
 def set_initial_theme(app: "App[Any]", shelved: "FoundTheme") -> None:
