@@ -14,7 +14,7 @@ from quarterdeck import __version__
 from quarterdeck.terminal.viewer_events import ViewerEvent
 from quarterdeck.wire.errors import LinkError, QuarterdeckError, RpcError
 from quarterdeck.wire.record import encode_record
-from quarterdeck.wire.rpc import INVALID_REQUEST, MethodNotFoundError, Peer, RequestContext
+from quarterdeck.wire.rpc import INVALID_REQUEST, MethodNotFoundError, RequestContext, RequestPeer
 
 from ..api import Fleet, FleetStatus, WorkbenchRegistration
 from ..errors import FleetLimitError, HostError, HostVersionError, WorkbenchRefusedError
@@ -126,7 +126,7 @@ class Subscription(Generic[T]):
     def __init__(
         self,
         id_: int,
-        peer: Peer,
+        peer: RequestPeer,
         encode: Callable[[T], bytes],
         *,
         window: int = WINDOW,
@@ -222,7 +222,7 @@ class ClientWorkbenches:
         self._held: dict[int, tuple[WorkbenchRegistration, AsyncExitStack]] = {}
         self._is_closed = False
 
-    async def attach(self, wanted: AttachScreen, peer: Peer) -> None:
+    async def attach(self, wanted: AttachScreen, peer: RequestPeer) -> None:
         """Take a screen; one of the same number is replaced."""
         await self.detach(DetachScreen(screen=wanted.screen))
         if len(self._held) >= MOST_PER_CLIENT:
@@ -325,7 +325,7 @@ class ClientHandler:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _answer(self, name: str, params: Raw | None, peer: Peer) -> Any:
+    async def _answer(self, name: str, params: Raw | None, peer: RequestPeer) -> Any:
         if name == HELLO.name:
             return self._hello(_read(Hello, params))
         if name == STOP.name:  # works in every version: how else would one replace an old host
@@ -337,7 +337,7 @@ class ClientHandler:
             return await self._call(request, _read(request.params, params))
         return await self._answer_client(name, params, peer)
 
-    async def _answer_client(self, name: str, params: Raw | None, peer: Peer) -> Any:
+    async def _answer_client(self, name: str, params: Raw | None, peer: RequestPeer) -> Any:
         """Answer what is about this connection, and not of the fleet alone."""
         match name:
             case FOLLOW.name:
@@ -394,7 +394,7 @@ class ClientHandler:
         is_cut = len(kept) < len(records)
         return RecordsPage(records=tuple(reversed(kept) if is_backward else kept), is_cut=is_cut)
 
-    async def _follow(self, wanted: Follow, peer: Peer) -> FollowResult:
+    async def _follow(self, wanted: Follow, peer: RequestPeer) -> FollowResult:
         id_ = self._new_subscription()
         fleet = self._desk.fleet
         # The id, not the name: the agent may get another one while it is followed.
@@ -405,7 +405,7 @@ class ClientHandler:
         self._begin(Subscription(id_, peer, encode_record), fleet.follow(after, agent=session))
         return FollowResult(subscription=id_, after=after, session=session)
 
-    def _watch_terminal(self, wanted: TerminalParams, peer: Peer) -> WatchTerminalResult:
+    def _watch_terminal(self, wanted: TerminalParams, peer: RequestPeer) -> WatchTerminalResult:
         id_ = self._new_subscription()
         subscription = Subscription[ViewerEvent](
             id_, peer, msgspec.json.encode, window=TERMINAL_WINDOW, batch_bytes=TERMINAL_BATCH

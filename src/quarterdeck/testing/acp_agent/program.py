@@ -20,7 +20,8 @@ from quarterdeck.wire.rpc import ByteStream, stdio_stream
 from quarterdeck.wire.settings import ConfigChoice, ConfigOption, Mode
 from quarterdeck.wire.values import AcpValue
 
-from .commands import PromptRun, StopTurnError, run_line
+from .commands import run_line
+from .prompt_run import PromptRun, StopTurnError
 from .session import FakeExchange, FakeSessions, SavedSession
 
 __all__ = ["FakeAgent", "main", "options"]

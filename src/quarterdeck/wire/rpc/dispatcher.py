@@ -38,9 +38,8 @@ from quarterdeck.wire.rpc.handler import RequestContext
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator
 
-    from quarterdeck.wire.rpc.handler import Handler, Observers, RpcCounters, RpcLimits
+    from quarterdeck.wire.rpc.handler import Handler, Observers, RequestPeer, RpcCounters, RpcLimits
     from quarterdeck.wire.rpc.outbox import Outbox, PendingRequests
-    from quarterdeck.wire.rpc.peer import Peer
     from quarterdeck.wire.rpc.stream import ByteStream
 
 __all__ = ["CANCEL_REQUEST", "Dispatcher"]
@@ -71,7 +70,7 @@ class Dispatcher:
 
     def __init__(
         self,
-        peer: Peer,
+        peer: RequestPeer,
         handler: Handler,
         *,
         outbox: Outbox,
