@@ -18,6 +18,7 @@ from quarterdeck.system.paths import Roots
 from quarterdeck.system.process_guard import ProcessGuard
 from quarterdeck.terminal.pty_process import PtyProcess, spawn_in_pty
 from quarterdeck.wire.errors import LinkError
+from quarterdeck.wire.tasks import start_task
 
 from .emulator import Emulator, EmulatorBackend, open_emulator
 from .keys import encode_key, encode_paste
@@ -61,10 +62,9 @@ class HeadlessTerminal:
         self._answers = bytearray()
         self._has_answers = asyncio.Event()
         self._is_over = False
-        loop = asyncio.get_running_loop()
-        self._pump = loop.create_task(self._read())
-        self._answering = loop.create_task(self._answer())
-        self._leaving = loop.create_task(self._leave())
+        self._pump = start_task(self._read(), name="terminal: read")
+        self._answering = start_task(self._answer(), name="terminal: answer")
+        self._leaving = start_task(self._leave(), name="terminal: exit")
 
     @classmethod
     async def start(

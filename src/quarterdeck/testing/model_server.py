@@ -39,6 +39,7 @@ from quarterdeck.testing.wires.openai_chat import ChatWire
 from quarterdeck.testing.wires.openai_responses import ResponsesWire
 from quarterdeck.testing.wires.wire import ServerWire
 from quarterdeck.wire.errors import QuarterdeckError
+from quarterdeck.wire.tasks import start_task
 from quarterdeck.wire.usage import TokenUsage
 
 __all__ = ["ModelServer", "RecordedRequest", "RequestLog", "model_server_command"]
@@ -334,7 +335,7 @@ class RequestLog:
     async def __aenter__(self) -> "RequestLog":
         # A file that cannot be written fails here and not in the middle of a run.
         await asyncio.to_thread(_append, self._path, b"")
-        self._writer = asyncio.create_task(self._write())
+        self._writer = start_task(self._write(), name="log of requests")
         return self
 
     async def __aexit__(self, *_: object) -> None:

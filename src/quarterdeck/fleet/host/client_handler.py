@@ -15,6 +15,7 @@ from quarterdeck.terminal.viewer_events import ViewerEvent
 from quarterdeck.wire.errors import LinkError, QuarterdeckError, RpcError
 from quarterdeck.wire.record import encode_record
 from quarterdeck.wire.rpc import INVALID_REQUEST, MethodNotFoundError, RequestContext, RequestPeer
+from quarterdeck.wire.tasks import start_task
 
 from ..api import Fleet, FleetStatus, WorkbenchRegistration
 from ..errors import FleetLimitError, HostError, HostVersionError, WorkbenchRefusedError
@@ -82,7 +83,7 @@ class PendingChanges:
 
     async def carry_through(self, change: Coroutine[Any, Any, T]) -> T:
         """Run a change to its end; cancelling this stops the waiting, not the change."""
-        task = asyncio.create_task(change)
+        task = start_task(change, name="change of a client")
         self._tasks.add(task)
         task.add_done_callback(self._done)
         return await asyncio.shield(task)
@@ -153,8 +154,8 @@ class Subscription(Generic[T]):
 
     async def run(self, items: AsyncGenerator[T]) -> None:
         """Send until cancelled; their end is told to the client, after the last of them."""
-        sending = asyncio.create_task(self._send(), name=f"subscription {self.id}: send")
-        gathering = asyncio.create_task(self._gather(items), name=f"subscription {self.id}: gather")
+        sending = start_task(self._send(), name=f"subscription {self.id}: send")
+        gathering = start_task(self._gather(items), name=f"subscription {self.id}: gather")
         try:
             await asyncio.wait((sending, gathering), return_when=asyncio.FIRST_EXCEPTION)
             for task in (gathering, sending):
@@ -423,7 +424,7 @@ class ClientHandler:
         return self._last_subscription
 
     def _begin(self, subscription: Subscription[T], items: AsyncGenerator[T]) -> None:
-        task = asyncio.create_task(
+        task = start_task(
             self._run(subscription, items), name=f"{self._shown}: subscription {subscription.id}"
         )
         self._subscriptions[subscription.id] = subscription, task

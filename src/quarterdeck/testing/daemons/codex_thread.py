@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from quarterdeck.testing.disk_actions import DiskAction
 from quarterdeck.testing.session_memory import SessionMemory
+from quarterdeck.wire.tasks import start_task
 
 from .commands import FakeServerFailedError, run_prompt
 
@@ -125,7 +126,7 @@ class CodexThread:
 
     def go(self) -> None:
         """Run the prompt that was taken."""
-        self._task = asyncio.get_running_loop().create_task(self._run(self.prompts[-1]))
+        self._task = start_task(self._run(self.prompts[-1]), name=self._turn)
 
     async def interrupt(self) -> bool:
         """End the turn that runs; False if none does."""

@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 from quarterdeck.testing.disk_actions import DiskAction, DiskActionKind
 from quarterdeck.testing.http_server import HttpExchange, HttpServer
 from quarterdeck.testing.session_memory import SessionMemory
+from quarterdeck.wire.tasks import start_task
 
 from .commands import FakeServerFailedError, run_prompt
 
@@ -68,7 +69,7 @@ class OpencodeSession:
 
     def begin(self, body: dict[str, Any]) -> None:
         """Take a prompt; the turn runs by itself."""
-        self._task = asyncio.get_running_loop().create_task(self._run(body))
+        self._task = start_task(self._run(body), name=f"turn of {self.id}")
 
     async def abort(self) -> None:
         """End the turn that runs, if one does."""
