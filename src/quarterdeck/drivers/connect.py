@@ -10,7 +10,6 @@ agent.prompt("Why does the build fail?"): print(event)
 
 import asyncio
 import os
-import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from quarterdeck.policy.gate import Gate, PermissionAnswer
+from quarterdeck.wire.clock import read_wall_clock
 from quarterdeck.wire.content import ContentBlock, TextContent, text
 from quarterdeck.wire.events import Event, MessageChunk, PermissionAsked, SessionEnded, TurnEnded
 from quarterdeck.wire.ids import SessionId, ToolCallId, TurnId, new_session_id
@@ -75,7 +75,7 @@ class EventStream:
         self.last += 1
         record = Record(
             seq=self.last,
-            time=time.time_ns() // 1000,
+            time=read_wall_clock(),
             session=self._session,
             turn=turn,
             parent=parent,

@@ -2,7 +2,7 @@
 at the start after a crash.
 """
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from quarterdeck.agent.recovery import DIED, InterruptionReason, close_children,
 from quarterdeck.config.places import Places
 from quarterdeck.journal import Journal
 from quarterdeck.policy.gate import Gate
+from quarterdeck.wire.clock import WallClock
 from quarterdeck.wire.events import SessionEnded
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.tasks import BackgroundTasks, run_beside, run_to_end, start_task
@@ -171,7 +172,7 @@ class LocalFleet:
         open_session: SessionOpener | None = None,
         bounds: FleetLimits = _DEFAULTS,
         resume_running: bool = False,
-        clock: Callable[[], int] | None = None,
+        clock: WallClock | None = None,
     ) -> AsyncGenerator["LocalFleet"]:
         """Open the fleet of a log, by default the user's; leaving ends every agent.
 

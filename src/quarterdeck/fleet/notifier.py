@@ -5,7 +5,6 @@ import logging
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
-from datetime import datetime
 from datetime import time as time_of_day
 from typing import TypeAlias
 
@@ -14,6 +13,7 @@ import msgspec
 from quarterdeck.config.schema import NotificationSettings
 from quarterdeck.system.api import CommandSpec, EndingDeadlines, Process
 from quarterdeck.system.local import LocalSystem
+from quarterdeck.wire.clock import read_time_of_day
 from quarterdeck.wire.errors import LinkError, QuarterdeckError
 from quarterdeck.wire.tasks import BackgroundTasks, cancel_tasks, start_task
 
@@ -62,7 +62,7 @@ class Notifier:
         settings: NotificationSettings,
         tellers: Sequence[NotificationSender],
         *,
-        now: Callable[[], time_of_day] = lambda: datetime.now().astimezone().time(),
+        now: Callable[[], time_of_day] = read_time_of_day,
         look: float = _LOOK,
     ) -> None:
         self._fleet = fleet

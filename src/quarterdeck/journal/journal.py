@@ -3,13 +3,13 @@
 import asyncio
 import errno
 import logging
-import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
+from quarterdeck.wire.clock import WallClock, read_wall_clock
 from quarterdeck.wire.events import Event
 from quarterdeck.wire.ids import SessionId, ToolCallId, TurnId
 from quarterdeck.wire.private_files import make_private_directory
@@ -34,7 +34,7 @@ from .sessions import SessionsProjection
 from .store import connect_reader, delete_slice, last_seq, note_deletion, transaction
 from .writer import JournalWriter, WriterContext
 
-__all__ = ["Journal", "now", "watch_other_writers"]
+__all__ = ["Journal", "watch_other_writers"]
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -97,11 +97,6 @@ class _Watcher:
             self._reader.connection.close()
 
 
-def now() -> int:
-    """Microseconds since the epoch, UTC."""
-    return time.time_ns() // 1_000
-
-
 class Journal(ReadableJournal):
     """The append-only log of every event of every session.
 
@@ -125,7 +120,7 @@ class Journal(ReadableJournal):
         *,
         write: bool = True,
         projections: Sequence[Projection] = (),
-        clock: Callable[[], int] = now,
+        clock: WallClock = read_wall_clock,
         limits: JournalLimits | None = None,
         owns_directory: bool = False,
     ) -> AsyncGenerator["Journal", None]:
@@ -156,7 +151,7 @@ class Journal(ReadableJournal):
         cls,
         path: Path,
         projections: Sequence[Projection],
-        clock: Callable[[], int],
+        clock: WallClock,
         limits: JournalLimits,
     ) -> "Journal":
         appender = Appender(path, clock, limits)

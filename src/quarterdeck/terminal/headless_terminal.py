@@ -17,6 +17,7 @@ from quarterdeck.system.api import CommandSpec, EndingDeadlines, ProcessExit
 from quarterdeck.system.paths import Roots
 from quarterdeck.system.process_guard import ProcessGuard
 from quarterdeck.terminal.pty_process import PtyProcess, spawn_in_pty
+from quarterdeck.wire.clock import read_wall_clock
 from quarterdeck.wire.errors import LinkError
 from quarterdeck.wire.tasks import start_task
 
@@ -50,7 +51,7 @@ class HeadlessTerminal:
         self.id = f"pty-{secrets.token_hex(8)}"
         self.command = command
         """What was started."""
-        self.opened = time.time_ns() // 1_000
+        self.opened = read_wall_clock()
         """Microseconds since the epoch."""
         self.screen = screen
         self.written = 0

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import os
 import signal
-import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TypeAlias
 from quarterdeck import __version__
 from quarterdeck.config.places import Places
 from quarterdeck.config.schema import NotificationSettings
+from quarterdeck.wire.clock import read_wall_clock
 from quarterdeck.wire.tasks import run_beside
 
 from ..api import Fleet
@@ -109,7 +109,7 @@ class _Stopping:
 
 
 def _holder(path: str) -> LockHolder:
-    started = time.time_ns() // 1_000
+    started = read_wall_clock()
     return LockHolder(pid=os.getpid(), socket=path, version=__version__, started=started)
 
 
