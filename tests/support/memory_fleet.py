@@ -8,8 +8,7 @@ agent is idle. Its terminals run real programs; ``give_screen`` makes one an age
 import asyncio
 import json
 import os
-import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
@@ -40,6 +39,7 @@ from quarterdeck.journal.search import SearchHit
 from quarterdeck.policy.grants import Grant
 from quarterdeck.system.api import CommandSpec
 from quarterdeck.terminal.headless_terminal import HeadlessTerminal
+from quarterdeck.wire.clock import WallClock, read_wall_clock
 from quarterdeck.wire.content import ContentBlock, TextContent, text
 from quarterdeck.wire.events import (
     Event,
@@ -109,7 +109,7 @@ class FakeFleet:
         self.paste_terminal = self._terminals.paste
         self.resize_terminal = self._terminals.resize
         self.close_terminal = self._terminals.close
-        self.clock: Callable[[], int] = lambda: time.time_ns() // 1000
+        self.clock: WallClock = read_wall_clock
         """Microseconds since the epoch; a test that looks at times has one of its own."""
 
     async def stop(self) -> None:

@@ -1,10 +1,10 @@
 """A panel alone in an application of its own."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from textual import on
 from textual.app import App, ComposeResult
@@ -19,6 +19,9 @@ from quarterdeck.workbench.panels.panel import Panel
 from .deadlines import SOON
 from .memory_fleet import FakeFleet
 from .screen_strips import render_screen
+
+if TYPE_CHECKING:
+    from quarterdeck.wire.clock import WallClock
 
 __all__ = ["Alone", "alone", "desk_in", "shown", "until_shown"]
 
@@ -44,7 +47,7 @@ class Alone(App[None]):
 def desk_in(cwd: Path, fleet: FakeFleet | None = None) -> WorkbenchContext:
     """Somebody's place in a directory."""
     drafts = Drafts(cwd.parent / "drafts")
-    clock: Callable[[], int] = lambda: 1_000_000  # noqa: E731
+    clock: WallClock = lambda: 1_000_000  # noqa: E731
     return WorkbenchContext(fleet=fleet or FakeFleet(), drafts=drafts, cwd=str(cwd), clock=clock)
 
 

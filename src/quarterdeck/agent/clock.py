@@ -7,13 +7,15 @@ from random import Random
 
 from msgspec import Struct, field
 
+from quarterdeck.wire.clock import MonotonicClock
+
 __all__ = ["SessionClock"]
 
 
 class SessionClock(Struct, frozen=True, kw_only=True):
     """How time passes."""
 
-    clock: Callable[[], float] = time.monotonic
+    clock: MonotonicClock = time.monotonic
     """Seconds that only grow."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     """Waits before a failed model call is made again."""

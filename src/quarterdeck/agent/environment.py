@@ -1,9 +1,7 @@
 """What a session works with, put together from the configuration of its directory."""
 
 import asyncio
-import datetime
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +17,7 @@ from quarterdeck.config.workspace import find_workspace
 from quarterdeck.models.catalogue import known_models
 from quarterdeck.models.errors import ModelSetupError
 from quarterdeck.models.registry import ModelOptions, VendorOptions, endpoint_of
+from quarterdeck.wire.clock import format_utc_time, read_wall_clock
 
 from .instructions import gather_instructions
 from .limits import TurnLimits
@@ -124,8 +123,7 @@ def _prepare(
 
 
 def _day(began: int | None) -> str:
-    seconds = time.time() if began is None else began / 1_000_000
-    return datetime.datetime.fromtimestamp(seconds, tz=datetime.UTC).date().isoformat()
+    return format_utc_time(read_wall_clock() if began is None else began, "%Y-%m-%d")
 
 
 def model_options(settings: Settings) -> ModelOptions:

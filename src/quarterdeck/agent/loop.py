@@ -27,6 +27,7 @@ from quarterdeck.wire.events import (
     TurnStarted,
 )
 from quarterdeck.wire.ids import new_message_id
+from quarterdeck.wire.tasks import run_beside
 
 from .commands.command import AnsweredCommand
 from .limits import Repetition, TurnStoppedError, fingerprint, out_of_time
@@ -84,13 +85,8 @@ async def _steps_in_time(turn: Turn) -> None:
         return
     bound = asyncio.timeout(None)
     try:
-        async with bound:
-            watcher = asyncio.create_task(_watch(turn, seconds, bound))
-            try:
-                await _steps(turn)
-            finally:
-                watcher.cancel()
-                await asyncio.wait([watcher])
+        async with bound, run_beside(_watch(turn, seconds, bound), name="turn: time limit"):
+            await _steps(turn)
     except TimeoutError as error:
         if bound.expired():
             raise out_of_time(seconds) from error

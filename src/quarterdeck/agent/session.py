@@ -34,6 +34,7 @@ from quarterdeck.wire.events import (
 from quarterdeck.wire.ids import MessageId, SessionId, TurnId, new_message_id, new_turn_id
 from quarterdeck.wire.permissions import Decider
 from quarterdeck.wire.settings import ConfigOption
+from quarterdeck.wire.tasks import start_task
 
 from .checkpoints.service import Checkpoints, SessionLog
 from .commands.registry import CommandRegistry
@@ -292,7 +293,7 @@ class Session:
     async def _run(self, turn: TurnId, prompted: Prompted) -> TurnEnded:
         # Nothing is awaited before this: from its first moment on a prompt can be cancelled.
         self._ended = None
-        self._running = asyncio.create_task(self._open_turn(turn, prompted))
+        self._running = start_task(self._open_turn(turn, prompted), name=turn)
         try:
             ended = await wait_for_turn(self._running) or self._ended or TurnEnded(stop="cancelled")
         finally:

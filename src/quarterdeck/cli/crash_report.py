@@ -3,13 +3,13 @@
 import os
 import platform
 import sys
-import time
 import traceback
 from pathlib import Path
 
 from quarterdeck import __version__
 from quarterdeck.config.errors import ConfigError
 from quarterdeck.config.places import Places, make_private
+from quarterdeck.wire.clock import format_local_time, read_wall_clock
 from quarterdeck.wire.private_files import open_private
 
 __all__ = ["MOST_REPORTS", "write_crash_report"]
@@ -25,7 +25,8 @@ def write_crash_report(error: Exception) -> Path | None:
     """
     try:
         directory = make_private(Places.find().logs)
-        path = directory / f"crash-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
+        when = format_local_time(read_wall_clock(), "%Y%m%d-%H%M%S")
+        path = directory / f"crash-{when}-{os.getpid()}.log"
         data = _text(error).encode("utf-8", "backslashreplace")
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
         with os.fdopen(open_private(path, flags), "wb") as file:

@@ -4,15 +4,14 @@ over.
 
 import asyncio
 import os
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from quarterdeck.wire.clock import format_local_time, read_wall_clock
 from quarterdeck.wire.events import Event, Prompted, TurnEnded
 from quarterdeck.wire.usage import TokenUsage
 
@@ -106,12 +105,11 @@ def describe_empty_history(where: Path | None, others: Iterable["HistorySession"
 
 def format_session_heading(past: "HistorySession") -> str:
     """Whose session it is and where it worked."""
-    began = datetime.fromtimestamp(past.started / 1_000_000).astimezone()
     parts = [f"{past.agent} {escape_controls(past.id)}"]
     if past.cwd is not None:
         parts.append(f"in {escape_to_line(past.cwd)}")
     if past.started:
-        parts.append(f"began {began:%Y-%m-%d %H:%M}")
+        parts.append(f"began {format_local_time(past.started)}")
     if past.title is not None:
         parts.append(escape_to_line(past.title))
     return "= " + ", ".join(parts)
@@ -330,7 +328,7 @@ async def _list(where: Path | None, agent: str | None, limit: int, as_json: bool
         return
     _complain(listed.failures)
     if listed.sessions:
-        now = time.time_ns() // 1_000
+        now = read_wall_clock()
         width = terminal_width()
         echo_lines(make_session_table(listed.sessions, now, width, is_anywhere=where is None))
         return

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import time
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import nullcontext
 from dataclasses import asdict
@@ -12,6 +11,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 import click
 
 from quarterdeck.config.places import Places
+from quarterdeck.wire.clock import read_wall_clock
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.terminal_text import escape_json
 
@@ -186,7 +186,7 @@ async def _prune(
     from quarterdeck.fleet.sessions.rewind import delete_unused_checkpoints
 
     places = Places.find()
-    before = None if older_than is None else time.time_ns() // 1_000 - older_than
+    before = None if older_than is None else read_wall_clock() - older_than
     known = {one.session: one for one in await list_logged_sessions(places)}
     for session in sessions:
         if session not in known:
@@ -213,7 +213,7 @@ def _tell(done: "list[LoggedSession]", dry_run: bool, as_json: bool) -> None:
     if not done:
         echo("Nothing to delete.")
         return
-    now = time.time_ns() // 1_000
+    now = read_wall_clock()
     head = ("WOULD GO" if dry_run else "DELETED", "AGENT", "AGE", "TITLE", "PROBLEM")
     rows = [
         (

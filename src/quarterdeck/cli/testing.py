@@ -33,7 +33,7 @@ FAKES = {
         "quarterdeck.cli.testing:mcp_server", "Run an MCP server that misbehaves on request."
     ),
     "model-server": LazyCommand(
-        "quarterdeck.testing.model_server_command:model_server_command",
+        "quarterdeck.testing.model_server:model_server_command",
         "Serve a scripted model on loopback, in every vendor's form.",
     ),
 }

@@ -10,7 +10,6 @@ agent.prompt("Why does the build fail?"): print(event)
 
 import asyncio
 import os
-import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from quarterdeck.policy.gate import Gate, PermissionAnswer
+from quarterdeck.wire.clock import read_wall_clock
 from quarterdeck.wire.content import ContentBlock, TextContent, text
 from quarterdeck.wire.events import Event, MessageChunk, PermissionAsked, SessionEnded, TurnEnded
 from quarterdeck.wire.ids import SessionId, ToolCallId, TurnId, new_session_id
@@ -30,6 +30,7 @@ from quarterdeck.wire.permissions import (
     option_of_kind,
 )
 from quarterdeck.wire.record import Record
+from quarterdeck.wire.tasks import start_task
 
 from .driver import Capabilities, DriverSession, DriverSessionOptions
 from .open_session import open_session
@@ -74,7 +75,7 @@ class EventStream:
         self.last += 1
         record = Record(
             seq=self.last,
-            time=time.time_ns() // 1000,
+            time=read_wall_clock(),
             session=self._session,
             turn=turn,
             parent=parent,
@@ -159,7 +160,7 @@ class ConnectedAgent:
         """
         content = (text(prompt),) if isinstance(prompt, str) else prompt
         after = self._stream.last
-        turn = asyncio.ensure_future(self.session.prompt(content))
+        turn = start_task(self.session.prompt(content), name="turn")
         turn.add_done_callback(lambda _: self._stream.wake())
         try:
             records = self._stream.follow(after, until=turn, holds=True)
@@ -239,7 +240,9 @@ async def connect(
         agent, opening, stream, gate=gate, session_id=id_, transport=transport
     )
     connected = ConnectedAgent(session, stream)
-    deciding = asyncio.create_task(_decide(connected, decide)) if decide is not None else None
+    deciding = None
+    if decide is not None:
+        deciding = start_task(_decide(connected, decide), name="decide permission requests")
     try:
         yield connected
     finally:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.errors import LinkError, RpcError
+from quarterdeck.wire.tasks import run_to_end
 
 from .agent_description import Agent, make_launch
 from .catalogue import find_agent
@@ -194,7 +195,7 @@ async def _visit(
                 raise OpenFailedError(told, stderr=child.stderr()) from error
     finally:
         if child is not None:
-            await asyncio.shield(asyncio.ensure_future(child.end()))
+            await run_to_end(child.end(), name="login: end")
         await system.close()
 
 

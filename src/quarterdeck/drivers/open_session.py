@@ -20,6 +20,7 @@ from quarterdeck.policy.gate import Gate
 from quarterdeck.wire.errors import LinkError, QuarterdeckError, RpcError
 from quarterdeck.wire.events import Event, NoticePosted, SessionEnded, SessionOpened, SessionResumed
 from quarterdeck.wire.ids import SessionId, new_session_id
+from quarterdeck.wire.tasks import run_to_end
 
 from .agent_description import Agent
 from .catalogue import find_agent
@@ -107,7 +108,7 @@ async def start_session(
             await session.announce([*first, *loose])
         except BaseException:
             # Nobody will have the session, so nobody else can end what has started.
-            await asyncio.shield(asyncio.ensure_future(link.end()))
+            await run_to_end(link.end(), name="session: end")
             raise
         return
     error = _most_telling(failures)
@@ -150,7 +151,7 @@ async def _start(session: LinkSession, link: AgentLink) -> StartedAgent:
         async with asyncio.timeout(limit):
             return await link.start(session)
     except BaseException as error:
-        departure = await asyncio.shield(asyncio.ensure_future(link.end()))
+        departure = await run_to_end(link.end(), name="session: end")
         stderr = departure.stderr if departure is not None else ""
         match error:
             case TimeoutError():

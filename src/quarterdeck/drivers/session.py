@@ -46,6 +46,7 @@ from quarterdeck.wire.ids import (
     new_message_id,
 )
 from quarterdeck.wire.permissions import Decider
+from quarterdeck.wire.tasks import BackgroundTasks, start_task
 
 from .call_monitor import CallMonitor
 from .driver import Capabilities, ClosedAs, DriverSessionOptions, EventSink
@@ -101,7 +102,7 @@ class LinkSession:
         self._clearances = UnusedPermissions()
         self._conduct = CallMonitor(gate, around)
         self._services = ServedCallRunner(self, around, self._clearances, self._conduct)
-        self._stopping: set[asyncio.Task[None]] = set()
+        self._stopping = BackgroundTasks()
         self._early: list[tuple[Event, ToolCallId | None]] | None = []
         """What the link said before the session was announced; None from then on."""
         self._over: LinkError | None = None
@@ -228,9 +229,7 @@ class LinkSession:
             self._soon(self._turn.stop_for(reason))
 
     def _soon(self, step: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(step)
-        self._stopping.add(task)
-        task.add_done_callback(self._stopping.discard)
+        self._stopping.start(step, name=f"{self.agent}: stop the turn")
 
     async def permit(self, question: PermissionAsked) -> PermissionVerdict:
         """Have a tool call decided: rules first, then whoever answers."""
@@ -422,7 +421,7 @@ class LinkSession:
 
     def _end_soon(self) -> None:
         if self._ending is None:
-            self._ending = asyncio.create_task(self._end())
+            self._ending = start_task(self._end(), name=f"{self.agent}: end")
 
     async def _end(self) -> None:
         """End the agent, then the turn, then the session; nothing here may be skipped."""

@@ -21,6 +21,7 @@ from quarterdeck.wire.events import (
     TurnStarted,
 )
 from quarterdeck.wire.ids import TurnId, new_turn_id
+from quarterdeck.wire.tasks import run_beside, start_task
 
 from .driver import DriverSessionOptions, EventSink
 from .link import AgentLink, TurnOutcome
@@ -84,7 +85,7 @@ class DriverTurn:
             await self._sink(TurnStarted(prompt=prompted.message), turn=self.id)
             if self.is_interrupted:  # while its beginning was written down
                 return await self._end(TurnOutcome(stop="cancelled"))
-            self._running = asyncio.create_task(self._ask(prompted.content))
+            self._running = start_task(self._ask(prompted.content), name=self.id)
             return await self._settle(self._running)
         finally:
             self._over.set()
@@ -182,12 +183,8 @@ class DriverTurn:
             yield
             return
         self.shows_life()
-        watcher = asyncio.create_task(self._watch(limit))
-        try:
+        async with run_beside(self._watch(limit), name="turn: idle limit"):
             yield
-        finally:
-            watcher.cancel()
-            await asyncio.wait([watcher])
 
     async def _watch(self, limit: float) -> None:
         waited = self._gate.pauses.seconds
@@ -220,7 +217,7 @@ def _outcome(running: "asyncio.Task[TurnOutcome]") -> TurnOutcome:
 
 async def _finish(step: Coroutine[Any, Any, object]) -> None:
     """Do this to its end although the caller is being cancelled."""
-    task = asyncio.ensure_future(step)
+    task = start_task(step, name="end of a turn")
     while not task.done():
         with suppress(asyncio.CancelledError):
             await asyncio.wait([task])

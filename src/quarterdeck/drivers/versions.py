@@ -7,7 +7,6 @@ that nothing is started twice to learn the same. What went wrong is kept for som
 import asyncio
 import os
 import re
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from quarterdeck.config.places import make_private
 from quarterdeck.system.api import CommandSpec, EndingDeadlines, Process, ProcessExit
 from quarterdeck.system.errors import SpawnError, StillRunningError
 from quarterdeck.system.local import LocalSystem
+from quarterdeck.wire.clock import read_wall_seconds
 
 __all__ = ["VersionAnswer", "VersionQuery", "ask_versions"]
 
@@ -198,14 +198,14 @@ def _fitting(
         one = by_key.get(_key(identity))
         if one is None or (one.size, one.modified) != (identity.size, identity.modified):
             continue
-        if one.version is not None or 0 <= time.time() - one.asked < _FAILURE_KEPT:
+        if one.version is not None or 0 <= read_wall_seconds() - one.asked < _FAILURE_KEPT:
             found[question] = VersionAnswer(one.version, one.problem)
     return found
 
 
 def _keep(identity: _Kept, answer: VersionAnswer) -> _Kept:
     return msgspec.structs.replace(
-        identity, version=answer.version, problem=answer.problem, asked=time.time()
+        identity, version=answer.version, problem=answer.problem, asked=read_wall_seconds()
     )
 
 

@@ -4,7 +4,7 @@ from quarterdeck.policy.modes import parse_mode
 from quarterdeck.wire.content import ContentBlock
 from quarterdeck.wire.events import Origin, SessionChanged
 from quarterdeck.wire.ids import MessageId, SessionId, new_message_id
-from quarterdeck.wire.tasks import PendingWork
+from quarterdeck.wire.tasks import BackgroundTasks
 
 from .agent_runner import AgentRunner
 from .api import QueuedPrompt
@@ -26,7 +26,7 @@ class AgentControl:
         notes: LogWriter,
         queues: PromptQueues,
         crew: Supervisor,
-        work: PendingWork,
+        work: BackgroundTasks,
     ) -> None:
         """Args:
         current: who is in the fleet.

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from quarterdeck.drivers.driver import ClosedAs
 from quarterdeck.wire.content import text
 from quarterdeck.wire.ids import SessionId, new_message_id, new_session_id
-from quarterdeck.wire.tasks import PendingWork
+from quarterdeck.wire.tasks import BackgroundTasks
 
 from .agent_entry import AgentEntry
 from .api import AgentInfo, QueuedPrompt, SpawnOptions
@@ -33,7 +33,7 @@ class AgentLifecycle:
         starting: SessionFactory,
         crew: Supervisor,
         tools: Orchestration,
-        work: PendingWork,
+        work: BackgroundTasks,
     ) -> None:
         """Args:
         current: who is in the fleet.

@@ -17,6 +17,7 @@ from quarterdeck.policy.gate import Gate
 from quarterdeck.wire.errors import LinkError, QuarterdeckError
 from quarterdeck.wire.events import Event, NoticePosted, SessionEnded, SessionSpawned
 from quarterdeck.wire.ids import SessionId, ToolCallId, TurnId
+from quarterdeck.wire.tasks import start_task
 
 from .live_index import LiveIndex
 from .log_writer import LogWriter
@@ -117,7 +118,7 @@ class AgentRunner:
 
     def begin(self, left: Callable[[], object]) -> None:
         """Start the agent, and then work on its queue; ``left`` is called when it is over."""
-        self._task = asyncio.create_task(self._run())
+        self._task = start_task(self._run(), name=f"agent {self.id}")
         self._task.add_done_callback(lambda _: left())
 
     def end(self, how: ClosedAs, reason: str | None = None) -> None:
@@ -156,8 +157,8 @@ class AgentRunner:
 
     async def _open(self) -> DriverSession | None:
         """Open the session; None if it failed, or was ended before it was open."""
-        starting = asyncio.ensure_future(self._opener(self._start, self._sink))
-        ending = asyncio.ensure_future(self._ending.wait())
+        starting = start_task(self._opener(self._start, self._sink), name=f"start {self.id}")
+        ending = start_task(self._ending.wait(), name=f"end {self.id}")
         await asyncio.wait([starting, ending], return_when=asyncio.FIRST_COMPLETED)
         await _cancelled(ending)
         if not starting.done():
@@ -173,9 +174,9 @@ class AgentRunner:
 
     async def _live(self, session: DriverSession) -> None:
         """Work on the queue until the session is over or shall be."""
-        serving = asyncio.ensure_future(self._serve(session))
-        over = asyncio.ensure_future(session.wait())
-        ending = asyncio.ensure_future(self._ending.wait())
+        serving = start_task(self._serve(session), name=f"prompts of {self.id}")
+        over = start_task(session.wait(), name=f"exit of {self.id}")
+        ending = start_task(self._ending.wait(), name=f"end {self.id}")
         try:
             await asyncio.wait([serving, over, ending], return_when=asyncio.FIRST_COMPLETED)
             if serving.done() and not over.done():
@@ -188,8 +189,8 @@ class AgentRunner:
     async def _close(self, session: DriverSession) -> None:
         """Close the session; in good order at first, at once if it is killed meanwhile."""
         fate = self._fate or _Fate("closed", None)
-        closing = asyncio.ensure_future(session.close(fate.how, fate.reason))
-        killing = asyncio.ensure_future(self._killing.wait())
+        closing = start_task(session.close(fate.how, fate.reason), name=f"close {self.id}")
+        killing = start_task(self._killing.wait(), name=f"kill {self.id}")
         await asyncio.wait([closing, killing], return_when=asyncio.FIRST_COMPLETED)
         await _cancelled(killing)
         if not closing.done() and self._fate is not None:

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from quarterdeck.wire.errors import LinkError, QuarterdeckError
+from quarterdeck.wire.tasks import start_task
 
 from .api import WorkbenchHandler
 from .errors import (
@@ -78,7 +79,7 @@ class AttachedWorkbench:
             raise WorkbenchCallError(
                 f"{MOST_WAITING} calls are waiting for the workbench; wait for some"
             )
-        calling = asyncio.ensure_future(self._handler(name, arguments, by))
+        calling = start_task(self._call(name, arguments, by), name=f"workbench: {name}")
         self._calls.add(calling)
         calling.add_done_callback(self._done)
         try:
@@ -91,6 +92,9 @@ class AttachedWorkbench:
         if self.is_gone:
             raise WorkbenchGoneError(name)
         return _result(name, calling)
+
+    async def _call(self, name: str, arguments: dict[str, Any], by: str) -> Any:
+        return await self._handler(name, arguments, by)
 
     def detach(self) -> None:
         """Give up what is under way: the screen is gone."""

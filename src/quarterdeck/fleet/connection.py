@@ -28,6 +28,7 @@ from quarterdeck.wire.rpc import (
     Peer,
     RequestContext,
 )
+from quarterdeck.wire.tasks import start_task
 
 from .api import WorkbenchHandler
 from .errors import HostError, HostVersionError, NoHostError, WorkbenchGoneError
@@ -152,7 +153,7 @@ class HostConnection:
         except BaseException:
             await self.peer.close()
             raise
-        self._watching = asyncio.create_task(self._watch(), name="link to the host: watch")
+        self._watching = start_task(self._watch(), name="link to the host: watch")
         return self
 
     async def __aexit__(

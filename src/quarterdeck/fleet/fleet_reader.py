@@ -2,12 +2,12 @@
 
 import asyncio
 import os
-import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from quarterdeck import __version__
 from quarterdeck.journal import Journal, JournalClosedError, SearchHit
+from quarterdeck.wire.clock import read_wall_clock
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.record import Record
 
@@ -24,7 +24,7 @@ class FleetReader:
     def __init__(self, journal: Journal, current: LiveIndex) -> None:
         self._journal = journal
         self._current = current
-        self._started = time.time_ns() // 1_000
+        self._started = read_wall_clock()
 
     async def agents(
         self, *, archived: bool = False, parent: SessionId | None = None

@@ -16,6 +16,7 @@ from quarterdeck.wire.events import (
 )
 from quarterdeck.wire.ids import RequestId, SessionId, ToolCallId
 from quarterdeck.wire.permissions import Decider, QuestionAction, Selected, option_of_kind
+from quarterdeck.wire.tasks import run_beside
 
 from .api import InboxItem
 from .errors import AgentNotReadyError, NoSuchRequestError
@@ -186,12 +187,8 @@ class AgentQuestions:
         async def emit(event: Event) -> None:
             await self._notes.take(session, event)
 
-        giving_up = asyncio.create_task(self._give_up(gate, question, timeout))
-        try:
+        async with run_beside(self._give_up(gate, question, timeout), name="question: time limit"):
             answered = await gate.ask(emit, question)
-        finally:
-            giving_up.cancel()
-            await asyncio.wait([giving_up])
         await self._notes.settled()
         return answered
 

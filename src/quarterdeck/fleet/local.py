@@ -2,8 +2,7 @@
 at the start after a crash.
 """
 
-import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,9 +13,10 @@ from quarterdeck.agent.recovery import DIED, InterruptionReason, close_children,
 from quarterdeck.config.places import Places
 from quarterdeck.journal import Journal
 from quarterdeck.policy.gate import Gate
+from quarterdeck.wire.clock import WallClock
 from quarterdeck.wire.events import SessionEnded
 from quarterdeck.wire.ids import SessionId
-from quarterdeck.wire.tasks import PendingWork
+from quarterdeck.wire.tasks import BackgroundTasks, run_beside, run_to_end, start_task
 
 from .agent_control import AgentControl
 from .agent_entry import AgentEntry
@@ -95,7 +95,7 @@ class LocalFleet:
         self.journal = journal
         """The log; its records may be read and followed by anybody."""
         self._current = current
-        self._work = PendingWork()
+        self._work = BackgroundTasks()
         self._notes = LogWriter(journal, current)
         queues = PromptQueues(current, self._notes, most=bounds.queue)
         self._tools = Orchestration(
@@ -172,7 +172,7 @@ class LocalFleet:
         open_session: SessionOpener | None = None,
         bounds: FleetLimits = _DEFAULTS,
         resume_running: bool = False,
-        clock: Callable[[], int] | None = None,
+        clock: WallClock | None = None,
     ) -> AsyncGenerator["LocalFleet"]:
         """Open the fleet of a log, by default the user's; leaving ends every agent.
 
@@ -202,27 +202,19 @@ class LocalFleet:
 
     @asynccontextmanager
     async def _running(self) -> AsyncGenerator[None]:
-        following = asyncio.create_task(self._current.follow())
-        try:
-            yield
-        finally:
-            stopping = asyncio.ensure_future(self._stop())
+        async with run_beside(self._current.follow(), name="fleet: current state"):
             try:
-                await asyncio.shield(stopping)
-            except asyncio.CancelledError:
-                # Cancelled while stopping: no process of an agent may be left all the same.
-                await stopping
-                raise
+                yield
             finally:
-                following.cancel()
-                await asyncio.wait([following])
+                # Also when it is cancelled while stopping: no process of an agent may be left.
+                await run_to_end(self._stop(), name="fleet: stop")
 
     def _find_gate(self, session: SessionId) -> Gate | None:
         """The gate of a live agent; the tools of agents are made before there is a supervisor."""
         return self._crew.gate(session)
 
     async def _stop(self) -> None:
-        closing = asyncio.ensure_future(self._terminals.stop())
+        closing = start_task(self._terminals.stop(), name="fleet: stop terminals")
         try:
             await self._crew.stop(_STOPPED)
         finally:

@@ -25,6 +25,7 @@ from quarterdeck.policy.modes import parse_mode
 from quarterdeck.wire.content import ContentBlock
 from quarterdeck.wire.events import Origin, SessionEnded, TurnEnded
 from quarterdeck.wire.ids import MessageId, RequestId, SessionId
+from quarterdeck.wire.tasks import start_task
 
 from .agent_entry import NATIVE
 from .agent_runner import AgentStart
@@ -203,7 +204,7 @@ class NativeSession:
     async def close(self, how: ClosedAs = "closed", reason: str | None = None) -> SessionEnded:
         """Cancel what runs, write the end, free everything; may be called again."""
         if self._closing is None:
-            self._closing = asyncio.create_task(self._close(how, reason))
+            self._closing = start_task(self._close(how, reason), name=f"close {self.id}")
         await asyncio.shield(self._closing)
         return await self.wait()
 

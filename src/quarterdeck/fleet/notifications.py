@@ -7,11 +7,11 @@ to the agent that started it.
 
 from collections.abc import Iterable
 from datetime import time
-from time import time_ns
 
 from msgspec import Struct
 
 from quarterdeck.config.schema import Occasion
+from quarterdeck.wire.clock import read_wall_clock
 from quarterdeck.wire.events import (
     PermissionAsked,
     QuestionAsked,
@@ -89,7 +89,7 @@ def make_notification(record: Record, agent: AgentInfo) -> PersonNotification | 
 
 def is_old(record: Record, now: int | None = None) -> bool:
     """Whether it happened too long ago to be news: it was taken over from another program."""
-    return (now or time_ns() // 1_000) - record.time > _OLD
+    return (now or read_wall_clock()) - record.time > _OLD
 
 
 def is_quiet(hours: str | None, now: time) -> bool:

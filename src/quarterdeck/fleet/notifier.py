@@ -5,7 +5,6 @@ import logging
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
-from datetime import datetime
 from datetime import time as time_of_day
 from typing import TypeAlias
 
@@ -14,7 +13,9 @@ import msgspec
 from quarterdeck.config.schema import NotificationSettings
 from quarterdeck.system.api import CommandSpec, EndingDeadlines, Process
 from quarterdeck.system.local import LocalSystem
+from quarterdeck.wire.clock import read_time_of_day
 from quarterdeck.wire.errors import LinkError, QuarterdeckError
+from quarterdeck.wire.tasks import BackgroundTasks, cancel_tasks, start_task
 
 from .api import Fleet
 from .errors import NoSuchAgentError
@@ -61,7 +62,7 @@ class Notifier:
         settings: NotificationSettings,
         tellers: Sequence[NotificationSender],
         *,
-        now: Callable[[], time_of_day] = lambda: datetime.now().astimezone().time(),
+        now: Callable[[], time_of_day] = read_time_of_day,
         look: float = _LOOK,
     ) -> None:
         self._fleet = fleet
@@ -70,7 +71,7 @@ class Notifier:
         self._now = now
         self._told = NotificationHistory()
         self._look = look
-        self._waiting: set[asyncio.Task[None]] = set()
+        self._waiting = BackgroundTasks()
         self._held: dict[str, PersonNotification] = {}
         self._morning: asyncio.Task[None] | None = None
 
@@ -90,10 +91,8 @@ class Notifier:
                     if (note := make_notification(record, agent)) is not None:
                         self._take(note)
         finally:
-            tasks = [*self._waiting, *filter(None, (self._morning,))]
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel_tasks(filter(None, (self._morning,)))
+            await self._waiting.close()
 
     def _take(self, note: PersonNotification) -> None:
         if note.occasion not in self._settings.on or not self._told.is_new(note.key):
@@ -111,7 +110,7 @@ class Notifier:
             log.warning("too many notifications after the quiet hours; %r is dropped", lost.title)
         self._held[about] = note
         if self._morning is None or self._morning.done():
-            self._morning = asyncio.create_task(self._wait_for_morning())
+            self._morning = start_task(self._wait_for_morning(), name="wait for the morning")
 
     async def _wait_for_morning(self) -> None:
         while is_quiet(self._settings.quiet, self._now()):  # noqa: ASYNC110 - nobody tells the time
@@ -124,9 +123,7 @@ class Notifier:
         if len(self._waiting) >= _MOST_WAITING:
             log.warning("too many notifications at once; %r is dropped", note.title)
             return
-        task = asyncio.create_task(self._tell(note))
-        self._waiting.add(task)
-        task.add_done_callback(self._waiting.discard)
+        self._waiting.start(self._tell(note), name=f"notification {note.title!r}")
 
     async def _tell(self, note: PersonNotification) -> None:
         await asyncio.sleep(self._settings.delay)

@@ -20,6 +20,7 @@ from quarterdeck.terminal.headless_terminal import HeadlessTerminal
 from quarterdeck.terminal.viewer_events import TerminalEnded, ViewerEvent
 from quarterdeck.wire.errors import LinkError, QuarterdeckError
 from quarterdeck.wire.ids import SessionId
+from quarterdeck.wire.tasks import BackgroundTasks
 
 from .agent_entry import AgentEntry
 from .api import TERMINAL_VARIABLE, FleetTerminalOptions, TerminalInfo
@@ -128,8 +129,8 @@ class HostTerminals:
         self._opening = 0
         self._pending: Counter[str] = Counter()
         """Pieces that are being typed, by the terminal."""
-        self._attending: set[asyncio.Task[None]] = set()
-        self._working: set[asyncio.Task[Any]] = set()
+        self._attending = BackgroundTasks()
+        self._working = BackgroundTasks()
         self._is_stopped = False
 
     @property
@@ -145,7 +146,7 @@ class HostTerminals:
             raise AgentNotReadyError(_STOPPING)
         if self.running + self._opening >= MOST_TERMINALS:
             raise FleetLimitError(f"{MOST_TERMINALS} terminals are open; close some first")
-        return (await self._finish(self._open(wish))).info()
+        return (await self._working.finish(self._open(wish))).info()
 
     def all(self) -> list[TerminalInfo]:
         """All that run, and those that ended and are not closed yet; oldest first."""
@@ -166,13 +167,13 @@ class HostTerminals:
         """
         found = await self._find(terminal)
         self._check_typing(found, len(data))
-        await self._finish(self._type(found, found.terminal.write(data)))
+        await self._working.finish(self._type(found, found.terminal.write(data)))
 
     async def paste(self, terminal: str, text: str) -> None:
         """Paste text: nothing in it can press a key. Raises like ``write``."""
         found = await self._find(terminal)
         self._check_typing(found, len(text))
-        await self._finish(self._type(found, found.terminal.paste(text)))
+        await self._working.finish(self._type(found, found.terminal.paste(text)))
 
     async def resize(self, terminal: str, columns: int, rows: int) -> None:
         """Change the size, to between 1 and 1000 each way. Raises NoSuchTerminal,
@@ -200,7 +201,7 @@ class HostTerminals:
             raise AgentNotReadyError(
                 f"{found.name!r} is an agent; `quarterdeck close {found.name}` ends it"
             )
-        await self._finish(self._close(found))
+        await self._working.finish(self._close(found))
 
     async def stop(self) -> None:
         """End every program, and start none any more; what cannot be ended is logged."""
@@ -209,10 +210,8 @@ class HostTerminals:
         for failed in await asyncio.gather(*closing, return_exceptions=True):
             if failed is not None:
                 _log.warning("a terminal could not be ended: %s", failed)
-        for task in self._attending:
-            task.cancel()
-        if waiting := self._attending | self._working:
-            await asyncio.wait(waiting)
+        await self._attending.close()
+        await self._working.wait()
 
     # Within
 
@@ -239,9 +238,7 @@ class HostTerminals:
             raise AgentNotReadyError(_STOPPING)
         name = (wish.name or PurePath(argv[0]).name)[:_LONGEST_NAME]
         kept = self._kept[id_] = TerminalHandle(id=id_, name=name, terminal=terminal)
-        attending = asyncio.create_task(self._attend(kept))
-        self._attending.add(attending)
-        attending.add_done_callback(self._attending.discard)
+        self._attending.start(self._attend(kept), name=f"exit of {id_}")
         return kept
 
     async def _attend(self, kept: TerminalHandle) -> None:
@@ -285,19 +282,6 @@ class HostTerminals:
         finally:
             self._pending[kept.terminal.id] -= 1
             self._pending += Counter()  # drops what is zero
-
-    async def _finish(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do something to its end, also when the caller goes away."""
-        task = asyncio.create_task(work)
-        self._working.add(task)
-        task.add_done_callback(self._done)
-        return await asyncio.shield(task)
-
-    def _done(self, task: asyncio.Task[Any]) -> None:
-        self._working.discard(task)
-        # Looked at here, because its caller may be gone: it would be reported as lost otherwise.
-        if not task.cancelled():
-            task.exception()
 
 
 class LiveAgentTerminals:

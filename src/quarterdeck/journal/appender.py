@@ -1,11 +1,12 @@
 """The event loop's side of writing: numbers events, bounds what is pending, keeps who waits."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
+from quarterdeck.wire.clock import WallClock
 from quarterdeck.wire.events import Event
 from quarterdeck.wire.ids import SessionId, ToolCallId, TurnId
 from quarterdeck.wire.record import Record, encode_event, event_type
@@ -29,7 +30,7 @@ _BEYOND = 1 << 63
 class Appender:
     """Takes events on. All of it runs in the event loop's thread; it is the writer's listener."""
 
-    def __init__(self, path: Path, clock: Callable[[], int], limits: JournalLimits) -> None:
+    def __init__(self, path: Path, clock: WallClock, limits: JournalLimits) -> None:
         self._path = path
         self._clock = clock
         self._limits = limits

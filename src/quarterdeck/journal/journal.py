@@ -3,17 +3,18 @@
 import asyncio
 import errno
 import logging
-import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from quarterdeck.wire.clock import WallClock, read_wall_clock
 from quarterdeck.wire.events import Event
 from quarterdeck.wire.ids import SessionId, ToolCallId, TurnId
 from quarterdeck.wire.private_files import make_private_directory
 from quarterdeck.wire.record import Record, encode_event
+from quarterdeck.wire.tasks import BackgroundTasks, run_to_end
 
 from .appender import Appender
 from .errors import (
@@ -33,7 +34,7 @@ from .sessions import SessionsProjection
 from .store import connect_reader, delete_slice, last_seq, note_deletion, transaction
 from .writer import JournalWriter, WriterContext
 
-__all__ = ["Journal", "now", "watch_other_writers"]
+__all__ = ["Journal", "watch_other_writers"]
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -96,11 +97,6 @@ class _Watcher:
             self._reader.connection.close()
 
 
-def now() -> int:
-    """Microseconds since the epoch, UTC."""
-    return time.time_ns() // 1_000
-
-
 class Journal(ReadableJournal):
     """The append-only log of every event of every session.
 
@@ -114,7 +110,7 @@ class Journal(ReadableJournal):
         super().__init__(path, limits, recent)
         self._appender: Appender | None = None
         self._writer: JournalWriter | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = BackgroundTasks()
 
     @classmethod
     @asynccontextmanager
@@ -124,7 +120,7 @@ class Journal(ReadableJournal):
         *,
         write: bool = True,
         projections: Sequence[Projection] = (),
-        clock: Callable[[], int] = now,
+        clock: WallClock = read_wall_clock,
         limits: JournalLimits | None = None,
         owns_directory: bool = False,
     ) -> AsyncGenerator["Journal", None]:
@@ -147,20 +143,15 @@ class Journal(ReadableJournal):
         try:
             yield journal
         finally:
-            closing = asyncio.ensure_future(journal._close())
-            try:
-                await asyncio.shield(closing)
-            except asyncio.CancelledError:
-                # Cancelled while closing: the lock must still be released before we go.
-                await closing
-                raise
+            # Also when it is cancelled while closing: the lock must be released before we go.
+            await run_to_end(journal._close(), name="journal: close")
 
     @classmethod
     async def _open_to_write(
         cls,
         path: Path,
         projections: Sequence[Projection],
-        clock: Callable[[], int],
+        clock: WallClock,
         limits: JournalLimits,
     ) -> "Journal":
         appender = Appender(path, clock, limits)
@@ -169,7 +160,7 @@ class Journal(ReadableJournal):
         appender.begin(writer, recent)
         journal = cls(path, limits, recent)
         journal._appender, journal._writer = appender, writer
-        journal._keep_running(journal._index_now_and_then())
+        journal._tasks.start(journal._index_now_and_then(), name="journal: index")
         return journal
 
     @classmethod
@@ -182,7 +173,8 @@ class Journal(ReadableJournal):
             await journal._close()
             raise
         journal._recent = recent = RecentRecords(last, limits)
-        journal._keep_running(watch_other_writers(path, recent, limits))
+        watching = watch_other_writers(path, recent, limits)
+        journal._tasks.start(watching, name="journal: watch other writers")
         return journal
 
     @property
@@ -304,11 +296,6 @@ class Journal(ReadableJournal):
             )
         return self._appender
 
-    def _keep_running(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        task.add_done_callback(_report)
-        self._tasks.append(task)
-
     async def _index_now_and_then(self) -> None:
         seen = -1
         while True:
@@ -322,9 +309,7 @@ class Journal(ReadableJournal):
                 _log.warning("the search index could not be brought up to date: %s", error)
 
     async def _close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
         if self._appender is not None:
             self._appender.finish()
         await self._keep_damage()
@@ -339,11 +324,6 @@ class Journal(ReadableJournal):
             if self._appender is not None:
                 self._appender.abandon()
             self._recent.close()
-
-
-def _report(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        _log.error("a background task of the journal failed", exc_info=error)
 
 
 def _make_directory(path: Path, is_ours: bool) -> None:

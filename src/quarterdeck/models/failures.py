@@ -1,11 +1,12 @@
 """What a vendor's refusal means, in one place: from status, headers and body to a ``CallError``."""
 
 import re
-import time
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+
+from quarterdeck.wire.clock import read_wall_seconds
 
 from .errors import (
     CallError,
@@ -126,7 +127,7 @@ def retry_after(headers: Mapping[str, str], error: Any = None) -> float | None:
         from email.utils import parsedate_to_datetime  # takes 15 ms to load
 
         try:
-            return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+            return max(0.0, parsedate_to_datetime(value).timestamp() - read_wall_seconds())
         except ValueError:
             return None
     for detail in _details_of(error):

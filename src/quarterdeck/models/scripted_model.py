@@ -54,6 +54,7 @@ from quarterdeck.wire.conversation import (
     ToolResultPart,
     ToolUsePart,
 )
+from quarterdeck.wire.tasks import race_tasks
 
 __all__ = ["ScriptedModel"]
 
@@ -142,13 +143,7 @@ class ScriptedModel:
         if seconds <= 0:
             await asyncio.sleep(0)
             return
-        waits = [asyncio.ensure_future(w) for w in (self._sleep(seconds), self._closed.wait())]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
-            await asyncio.gather(*waits, return_exceptions=True)
+        await race_tasks(self._sleep(seconds), self._closed.wait())
         await self._rest(0)
 
     async def _break(self, fault: ScriptFault, told: PerformedParts) -> None:

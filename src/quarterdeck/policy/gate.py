@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 import msgspec
 from msgspec import Struct, field
 
+from quarterdeck.wire.clock import MonotonicClock, read_wall_clock
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import (
     Event,
@@ -64,7 +65,7 @@ class WaitTimer:
     A context manager, entered for the time of each wait.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: MonotonicClock = time.monotonic) -> None:
         self._clock = clock
         self._waits = 0
         self._since = 0.0
@@ -400,7 +401,7 @@ class Gate(Struct, kw_only=True, eq=False):
             choice,
             call,
             by=answer.by.name or answer.by.kind,
-            now=_now(),
+            now=read_wall_clock(),
             request=question.request,
             reason=answer.feedback,
         )
@@ -431,7 +432,7 @@ class Gate(Struct, kw_only=True, eq=False):
             self.grants.all,
             sandbox=sandbox if sandbox is not None else self.sandbox,
             trusted=self.trusted,
-            now=_now(),
+            now=read_wall_clock(),
         )
 
     def _options(
@@ -448,7 +449,7 @@ class Gate(Struct, kw_only=True, eq=False):
             grants,
             sandbox=self.sandbox,
             trusted=self.trusted,
-            now=_now(),
+            now=read_wall_clock(),
         )
         never = suggest_refusal(call, self.mode, self.rules, grants)
         ours = options_for(offers, refusal=never, project=call.project is not None, call=call)
@@ -492,7 +493,3 @@ def _answered(question: PermissionAsked, answer: PermissionAnswer) -> Permission
         kind=kind,
         feedback=answer.feedback,
     )
-
-
-def _now() -> int:
-    return time.time_ns() // 1000

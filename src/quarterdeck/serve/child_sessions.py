@@ -17,6 +17,7 @@ from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import ChildEnded, ChildStarted, SessionEnded
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.record import Record
+from quarterdeck.wire.tasks import start_task
 from quarterdeck.wire.values import AcpValue
 
 from .updates import UpdateTranslator
@@ -72,7 +73,7 @@ class ServedChildSessions:
         match record.event:
             case ChildStarted(child=child) as started:
                 work = self._tell(record.session, started, record.seq)
-                self._telling[child] = asyncio.create_task(work, name=f"child {child}")
+                self._telling[child] = start_task(work, name=f"child {child}")
             case ChildEnded(child=child):
                 self._ended.add(child)
             case _:

@@ -20,6 +20,7 @@ from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.acp.errors import MalformedAnswerError
 from quarterdeck.wire.acp.methods import Method
 from quarterdeck.wire.errors import QuarterdeckError, RpcError
+from quarterdeck.wire.tasks import BackgroundTasks, start_task
 
 from .delegated_files import DelegationClient
 
@@ -56,7 +57,7 @@ class DelegatedTerminal:
         self._is_released = False
         self._is_over = False
         self._changed = asyncio.Event()
-        self._watching = asyncio.create_task(self._watch(), name=f"terminal {id_}")
+        self._watching = start_task(self._watch(), name=f"terminal {id_}")
 
     async def output(self) -> OutputView:
         """What was printed so far."""
@@ -131,10 +132,9 @@ class DelegatedTerminal:
             await changed.wait()
 
     async def _watch(self) -> None:
-        ended = asyncio.create_task(
-            self._link.call(
-                acp.TERMINAL_WAIT_FOR_EXIT, acp.WaitForTerminalExitRequest(**self._address)
-            )
+        request = acp.WaitForTerminalExitRequest(**self._address)
+        ended = start_task(
+            self._link.call(acp.TERMINAL_WAIT_FOR_EXIT, request), name=f"exit of {self.id}"
         )
         try:
             pause = _FIRST_PAUSE
@@ -201,7 +201,7 @@ class DelegatedTerminals:
         self._files = files
         self._open: dict[str, DelegatedTerminal] = {}
         self._given: set[str] = set()
-        self._late: set[asyncio.Task[None]] = set()
+        self._late = BackgroundTasks()
         """Those that clear away what a client makes after nobody wants it any more."""
 
     def has_given(self, terminal_id: str) -> bool:
@@ -252,13 +252,11 @@ class DelegatedTerminals:
         return terminal
 
     async def _created(self, request: acp.CreateTerminalRequest) -> acp.CreateTerminalResponse:
-        asking = asyncio.ensure_future(self._link.call(acp.TERMINAL_CREATE, request))
+        asking = start_task(self._link.call(acp.TERMINAL_CREATE, request), name="a terminal")
         try:
             return await asyncio.shield(asking)
         except asyncio.CancelledError:
-            clearing = asyncio.create_task(self._clear(asking), name="a late terminal")
-            self._late.add(clearing)
-            clearing.add_done_callback(self._late.discard)
+            self._late.start(self._clear(asking), name="a late terminal")
             raise
 
     async def _clear(self, asking: "asyncio.Future[acp.CreateTerminalResponse]") -> None:
@@ -283,11 +281,7 @@ class DelegatedTerminals:
         """Release every terminal, all at once."""
         terminals, self._open = self._open, {}
         await asyncio.gather(*(terminal.release() for terminal in terminals.values()))
-        if late := tuple(self._late):
-            _, pending = await asyncio.wait(late, timeout=_PATIENCE)
-            for one in pending:
-                one.cancel()
-            await asyncio.gather(*pending, return_exceptions=True)
+        await self._late.close(_PATIENCE)
 
     async def _directory(self, command: CommandSpec) -> str:
         """Where the command runs. Raises OutsideRootsError, NoSuchDirectoryError."""

@@ -24,6 +24,7 @@ from quarterdeck.wire.events import (
 from quarterdeck.wire.ids import RequestId
 from quarterdeck.wire.permissions import Cancelled, Decider, PermissionOption, Selected
 from quarterdeck.wire.record import Record
+from quarterdeck.wire.tasks import log_failure, start_task
 
 from .handshake import EditorClient
 
@@ -97,7 +98,8 @@ class RequestForwarder:
         if request in self._asking:
             work.close()
             return
-        task = self._asking[request] = asyncio.create_task(work, name=f"ask {request}")
+        task = self._asking[request] = start_task(work, name=f"ask {request}")
+        task.add_done_callback(log_failure)
         task.add_done_callback(lambda _: self._asking.pop(request, None))
 
     async def _ask_leave(self, asked: PermissionAsked) -> None:

@@ -18,6 +18,7 @@ from quarterdeck.wire.errors import LinkError, RpcError
 from quarterdeck.wire.events import TurnEnded
 from quarterdeck.wire.record import Record
 from quarterdeck.wire.rpc.errors import INTERNAL_ERROR, INVALID_REQUEST, FrameTooLargeError
+from quarterdeck.wire.tasks import BackgroundTasks, start_task
 from quarterdeck.wire.usage import TokenUsage
 
 from .child_sessions import ServedChildSessions
@@ -125,7 +126,7 @@ class UpdatePump:
         """
         await self.stop()
         self._passed = after
-        self._task = asyncio.create_task(
+        self._task = start_task(
             self._run(after, replay_until, first), name=f"pump {self._session.id}"
         )
 
@@ -206,7 +207,7 @@ class ServedSession:
         self._takes_children = client.takes_children
         self._pump = UpdatePump(session, translator, self._send, self._notice)
         self._queue = ServedPromptQueue()
-        self._cancelling: set[asyncio.Task[None]] = set()
+        self._cancelling = BackgroundTasks()
 
     @property
     def modes(self) -> acp.SessionModeState:
@@ -251,9 +252,7 @@ class ServedSession:
     def cancel(self) -> None:
         """Cancel the turn that runs, and prompts that wait; each is answered in its order."""
         self._queue.cancel()
-        task = asyncio.create_task(self.session.cancel(), name=f"cancel {self.session.id}")
-        self._cancelling.add(task)
-        task.add_done_callback(self._cancelling.discard)
+        self._cancelling.start(self.session.cancel(), name=f"cancel {self.session.id}")
 
     async def flush(self) -> None:
         """Wait until the client was sent everything that is in the log."""
@@ -268,8 +267,7 @@ class ServedSession:
         await self._pump.close()
         await self._asker.close()
         await self._children.close()
-        if self._cancelling:
-            await asyncio.wait(self._cancelling)
+        await self._cancelling.wait()
 
     def _notice(self, record: Record) -> None:
         self._asker.notice(record)

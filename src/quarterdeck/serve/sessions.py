@@ -1,7 +1,6 @@
 """The sessions of one connection: opened, prompted, configured and closed as the client asks."""
 
 import asyncio
-import datetime
 from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import suppress
@@ -22,6 +21,7 @@ from quarterdeck.policy.modes import parse_mode
 from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.acp.connection import AcpConnection
 from quarterdeck.wire.acp.schema import McpServer
+from quarterdeck.wire.clock import format_iso_time
 
 from .delegated_system import Delegation
 from .errors import make_invalid_params, refusal_of
@@ -339,11 +339,9 @@ def _time_in(cursor: str | None) -> int | None:
 
 
 def _info(summary: SessionSummary) -> acp.SessionInfo:
-    seconds = summary.updated / 1_000_000
-    updated = datetime.datetime.fromtimestamp(seconds, tz=datetime.UTC)
     return acp.SessionInfo(
         session_id=summary.id,
         cwd=summary.cwd,
         title=summary.title,
-        updated_at=updated.isoformat().replace("+00:00", "Z"),
+        updated_at=format_iso_time(summary.updated),
     )

@@ -23,6 +23,7 @@ from quarterdeck.system.paths import Roots
 from quarterdeck.system.process import LocalProcess, spawn, wait_for_endings
 from quarterdeck.system.process_guard import ProcessGuard
 from quarterdeck.system.spawn import Confinement
+from quarterdeck.wire.tasks import start_task
 
 __all__ = ["LocalTerminal", "LocalTerminals"]
 
@@ -46,7 +47,7 @@ class LocalTerminal:
         self._owner = owner
         self._changed = asyncio.Event()
         self._has_settled = False
-        self._pump = asyncio.get_running_loop().create_task(self._collect())
+        self._pump = start_task(self._collect(), name=f"output of {id}")
 
     def __repr__(self) -> str:
         return f"<LocalTerminal {self.id} {self._process!r}>"
@@ -121,7 +122,7 @@ class LocalTerminal:
 
     async def _collect(self) -> None:
         """Take in all that is printed, also by what the command left running, to the end."""
-        settle = asyncio.get_running_loop().create_task(self.wait())
+        settle = start_task(self.wait(), name=f"exit of {self.id}")
         try:
             while data := await self._process.receive():
                 self._ring.write(data)

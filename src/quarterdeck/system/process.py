@@ -16,6 +16,7 @@ from quarterdeck.system.process_guard import ProcessGuard, shared_guard
 from quarterdeck.system.process_tree import ProcessTree
 from quarterdeck.system.spawn import Confinement, Input, StartedChild, start_child
 from quarterdeck.wire.errors import LinkBrokenError, LinkClosedError
+from quarterdeck.wire.tasks import BackgroundTasks, start_task
 
 __all__ = ["LocalProcess", "LocalProcesses", "spawn", "start_in_thread", "wait_for_endings"]
 
@@ -44,7 +45,8 @@ class LocalProcess:
         self._drain: asyncio.Task[None] | None = None
         if started.stderr >= 0:
             self._stderr = PipeReader(started.stderr, ends_with_child=False)
-            self._drain = self._loop.create_task(self._drain_stderr(self._stderr, on_stderr))
+            draining = self._drain_stderr(self._stderr, on_stderr)
+            self._drain = start_task(draining, name=f"stderr of {self.pid}")
         self._left: asyncio.Future[ProcessExit] = self._loop.create_future()
         self._ending: asyncio.Task[ProcessExit] | None = None
         self._watch = ExitWatch(self._tree.pid, self._child_left)
@@ -126,7 +128,8 @@ class LocalProcess:
     async def end(self, ending: EndingDeadlines | None = None) -> ProcessExit:
         """End the child and everything that it started."""
         if self._ending is None or (self._ending.done() and self._has_failed(self._ending)):
-            self._ending = self._loop.create_task(self._end(ending or EndingDeadlines()))
+            work = self._end(ending or EndingDeadlines())
+            self._ending = start_task(work, name=f"end of {self.pid}")
         return await asyncio.shield(self._ending)
 
     async def _end(self, ending: EndingDeadlines) -> ProcessExit:
@@ -210,18 +213,15 @@ async def start_in_thread(
     start_it: Callable[[], StartedChild], guard: ProcessGuard
 ) -> StartedChild:
     """Start a child in a thread; when cancelled meanwhile, nothing is left behind."""
-    starting = asyncio.ensure_future(asyncio.to_thread(start_it))
+    starting = start_task(asyncio.to_thread(start_it), name="start a process")
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
-        undoing = asyncio.ensure_future(_undo(starting, guard))
-        _undoings.add(undoing)
-        undoing.add_done_callback(_undoings.discard)
-        await asyncio.shield(undoing)
+        await _undoings.finish(_undo(starting, guard), name="end a process that is not wanted")
         raise
 
 
-_undoings: set[asyncio.Future[None]] = set()
+_undoings = BackgroundTasks()
 """Held here because nobody else would, should the caller be cancelled a second time."""
 
 

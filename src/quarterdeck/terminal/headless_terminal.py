@@ -17,7 +17,9 @@ from quarterdeck.system.api import CommandSpec, EndingDeadlines, ProcessExit
 from quarterdeck.system.paths import Roots
 from quarterdeck.system.process_guard import ProcessGuard
 from quarterdeck.terminal.pty_process import PtyProcess, spawn_in_pty
+from quarterdeck.wire.clock import read_wall_clock
 from quarterdeck.wire.errors import LinkError
+from quarterdeck.wire.tasks import start_task
 
 from .emulator import Emulator, EmulatorBackend, open_emulator
 from .keys import encode_key, encode_paste
@@ -49,7 +51,7 @@ class HeadlessTerminal:
         self.id = f"pty-{secrets.token_hex(8)}"
         self.command = command
         """What was started."""
-        self.opened = time.time_ns() // 1_000
+        self.opened = read_wall_clock()
         """Microseconds since the epoch."""
         self.screen = screen
         self.written = 0
@@ -61,10 +63,9 @@ class HeadlessTerminal:
         self._answers = bytearray()
         self._has_answers = asyncio.Event()
         self._is_over = False
-        loop = asyncio.get_running_loop()
-        self._pump = loop.create_task(self._read())
-        self._answering = loop.create_task(self._answer())
-        self._leaving = loop.create_task(self._leave())
+        self._pump = start_task(self._read(), name="terminal: read")
+        self._answering = start_task(self._answer(), name="terminal: answer")
+        self._leaving = start_task(self._leave(), name="terminal: exit")
 
     @classmethod
     async def start(

@@ -15,6 +15,7 @@ from http import HTTPStatus
 from typing import TypeAlias
 
 from quarterdeck.wire.errors import QuarterdeckError
+from quarterdeck.wire.tasks import start_task
 
 __all__ = ["HttpExchange", "HttpRequest", "HttpServer", "NotLoopbackError"]
 
@@ -239,7 +240,7 @@ class _Connection(asyncio.Protocol):
             if b"expect: 100-continue" in self._buffer[:_MAX_HEAD].lower():
                 self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             return
-        self._task = asyncio.get_running_loop().create_task(self._serve(request))
+        self._task = start_task(self._serve(request), name=f"serve {request.target}")
         self._task.add_done_callback(self._served)
 
     async def _serve(self, request: HttpRequest) -> None:

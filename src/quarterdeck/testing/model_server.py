@@ -10,8 +10,11 @@ shell: ``python -m quarterdeck.testing.model_server --port 0``.
 """
 
 import asyncio
+import contextlib
 import itertools
+import json
 import re
+import signal
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -20,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+import click
 import msgspec
 from msgspec.structs import replace
 
@@ -34,9 +38,11 @@ from quarterdeck.testing.wires.model_list import list_answer
 from quarterdeck.testing.wires.openai_chat import ChatWire
 from quarterdeck.testing.wires.openai_responses import ResponsesWire
 from quarterdeck.testing.wires.wire import ServerWire
+from quarterdeck.wire.errors import QuarterdeckError
+from quarterdeck.wire.tasks import start_task
 from quarterdeck.wire.usage import TokenUsage
 
-__all__ = ["ModelServer", "RecordedRequest", "RequestLog"]
+__all__ = ["ModelServer", "RecordedRequest", "RequestLog", "model_server_command"]
 
 _AGENT = re.compile(r"/agent/([\w.-]+)(?=/)")
 _FLUSH = 8 * 1024
@@ -310,12 +316,6 @@ async def _tell_whole(
     return fault.kind
 
 
-if __name__ == "__main__":
-    from quarterdeck.testing.model_server_command import main
-
-    main()
-
-
 _SECRET = frozenset(["authorization", "x-api-key", "x-goog-api-key", "cookie", "api-key"])
 
 
@@ -335,7 +335,7 @@ class RequestLog:
     async def __aenter__(self) -> "RequestLog":
         # A file that cannot be written fails here and not in the middle of a run.
         await asyncio.to_thread(_append, self._path, b"")
-        self._writer = asyncio.create_task(self._write())
+        self._writer = start_task(self._write(), name="log of requests")
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -380,3 +380,35 @@ def _line(record: "RecordedRequest") -> dict[str, Any]:
         "headers": {k: "***" if k in _SECRET else v for k, v in record.headers.items()},
         "body": body,
     }
+
+
+@click.command("model-server")
+@click.option("--port", default=0, show_default="a free one", help="The port to listen on.")
+@click.option("--script", default="default", show_default=True, help="A shipped script, or a file.")
+@click.option(
+    "--log", type=click.Path(dir_okay=False, path_type=Path), help="Append each request here."
+)
+def model_server_command(port: int, script: str, log: Path | None) -> None:
+    """Serve a scripted model on loopback, in every vendor's form.
+
+    Prints one line of JSON with the port when it is ready, and runs until it is interrupted.
+    """
+    try:
+        asyncio.run(_serve_until_interrupted(port, script, log))
+    except (QuarterdeckError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+async def _serve_until_interrupted(port: int, script: str, log: Path | None) -> None:
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with contextlib.suppress(NotImplementedError):
+            loop.add_signal_handler(number, stopped.set)
+    async with ModelServer(script, port=port, log=log, keep=0) as server:
+        click.echo(json.dumps({"port": server.port, "url": server.url}))
+        await stopped.wait()
+
+
+if __name__ == "__main__":
+    model_server_command()

@@ -6,8 +6,9 @@ they came; nothing may depend on an id's inner form.
 """
 
 import os
-import time
 from typing import NewType
+
+from quarterdeck.wire.clock import read_wall_clock
 
 __all__ = [
     "CompactionId",
@@ -42,7 +43,7 @@ _RANDOM_BYTES = 10
 
 
 def _new(prefix: str) -> str:
-    millis = time.time_ns() // 1_000_000 & ((1 << _TIME_BITS) - 1)
+    millis = read_wall_clock() // 1_000 & ((1 << _TIME_BITS) - 1)
     number = millis << (8 * _RANDOM_BYTES) | int.from_bytes(os.urandom(_RANDOM_BYTES))
     digits = "".join(_ALPHABET[number >> shift & 31] for shift in range(125, -1, -5))
     return f"{prefix}_{digits}"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from quarterdeck.wire.clock import WallClock
 from quarterdeck.wire.events import CommandsChanged
 from quarterdeck.wire.record import Record
 from quarterdeck.wire.settings import Command
@@ -148,7 +149,7 @@ class WorkbenchContext:
     drafts: Drafts
     cwd: str
     """Where new agents work unless somebody says otherwise."""
-    clock: Callable[[], int]
+    clock: WallClock
     """Microseconds since the epoch."""
     looks: Preferences = field(default_factory=Preferences)
     """Colours and keys."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from quarterdeck.config.places import Places
+from quarterdeck.wire.clock import read_wall_clock
 
 if TYPE_CHECKING:
     from quarterdeck.fleet.api import Fleet
@@ -104,7 +105,7 @@ def open_workbench(
     """
     # Nothing that is made before the first frame is garbage; looking for some delays it.
     gc.disable()
-    from .app import Workbench, now
+    from .app import Workbench
     from .context import WorkbenchContext
     from .drafts import Drafts
     from .first_run import clear_demo
@@ -118,7 +119,7 @@ def open_workbench(
     here = str(cwd or Path.cwd())
     looks = load_preferences(found, here, environment)
     desk = WorkbenchContext(
-        fleet=cast("Fleet", client), drafts=drafts, cwd=here, clock=now, looks=looks
+        fleet=cast("Fleet", client), drafts=drafts, cwd=here, clock=read_wall_clock, looks=looks
     )
     desk.ground.places, desk.ground.environment = found, environment
     desk.ground.begins_demo = demo

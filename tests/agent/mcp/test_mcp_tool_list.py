@@ -15,7 +15,7 @@ from quarterdeck.agent.mcp.argument_headers import (
 )
 from quarterdeck.agent.mcp.protocol import McpError
 from quarterdeck.agent.mcp.tool_list import read_tool_list, server_name, tool_name
-from quarterdeck.testing.mcp_server.tools import schemas_gone_wrong
+from quarterdeck.testing.mcp_server.responder import schemas_gone_wrong
 from tests.support.mcp_servers import definition
 
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")

@@ -25,7 +25,9 @@ def test_peer_imports_nothing_beyond_asyncio_and_msgspec():
     rooms = {name.split(".")[1] for name in ours.split() if "." in name}
     assert rooms == {"version", "wire"}
     assert all(
-        name.startswith(("quarterdeck.wire.rpc", "quarterdeck.wire.errors"))
+        name.startswith(
+            ("quarterdeck.wire.rpc", "quarterdeck.wire.errors", "quarterdeck.wire.tasks")
+        )
         for name in ours.split()
         if name.count(".") > 1
     )

@@ -1,11 +1,11 @@
 """The commands ``/changes /undo /redo /rewind``, and changes of files as text."""
 
 import asyncio
-import datetime
 import difflib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from quarterdeck.wire.clock import format_local_time
 from quarterdeck.wire.events import Redone, Rewound
 from quarterdeck.wire.terminal_text import count_noun
 
@@ -133,12 +133,12 @@ def describe_move(done: Rewound | Redone, turn: "TurnState") -> str:
 
 def turn_line(turn: "TurnState") -> str:
     """A turn in one line."""
-    time = datetime.datetime.fromtimestamp(turn.time / 1_000_000).astimezone()
+    time = format_local_time(turn.time, "%H:%M")
     changed = turn.checkpoint.changed if turn.checkpoint else 0
     state = "" if turn.is_told else ", not in the conversation"
     if turn.checkpoint and not turn.is_applied:
         state += ", files undone"
-    return f"{turn.number}. {time:%H:%M} {turn.prompt!r}: {count_noun(changed, 'file')}{state}"
+    return f"{turn.number}. {time} {turn.prompt!r}: {count_noun(changed, 'file')}{state}"
 
 
 async def _turns(checkpoints: "Checkpoints") -> str:

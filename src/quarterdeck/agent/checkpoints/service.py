@@ -14,6 +14,7 @@ from quarterdeck.system.errors import OperatingSystemError
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import Event, Redone, Rewound
 from quarterdeck.wire.ids import SessionId, TurnId
+from quarterdeck.wire.tasks import start_task
 
 from ..footprint import footprint_of
 from ..ports import NO_TURN_WATCH, TurnWatch, make_snapshot_notice
@@ -279,7 +280,7 @@ class _Watch:
         if self._beginning is None:
             # A task of its own: who cancels the call must not leave half of it behind.
             work = asyncio.to_thread(keeping.begin, self._turn)
-            self._beginning = asyncio.create_task(work)
+            self._beginning = start_task(work, name="checkpoint: begin")
         pending = await asyncio.shield(self._beginning)
         if is_first and pending.problems:
             await self._tell_once(turn, "; ".join(pending.problems))
@@ -291,7 +292,7 @@ class _Watch:
 
     def _work(self) -> "asyncio.Task[tuple[Event, ...]]":
         if self._finishing is None:
-            self._finishing = asyncio.create_task(self._finished())
+            self._finishing = start_task(self._finished(), name="checkpoint: finish")
         return self._finishing
 
     async def _finished(self) -> tuple[Event, ...]:

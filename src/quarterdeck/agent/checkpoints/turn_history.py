@@ -20,6 +20,7 @@ from quarterdeck.wire.events import (
 )
 from quarterdeck.wire.ids import TurnId
 from quarterdeck.wire.record import Record
+from quarterdeck.wire.tasks import run_to_end
 
 from ..content_parts import told_content
 from ..conversation import Conversation
@@ -262,12 +263,8 @@ class TurnHistory:
     async def _restore(self, changes: Iterable[FileChange], event: E, moves: int, force: bool) -> E:
         """Bring files where they shall be, then write down that it was done."""
         plan, event = await asyncio.to_thread(self._plan, changes, event, force)
-        working = asyncio.ensure_future(self._carry_out(plan, event, moves))
-        try:
-            await asyncio.shield(working)
-        except asyncio.CancelledError:
-            await working  # half of it would be worse than a moment's waiting
-            raise
+        # Half of it would be worse than a moment's waiting.
+        await run_to_end(self._carry_out(plan, event, moves), name="restore files")
         return event
 
     async def _carry_out(self, plan: RestorePlan, event: Rewound | Redone, moves: int) -> None:

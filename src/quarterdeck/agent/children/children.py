@@ -11,6 +11,7 @@ from quarterdeck.config.schema import ChildSettings
 from quarterdeck.policy.modes import narrow_mode
 from quarterdeck.wire.events import ChildEnded, ChildStarted, SessionOpened
 from quarterdeck.wire.ids import SessionId, new_session_id
+from quarterdeck.wire.tasks import cancel_tasks, log_failure, start_task
 
 from ..limits import TurnLimits, TurnSpending
 from ..recovery import child_end_text
@@ -108,7 +109,8 @@ class Children:
             ToolError: it cannot be started.
         """
         child = await self._open(profile, task, live, background=True)
-        task_ = asyncio.create_task(self._work(child), name=f"child {child.id}")
+        task_ = start_task(self._work(child), name=f"child {child.id}")
+        task_.add_done_callback(log_failure)
         self._tasks[child.id] = task_
         task_.add_done_callback(lambda _: self._tasks.pop(child.id, None))
         return child
@@ -157,11 +159,7 @@ class Children:
 
     async def close(self) -> None:
         """Stop all that are at work; returns when they are over."""
-        tasks = tuple(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await cancel_tasks(self._tasks.values())
 
     # ---- within
 

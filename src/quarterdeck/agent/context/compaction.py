@@ -14,6 +14,7 @@ from quarterdeck.models.model import Model
 from quarterdeck.wire.conversation import Message, Part
 from quarterdeck.wire.events import CompactionChanged, Event, NoticePosted
 from quarterdeck.wire.ids import CompactionId, new_compaction_id
+from quarterdeck.wire.tasks import start_task
 from quarterdeck.wire.usage import Cost, TokenUsage
 
 from ..conversation import Conversation, summarised
@@ -95,7 +96,7 @@ class Compactor:
         head = (conversation.head,) if conversation.head is not None else ()
         told = tuple(conversation.told[: order.through - conversation.first])
         work = self._under_way = _UnderWay(new_compaction_id(), order, (*head, *told))
-        work.task = asyncio.create_task(self._work(work))
+        work.task = start_task(self._work(work), name=work.id)
 
     async def finish(self) -> bool:
         """Wait for the one under way and put it into effect; False if it failed or there is none.

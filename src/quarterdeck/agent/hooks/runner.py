@@ -15,6 +15,7 @@ from quarterdeck.policy.call import Call
 from quarterdeck.policy.errors import PolicyError
 from quarterdeck.system.environment import PASSED_ON
 from quarterdeck.wire.events import Event, NoticePosted, PermissionAsked, QuestionAsked
+from quarterdeck.wire.tasks import BackgroundTasks
 
 from ..ports import HookEmit, HookPoint, HookVerdict
 from .hook import Hook, HookError, HookReply, HookRunError, call_function, run_command
@@ -61,7 +62,7 @@ class SessionHooks:
         self._place = _Place(session, cwd, project)
         # A session's environment may be another than this process's: its word counts.
         self._inherited = {key: value for key, value in environment.items() if key in PASSED_ON}
-        self._notifying: set[asyncio.Task[None]] = set()
+        self._notifying = BackgroundTasks()
 
     def has(self, point: HookPoint) -> bool:
         """Whether there is any hook for a point."""
@@ -95,16 +96,11 @@ class SessionHooks:
                 facts = {"kind": "question", "title": title}
             case _:
                 return
-        task = asyncio.create_task(self._notify(facts, emit), name="hooks notify")
-        self._notifying.add(task)
-        task.add_done_callback(self._notifying.discard)
+        self._notifying.start(self._notify(facts, emit), name="hooks notify")
 
     async def close(self) -> None:
         """End what runs in the background."""
-        for task in tuple(self._notifying):
-            task.cancel()
-        if self._notifying:
-            await asyncio.wait(self._notifying)
+        await self._notifying.close()
 
     async def _notify(self, facts: Mapping[str, Any], emit: HookEmit) -> None:
         await self.run("notification", facts, emit)

@@ -18,6 +18,7 @@ from quarterdeck.wire.errors import LinkError, RpcError
 from quarterdeck.wire.events import QuestionAnswered
 from quarterdeck.wire.rpc.errors import METHOD_NOT_FOUND
 from quarterdeck.wire.rpc.peer import Peer
+from quarterdeck.wire.tasks import BackgroundTasks, cancel_tasks, start_task
 
 from .handshake import McpAgreement, shake_hands
 from .protocol import (
@@ -65,26 +66,26 @@ class _Running:
     last: float
     """The loop's time at which it ends whatever happens."""
     questions: int = 0
-    asking: "set[asyncio.Future[QuestionAnswered]]" = field(
-        default_factory=set["asyncio.Future[QuestionAnswered]"]
+    asking: "set[asyncio.Task[QuestionAnswered]]" = field(
+        default_factory=set["asyncio.Task[QuestionAnswered]"]
     )
     is_over: bool = False
 
     async def ask(self, text: str, form: dict[str, Any]) -> QuestionAnswered | None:
         """Ask the person; None: the call ended before there was an answer."""
-        asking = asyncio.ensure_future(self.caller.ask(text, form))
+        asking = start_task(self.caller.ask(text, form), name="question of an MCP server")
         self.asking.add(asking)
         try:
             await asyncio.wait([asking])
         finally:
             self.asking.discard(asking)
-            await _dropped((asking,))
+            await cancel_tasks((asking,))
         return None if asking.cancelled() else asking.result()
 
     async def end(self) -> None:
         """Nobody waits for the call any more: take its questions back."""
         self.is_over = True
-        await _dropped(tuple(self.asking))
+        await cancel_tasks(tuple(self.asking))
 
     def pause(self) -> None:
         """Count no more until it is renewed as often."""
@@ -161,15 +162,6 @@ class PendingCalls:
                 running.go_on()
 
 
-async def _dropped(asking: "tuple[asyncio.Future[QuestionAnswered], ...]") -> None:
-    """Cancel questions and wait until they are taken back."""
-    left = [each for each in asking if not each.done()]
-    for each in left:
-        each.cancel()
-    if left:
-        await asyncio.wait(left)
-
-
 def _is_form(form: Any) -> bool:
     if not isinstance(form, dict):
         return False
@@ -201,7 +193,7 @@ class McpClient:
         self._complain = complain
         self._calls = PendingCalls(name)
         self._tokens = count(1)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
         self._peer: Peer | None = None
         self._transport: Transport | None = None
 
@@ -238,10 +230,7 @@ class McpClient:
 
     async def close(self) -> None:
         """End the link; calls that wait raise ``LinkClosedError``."""
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._tasks.close()
         if self._peer is not None:
             await self._peer.close()
 
@@ -364,9 +353,7 @@ class McpClient:
             _log.debug("MCP server %s does not report changes: %s", self.name, error)
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work, name=f"MCP {self.name}")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(work, name=f"MCP {self.name}")
 
 
 @asynccontextmanager

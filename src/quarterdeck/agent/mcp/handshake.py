@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from quarterdeck.wire.errors import RpcError
+from quarterdeck.wire.tasks import start_task
 
 from .protocol import (
     LEGACY,
@@ -65,13 +66,13 @@ async def shake_hands(ask: Ask, *, may_probe: bool, silence: float = _SILENCE) -
     """
     if not may_probe:
         return await _initialize(ask)
-    probing = asyncio.ensure_future(_discover(ask))
+    probing = start_task(_discover(ask), name="MCP: discover")
     tasks: set[asyncio.Future[Any]] = {probing}
     try:
         await asyncio.wait(tasks, timeout=silence)
         if probing.done():
             return probing.result() or await _initialize(ask)
-        older = asyncio.ensure_future(_initialize(ask))
+        older = start_task(_initialize(ask), name="MCP: initialize")
         tasks.add(older)
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if probing.done() and (agreed := probing.result()) is not None:

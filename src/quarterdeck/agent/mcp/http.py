@@ -25,6 +25,7 @@ from quarterdeck.models.http_client import (
 from quarterdeck.wire.errors import LinkBrokenError, LinkError, QuarterdeckError
 from quarterdeck.wire.rpc.frames import MALFORMED, Frame, LineSplitter, decode_frame, encode_error
 from quarterdeck.wire.rpc.stream import memory_pair
+from quarterdeck.wire.tasks import cancel_tasks, start_task
 
 from .argument_headers import header_value
 from .protocol import CANCELLED, INITIALIZED, Mirror
@@ -309,7 +310,7 @@ class HttpTransport:
         return headers
 
     def _run(self, work: Any) -> "asyncio.Task[None]":
-        task: asyncio.Task[None] = asyncio.create_task(work)
+        task: asyncio.Task[None] = start_task(work, name="MCP over HTTP")
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         return task
@@ -323,10 +324,7 @@ class HttpTransport:
 
     async def _stop(self) -> None:
         tasks = [task for task in self._tasks if task is not asyncio.current_task()]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await cancel_tasks(tasks)
         await self._far.close()
 
 

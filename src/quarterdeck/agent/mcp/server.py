@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from quarterdeck.wire.errors import LinkError, RpcError
 from quarterdeck.wire.events import NoticePosted
+from quarterdeck.wire.tasks import race_tasks
 
 from ..tool_servers import ServerDefinition
 from .argument_headers import make_argument_headers
@@ -266,19 +267,11 @@ class SessionServer:
 
     async def _watch(self, client: McpClient) -> None:
         """List its tools again whenever it says so, until the connection is over."""
-        over = asyncio.ensure_future(client.peer.wait_closed())
-        try:
-            while not over.done():
-                change = asyncio.ensure_future(client.changed.wait())
-                await asyncio.wait({over, change}, return_when=asyncio.FIRST_COMPLETED)
-                change.cancel()
-                if not over.done():
-                    await self._refresh(client)
-        finally:
-            over.cancel()
-        ending = client.peer.ending
-        if ending is not None:
-            raise ending
+        while client.peer.ending is None:
+            await race_tasks(client.peer.wait_closed(), client.changed.wait())
+            if client.peer.ending is None:
+                await self._refresh(client)
+        raise await client.peer.wait_closed()
 
     async def _refresh(self, client: McpClient) -> None:
         self._looked.clear()

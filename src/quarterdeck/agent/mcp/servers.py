@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -17,6 +18,7 @@ from quarterdeck.config.schema import McpServerSettings, Settings
 from quarterdeck.models.vendors import VENDORS
 from quarterdeck.system.file_reader import read_regular_file
 from quarterdeck.wire.events import Event, NoticePosted
+from quarterdeck.wire.tasks import cancel_tasks, start_task
 
 from ..environment import SessionEnvironment
 from ..tool_servers import MCP_FILE, ServerDefinition
@@ -63,8 +65,7 @@ class McpServers:
         """Begin to reach them, in the background."""
         self._deadline = asyncio.get_running_loop().time() + self._wait
         self._tasks = [
-            asyncio.create_task(server.keep(), name=f"MCP server {server.name}")
-            for server in self.servers
+            start_task(server.keep(), name=f"MCP server {server.name}") for server in self.servers
         ]
 
     async def settle(self, toolbox: Toolbox, emit: Callable[[Event], Awaitable[None]]) -> None:
@@ -82,28 +83,17 @@ class McpServers:
     async def close(self) -> None:
         """End them all at once; may be called again."""
         tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await cancel_tasks(tasks)
 
     async def _wait_for_start(self) -> None:
         """Wait for those that are being started, but not beyond the deadline, and only once."""
         if self._deadline is None:
             return
         deadline, self._deadline = self._deadline, None
-        waiting = [
-            asyncio.ensure_future(server.settled.wait())
-            for server in self.servers
-            if not server.settled.is_set()
-        ]
-        if waiting:
-            left = deadline - asyncio.get_running_loop().time()
-            try:
-                await asyncio.wait(waiting, timeout=max(left, 0))
-            finally:
-                for each in waiting:
-                    each.cancel()
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(deadline):
+                for server in self.servers:
+                    await server.settled.wait()
         self._late = {server.name for server in self.servers if not server.settled.is_set()}
 
     def _tools(self) -> list[ServerTool]:

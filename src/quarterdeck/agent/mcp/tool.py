@@ -11,6 +11,7 @@ from quarterdeck.policy.call import McpTool
 from quarterdeck.wire.content import text
 from quarterdeck.wire.errors import LinkError, RpcError
 from quarterdeck.wire.events import QuestionAnswered, ToolCallUpdated
+from quarterdeck.wire.tasks import start_task
 from quarterdeck.wire.tool_calls import ContentItem
 
 from ..tools.tool import LiveCall, PreparedCall, Tool, ToolError, ToolOutcome, text_outcome
@@ -86,7 +87,7 @@ class ServerTool(ForeignTool):
     ) -> ToolOutcome:
         lender, server = self._lender, self.lent.server
         caller = _LiveCaller(live)
-        telling = asyncio.ensure_future(caller.tell())
+        telling = start_task(caller.tell(), name="progress of an MCP call")
         try:
             client = await lender.client()
             result = await client.call(self.lent.tool, arguments, caller, lender.timeout)

@@ -19,7 +19,7 @@ from quarterdeck.wire.events import (
     QuestionAsked,
     SessionEnded,
 )
-from quarterdeck.wire.tasks import race_tasks
+from quarterdeck.wire.tasks import BackgroundTasks, race_tasks
 
 from ..text_table import escape_controls
 from .inbox import answer_item, choose_option, describe_item, list_form_fields, parse_field_value
@@ -302,18 +302,14 @@ async def _on_interrupt(
     act: Callable[[float], Coroutine[Any, Any, None]],
 ) -> AsyncGenerator[None]:
     loop = asyncio.get_running_loop()
-    acting: set[asyncio.Task[None]] = set()
+    acting = BackgroundTasks()
 
     def interrupted() -> None:
-        task = loop.create_task(act(loop.time()))
-        acting.add(task)
-        task.add_done_callback(acting.discard)
+        acting.start(act(loop.time()), name="interrupt")
 
     loop.add_signal_handler(signal.SIGINT, interrupted)
     try:
         yield
     finally:
         loop.remove_signal_handler(signal.SIGINT)
-        for task in acting:
-            task.cancel()
-        await asyncio.gather(*acting, return_exceptions=True)
+        await acting.close()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from quarterdeck.config.places import Places
+from quarterdeck.wire.clock import read_wall_clock
 from quarterdeck.wire.terminal_text import count_noun
 
 from ..command_io import as_json_option, echo_json, echo_lines, with_fleet
@@ -161,7 +162,7 @@ def logs(lines: int, follow: bool, as_json: bool) -> None:
 
 
 def _told(status: "FleetStatus") -> Iterator[str]:
-    age = format_age(status.started, time.time_ns() // 1_000)
+    age = format_age(status.started, read_wall_clock())
     agents = ", ".join(f"{number} {state}" for state, number in status.agents.items())
     yield f"process   {status.pid}, quarterdeck {escape_controls(status.version)}, for {age}"
     yield f"log       {escape_controls(status.log)}, {count_noun(status.last_seq, 'event')}"

@@ -2,7 +2,6 @@
 word.
 """
 
-import time
 from collections.abc import Iterator, Sequence
 from difflib import unified_diff
 from typing import TYPE_CHECKING, Any, cast
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 import msgspec
 
+from quarterdeck.wire.clock import read_wall_clock
 from quarterdeck.wire.errors import QuarterdeckError
 
 from ..command_io import as_json_option, echo_json, with_fleet
@@ -248,7 +248,7 @@ def inbox(as_json: bool) -> None:
     if not items:
         echo("No open requests.")
 
-    now = time.time_ns() // 1_000
+    now = read_wall_clock()
     for number, item in enumerate(items):
         if number:
             echo()

@@ -1,12 +1,12 @@
 """``ps``, ``sessions``, ``search``, and ``sessions turns``, ``diff`` and ``restore``."""
 
 import asyncio
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
+from quarterdeck.wire.clock import read_wall_clock
 from quarterdeck.wire.ids import SessionId
 
 from ..command_io import (
@@ -159,7 +159,7 @@ def ps(archived: bool, as_json: bool) -> None:
     if not agents:
         click.echo('No agents. Start one: quarterdeck spawn "…"')
         return
-    echo_lines(agent_table(agents, terminal_width(), _now()))
+    echo_lines(agent_table(agents, terminal_width(), read_wall_clock()))
     damage = _damage()
     for agent in agents:
         if agent.session in damage:
@@ -248,10 +248,6 @@ def _cost(cost: "Cost | None") -> str:
     return f"${cost.amount:.2f}" if cost.currency == "USD" else f"{cost.amount:.2f} {cost.currency}"
 
 
-def _now() -> int:
-    return time.time_ns() // 1_000
-
-
 async def _sessions(
     fleet: "HostClient", limit: int
 ) -> "tuple[list[AgentInfo], list[SessionSummary], Mapping[SessionId, list[SessionSummary]]]":
@@ -268,12 +264,19 @@ async def _sessions(
 def _agent_session(agent: "AgentInfo", damage: "Mapping[SessionId, str]") -> tuple[str, ...]:
     state = "archived" if agent.is_archived else agent.state
     title = _titled(agent.title, damage.get(agent.session))
-    return (agent.session, agent.name, agent.agent, state, format_age(agent.updated, _now()), title)
+    return (
+        agent.session,
+        agent.name,
+        agent.agent,
+        state,
+        format_age(agent.updated, read_wall_clock()),
+        title,
+    )
 
 
 def _alone(summary: "SessionSummary") -> tuple[str, ...]:
     state = summary.ended or "open"
-    changed = format_age(summary.updated, _now())
+    changed = format_age(summary.updated, read_wall_clock())
     return (summary.id, "-", summary.agent, state, changed, _titled(summary.title, summary.damage))
 
 

@@ -2,11 +2,12 @@
 
 import os
 import sys
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
+
+from quarterdeck.wire.clock import read_wall_clock
 
 from ..command_io import (
     as_json_option,
@@ -92,7 +93,7 @@ def list_(as_json: bool) -> None:
     elif not found:
         echo("No terminals. `quarterdeck terminal open --attach` opens one.")
     else:
-        now = time.time_ns() // 1_000
+        now = read_wall_clock()
         echo_lines(table(_HEAD, [_row(one, now) for one in found], terminal_width()))
 
 

@@ -29,6 +29,7 @@ from quarterdeck.wire.events import (
     TurnEnded,
 )
 from quarterdeck.wire.ids import SessionId, ToolCallId, TurnId, new_session_id
+from quarterdeck.wire.tasks import start_task
 
 __all__ = ["ForeignAgentOptions", "ForeignSession", "open_foreign"]
 
@@ -84,7 +85,7 @@ class ForeignSession:
 
     async def prompt(self, content: tuple[ContentBlock, ...]) -> TurnEnded:
         """Run a turn, for as long as it may last."""
-        turn = asyncio.ensure_future(self._session.prompt(content))
+        turn = start_task(self._session.prompt(content), name="turn")
         done, _ = await asyncio.wait([turn], timeout=self._limit)
         if not done:
             await self._session.interrupt()

@@ -17,6 +17,7 @@ from quarterdeck.config.places import Places
 from quarterdeck.wire.content import text
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import TurnEnded
+from quarterdeck.wire.tasks import BackgroundTasks, start_task
 
 from ..output import write_notice
 from .answer_schema import AnswerSchema
@@ -191,7 +192,7 @@ async def _follow(
             output.record(record)
             reached.mark(record.seq)
 
-    task = asyncio.create_task(pump())
+    task = start_task(pump(), name="records to the output")
     reached.pump = task
     interrupts.session = session
     task.add_done_callback(lambda _: interrupts.cancel_turn())
@@ -219,7 +220,7 @@ class _Reached:
         assert self.pump is not None
         while self._seq < seq:
             self._changed.clear()
-            waiting = asyncio.create_task(self._changed.wait())
+            waiting = start_task(self._changed.wait(), name="wait for a record")
             await asyncio.wait([waiting, self.pump], return_when=asyncio.FIRST_COMPLETED)
             waiting.cancel()
             if self.pump.done():
@@ -235,7 +236,7 @@ class _Interrupts:
         self.session: HeadlessSession | None = None
         """Whose turn is cancelled first; None while it is being opened."""
         self._task = task
-        self._cancelling: set[asyncio.Task[None]] = set()
+        self._cancelling = BackgroundTasks()
 
     def __enter__(self) -> "_Interrupts":
         loop = asyncio.get_running_loop()
@@ -251,9 +252,7 @@ class _Interrupts:
     def cancel_turn(self) -> None:
         """Cancel the turn that runs, if one does."""
         if self.session is not None:
-            task = asyncio.get_running_loop().create_task(self.session.cancel())
-            self._cancelling.add(task)
-            task.add_done_callback(self._cancelling.discard)
+            self._cancelling.start(self.session.cancel(), name="cancel the turn")
 
     def _interrupt(self) -> None:
         if self.session is None or self.happened:

@@ -1,12 +1,12 @@
 """``permissions add`` and ``permissions revoke``."""
 
 import asyncio
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
+from quarterdeck.wire.clock import read_wall_clock
 from quarterdeck.wire.errors import QuarterdeckError
 
 from ..command_io import DURATION, as_json_option, echo_json, resolve_directory, with_fleet
@@ -90,7 +90,7 @@ async def _add(
     places = Places.find()
     root = await asyncio.to_thread(lambda: find_workspace(Path(resolve_directory(place))).root)
     kind = (await asyncio.to_thread(find_agent, agent, places)).name if agent else None
-    now = time.time_ns() // 1000
+    now = read_wall_clock()
     grant = Grant(
         id=new_grant_id(),
         pattern=print_pattern(rule.pattern),

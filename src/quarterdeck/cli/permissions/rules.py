@@ -2,13 +2,13 @@
 
 import asyncio
 import os
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
+from quarterdeck.wire.clock import read_wall_clock
 from quarterdeck.wire.settings import PermissionMode
 
 from ..command_io import as_json_option, echo_json, echo_lines, resolve_directory, terminal_width
@@ -142,7 +142,7 @@ def _source(rule: "EffectiveRule") -> str:
 
 
 def _row(grant: "Grant") -> tuple[str, ...]:
-    now = time.time_ns() // 1000
+    now = read_wall_clock()
     ends: list[str] = []
     if grant.uses is not None:
         ends.append(f"after {grant.uses} calls")

@@ -17,6 +17,7 @@ from quarterdeck.wire.errors import LinkError, RpcError
 from quarterdeck.wire.events import NoticePosted
 from quarterdeck.wire.rpc.handler import RpcLimits
 from quarterdeck.wire.rpc.stream import ByteStream
+from quarterdeck.wire.tasks import start_task
 from quarterdeck.wire.usage import Cost
 
 from ..agent_process import AgentProcess, AgentProcessStream, Launch
@@ -141,7 +142,7 @@ class AcpLink:
         self._connect(host, self._system, stream)
         await self._connection.__aenter__()
         self._over = asyncio.get_running_loop().create_future()
-        self._watching = asyncio.create_task(self._watch())
+        self._watching = start_task(self._watch(), name="acp: connection")
         return await self._open(opening)
 
     async def _run(self, opening: DriverSessionOptions, system: LocalSystem) -> ByteStream:
@@ -288,7 +289,7 @@ class AcpLink:
     async def end(self) -> AgentExit | None:
         """End the agent and everything it started, here or through us; may be called again."""
         if self._ending is None:
-            self._ending = asyncio.create_task(self._end())
+            self._ending = start_task(self._end(), name="acp: end")
         return await asyncio.shield(self._ending)
 
     async def _end(self) -> AgentExit | None:

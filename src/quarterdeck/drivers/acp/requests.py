@@ -20,6 +20,7 @@ from quarterdeck.wire.rpc.errors import (
     REQUEST_CANCELLED,
     MethodNotFoundError,
 )
+from quarterdeck.wire.tasks import start_task
 
 from ..errors import NotPermittedError
 from ..link import LinkHost, PermissionVerdict
@@ -132,7 +133,7 @@ class AcpRequestHandler:
 
     async def _answer_of(self, asking: Coroutine[Any, Any, T]) -> T | None:
         """A person's answer; None when the question was dropped with its turn."""
-        task = asyncio.ensure_future(asking)
+        task = start_task(asking, name="question of an agent")
         self._questions.add(task)
         self._all_answered.clear()
         try:

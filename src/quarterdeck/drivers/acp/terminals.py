@@ -27,6 +27,7 @@ from quarterdeck.wire.errors import RpcError
 from quarterdeck.wire.events import Event, TerminalExited, TerminalOutput
 from quarterdeck.wire.ids import TerminalId
 from quarterdeck.wire.rpc.errors import INVALID_PARAMS, INVALID_REQUEST
+from quarterdeck.wire.tasks import BackgroundTasks
 
 from ..link import LinkHost, ServedCall
 from .files import path_error_text
@@ -125,7 +126,7 @@ class ServedTerminals:
         self._host = host
         self._emit = emit
         self._open: dict[str, _Open] = {}
-        self._following: set[asyncio.Task[None]] = set()
+        self._following = BackgroundTasks()
 
     async def create(self, request: acp.CreateTerminalRequest) -> acp.CreateTerminalResponse:
         """Start a command.
@@ -201,19 +202,14 @@ class ServedTerminals:
         """A tool call shows this terminal: tell what it prints. One that is not ours is left."""
         one = self._open.get(terminal_id)
         if one is not None and one.following is None:
-            one.following = asyncio.create_task(self._follow(one))
-            self._following.add(one.following)
-            one.following.add_done_callback(self._following.discard)
+            one.following = self._following.start(
+                self._follow(one), name=f"output of {terminal_id}"
+            )
 
     async def close(self, grace: float) -> None:
         """Let what was printed last be told, for ``grace`` seconds, and forget everything."""
         self._open.clear()
-        following = list(self._following)
-        if following:
-            _, late = await asyncio.wait(following, timeout=grace)
-            for task in late:
-                task.cancel()
-            await asyncio.gather(*following, return_exceptions=True)
+        await self._following.close(grace)
 
     async def _start(self, request: acp.CreateTerminalRequest, how: Containment) -> Terminal:
         limit = request.output_byte_limit

@@ -23,6 +23,7 @@ from quarterdeck.system.process_guard import shared_guard
 from quarterdeck.wire.content import ContentBlock, EmbeddedResource, ResourceLink, TextContent
 from quarterdeck.wire.errors import LinkBrokenError, LinkClosedError, LinkError
 from quarterdeck.wire.events import Event, NoticePosted, SessionChanged, UnknownEvent, UsageReported
+from quarterdeck.wire.tasks import run_beside
 from quarterdeck.wire.usage import TokenUsage
 
 from ..agent_process import AgentProcess, Launch
@@ -262,20 +263,20 @@ class OneshotLink:
         self, child: AgentProcess, reader: TurnReader, data: bytes
     ) -> LinkBrokenError | None:
         """Tell everything that the process prints; says why if it cannot be read to its end."""
-        feeding = asyncio.create_task(_feed(child, data))
-        watching = asyncio.create_task(self._watch_stderr(child))
-        try:
-            async for line in read_lines(child.process):
-                if line.value is None:
-                    await self._tell(UnknownEvent(origin=self._launch.agent, raw=line.text))
-                    continue
-                for event in reader.read(line.value):
-                    await self._tell(event)
-        except LinkBrokenError as error:
-            await child.end(_CANCEL)
-            return error
-        finally:
-            await _stop(feeding, watching)
+        async with (
+            run_beside(_feed(child, data), name="turn: input"),
+            run_beside(self._watch_stderr(child), name="turn: stderr"),
+        ):
+            try:
+                async for line in read_lines(child.process):
+                    if line.value is None:
+                        await self._tell(UnknownEvent(origin=self._launch.agent, raw=line.text))
+                        continue
+                    for event in reader.read(line.value):
+                        await self._tell(event)
+            except LinkBrokenError as error:
+                await child.end(_CANCEL)
+                return error
         return None
 
     async def _tell(self, event: Event) -> None:
@@ -342,16 +343,6 @@ def _text_of(block: ContentBlock) -> str:
 
 def _unreadable(error: LinkBrokenError) -> TurnOutcome:
     return TurnOutcome(stop="failed", reason=f"what it printed could not be read: {error.reason}")
-
-
-async def _stop(*tasks: asyncio.Task[None]) -> None:
-    """Cancel what helped with a turn; a failure of our own there is not lost."""
-    for task in tasks:
-        task.cancel()
-    await asyncio.wait(tasks)
-    for task in tasks:
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("a background task of a turn failed", exc_info=error)
 
 
 async def _feed(child: AgentProcess, data: bytes) -> None:

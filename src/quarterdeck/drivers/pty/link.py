@@ -15,6 +15,7 @@ from quarterdeck.terminal.headless_terminal import HeadlessTerminal
 from quarterdeck.wire.content import ContentBlock
 from quarterdeck.wire.errors import LinkClosedError
 from quarterdeck.wire.redaction import mask_secrets
+from quarterdeck.wire.tasks import start_task
 
 from ..agent_process import Launch
 from ..command_line import render_agent_mode, render_option
@@ -135,7 +136,7 @@ class PtyLink:
         lines = TurnTextFinder(self._knowledge.answer, self._knowledge.columns)
         self._conversation = PtyConversation(host, self._knowledge, self._watch, lines, self._pass)
         await self._until_ready()
-        self._leaving = asyncio.create_task(self._watch_leaving(self._terminal))
+        self._leaving = start_task(self._watch_leaving(self._terminal), name="pty: exit")
         return StartedAgent(
             agent_session=self._session, model=opening.model, mode=opening.agent_mode
         )

@@ -15,6 +15,7 @@ from uuid import uuid4
 from quarterdeck.policy.foreign_calls import UNSEEN
 from quarterdeck.wire.events import Event, NoticePosted, PermissionAsked
 from quarterdeck.wire.ids import RequestId, ToolCallId
+from quarterdeck.wire.tasks import start_task
 
 from ..link import LinkHost, PermissionVerdict
 from .events import TurnEvents
@@ -76,7 +77,7 @@ class PtyRequestHandler:
             return
         if self._task is None and reading.request != self._asked:
             self._asked = reading.request
-            self._task = asyncio.create_task(self._ask(teller))
+            self._task = start_task(self._ask(teller), name="pty: permission request")
 
     async def drop(self) -> None:
         """Take back what is open."""
@@ -123,8 +124,9 @@ class PtyRequestHandler:
         self, request: TerminalRequest, call: ToolCallId
     ) -> PermissionVerdict | None:
         """What was decided; None when somebody has answered it on the screen before."""
-        deciding = asyncio.create_task(self._host.permit(_question(request, call)))
-        leaving = asyncio.create_task(self._left(request))
+        permitting = self._host.permit(_question(request, call))
+        deciding = start_task(permitting, name="pty: decision")
+        leaving = start_task(self._left(request), name="pty: dialog")
         try:
             await asyncio.wait([deciding, leaving], return_when=asyncio.FIRST_COMPLETED)
             if deciding.done():

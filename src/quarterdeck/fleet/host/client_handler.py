@@ -14,7 +14,8 @@ from quarterdeck import __version__
 from quarterdeck.terminal.viewer_events import ViewerEvent
 from quarterdeck.wire.errors import LinkError, QuarterdeckError, RpcError
 from quarterdeck.wire.record import encode_record
-from quarterdeck.wire.rpc import INVALID_REQUEST, MethodNotFoundError, Peer, RequestContext
+from quarterdeck.wire.rpc import INVALID_REQUEST, MethodNotFoundError, RequestContext, RequestPeer
+from quarterdeck.wire.tasks import start_task
 
 from ..api import Fleet, FleetStatus, WorkbenchRegistration
 from ..errors import FleetLimitError, HostError, HostVersionError, WorkbenchRefusedError
@@ -82,7 +83,7 @@ class PendingChanges:
 
     async def carry_through(self, change: Coroutine[Any, Any, T]) -> T:
         """Run a change to its end; cancelling this stops the waiting, not the change."""
-        task = asyncio.create_task(change)
+        task = start_task(change, name="change of a client")
         self._tasks.add(task)
         task.add_done_callback(self._done)
         return await asyncio.shield(task)
@@ -126,7 +127,7 @@ class Subscription(Generic[T]):
     def __init__(
         self,
         id_: int,
-        peer: Peer,
+        peer: RequestPeer,
         encode: Callable[[T], bytes],
         *,
         window: int = WINDOW,
@@ -153,8 +154,8 @@ class Subscription(Generic[T]):
 
     async def run(self, items: AsyncGenerator[T]) -> None:
         """Send until cancelled; their end is told to the client, after the last of them."""
-        sending = asyncio.create_task(self._send(), name=f"subscription {self.id}: send")
-        gathering = asyncio.create_task(self._gather(items), name=f"subscription {self.id}: gather")
+        sending = start_task(self._send(), name=f"subscription {self.id}: send")
+        gathering = start_task(self._gather(items), name=f"subscription {self.id}: gather")
         try:
             await asyncio.wait((sending, gathering), return_when=asyncio.FIRST_EXCEPTION)
             for task in (gathering, sending):
@@ -222,7 +223,7 @@ class ClientWorkbenches:
         self._held: dict[int, tuple[WorkbenchRegistration, AsyncExitStack]] = {}
         self._is_closed = False
 
-    async def attach(self, wanted: AttachScreen, peer: Peer) -> None:
+    async def attach(self, wanted: AttachScreen, peer: RequestPeer) -> None:
         """Take a screen; one of the same number is replaced."""
         await self.detach(DetachScreen(screen=wanted.screen))
         if len(self._held) >= MOST_PER_CLIENT:
@@ -325,7 +326,7 @@ class ClientHandler:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _answer(self, name: str, params: Raw | None, peer: Peer) -> Any:
+    async def _answer(self, name: str, params: Raw | None, peer: RequestPeer) -> Any:
         if name == HELLO.name:
             return self._hello(_read(Hello, params))
         if name == STOP.name:  # works in every version: how else would one replace an old host
@@ -337,7 +338,7 @@ class ClientHandler:
             return await self._call(request, _read(request.params, params))
         return await self._answer_client(name, params, peer)
 
-    async def _answer_client(self, name: str, params: Raw | None, peer: Peer) -> Any:
+    async def _answer_client(self, name: str, params: Raw | None, peer: RequestPeer) -> Any:
         """Answer what is about this connection, and not of the fleet alone."""
         match name:
             case FOLLOW.name:
@@ -394,7 +395,7 @@ class ClientHandler:
         is_cut = len(kept) < len(records)
         return RecordsPage(records=tuple(reversed(kept) if is_backward else kept), is_cut=is_cut)
 
-    async def _follow(self, wanted: Follow, peer: Peer) -> FollowResult:
+    async def _follow(self, wanted: Follow, peer: RequestPeer) -> FollowResult:
         id_ = self._new_subscription()
         fleet = self._desk.fleet
         # The id, not the name: the agent may get another one while it is followed.
@@ -405,7 +406,7 @@ class ClientHandler:
         self._begin(Subscription(id_, peer, encode_record), fleet.follow(after, agent=session))
         return FollowResult(subscription=id_, after=after, session=session)
 
-    def _watch_terminal(self, wanted: TerminalParams, peer: Peer) -> WatchTerminalResult:
+    def _watch_terminal(self, wanted: TerminalParams, peer: RequestPeer) -> WatchTerminalResult:
         id_ = self._new_subscription()
         subscription = Subscription[ViewerEvent](
             id_, peer, msgspec.json.encode, window=TERMINAL_WINDOW, batch_bytes=TERMINAL_BATCH
@@ -423,7 +424,7 @@ class ClientHandler:
         return self._last_subscription
 
     def _begin(self, subscription: Subscription[T], items: AsyncGenerator[T]) -> None:
-        task = asyncio.create_task(
+        task = start_task(
             self._run(subscription, items), name=f"{self._shown}: subscription {subscription.id}"
         )
         self._subscriptions[subscription.id] = subscription, task

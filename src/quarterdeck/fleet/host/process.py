@@ -4,15 +4,16 @@ import asyncio
 import logging
 import os
 import signal
-import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from quarterdeck import __version__
 from quarterdeck.config.places import Places
 from quarterdeck.config.schema import NotificationSettings
+from quarterdeck.wire.clock import read_wall_clock
+from quarterdeck.wire.tasks import run_beside
 
 from ..api import Fleet
 from .lock import HostLock, LockHolder
@@ -74,9 +75,11 @@ async def run_host(
                 server = FleetServer(fleet, stop=lambda: stopping.ask("a client asked"))
                 async with (
                     server.serve(path),
-                    _beside(_watch_idle(fleet, server, idle_seconds, stopping)),
-                    _beside(_watch_lock(lock, lock_file(places), stopping)),
-                    _beside(_notify(fleet, notifications)),
+                    run_beside(
+                        _watch_idle(fleet, server, idle_seconds, stopping), name="host: idle"
+                    ),
+                    run_beside(_watch_lock(lock, lock_file(places), stopping), name="host: lock"),
+                    run_beside(_notify(fleet, notifications), name="host: notifications"),
                 ):
                     await asyncio.to_thread(lock.sign, _holder(str(path)))
                     log.info("quarterdeck %s listens at %s", __version__, path)
@@ -106,7 +109,7 @@ class _Stopping:
 
 
 def _holder(path: str) -> LockHolder:
-    started = time.time_ns() // 1_000
+    started = read_wall_clock()
     return LockHolder(pid=os.getpid(), socket=path, version=__version__, started=started)
 
 
@@ -120,23 +123,6 @@ def _signals(stopping: _Stopping) -> Generator[None]:
     finally:
         for number in _SIGNALS:
             loop.remove_signal_handler(number)
-
-
-@asynccontextmanager
-async def _beside(work: Coroutine[Any, Any, None]) -> AsyncGenerator[None]:
-    """Do something meanwhile that the host can live without."""
-    task = asyncio.create_task(work)
-    task.add_done_callback(_report)
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
-
-
-def _report(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        log.error("a background task of the host failed", exc_info=error)
 
 
 async def _notify(fleet: Fleet, settings: NotificationSettings | None) -> None:

@@ -4,11 +4,12 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from quarterdeck.wire.errors import LinkBrokenError
 from quarterdeck.wire.rpc import ByteStream, Peer, RpcLimits, serve_unix
+from quarterdeck.wire.tasks import race_tasks
 
 from ..api import Fleet
 from .client_handler import ClientHandler, PendingChanges, SharedHostState
@@ -92,23 +93,13 @@ class FleetServer:
             self._desk.clients -= 1
 
     async def _attend(self, peer: Peer, connection: ClientHandler) -> None:
-        leaving = asyncio.create_task(peer.wait_closed())
-        greeting = asyncio.create_task(connection.greeted.wait())
-        try:
-            await asyncio.wait(
-                (leaving, greeting),
-                timeout=self._greeting_seconds,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-            if greeting.done():
-                ending = await leaving
-                log.info("a client left: %s", ending)
-            elif not leaving.done():
-                log.warning("client rejected: it did not send hello")
-        finally:
-            leaving.cancel()
-            greeting.cancel()
-            await asyncio.gather(leaving, greeting, return_exceptions=True)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._greeting_seconds):
+                await race_tasks(peer.wait_closed(), connection.greeted.wait())
+        if connection.greeted.is_set():
+            log.info("a client left: %s", await peer.wait_closed())
+        elif peer.ending is None:
+            log.warning("client rejected: it did not send hello")
 
     def _check(self, stream: ByteStream) -> PeerCredentials | None:
         try:

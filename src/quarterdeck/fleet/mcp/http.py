@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from quarterdeck.wire.tasks import start_task
+
 from .protocol import VERSIONS, McpEndpoint, Message
 
 __all__ = [
@@ -218,7 +220,7 @@ class McpHttpServer:
         request: McpHttpRequest,
         writer: asyncio.StreamWriter,
     ) -> None:
-        answering = asyncio.ensure_future(endpoint.handle(message))
+        answering = start_task(endpoint.handle(message), name="MCP: answer")
         try:
             if "text/event-stream" in request.headers.get("accept", ""):
                 done, _ = await asyncio.wait([answering], timeout=self._quiet_seconds)
@@ -278,8 +280,8 @@ async def serve_http(
 
 async def _unless_left(reader: asyncio.StreamReader, work: Coroutine[Any, Any, None]) -> None:
     """Do some work; a client that goes away meanwhile cancels it."""
-    working = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(_left(reader))
+    working = start_task(work, name="MCP: request")
+    leaving = start_task(_left(reader), name="MCP: client")
     try:
         await asyncio.wait([working, leaving], return_when=asyncio.FIRST_COMPLETED)
     finally:

@@ -18,6 +18,7 @@ from quarterdeck.wire.rpc.errors import (
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
 )
+from quarterdeck.wire.tasks import start_task
 
 from .tool import Toolset
 
@@ -118,7 +119,7 @@ class McpEndpoint:
         if len(self._running) >= _MOST_RUNNING:
             text = f"{_MOST_RUNNING} requests are already running; wait for some of them"
             return error_message(id_, INVALID_REQUEST, text)
-        task = self._running[id_] = asyncio.ensure_future(self._result(method, params))
+        task = self._running[id_] = start_task(self._result(method, params), name=f"MCP: {method}")
         try:
             await asyncio.wait([task])
         except asyncio.CancelledError:

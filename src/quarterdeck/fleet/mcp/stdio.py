@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from quarterdeck.wire.errors import LinkError, QuarterdeckError
 from quarterdeck.wire.rpc.stream import ByteStream
+from quarterdeck.wire.tasks import BackgroundTasks
 
 __all__ = ["BridgeSetupError", "run_bridge"]
 
@@ -37,24 +38,17 @@ async def run_bridge(stream: ByteStream, url: str, token: str) -> None:
     if parts.scheme != "http" or parts.hostname != "127.0.0.1" or parts.port is None:
         raise BridgeSetupError(f"{url!r} is not the address of a host on this machine")
     post = _Post(parts.port, parts.path, token)
-    tasks: set[asyncio.Task[None]] = set()
+    tasks = BackgroundTasks()
     writing, room = asyncio.Lock(), asyncio.Semaphore(_MOST)
     try:
         async for line in _Lines(stream):
             await room.acquire()
-            task = asyncio.create_task(_carry(post, line, stream, writing))
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
+            task = tasks.start(_carry(post, line, stream, writing), name="carry a message")
             task.add_done_callback(lambda _: room.release())
     except LinkError:
         pass  # the agent is gone
     finally:
-        if tasks:
-            await asyncio.wait(tasks, timeout=_LAST_SECONDS)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await tasks.close(_LAST_SECONDS)
 
 
 class _Lines:

@@ -17,6 +17,7 @@ from quarterdeck.journal import JournalClosedError
 from quarterdeck.wire.content import text
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.ids import RequestId, SessionId
+from quarterdeck.wire.tasks import start_task
 
 from ..agent_entry import AgentEntry
 from ..api import AgentInfo, Fleet
@@ -58,7 +59,7 @@ class CompletionNotices:
 
     def watch(self, seat: "FleetToolContext", child: SessionId) -> None:
         """Tell the agent of this seat whenever the child is done, until the child has ended."""
-        task = asyncio.create_task(self._watch(seat, child), name=f"notices of {child}")
+        task = start_task(self._watch(seat, child), name=f"notices of {child}")
         self._watching[child] = task
         task.add_done_callback(lambda _: self._forget(child))
 

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import shlex
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,6 +23,7 @@ from quarterdeck.policy.grants import Grant
 from quarterdeck.policy.lookup import look_up
 from quarterdeck.policy.modes import NO_SANDBOX, Mode
 from quarterdeck.system.local_disk import LocalDisk
+from quarterdeck.wire.clock import read_wall_clock
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.tool_calls import ToolKind
 
@@ -146,7 +146,7 @@ async def prepare_hypothetical_session(
         grants=grants,
         sandbox=sandbox,
         trusted=gate.trusted,
-        now=time.time_ns() // 1000,
+        now=read_wall_clock(),
     )
     return HypotheticalSession(basis=basis, around=around)
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from quarterdeck.agent.session_store import NoSuchSessionError
 from quarterdeck.config.places import Places
 from quarterdeck.journal import Journal
 from quarterdeck.journal.errors import JournalLockedError
+from quarterdeck.wire.clock import read_wall_seconds
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import Event, SessionOpened
 from quarterdeck.wire.ids import SessionId
@@ -91,7 +91,7 @@ def _forget(state: Path, gone: set[SessionId], known: set[SessionId]) -> None:
     for directory in (state / "checkpoints").glob("ses_*"):
         name = SessionId(directory.name)
         # A session within another's log is not listed: it may be at work.
-        is_stray = name not in known and time.time() - directory.stat().st_mtime > _STRAY
+        is_stray = name not in known and read_wall_seconds() - directory.stat().st_mtime > _STRAY
         if name in gone or is_stray:
             delete_checkpoints(state, name)
 

@@ -4,7 +4,6 @@ The texts of agents, people and programs are literal in every format: nothing in
 part of the document, load a picture or run a script in the program that shows it.
 """
 
-import datetime
 import json
 import re
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
@@ -14,6 +13,7 @@ from typing import Literal, Protocol, TypeAlias, get_args
 import msgspec
 from msgspec.structs import replace
 
+from quarterdeck.wire.clock import format_utc_time
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.record import Record
 from quarterdeck.wire.redaction import mask_secrets
@@ -32,7 +32,6 @@ __all__ = [
     "clean_line",
     "clean_text",
     "export_session",
-    "format_time",
 ]
 
 _COLOURS = re.compile(r"\x1b\[[0-9;:]*m")
@@ -46,15 +45,6 @@ def clean_text(text: str) -> str:
 def clean_line(text: str) -> str:
     """The same in one line."""
     return " ".join(clean_text(text).split())
-
-
-def format_time(time: int) -> str:
-    """A time in microseconds since the epoch, in UTC; empty where no calendar has it."""
-    try:
-        moment = datetime.datetime.fromtimestamp(time / 1_000_000, tz=datetime.UTC)
-    except (OverflowError, OSError, ValueError):
-        return ""
-    return moment.strftime("%Y-%m-%d %H:%M:%S")
 
 
 _HTML_HEAD = """<!doctype html>
@@ -97,7 +87,7 @@ class HtmlWriter:
         head = (
             f'<section class="{classes}" id="seq-{passage.seq}">\n'
             f"<h2>{_html_line(passage.title)}</h2>\n"
-            f"<time>{format_time(passage.time)}</time>\n"
+            f"<time>{format_utc_time(passage.time)}</time>\n"
         )
         return head + "".join(_html_block(block) for block in passage.blocks) + "</section>\n"
 
@@ -158,7 +148,7 @@ class MarkdownWriter:
         within = " (sub-agent)" if passage.parent else ""
         heading = (
             f"\n## {_markdown_line(passage.title)}{within}\n\n"
-            f"{format_time(passage.time)} · {passage.seq}\n"
+            f"{format_utc_time(passage.time)} · {passage.seq}\n"
         )
         return heading + "".join(_markdown_block(block) for block in passage.blocks)
 

@@ -2,15 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
 from quarterdeck.testing.disk_actions import DiskAction, parse_action, parse_sneak
 from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.permissions import PermissionOption, Selected
 from quarterdeck.wire.tool_calls import Diff, ToolCallContent, ToolCallLocation, ToolKind
 
-if TYPE_CHECKING:
-    from .commands import PromptRun
+from .prompt_run import PromptRun
 
 __all__ = ["ACTIONS", "request_permission"]
 
@@ -23,7 +21,7 @@ _OPTIONS = (
 _KINDS: dict[str, ToolKind] = {"read": "read", "edit": "edit", "run": "execute"}
 
 
-async def request_permission(work: "PromptRun", call: acp.ToolCall) -> str:
+async def request_permission(work: PromptRun, call: acp.ToolCall) -> str:
     """Announce a call and ask for permission; returns the chosen option or ``cancelled``."""
     await work.update(call)
     details = acp.ToolCallDetails(
@@ -43,7 +41,7 @@ async def request_permission(work: "PromptRun", call: acp.ToolCall) -> str:
     return answer.outcome.option_id if isinstance(answer.outcome, Selected) else "cancelled"
 
 
-def _call(work: "PromptRun", deed: DiskAction) -> acp.ToolCall:
+def _call(work: PromptRun, deed: DiskAction) -> acp.ToolCall:
     """How it tells of a deed."""
     content: tuple[ToolCallContent, ...] = ()
     locations: tuple[ToolCallLocation, ...] = ()
@@ -61,7 +59,7 @@ def _call(work: "PromptRun", deed: DiskAction) -> acp.ToolCall:
     )
 
 
-async def _do(work: "PromptRun", rest: str) -> None:
+async def _do(work: PromptRun, rest: str) -> None:
     """Does it by leave; reads without."""
     deed = parse_action(rest)
     call = _call(work, deed)
@@ -78,18 +76,18 @@ async def _do(work: "PromptRun", rest: str) -> None:
     await work.say(f"{output}\n")
 
 
-async def _unasked(work: "PromptRun", deed: DiskAction) -> None:
+async def _unasked(work: PromptRun, deed: DiskAction) -> None:
     call = _call(work, deed)
     await work.update(call)
     await asyncio.to_thread(deed.carry_out)
     await work.update(acp.ToolCallUpdate(tool_call_id=call.tool_call_id, status="completed"))
 
 
-async def _hide(work: "PromptRun", rest: str) -> None:
+async def _hide(work: PromptRun, rest: str) -> None:
     await asyncio.to_thread(parse_sneak("hide", rest).carry_out)
 
 
-ACTIONS: dict[str, Callable[["PromptRun", str], Awaitable[None]]] = {
+ACTIONS: dict[str, Callable[[PromptRun, str], Awaitable[None]]] = {
     "do": _do,
     "sneak": lambda work, rest: _unasked(work, parse_sneak("sneak", rest)),
     "sneak-run": lambda work, rest: _unasked(work, parse_sneak("sneak-run", rest)),

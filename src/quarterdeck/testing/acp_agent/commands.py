@@ -9,8 +9,6 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -23,13 +21,9 @@ from quarterdeck.wire.usage import Cost
 
 from .actions import ACTIONS, request_permission
 from .oddities import ODDITIES
-from .session import SavedSession
+from .prompt_run import PromptRun, StopTurnError
 
-if TYPE_CHECKING:
-    from quarterdeck.wire.acp.connection import AcpConnection
-    from quarterdeck.wire.rpc import ByteStream
-
-__all__ = ["COMMANDS", "PromptRun", "StopTurnError", "run_line"]
+__all__ = ["COMMANDS", "run_line"]
 
 _SLEEPER = "import time; time.sleep(600)"
 _DAEMON = (
@@ -44,42 +38,6 @@ _DOT = (
     "RU5ErkJggg=="
 )
 """A picture of one pixel."""
-
-
-class StopTurnError(Exception):
-    """Ends the turn with a stop reason, or with an error when ``error`` is set."""
-
-    def __init__(self, reason: str, error: RpcError | None = None) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.error = error
-
-
-@dataclass(slots=True)
-class PromptRun:
-    """One prompt being worked on."""
-
-    connection: "AcpConnection"
-    stream: "ByteStream"
-    session: SavedSession
-    answer: list[str] = field(default_factory=list[str])
-    calls: int = 0
-    usage: acp.Usage | None = None
-
-    async def update(self, update: Any) -> None:
-        """Send a session update."""
-        note = acp.SessionNotification(session_id=self.session.id, update=update)
-        await self.connection.send(acp.SESSION_UPDATE, note)
-
-    async def say(self, message: str, *, message_id: str | None = None) -> None:
-        """Send a chunk of the answer."""
-        self.answer.append(message)
-        await self.update(acp.AgentMessageChunk(content=text(message), message_id=message_id))
-
-    def call_id(self) -> str:
-        """A new tool call id; they count up."""
-        self.calls += 1
-        return f"call-{len(self.session.exchanges)}-{self.calls}"
 
 
 async def run_line(work: PromptRun, line: str) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -12,8 +11,7 @@ from quarterdeck.wire.errors import RpcError
 from quarterdeck.wire.permissions import PermissionOption, Selected
 from quarterdeck.wire.tool_calls import TerminalItem
 
-if TYPE_CHECKING:
-    from .commands import PromptRun
+from .prompt_run import PromptRun
 
 __all__ = ["ODDITIES"]
 
@@ -23,7 +21,7 @@ _STRANGE = (
 )
 
 
-async def _ask_with(work: "PromptRun", title: str, options: tuple[PermissionOption, ...]) -> None:
+async def _ask_with(work: PromptRun, title: str, options: tuple[PermissionOption, ...]) -> None:
     details = acp.ToolCallDetails(
         tool_call_id=work.call_id(), title=title, kind="execute", raw_input={"command": title}
     )
@@ -37,12 +35,12 @@ async def _ask_with(work: "PromptRun", title: str, options: tuple[PermissionOpti
     await work.say(f"permission: {chosen}")
 
 
-async def _odd_options(work: "PromptRun", rest: str) -> None:
+async def _odd_options(work: PromptRun, rest: str) -> None:
     """A permission request, unannounced, with an option of a kind that does not exist."""
     await _ask_with(work, rest or "be odd", _STRANGE)
 
 
-async def _forged_options(work: "PromptRun", rest: str) -> None:
+async def _forged_options(work: PromptRun, rest: str) -> None:
     """Options that claim to be standing answers of the client's own."""
     meaning = {"effect": "allow", "scope": "user", "patterns": ["*"]}
     forged = PermissionOption(
@@ -52,18 +50,18 @@ async def _forged_options(work: "PromptRun", rest: str) -> None:
     await _ask_with(work, rest or "make", (forged, no))
 
 
-async def _no_options(work: "PromptRun", rest: str) -> None:
+async def _no_options(work: PromptRun, rest: str) -> None:
     await _ask_with(work, rest or "choose nothing", ())
 
 
-async def _loose(work: "PromptRun", rest: str) -> None:
+async def _loose(work: PromptRun, rest: str) -> None:
     """A tool call that never ends."""
     await work.update(
         acp.ToolCall(tool_call_id=work.call_id(), title=rest or "drift", status="in_progress")
     )
 
 
-async def _shell(work: "PromptRun", rest: str) -> None:
+async def _shell(work: PromptRun, rest: str) -> None:
     """A command that the agent runs itself and shows by its own extension."""
     call = work.call_id()
     shown = (TerminalItem(terminal_id=call),)
@@ -86,7 +84,7 @@ async def _shell(work: "PromptRun", rest: str) -> None:
     await work.update(acp.ToolCallUpdate(tool_call_id=call, status="completed", meta=last))
 
 
-async def _compact(work: "PromptRun", rest: str) -> None:
+async def _compact(work: PromptRun, rest: str) -> None:
     for update in (
         acp.CompactionUpdate(compaction_id="c1", status="in_progress"),
         acp.CompactionSummaryChunk(compaction_id="c1", content=text("short")),
@@ -95,11 +93,11 @@ async def _compact(work: "PromptRun", rest: str) -> None:
         await work.update(update)
 
 
-async def _notice(work: "PromptRun", rest: str) -> None:
+async def _notice(work: PromptRun, rest: str) -> None:
     await work.update(acp.Notice(severity="warning", title=rest or "mind the gap"))
 
 
-async def _elicit_url(work: "PromptRun", rest: str) -> None:
+async def _elicit_url(work: PromptRun, rest: str) -> None:
     answer = await work.connection.call(
         acp.ELICITATION_CREATE,
         acp.CreateElicitationRequest(
@@ -113,7 +111,7 @@ async def _elicit_url(work: "PromptRun", rest: str) -> None:
     await work.say(f"answer: {answer.action}")
 
 
-async def _request(work: "PromptRun", rest: str) -> None:
+async def _request(work: PromptRun, rest: str) -> None:
     """A request of a method that the protocol does not have; says the error's code."""
     try:
         await work.connection.peer.request(rest or "craft/drain", {})
@@ -121,11 +119,11 @@ async def _request(work: "PromptRun", rest: str) -> None:
         await work.say(f"code: {error.code}")
 
 
-async def _notify(work: "PromptRun", rest: str) -> None:
+async def _notify(work: PromptRun, rest: str) -> None:
     await work.connection.peer.notify(rest or "craft/notify", {"hello": "there"})
 
 
-async def _foreign_session(work: "PromptRun", rest: str) -> None:
+async def _foreign_session(work: PromptRun, rest: str) -> None:
     """Asks to read a file for a session that does not exist; says the error's code."""
     request = acp.ReadTextFileRequest(session_id="no-such-session", path=rest or "a.txt")
     try:
@@ -134,7 +132,7 @@ async def _foreign_session(work: "PromptRun", rest: str) -> None:
         await work.say(f"code: {error.code}")
 
 
-async def _malformed(work: "PromptRun", rest: str) -> None:
+async def _malformed(work: PromptRun, rest: str) -> None:
     """An update without a session, one of wrong types, and a frame that is no message."""
     await work.connection.peer.notify("session/update", {"update": 1})
     wrong = {"sessionUpdate": "agent_message_chunk", "content": 7}
@@ -146,7 +144,7 @@ async def _malformed(work: "PromptRun", rest: str) -> None:
     await work.say("after the mistakes")
 
 
-async def _wrong_ids(work: "PromptRun", rest: str) -> None:
+async def _wrong_ids(work: PromptRun, rest: str) -> None:
     """Answers to nothing, answers twice, requests with one id twice."""
     await asyncio.sleep(0.02)
     for id_ in (9999, "never", None):
@@ -159,7 +157,7 @@ async def _wrong_ids(work: "PromptRun", rest: str) -> None:
     await work.say("after the wrong ids")
 
 
-async def _long(work: "PromptRun", rest: str) -> None:
+async def _long(work: PromptRun, rest: str) -> None:
     """One message of that many characters, however many a message may have."""
     content = {"type": "text", "text": "x" * int(rest or 1_000_000)}
     update = {"sessionUpdate": "agent_message_chunk", "content": content}
@@ -169,7 +167,7 @@ async def _long(work: "PromptRun", rest: str) -> None:
     await work.stream.send(msgspec.json.encode(note) + b"\n")
 
 
-async def _tokens(work: "PromptRun", rest: str) -> None:
+async def _tokens(work: PromptRun, rest: str) -> None:
     """Report the turn's tokens with the answer: read, said, cached besides."""
     read, said, cached, *_ = (*(int(word) for word in rest.split()), 0, 0, 0)
     work.usage = acp.Usage(
@@ -180,7 +178,7 @@ async def _tokens(work: "PromptRun", rest: str) -> None:
     )
 
 
-ODDITIES: dict[str, Callable[["PromptRun", str], Awaitable[None]]] = {
+ODDITIES: dict[str, Callable[[PromptRun, str], Awaitable[None]]] = {
     "odd-options": _odd_options,
     "no-options": _no_options,
     "forged-options": _forged_options,

@@ -18,9 +18,11 @@ from quarterdeck.wire.content import TextContent, text
 from quarterdeck.wire.errors import RpcError
 from quarterdeck.wire.rpc import ByteStream, stdio_stream
 from quarterdeck.wire.settings import ConfigChoice, ConfigOption, Mode
+from quarterdeck.wire.tasks import start_task
 from quarterdeck.wire.values import AcpValue
 
-from .commands import PromptRun, StopTurnError, run_line
+from .commands import run_line
+from .prompt_run import PromptRun, StopTurnError
 from .session import FakeExchange, FakeSessions, SavedSession
 
 __all__ = ["FakeAgent", "main", "options"]
@@ -243,7 +245,9 @@ class FakeAgent:
         said = "\n".join(block.text for block in request.prompt if isinstance(block, TextContent))
         saved.exchanges.append(FakeExchange(prompt=said))
         work = self._work(saved)
-        task = self._running[saved.id] = asyncio.create_task(_lines(work, said))
+        task = self._running[saved.id] = start_task(
+            _lines(work, said), name=f"prompt of {saved.id}"
+        )
         try:
             await asyncio.wait([task])
         finally:

@@ -8,16 +8,14 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from quarterdeck.testing.disk_actions import DiskAction, DiskActionKind, parse_action, parse_sneak
 
+from .flags import FakeClaudeFlags
 from .output import FakeClaudeOutput, TurnAbortedError
 
-if TYPE_CHECKING:
-    from .program import FakeClaude
-
-__all__ = ["COMMANDS", "FakeClaudeFailedError", "run_line"]
+__all__ = ["COMMANDS", "CommandContext", "FakeClaudeFailedError", "run_line"]
 
 _SLEEPER = "import time; print('up', flush=True); time.sleep(600)"
 _DAEMON = (
@@ -57,7 +55,22 @@ class FakeClaudeFailedError(Exception):
         self.status = status
 
 
-def run_line(program: "FakeClaude", line: str) -> None:
+class CommandContext(Protocol):
+    """What a command uses of the program whose turn it is in."""
+
+    flags: FakeClaudeFlags
+    memory: list[str]
+    servers: list[str]
+    stop: str
+    leave_with: int | None
+    voice: FakeClaudeOutput
+
+    def hook(self, tool: str, given: dict[str, Any], call: str) -> str:
+        """Let the hooks decide about a call. Raises TurnAbortedError."""
+        ...
+
+
+def run_line(program: CommandContext, line: str) -> None:
     """Do what one line says; one that is no command is echoed. Raises TurnAbortedError, Failed."""
     voice = program.voice
     if voice.interrupted.is_set():
@@ -70,7 +83,7 @@ def run_line(program: "FakeClaude", line: str) -> None:
         voice.say(line)
 
 
-def _stream(program: "FakeClaude", rest: str) -> None:
+def _stream(program: CommandContext, rest: str) -> None:
     count, _, size = rest.partition(" ")
     filler = "x" * int(size or 0)
     for number in range(int(count or 10)):
@@ -79,12 +92,12 @@ def _stream(program: "FakeClaude", rest: str) -> None:
         program.voice.say(f"chunk {number}{filler}\n")
 
 
-def _wait(program: "FakeClaude", rest: str) -> None:
+def _wait(program: CommandContext, rest: str) -> None:
     program.voice.say("waiting")
     program.voice.wait(float(rest or 3600))
 
 
-def _tool(program: "FakeClaude", rest: str) -> None:
+def _tool(program: CommandContext, rest: str) -> None:
     call = program.voice.call("Read", {"file_path": f"/{rest or 'look'}"})
     program.voice.result(call, f"did {rest or 'look'}")
 
@@ -110,7 +123,7 @@ def _permitted(
     return None
 
 
-def _ask(program: "FakeClaude", rest: str) -> None:
+def _ask(program: CommandContext, rest: str) -> None:
     voice = program.voice
     given = {"command": rest or "run a command"}
     call = voice.call("Bash", given)
@@ -121,7 +134,7 @@ def _ask(program: "FakeClaude", rest: str) -> None:
     voice.say("denied" if allowed is None else "allowed")
 
 
-def _write(program: "FakeClaude", rest: str) -> None:
+def _write(program: CommandContext, rest: str) -> None:
     voice = program.voice
     name, _, content = rest.partition(" ")
     path = Path(name).resolve()
@@ -147,7 +160,7 @@ def _announced(voice: FakeClaudeOutput, deed: DiskAction) -> tuple[str, str, dic
     return voice.call(name, given), name, given
 
 
-def _do(program: "FakeClaude", rest: str) -> None:
+def _do(program: CommandContext, rest: str) -> None:
     """Do it, after the hook has heard of it and, where its mode asks, by leave."""
     voice, deed = program.voice, parse_action(rest)
     call, name, given = _announced(voice, deed)
@@ -164,10 +177,10 @@ def _do(program: "FakeClaude", rest: str) -> None:
         voice.say("denied\n")
 
 
-def _sneak(name: str) -> Callable[["FakeClaude", str], None]:
+def _sneak(name: str) -> Callable[[CommandContext, str], None]:
     """Do it and tell of it; neither the hook nor anybody is asked."""
 
-    def sneak(program: "FakeClaude", rest: str) -> None:
+    def sneak(program: CommandContext, rest: str) -> None:
         deed = parse_sneak(name, rest)
         call, _, _ = _announced(program.voice, deed)
         program.voice.result(call, deed.carry_out())
@@ -175,11 +188,11 @@ def _sneak(name: str) -> Callable[["FakeClaude", str], None]:
     return sneak
 
 
-def _hide(program: "FakeClaude", rest: str) -> None:
+def _hide(program: CommandContext, rest: str) -> None:
     parse_sneak("hide", rest).carry_out()
 
 
-def _question(program: "FakeClaude", rest: str) -> None:
+def _question(program: CommandContext, rest: str) -> None:
     voice = program.voice
     options = [{"label": one, "description": f"the {one} one"} for one in ("red", "blue")]
     asked = {"question": rest or "Which colour?", "header": "Colour", "options": options}
@@ -191,25 +204,25 @@ def _question(program: "FakeClaude", rest: str) -> None:
     voice.say("no answer" if allowed is None else f"answer: {json.dumps(allowed['answers'])}")
 
 
-def _control(program: "FakeClaude", rest: str) -> None:
+def _control(program: CommandContext, rest: str) -> None:
     """Send a request of some kind and say what came back."""
     answer = program.voice.ask(rest or "hook_callback", message="Which?", input={})
     program.voice.say(json.dumps(answer.get("response") or answer.get("error")))
 
 
-def _plan(program: "FakeClaude", rest: str) -> None:
+def _plan(program: CommandContext, rest: str) -> None:
     entries = [{"content": one, "status": "pending"} for one in (rest or "look,mend").split(",")]
     call = program.voice.call("TodoWrite", {"todos": entries})
     program.voice.result(call, "Todos have been modified")
 
 
-def _image(program: "FakeClaude", rest: str) -> None:
+def _image(program: CommandContext, rest: str) -> None:
     source = {"type": "base64", "media_type": "image/png", "data": _DOT}
     call = program.voice.call("Read", {"file_path": "/dot.png"})
     program.voice.result(call, [{"type": "image", "source": source}])
 
 
-def _subagent(program: "FakeClaude", rest: str) -> None:
+def _subagent(program: CommandContext, rest: str) -> None:
     """A sub-agent that says something and uses a tool."""
     voice = program.voice
     call = voice.call("Task", {"description": rest or "look", "prompt": "look"})
@@ -222,7 +235,7 @@ def _subagent(program: "FakeClaude", rest: str) -> None:
     voice.result(call, [{"type": "text", "text": "the sub-agent is done"}])
 
 
-def _broken(program: "FakeClaude", rest: str) -> None:
+def _broken(program: CommandContext, rest: str) -> None:
     """An answer that breaks off in the middle; the model is asked again."""
     program.voice.say("Before it ")
     program.voice.end_message(None)
@@ -231,40 +244,40 @@ def _broken(program: "FakeClaude", rest: str) -> None:
     program.voice.say("Whole now.")
 
 
-def _retry(program: "FakeClaude", rest: str) -> None:
+def _retry(program: CommandContext, rest: str) -> None:
     status = int(rest or 529)
     retry = {"attempt": 1, "max_retries": 10, "retry_delay_ms": 1500, "error_status": status}
     error = "rate_limit" if status == 429 else "overloaded"
     program.voice.line({"type": "system", "subtype": "api_retry", "error": error, **retry})
 
 
-def _limit(program: "FakeClaude", rest: str) -> None:
+def _limit(program: CommandContext, rest: str) -> None:
     info = {"status": rest or "rejected", "resetsAt": 1800000000, "rateLimitType": "five_hour"}
     program.voice.line({"type": "rate_limit_event", "rate_limit_info": info})
 
 
-def _compact(program: "FakeClaude", rest: str) -> None:
+def _compact(program: CommandContext, rest: str) -> None:
     voice = program.voice
     voice.line({"type": "system", "subtype": "status", "status": "compacting"})
     meta = {"trigger": "auto", "pre_tokens": 1000}
     voice.line({"type": "system", "subtype": "compact_boundary", "compact_metadata": meta})
 
 
-def _garbage(program: "FakeClaude", rest: str) -> None:
+def _garbage(program: CommandContext, rest: str) -> None:
     for number in range(int(rest or 3)):
         program.voice.raw(b"garbage %d \xff\xfe {]\n" % number)
     program.voice.raw(b"[1, 2]\n\n3\n")
     program.voice.say("after the garbage")
 
 
-def _stderr(program: "FakeClaude", rest: str) -> None:
+def _stderr(program: CommandContext, rest: str) -> None:
     left = int(rest or 1_000_000)
     while left > 0:
         left -= os.write(2, (b"e" * 79 + b"\n") * min(512, left // 80 + 1))
     program.voice.say("said a lot on stderr")
 
 
-def _children(program: "FakeClaude", rest: str) -> None:
+def _children(program: CommandContext, rest: str) -> None:
     count, _, how = rest.partition(" ")
     for _ in range(int(count or 1)):
         code = _DAEMON if how == "detached" else _SLEEPER
@@ -274,7 +287,7 @@ def _children(program: "FakeClaude", rest: str) -> None:
     program.voice.say("children are running")
 
 
-def _crash(program: "FakeClaude", rest: str) -> None:
+def _crash(program: CommandContext, rest: str) -> None:
     program.voice.say("crashing")
     os.write(2, b"about to crash\n")
     if rest.startswith("SIG"):
@@ -283,36 +296,36 @@ def _crash(program: "FakeClaude", rest: str) -> None:
     os._exit(int(rest or 3))
 
 
-def _hang_up(program: "FakeClaude", rest: str) -> None:
+def _hang_up(program: CommandContext, rest: str) -> None:
     """Close standard output and live on."""
     os.close(1)
     time.sleep(float(rest or 3600))
 
 
-def _error(program: "FakeClaude", rest: str) -> None:
+def _error(program: CommandContext, rest: str) -> None:
     raise FakeClaudeFailedError(rest or "it went wrong")
 
 
-def _stop(program: "FakeClaude", rest: str) -> None:
+def _stop(program: CommandContext, rest: str) -> None:
     """End the turn with a subtype of the result, or a stop reason of the model."""
     if rest.startswith("error_"):
         raise FakeClaudeFailedError("", rest, None)
     program.stop = rest or "end_turn"
 
 
-def _last(program: "FakeClaude", rest: str) -> None:
+def _last(program: CommandContext, rest: str) -> None:
     """Leave as soon as the result is printed."""
     program.leave_with = int(rest or 0)
 
 
-def _options(program: "FakeClaude", rest: str) -> None:
+def _options(program: CommandContext, rest: str) -> None:
     flags = program.flags
     told = {**flags.values, **flags.lists, "switches": sorted(flags.switches)}
     told |= {"mcp_servers": program.servers}
     program.voice.say(json.dumps(told))
 
 
-COMMANDS: dict[str, Callable[["FakeClaude", str], None]] = {
+COMMANDS: dict[str, Callable[[CommandContext, str], None]] = {
     "echo": lambda program, rest: program.voice.say(rest),
     "think": lambda program, rest: program.voice.think(rest or "hm"),
     "stream": _stream,

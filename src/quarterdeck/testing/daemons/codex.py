@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from quarterdeck.net.websocket import CLOSE, PING, PONG, TEXT, handshake_accept
 from quarterdeck.testing.session_memory import SessionMemory
 
-from .codex_thread import CodexThread
+from .codex_thread import CodexThread, FakeCodexClient
 
 __all__ = [
     "FakeCodex",
@@ -163,21 +163,6 @@ async def listen_websocket(url: str, serve: _Serve) -> AsyncGenerator[str]:
 
 class _RefusedError(Exception):
     """A request that codex refuses."""
-
-
-class FakeCodexClient:
-    """One client of the server."""
-
-    def __init__(self, send: Callable[[bytes], None]) -> None:
-        self._send = send
-
-    def put(self, message: dict[str, Any]) -> None:
-        """Send a message."""
-        self.put_raw(json.dumps(message, ensure_ascii=False).encode("utf-8", "surrogatepass"))
-
-    def put_raw(self, data: bytes) -> None:
-        """Send what may be no message."""
-        self._send(data)
 
 
 class FakeCodex:

@@ -1,27 +1,57 @@
 """One thread of the fake ``codex app-server``: its turns, its items, the voice of its model."""
 
 import asyncio
+import json
 import shlex
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 from quarterdeck.testing.disk_actions import DiskAction
 from quarterdeck.testing.session_memory import SessionMemory
+from quarterdeck.wire.tasks import start_task
 
 from .commands import FakeServerFailedError, run_prompt
 
-if TYPE_CHECKING:
-    from .codex import FakeCodex, FakeCodexClient
-
-__all__ = ["CodexThread"]
+__all__ = ["CodexThread", "CodexThreadServer", "FakeCodexClient"]
 
 _INPUT, _OUTPUT = 11, 7
 """Tokens of a turn, as every fake counts them."""
 
 
+class FakeCodexClient:
+    """One client of the server."""
+
+    def __init__(self, send: Callable[[bytes], None]) -> None:
+        self._send = send
+
+    def put(self, message: dict[str, Any]) -> None:
+        """Send a message."""
+        self.put_raw(json.dumps(message, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+
+    def put_raw(self, data: bytes) -> None:
+        """Send what may be no message."""
+        self._send(data)
+
+
+class CodexThreadServer(Protocol):
+    """The server of a thread, as far as the thread uses it."""
+
+    @property
+    def open(self) -> "Mapping[int, tuple[CodexThread, dict[str, Any], asyncio.Future[Any]]]":
+        """What was asked and is not answered."""
+        ...
+
+    async def ask(
+        self, thread: "CodexThread", method: str, params: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Ask all clients of a thread something; the first answer counts."""
+        ...
+
+
 class CodexThread:
     """A thread, and the voice of its turns. Only what is complete is kept."""
 
-    def __init__(self, server: "FakeCodex", memory: SessionMemory) -> None:
+    def __init__(self, server: CodexThreadServer, memory: SessionMemory) -> None:
         self._server = server
         self._memory = memory
         self._task: asyncio.Task[None] | None = None
@@ -44,7 +74,7 @@ class CodexThread:
         """Those of the thread, this turn's last."""
         return self._memory.prompts
 
-    def moved(self, server: "FakeCodex") -> "CodexThread":
+    def moved(self, server: CodexThreadServer) -> "CodexThread":
         """The same thread on another server, at rest."""
         thread = CodexThread(server, self._memory)
         thread.turns, thread._usage = self.turns, self._usage
@@ -96,7 +126,7 @@ class CodexThread:
 
     def go(self) -> None:
         """Run the prompt that was taken."""
-        self._task = asyncio.get_running_loop().create_task(self._run(self.prompts[-1]))
+        self._task = start_task(self._run(self.prompts[-1]), name=self._turn)
 
     async def interrupt(self) -> bool:
         """End the turn that runs; False if none does."""
@@ -140,7 +170,7 @@ class CodexThread:
         self._usage = {"total": _tokens(turns), "last": _tokens(1), "modelContextWindow": 200_000}
         self.tell("thread/tokenUsage/updated", tokenUsage=self._usage)
 
-    def tell_usage(self, client: "FakeCodexClient") -> None:
+    def tell_usage(self, client: FakeCodexClient) -> None:
         """Tell a client that has just come how many tokens were used, if any were."""
         if self._usage is not None:
             where = {"threadId": self.id, "turnId": self._turn, "tokenUsage": self._usage}

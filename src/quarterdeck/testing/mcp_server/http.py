@@ -8,8 +8,7 @@ import uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
 
-from .responder import McpResponder
-from .tools import table
+from .responder import McpResponder, table
 
 __all__ = ["serve"]
 

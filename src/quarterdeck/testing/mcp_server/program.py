@@ -7,6 +7,7 @@ import threading
 from typing import Any
 
 from .responder import McpResponder, quirks_of
+from .tools import TOOLS
 
 __all__ = ["main"]
 
@@ -18,7 +19,7 @@ def main(words: tuple[str, ...]) -> None:
     if quirks.broken:
         sys.stderr.write("cannot start: API_TOKEN=secret-value-1234 was refused\n")
         raise SystemExit(3)
-    voice = McpResponder(quirks)
+    voice = McpResponder(quirks, TOOLS)
     if is_http:
         from .http import serve
 

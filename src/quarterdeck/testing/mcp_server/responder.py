@@ -4,13 +4,21 @@ to.
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
-from .tools import TOOLS, FakeToolCall, schemas_gone_wrong
-
-__all__ = ["McpReplyChannel", "McpResponder", "Quirks", "quirks_of"]
+__all__ = [
+    "FakeTool",
+    "FakeToolCall",
+    "McpReplyChannel",
+    "McpResponder",
+    "Message",
+    "Quirks",
+    "quirks_of",
+    "schemas_gone_wrong",
+    "table",
+]
 
 
 @dataclass(kw_only=True)
@@ -78,6 +86,12 @@ _LEGACY = "2025-11-25"
 _MODERN = "2026-07-28"
 
 
+def table(message: Message, key: str) -> Message:
+    """An inner table of a message; empty where there is none."""
+    found = message.get(key)
+    return cast("Message", found) if isinstance(found, dict) else {}
+
+
 class McpReplyChannel(Protocol):
     """Where the answers to one message go."""
 
@@ -103,11 +117,50 @@ class McpReplyChannel(Protocol):
         ...
 
 
+@dataclass
+class FakeToolCall:
+    """A call that runs."""
+
+    voice: "McpResponder"
+    channel: McpReplyChannel
+    params: Message
+    id: Any
+
+    @property
+    def arguments(self) -> Message:
+        """What it was given."""
+        return table(self.params, "arguments")
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether nobody waits any more."""
+        return self.id in self.voice.cancelled
+
+    def notify(self, method: str, params: Message) -> None:
+        """Tell the client something."""
+        self.channel.send({"jsonrpc": "2.0", "method": method, "params": params})
+
+    def progress(self, done: int, total: int, words: str) -> None:
+        """Tell how far it has come."""
+        token = table(self.params, "_meta").get("progressToken")
+        told: Message = {"progressToken": token, "progress": done, "total": total, "message": words}
+        self.notify("notifications/progress", told)
+
+
+@dataclass(kw_only=True)
+class FakeTool:
+    """A tool."""
+
+    run: Callable[[FakeToolCall], Message | None]
+    listed: Message = field(default_factory=dict[str, Any])
+
+
 class McpResponder:
     """Answers messages; safe in many threads."""
 
-    def __init__(self, quirks: Quirks) -> None:
+    def __init__(self, quirks: Quirks, tools: Mapping[str, FakeTool]) -> None:
         self.quirks = quirks
+        self._tools = tools
         self.extra: list[str] = []
         """Tools that were added while it ran."""
         self.cancelled: set[Any] = set()
@@ -185,7 +238,7 @@ class McpResponder:
         if self._lists:
             time.sleep(self.quirks.tardy)
         self._lists += 1
-        found = [tool.listed for tool in TOOLS.values()]
+        found = [tool.listed for tool in self._tools.values()]
         found += [{"name": name, "inputSchema": {"type": "object"}} for name in self.extra]
         found += schemas_gone_wrong() if self.quirks.schemas else []
         if self.quirks.endless:
@@ -201,7 +254,7 @@ class McpResponder:
         name = str(params.get("name"))
         for _ in range(self.quirks.storm):
             channel.send({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
-        tool = TOOLS.get(name)
+        tool = self._tools.get(name)
         if tool is None:
             return {"content": [{"type": "text", "text": f"called {name}"}]}
         say = FakeToolCall(self, channel, params, id_)
@@ -244,3 +297,25 @@ _ANSWERS: dict[str, Callable[[McpResponder, Message, McpReplyChannel, Any], Mess
     "tools/list": McpResponder.list,
     "tools/call": McpResponder.call,
 }
+
+
+def schemas_gone_wrong() -> list[Any]:
+    """Tools that no model can be shown as they are."""
+    deep: Message = {}
+    for _ in range(100):
+        deep = {"type": "object", "properties": {"deeper": deep}}
+    return [
+        "no tool",
+        {"name": 7, "inputSchema": {}},
+        {"description": "has no name"},
+        {"name": "list", "inputSchema": ["no", "object"]},
+        {"name": "text", "inputSchema": {"type": "string"}},
+        {"name": "deep", "inputSchema": deep},
+        {"name": "spaces", "inputSchema": {"properties": {"two words": {"type": "string"}}}},
+        {"name": "none"},
+        {"name": "either", "inputSchema": {"anyOf": [{"required": ["a"]}], "required": ["a", 3]}},
+        {"name": "with spaces and ümläuts", "inputSchema": {"type": "object"}},
+        {"name": "twin.one", "inputSchema": {"type": "object"}},
+        {"name": "twin:one", "inputSchema": {"type": "object"}},
+        {"name": "n" * 200, "inputSchema": {"type": "object"}},
+    ]

@@ -3,65 +3,18 @@
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
-if TYPE_CHECKING:
-    from .responder import McpReplyChannel, McpResponder
+from .responder import FakeTool, FakeToolCall, Message
 
-__all__ = ["PIXEL", "TOOLS", "FakeTool", "FakeToolCall", "schemas_gone_wrong", "table"]
+__all__ = ["PIXEL", "TOOLS"]
 
-Message = dict[str, Any]
 PIXEL = (
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJg"
     "gg=="
 )
 """A picture of one point."""
-
-
-def table(message: Message, key: str) -> Message:
-    """An inner table of a message; empty where there is none."""
-    found = message.get(key)
-    return cast("Message", found) if isinstance(found, dict) else {}
-
-
-@dataclass
-class FakeToolCall:
-    """A call that runs."""
-
-    voice: "McpResponder"
-    channel: "McpReplyChannel"
-    params: Message
-    id: Any
-
-    @property
-    def arguments(self) -> Message:
-        """What it was given."""
-        return table(self.params, "arguments")
-
-    @property
-    def is_cancelled(self) -> bool:
-        """Whether nobody waits any more."""
-        return self.id in self.voice.cancelled
-
-    def notify(self, method: str, params: Message) -> None:
-        """Tell the client something."""
-        self.channel.send({"jsonrpc": "2.0", "method": method, "params": params})
-
-    def progress(self, done: int, total: int, words: str) -> None:
-        """Tell how far it has come."""
-        token = table(self.params, "_meta").get("progressToken")
-        told: Message = {"progressToken": token, "progress": done, "total": total, "message": words}
-        self.notify("notifications/progress", told)
-
-
-@dataclass(kw_only=True)
-class FakeTool:
-    """A tool."""
-
-    run: Callable[[FakeToolCall], Message | None]
-    listed: Message = field(default_factory=dict[str, Any])
 
 
 TOOLS: dict[str, FakeTool] = {}
@@ -259,25 +212,3 @@ def _seen(say: FakeToolCall) -> Message:
 def _headers(say: FakeToolCall) -> Message:
     """Tell what came along with the message."""
     return {"content": [], "structuredContent": say.channel.headers}
-
-
-def schemas_gone_wrong() -> list[Any]:
-    """Tools that no model can be shown as they are."""
-    deep: Message = {}
-    for _ in range(100):
-        deep = {"type": "object", "properties": {"deeper": deep}}
-    return [
-        "no tool",
-        {"name": 7, "inputSchema": {}},
-        {"description": "has no name"},
-        {"name": "list", "inputSchema": ["no", "object"]},
-        {"name": "text", "inputSchema": {"type": "string"}},
-        {"name": "deep", "inputSchema": deep},
-        {"name": "spaces", "inputSchema": {"properties": {"two words": {"type": "string"}}}},
-        {"name": "none"},
-        {"name": "either", "inputSchema": {"anyOf": [{"required": ["a"]}], "required": ["a", 3]}},
-        {"name": "with spaces and ümläuts", "inputSchema": {"type": "object"}},
-        {"name": "twin.one", "inputSchema": {"type": "object"}},
-        {"name": "twin:one", "inputSchema": {"type": "object"}},
-        {"name": "n" * 200, "inputSchema": {"type": "object"}},
-    ]

@@ -21,6 +21,7 @@ from quarterdeck.wire.rpc.handler import (
     Handler,
     Observer,
     RequestContext,
+    RequestPeer,
     RpcCounters,
     RpcLimits,
 )
@@ -45,6 +46,7 @@ __all__ = [
     "Peer",
     "RequestContext",
     "RequestId",
+    "RequestPeer",
     "RpcCounters",
     "RpcLimits",
     "connect_unix",

@@ -34,13 +34,13 @@ from quarterdeck.wire.rpc.frames import (
     replace_surrogates,
 )
 from quarterdeck.wire.rpc.handler import RequestContext
+from quarterdeck.wire.tasks import start_task
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator
 
-    from quarterdeck.wire.rpc.handler import Handler, Observers, RpcCounters, RpcLimits
+    from quarterdeck.wire.rpc.handler import Handler, Observers, RequestPeer, RpcCounters, RpcLimits
     from quarterdeck.wire.rpc.outbox import Outbox, PendingRequests
-    from quarterdeck.wire.rpc.peer import Peer
     from quarterdeck.wire.rpc.stream import ByteStream
 
 __all__ = ["CANCEL_REQUEST", "Dispatcher"]
@@ -71,7 +71,7 @@ class Dispatcher:
 
     def __init__(
         self,
-        peer: Peer,
+        peer: RequestPeer,
         handler: Handler,
         *,
         outbox: Outbox,
@@ -225,7 +225,7 @@ class Dispatcher:
             problem = f"too many requests: {self._limits.max_in_flight} are already in flight"
             self._outbox.put_from_reader(encode_error(id, INTERNAL_ERROR, problem))
             return None
-        task = asyncio.create_task(self._serve(id, method, params), name=f"request {method[:100]}")
+        task = start_task(self._serve(id, method, params), name=f"request {method[:100]}")
         self._in_flight[id] = task
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     import msgspec
 
     from quarterdeck.wire.rpc.frames import RequestId
-    from quarterdeck.wire.rpc.peer import Peer
 
 __all__ = [
     "Direction",
@@ -20,6 +19,7 @@ __all__ = [
     "Observer",
     "Observers",
     "RequestContext",
+    "RequestPeer",
     "RpcCounters",
     "RpcLimits",
 ]
@@ -76,13 +76,31 @@ class RpcCounters:
     """Notifications whose handler raised."""
 
 
+class RequestPeer(Protocol):
+    """The peer that sent a request, as far as the handler of the request uses it; see ``Peer``."""
+
+    async def request(
+        self, method: str, params: Any = None, *, timeout: float | None = None
+    ) -> msgspec.Raw:
+        """Ask it something and wait for its result."""
+        ...
+
+    async def notify(self, method: str, params: Any = None) -> None:
+        """Tell it something."""
+        ...
+
+    async def close(self) -> None:
+        """End the connection to it."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestContext:
     """The request being handled, and the peer that sent it."""
 
     id: RequestId
     method: str
-    peer: Peer
+    peer: RequestPeer
 
 
 class Handler(Protocol):

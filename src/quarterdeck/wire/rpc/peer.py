@@ -19,6 +19,7 @@ from quarterdeck.wire.rpc.dispatcher import CANCEL_REQUEST, Dispatcher
 from quarterdeck.wire.rpc.frames import encode_notification, encode_request
 from quarterdeck.wire.rpc.handler import Observers, RpcCounters, RpcLimits
 from quarterdeck.wire.rpc.outbox import Outbox, PendingRequests
+from quarterdeck.wire.tasks import start_task
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -92,8 +93,8 @@ class Peer:
 
     async def __aenter__(self) -> Self:
         """Start to read and write."""
-        self._reader = asyncio.create_task(self._read(), name=f"{self.name}: read")
-        self._writer = asyncio.create_task(self._write(), name=f"{self.name}: write")
+        self._reader = start_task(self._read(), name=f"{self.name}: read")
+        self._writer = start_task(self._write(), name=f"{self.name}: write")
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -222,7 +223,7 @@ class Peer:
         if self._ending is None:
             self._ending = ending
             self._pending.fail(ending)
-            self._finisher = asyncio.create_task(self._finish(ending), name=f"{self.name}: end")
+            self._finisher = start_task(self._finish(ending), name=f"{self.name}: end")
 
     async def _finish(self, ending: LinkError) -> None:
         """Take the link down, in the one order in which nobody waits for nobody."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from quarterdeck.wire.errors import LinkBrokenError, LinkBusyError
 from quarterdeck.wire.rpc.pipes import TransportStream
+from quarterdeck.wire.tasks import BackgroundTasks
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -56,15 +57,13 @@ async def serve_unix(
 
     place = Path(path)
     listener, inode = await asyncio.to_thread(_bind, place)
-    tasks: set[asyncio.Task[None]] = set()
+    tasks = BackgroundTasks()
 
     def accept() -> TransportStream:
         return _AcceptedStream(begin)
 
     def begin(stream: TransportStream) -> None:
-        task = asyncio.create_task(_serve(stream, serve), name=f"serve {place.name}")
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
+        tasks.start(_serve(stream, serve), name=f"serve {place.name}")
 
     loop = asyncio.get_running_loop()
     server = await loop.create_unix_server(accept, sock=listener, backlog=_BACKLOG)
@@ -72,10 +71,7 @@ async def serve_unix(
         yield
     finally:
         server.close()
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await tasks.close()
         await asyncio.to_thread(_remove, place, inode)
 
 

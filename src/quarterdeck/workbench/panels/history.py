@@ -1,7 +1,6 @@
 """Sessions that other agents keep on disk, as a list to take them from."""
 
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -9,6 +8,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
+from quarterdeck.wire.clock import WallClock
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.terminal_text import format_age
 
@@ -19,6 +19,8 @@ from .components import AskBar, HeadLine, PolledPanel
 from .panel import PanelOptions
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
+
     from quarterdeck.drivers.history.reader import HistorySession
     from quarterdeck.fleet.api import AgentInfo
 
@@ -40,7 +42,7 @@ class HistoryOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_fie
 class SessionList(Picker):
     """A row for each session; those used last come first."""
 
-    def __init__(self, clock: Callable[[], int], *, id: str | None = None) -> None:
+    def __init__(self, clock: WallClock, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._clock = clock
         self._told: list[Line] = []

@@ -1,9 +1,8 @@
 """The inbox panel: a row for each open request; it takes no room while the inbox is empty."""
 
-from collections.abc import Callable
-
 from textual.app import ComposeResult
 
+from quarterdeck.wire.clock import WallClock
 from quarterdeck.wire.terminal_text import format_age
 
 from ..rendering.lines import Line
@@ -18,9 +17,7 @@ __all__ = ["InboxList", "InboxPanel"]
 class InboxList(Picker):
     """A row for each open request; choosing one opens it."""
 
-    def __init__(
-        self, inbox: InboxStore, clock: Callable[[], int], *, id: str | None = None
-    ) -> None:
+    def __init__(self, inbox: InboxStore, clock: WallClock, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._inbox = inbox
         self._clock = clock

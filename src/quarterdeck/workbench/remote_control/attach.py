@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from quarterdeck.wire.errors import QuarterdeckError, RpcError
 from quarterdeck.wire.rpc import METHOD_NOT_FOUND
+from quarterdeck.wire.tasks import start_task
 
 from ..sanitize import sanitize_text
 
@@ -112,7 +113,8 @@ class WorkbenchAttachment:
         async with self._turn:
             # The link to the host knows nothing of the application, which widgets need.
             context = self._context.copy()
-            return await asyncio.create_task(self._do(name, arguments, by), context=context)
+            work = self._do(name, arguments, by)
+            return await start_task(work, name=f"call of {name}", context=context)
 
     async def _do(self, name: str, arguments: dict[str, Any], by: str) -> Any:
         is_busy = self._is_busy

@@ -1,12 +1,12 @@
 """The rows of the agent table: columns that a person chose, or as many as fit."""
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
+from quarterdeck.wire.clock import format_local_time
 from quarterdeck.wire.terminal_text import count, format_age
 
 from ..sanitize import sanitize_line
@@ -75,7 +75,7 @@ def _elapsed(row: AgentRow) -> str:
     if agent.state in ("running", "starting"):
         return format_age(then, row.now)
     form = "since %H:%M" if row.now - then < _DAY else "since %d%b"
-    return time.strftime(form, time.localtime(then / 1_000_000))
+    return format_local_time(then, form)
 
 
 def _state_and_doing(row: AgentRow, doing: str) -> str:

@@ -1,6 +1,6 @@
 """Keys that were meant for something else: who types on while a screen opens decides nothing."""
 
-from collections.abc import Callable
+from quarterdeck.wire.clock import MonotonicClock
 
 __all__ = ["QUIET", "KeyGuard"]
 
@@ -11,7 +11,7 @@ QUIET = 0.3
 class KeyGuard:
     """Closed at first; opens after a short time in which no key was pressed."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: MonotonicClock) -> None:
         self._clock = clock
         self._closed_since = clock()
 

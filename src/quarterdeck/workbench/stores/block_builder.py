@@ -6,6 +6,10 @@ Taking in a record again changes nothing, so that pages may overlap.
 from dataclasses import dataclass, field
 from typing import Any, Literal, assert_never
 
+from msgspec import UNSET
+
+from quarterdeck.wire.content import ImageContent
+from quarterdeck.wire.conversation import TextPart
 from quarterdeck.wire.events import (
     Checkpointed,
     ChildEnded,
@@ -56,9 +60,11 @@ from quarterdeck.wire.events import (
     UnknownEvent,
     UsageReported,
 )
+from quarterdeck.wire.permissions import Selected
 from quarterdeck.wire.record import Record
+from quarterdeck.wire.tool_calls import ContentItem, Diff, TerminalItem, ToolCallContent
 
-from . import notes, tool_calls
+from . import notes
 from .blocks import (
     MOST_TEXT,
     Block,
@@ -69,9 +75,14 @@ from .blocks import (
     TextBlock,
     ToolBlock,
     describe_content,
+    truncate_text,
 )
 
-__all__ = ["BlockBuilder"]
+__all__ = ["MOST_OUTPUT", "BlockBuilder"]
+
+MOST_OUTPUT = 64_000
+"""Characters of a terminal's output that are kept in memory; the log has all of it."""
+_PLAIN = ("title", "name", "kind", "status", "locations", "raw_input", "raw_output")
 
 
 @dataclass(slots=True)
@@ -117,6 +128,10 @@ class BlockBuilder:
         """Put a block at the end."""
         self.blocks.append(block)
 
+    def cut_output(self, output: str) -> str:
+        """As much of a terminal's output as is kept."""
+        return output if self.most is None else output[-MOST_OUTPUT:]
+
     def _is_unseen(self, event: Event) -> bool:
         """Whether it has no place in a transcript, and words may go on after it."""
         match event:
@@ -130,7 +145,7 @@ class BlockBuilder:
                 | TerminalOutput()
             ):
                 if isinstance(event, TerminalOutput):
-                    tool_calls.apply_output(self, event, self.last)
+                    _apply_output(self, event, self.last)
                 return True
             case _:
                 return False
@@ -176,11 +191,11 @@ class BlockBuilder:
             case Prompted():
                 self._prompt(record.seq, event)
             case ToolCallStarted() | ToolCallUpdated() | ToolCallEnded():
-                tool_calls.apply_call(self, record, event)
+                _apply_call(self, record, event)
             case TerminalExited():
-                tool_calls.apply_exit(self, event, record.seq)
+                _apply_exit(self, event, record.seq)
             case PermissionAsked() | PermissionAnswered():
-                tool_calls.apply_permission(self, event, record.seq)
+                _apply_permission(self, event, record.seq)
             case PlanChanged(entries=entries):
                 self._plan(record, entries)
             case TurnStarted() | TurnEnded():
@@ -280,3 +295,99 @@ class BlockBuilder:
             if isinstance(block, PlanBlock) and block.parent == parent:
                 return block
         return None
+
+
+def _apply_call(
+    builder: BlockBuilder,
+    record: Record,
+    event: ToolCallStarted | ToolCallUpdated | ToolCallEnded,
+) -> None:
+    """A call begins, goes on or ends."""
+    block = _block(builder, event.call, record.seq, record.parent)
+    if isinstance(event, ToolCallStarted):
+        block.is_cut = False
+    for name in _PLAIN:
+        value = getattr(event, name, UNSET)
+        if value is not UNSET:
+            setattr(block, name, value)
+    if isinstance(event, ToolCallEnded):
+        block.reason = event.reason
+        block.is_asking = False
+        if event.result is not None and not block.texts and not block.diffs:
+            block.texts = tuple(
+                truncate_text(part.text, builder.most)
+                if isinstance(part, TextPart)
+                else describe_content(ImageContent(data=part.data, mime_type=part.mime_type))
+                for part in event.result.content
+            )
+    if event.content is not UNSET:
+        _content(builder, block, event.content)
+    builder.touch(block, record.seq)
+
+
+def _apply_output(builder: BlockBuilder, event: TerminalOutput, seq: int) -> None:
+    """A terminal wrote something."""
+    block = builder.terminals.get(event.terminal)
+    if block is None:
+        known = builder.stray.get(event.terminal, "")
+        builder.stray[event.terminal] = builder.cut_output(known + event.data)
+        return
+    if seq <= block.last:
+        return
+    block.output = builder.cut_output(block.output + event.data)
+    builder.touch(block, seq)
+
+
+def _apply_exit(builder: BlockBuilder, event: TerminalExited, seq: int) -> None:
+    """A terminal's command is over."""
+    block = builder.terminals.get(event.terminal)
+    if block is not None:
+        block.exit = event.signal or (None if event.exit_code is None else str(event.exit_code))
+        builder.touch(block, seq)
+
+
+def _apply_permission(
+    builder: BlockBuilder, event: PermissionAsked | PermissionAnswered, seq: int
+) -> None:
+    """Permission is asked for, given or refused."""
+    block = _block(builder, event.call, seq, None)
+    if isinstance(event, PermissionAsked):
+        block.is_asking = True
+        block.asked = event.title
+        block.name = block.name or event.name
+        block.kind = event.kind if block.kind == "other" else block.kind
+        block.raw_input = event.raw_input if block.raw_input is None else block.raw_input
+        if not (block.texts or block.diffs or block.terminals):
+            _content(builder, block, event.content)
+    else:
+        block.is_asking = False
+        block.decision = _decision(event)
+    builder.touch(block, seq)
+
+
+def _decision(event: PermissionAnswered) -> str:
+    chosen = isinstance(event.outcome, Selected)
+    what = (event.kind or "answered").replace("_", " ") if chosen else "cancelled"
+    who = event.by.kind + (f" {event.by.name}" if event.by.name else "")
+    return f"{what} by {who}" + (f": {event.feedback}" if event.feedback else "")
+
+
+def _block(builder: BlockBuilder, id_: str, seq: int, parent: str | None) -> ToolBlock:
+    block = builder.calls.get(id_)
+    if block is None:
+        block = ToolBlock(first=seq, last=seq - 1, call=id_, is_cut=True, parent=parent)
+        builder.calls[id_] = block
+        builder.add(block)
+    return block
+
+
+def _content(builder: BlockBuilder, block: ToolBlock, items: tuple[ToolCallContent, ...]) -> None:
+    block.diffs = tuple(item for item in items if isinstance(item, Diff))
+    block.texts = tuple(
+        truncate_text(describe_content(item.content), builder.most)
+        for item in items
+        if isinstance(item, ContentItem)
+    )
+    block.terminals = tuple(item.terminal_id for item in items if isinstance(item, TerminalItem))
+    for terminal in block.terminals:
+        builder.terminals[terminal] = block

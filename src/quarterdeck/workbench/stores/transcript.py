@@ -19,7 +19,6 @@ from .blocks import (
     ToolBlock,
     weigh_block,
 )
-from .tool_calls import cut_output
 
 __all__ = [
     "MOST_BLOCKS",
@@ -39,7 +38,7 @@ def join_pages(before: BlockBuilder, after: BlockBuilder) -> None:
         earlier = before.calls.get(call)
         if earlier is not None:
             _merge(earlier, later)
-            earlier.output = cut_output(earlier.output, before)
+            earlier.output = before.cut_output(earlier.output)
             after.blocks.remove(later)
             del after.calls[call]
             for terminal, owner in after.terminals.items():
@@ -47,11 +46,11 @@ def join_pages(before: BlockBuilder, after: BlockBuilder) -> None:
                     after.terminals[terminal] = earlier
     for terminal, output in after.stray.items():
         if (owner := before.terminals.get(terminal)) is not None:
-            owner.output = cut_output(owner.output + output, before)
+            owner.output = before.cut_output(owner.output + output)
             owner.version += 1
         else:
             known = before.stray.get(terminal, "")
-            before.stray[terminal] = cut_output(known + output, before)
+            before.stray[terminal] = before.cut_output(known + output)
     if before.blocks and after.blocks:
         _mend_text(before, after)
     _mend_plan(before, after)

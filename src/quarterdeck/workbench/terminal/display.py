@@ -18,6 +18,7 @@ from quarterdeck.terminal.viewer_events import (
     TerminalWritten,
     ViewerEvent,
 )
+from quarterdeck.wire.clock import MonotonicClock
 
 __all__ = ["SCROLLBACK", "TerminalDisplay", "load_emulator"]
 
@@ -49,7 +50,7 @@ class TerminalDisplay:
     def __init__(
         self,
         make: Callable[[int, int], Emulator] | None = None,
-        clock: Callable[[], float] = time.perf_counter,
+        clock: MonotonicClock = time.perf_counter,
     ) -> None:
         self._make = make or _empty
         self._clock = clock

@@ -1,6 +1,5 @@
 """The table of agents: who needs a person first, or as a person wants it."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -8,6 +7,8 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Region
 from textual.message import Message
+
+from quarterdeck.wire.clock import WallClock
 
 from ..rendering.agent_rows import AgentRow, agent_head, agent_line, place_columns
 from ..rendering.lines import Line
@@ -51,9 +52,7 @@ class AgentTable(Picker):
         session: "SessionId"
         command: str
 
-    def __init__(
-        self, roster: RosterStore, clock: Callable[[], int], *, id: str | None = None
-    ) -> None:
+    def __init__(self, roster: RosterStore, clock: WallClock, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.columns: Sequence[str] = ()
         """What a person chose; empty: as many as fit."""

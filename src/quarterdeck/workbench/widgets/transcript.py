@@ -70,7 +70,7 @@ class TranscriptView(LineCanvas, can_focus=True):
         self._width = 1
         self._unwatch = lambda: None
         self._is_settling = False
-        self._looking = SearchController(self)
+        self._looking = SearchController(self, lambda: self._store, self.go_to)
         self.empty: list[Line] = []
         """What is shown where there is nothing."""
 

@@ -21,13 +21,15 @@ from ..stores.search import MOST_FOUND, TranscriptSearch
 
 if TYPE_CHECKING:
     import re
+    from collections.abc import Callable
 
     from textual.timer import Timer
     from textual.worker import Worker
 
     from ..rendering.block_layout import BlockLayout
     from ..stores.blocks import Block
-    from .transcript import TranscriptView
+    from ..stores.transcript import TranscriptStore
+    from .lines_view import LineCanvas
 
 __all__ = ["SearchBar", "SearchController"]
 
@@ -126,13 +128,26 @@ class _Bar(SearchBar):
 
 
 class SearchController:
-    """What one view looks for; nothing while ``compile_pattern`` is None."""
+    """What one view looks for; nothing while ``pattern`` is None.
 
-    def __init__(self, view: "TranscriptView") -> None:
+    Args:
+        view: where matches are marked, and above which the search bar is.
+        store: returns the transcript that the view shows.
+        go_to: shows a record, at the line with the given words.
+    """
+
+    def __init__(
+        self,
+        view: "LineCanvas",
+        store: "Callable[[], TranscriptStore | None]",
+        go_to: "Callable[[int, str], None]",
+    ) -> None:
         self.pattern: re.Pattern[str] | None = None
         """What is marked in the view."""
         self.search: TranscriptSearch | None = None
         self._view = view
+        self._store = store
+        self._go_to = go_to
         self._bar: _Bar | None = None
         self._at = -1
         """Which match is shown, the newest being 0; -1: none yet."""
@@ -145,7 +160,7 @@ class SearchController:
     def begin(self, words: str = "") -> None:
         """Show the line to type into, with some words in it already."""
         view = self._view
-        if view.store is None or not isinstance(view.parent, Widget):
+        if self._store() is None or not isinstance(view.parent, Widget):
             return
         if self._bar is None:
             self._before = view.screen.focused
@@ -209,7 +224,7 @@ class SearchController:
         return 0, 0
 
     def _run(self) -> None:
-        store = self._view.store
+        store = self._store()
         if store is None or self.search is not None or not self._words:
             return
         self.search = TranscriptSearch(self._words, store.read)
@@ -232,7 +247,7 @@ class SearchController:
             self._tell()
             return
         self._at = self._wanted
-        self._view.go_to(search.found[self._at].seq, self._words)
+        self._go_to(search.found[self._at].seq, self._words)
         self._tell()
 
     def _stop(self) -> None:

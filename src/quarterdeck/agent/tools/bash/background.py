@@ -14,6 +14,7 @@ from msgspec import Meta
 from quarterdeck.system.api import ProcessExit, Terminal, Terminals
 from quarterdeck.wire.events import TerminalExited, TerminalOutput
 from quarterdeck.wire.ids import TerminalId
+from quarterdeck.wire.tasks import start_task
 from quarterdeck.wire.tool_calls import ToolKind
 
 from ..tool import (
@@ -61,8 +62,8 @@ class BackgroundCommand:
         self._unread: deque[str] = deque()
         self._size = 0
         self._dropped = 0
-        self._collecting = asyncio.get_running_loop().create_task(
-            self._collect(started.terminal.follow())
+        self._collecting = start_task(
+            self._collect(started.terminal.follow()), name=f"output of {started.terminal.id}"
         )
 
     @property

@@ -11,6 +11,7 @@ from quarterdeck.version import __version__
 from quarterdeck.wire.errors import LinkBrokenError, LinkClosedError, LinkError, RpcError
 from quarterdeck.wire.rpc.handler import Handler, RpcLimits
 from quarterdeck.wire.rpc.peer import Peer
+from quarterdeck.wire.tasks import start_task
 
 from ...driver import DriverSessionOptions
 from ...errors import LoginMethod, LoginNeededError, OpenFailedError, WrongProtocolError
@@ -107,7 +108,7 @@ class CodexConnection:
             raise OpenFailedError(str(error)) from error
         self._peer = self._new_peer(stream)
         await self._peer.__aenter__()
-        self._watching = asyncio.create_task(self._watch(self._peer))
+        self._watching = start_task(self._watch(self._peer), name="codex: connection")
         self._ready.set()
         return await self._greet(self.ask)
 

@@ -14,6 +14,7 @@ from quarterdeck.wire.errors import LinkClosedError, LinkError, QuarterdeckError
 from quarterdeck.wire.events import ModeChanged, NoticePosted, SessionChanged
 from quarterdeck.wire.rpc.handler import RequestContext
 from quarterdeck.wire.rpc.stream import ByteStream
+from quarterdeck.wire.tasks import start_task
 
 from ...agent_process import Launch
 from ...driver import Capabilities, DriverSessionOptions
@@ -120,7 +121,7 @@ class CodexLink:
         opening = host.opening
         manner = parse_codex_mode(self._launch, opening.agent_mode)
         self._params = thread_params(self._launch, opening, manner)
-        self._hearing = asyncio.create_task(self._ear.run())
+        self._hearing = start_task(self._ear.run(), name="codex: listen")
         version = await self._line.open(opening)
         opened = await self._open(opening)
         self._changes = manner.differences(opened, opening.roots)
@@ -246,7 +247,7 @@ class CodexLink:
         if turn is None:
             return
         if self._stopping is None or self._stopping.done():
-            self._stopping = asyncio.create_task(self._stop(turn))
+            self._stopping = start_task(self._stop(turn), name="codex: interrupt")
             # Who interrupts may have given up waiting.
             self._stopping.add_done_callback(lambda task: task.cancelled() or task.exception())
         await asyncio.shield(self._stopping)
@@ -332,7 +333,7 @@ class CodexLink:
     async def end(self) -> AgentExit | None:
         """End a server of our own and everything it started; may be called again."""
         if self._ending is None:
-            self._ending = asyncio.create_task(self._end())
+            self._ending = start_task(self._end(), name="codex: end")
         return await asyncio.shield(self._ending)
 
     async def _end(self) -> AgentExit | None:

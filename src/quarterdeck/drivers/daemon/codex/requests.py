@@ -8,6 +8,7 @@ from typing import Any, TypeAlias, cast
 from quarterdeck.wire.events import PermissionAsked, QuestionAsked
 from quarterdeck.wire.ids import ToolCallId, new_request_id, new_tool_call_id
 from quarterdeck.wire.rpc.errors import MethodNotFoundError
+from quarterdeck.wire.tasks import start_task
 from quarterdeck.wire.tool_calls import ToolCallLocation
 
 from ...foreign_json import as_list, as_map, as_text, output_content
@@ -73,7 +74,7 @@ class CodexRequestHandler:
         key = (str(request), method, as_text(params.get("itemId")))
         deciding = self._deciding.get(key)
         if deciding is None:
-            deciding = self._deciding[key] = asyncio.create_task(answer(params))
+            deciding = self._deciding[key] = start_task(answer(params), name=f"codex: {method}")
             deciding.add_done_callback(lambda task: self._done(key, task))
         # The connection that asked may end before there is an answer.
         return await asyncio.shield(deciding)

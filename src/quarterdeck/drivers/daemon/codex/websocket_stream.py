@@ -27,6 +27,7 @@ from quarterdeck.wire.errors import LinkBrokenError, LinkClosedError, LinkError
 from quarterdeck.wire.rpc.pipes import TransportStream
 from quarterdeck.wire.rpc.stream import CHUNK, ByteStream
 from quarterdeck.wire.rpc.unix_socket import connect_unix
+from quarterdeck.wire.tasks import start_task
 
 __all__ = ["WebSocketStream", "check_address", "connect"]
 
@@ -189,7 +190,7 @@ class WebSocketStream:
         # Not here: who reads must not wait for the peer to read.
         self._owed = data
         if self._ponging is None or self._ponging.done():
-            self._ponging = asyncio.create_task(self._answer_pings())
+            self._ponging = start_task(self._answer_pings(), name="codex: answer pings")
 
     async def _answer_pings(self) -> None:
         while self._owed is not None:

@@ -1,10 +1,10 @@
 """Messages of ``opencode serve`` as our events: pure; a part may arrive twice."""
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from quarterdeck.wire.clock import read_wall_seconds
 from quarterdeck.wire.events import (
     Event,
     NoticePosted,
@@ -313,7 +313,7 @@ class OpencodeServerReader:
                 yield from self._idle(told)
             case "retry" if self._prompt:
                 reason = as_text(status.get("message")) or "the model failed"
-                delay = max(as_number(status.get("next")) / 1000 - time.time(), 0.0)
+                delay = max(as_number(status.get("next")) / 1000 - read_wall_seconds(), 0.0)
                 if (limited := rate_limit(reason, delay)) is not None:
                     yield limited
                 attempt = as_number(status.get("attempt")) + 1

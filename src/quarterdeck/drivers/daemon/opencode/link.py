@@ -12,6 +12,7 @@ from quarterdeck.net.http1 import BrokenResponseError, NoConnectionError
 from quarterdeck.wire.content import ContentBlock
 from quarterdeck.wire.errors import LinkClosedError, LinkError
 from quarterdeck.wire.events import MessageChunk, ModeChanged, SessionChanged
+from quarterdeck.wire.tasks import cancel_tasks, start_task
 
 from ...agent_process import Launch
 from ...driver import Capabilities, DriverSessionOptions
@@ -107,7 +108,10 @@ class OpencodeLink:
         self._ear = self._new_ear(host, model or "", as_text(info.get("title")))
         if opening.resume is not None and opening.replay:
             await self._replay()
-        self._tasks = [asyncio.create_task(self._watch()), asyncio.create_task(self._ear.run())]
+        self._tasks = [
+            start_task(self._watch(), name="opencode: server"),
+            start_task(self._ear.run(), name="opencode: listen"),
+        ]
         await self._hears()
         return StartedAgent(
             agent_session=self._session,
@@ -147,11 +151,11 @@ class OpencodeLink:
 
     async def _hears(self) -> None:
         """Wait until the stream of events is open."""
-        connected = asyncio.create_task(self._ear.connected.wait())
+        connected = start_task(self._ear.connected.wait(), name="opencode: connect")
         try:
             await asyncio.wait([connected, *self._tasks], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            connected.cancel()
+            await cancel_tasks((connected,))
         if self._over is not None:
             raise self._over
 
@@ -261,7 +265,7 @@ class OpencodeLink:
     async def end(self) -> AgentExit | None:
         """End a server of our own and all that it started; may be called again."""
         if self._ending is None:
-            self._ending = asyncio.create_task(self._end())
+            self._ending = start_task(self._end(), name="opencode: end")
         return await asyncio.shield(self._ending)
 
     async def _end(self) -> AgentExit | None:
@@ -270,10 +274,8 @@ class OpencodeLink:
             with suppress(TimeoutError, *FAULTS):
                 async with asyncio.timeout(_STOPPING):
                     await self._api.post(path_of("session", self._session, "abort"))
-        for task in self._tasks:
-            task.cancel()
         if self._tasks:
-            await asyncio.wait(self._tasks)
+            await cancel_tasks(self._tasks)
             await self._ear.close()
             self._ear.fail(self._over)
         return await self._server.end()

@@ -10,6 +10,7 @@ import msgspec
 from quarterdeck.net.http1 import HttpError
 from quarterdeck.wire.errors import LinkBrokenError, LinkError
 from quarterdeck.wire.events import NoticePosted
+from quarterdeck.wire.tasks import start_task
 
 from ...foreign_json import as_list, as_map, as_text
 from ...link import LinkHost, TurnOutcome
@@ -196,7 +197,7 @@ class OpencodeListener:
             self.reader.is_over = True
             self._settle()
         elif self.turn is not None and self._checking is None:
-            self._checking = asyncio.create_task(self._check(self.turn))
+            self._checking = start_task(self._check(self.turn), name="opencode: check the turn")
             self._checking.add_done_callback(self._checked)
 
     async def _check(self, turn: "asyncio.Future[TurnOutcome]") -> None:

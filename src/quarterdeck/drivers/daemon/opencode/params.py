@@ -1,11 +1,11 @@
 """What an opening asks for, in the words of ``opencode serve``."""
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from secrets import choice
 from typing import Any
 
+from quarterdeck.wire.clock import read_wall_clock
 from quarterdeck.wire.content import (
     ContentBlock,
     EmbeddedResource,
@@ -88,7 +88,7 @@ def new_prompt_id() -> str:
 
     The answer's id must be greater, so ours is the first of its millisecond.
     """
-    now = (time.time_ns() // 1_000_000 * 0x1000) & 0xFFFF_FFFF_FFFF
+    now = (read_wall_clock() // 1_000 * 0x1000) & 0xFFFF_FFFF_FFFF
     return f"msg_{now:012x}{''.join(choice(_ALPHABET) for _ in range(14))}"
 
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 from quarterdeck.net.http1 import HttpError
 from quarterdeck.wire.events import PermissionAsked, QuestionAsked
 from quarterdeck.wire.ids import ToolCallId, new_request_id, new_tool_call_id
+from quarterdeck.wire.tasks import cancel_tasks, start_task
 from quarterdeck.wire.tool_calls import ToolCallLocation
 
 from ...foreign_json import as_list, as_map, as_text, output_content, tool_kind
@@ -62,11 +63,7 @@ class OpencodeRequestHandler:
 
     async def close(self) -> None:
         """Leave everything unanswered."""
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await cancel_tasks(self._tasks.values())
 
     def _begin(
         self,
@@ -78,7 +75,7 @@ class OpencodeRequestHandler:
         if not request or request in self._tasks or request in self._decided:
             return
         step: Coroutine[Any, Any, None] = answer(request, asked, call)
-        task = self._tasks[request] = asyncio.create_task(step)
+        task = self._tasks[request] = start_task(step, name=f"opencode: request {request}")
         task.add_done_callback(lambda done: self._done(request, done))
 
     def _done(self, request: str, task: "asyncio.Task[None]") -> None:

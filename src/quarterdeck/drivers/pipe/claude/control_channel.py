@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from quarterdeck.wire.errors import LinkError, QuarterdeckError, RpcError
+from quarterdeck.wire.tasks import cancel_tasks, start_task
 
 from ...agent_process import AgentProcess
 from ...foreign_json import as_map, as_text
@@ -101,7 +102,8 @@ class ClaudeRequestHandler:
     def begin(self, line: Mapping[str, Any]) -> None:
         """Take a request."""
         id_ = as_text(line.get("request_id"))
-        task = asyncio.create_task(self._answer(id_, as_map(line.get("request"))))
+        work = self._answer(id_, as_map(line.get("request")))
+        task = start_task(work, name=f"claude: request {id_}")
         self._tasks[id_] = task
         task.add_done_callback(lambda done: self._done(id_, done))
 
@@ -113,11 +115,7 @@ class ClaudeRequestHandler:
 
     async def close(self) -> None:
         """Leave everything unanswered."""
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await cancel_tasks(self._tasks.values())
 
     def _done(self, id_: str, task: "asyncio.Task[None]") -> None:
         if self._tasks.get(id_) is task:

@@ -22,6 +22,7 @@ from quarterdeck.wire.errors import (
     RpcError,
 )
 from quarterdeck.wire.events import UnknownEvent
+from quarterdeck.wire.tasks import start_task
 
 from ...agent_process import AgentProcess, Launch
 from ...driver import AgentMcpServer, Capabilities, DriverSessionOptions
@@ -96,7 +97,7 @@ class ClaudeLink:
         self._child = await AgentProcess.start(self._launch, opening, self._system, words)
         self._channel = ClaudeControlChannel(self._child)
         self._answers = ClaudeRequestHandler(self._launch.agent, host, self._channel)
-        self._reader = asyncio.create_task(self._read(self._child))
+        self._reader = start_task(self._read(self._child), name="claude: read")
         try:
             hooks = control.hooks_before() if "read" in self._launch.asks else None
             greeting = await self._channel.request("initialize", hooks=hooks)
@@ -292,7 +293,7 @@ class ClaudeLink:
     async def end(self) -> AgentExit | None:
         """End the program and all that it started."""
         if self._ending is None:
-            self._ending = asyncio.create_task(self._end())
+            self._ending = start_task(self._end(), name="claude: end")
         return await asyncio.shield(self._ending)
 
     async def _end(self) -> AgentExit | None:

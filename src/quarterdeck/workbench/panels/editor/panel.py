@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import time
 from typing import Any, ClassVar, cast
 
 from textual import on
@@ -12,6 +11,7 @@ from textual.widgets import TextArea
 
 from quarterdeck.config.places import Places
 from quarterdeck.system.errors import FileChangedError, OperatingSystemError
+from quarterdeck.wire.clock import format_local_time, read_wall_seconds
 
 from ...rendering.diffs import diff_lines
 from ...rendering.lines import Line, clip
@@ -180,7 +180,7 @@ class EditorPanel(PolledPanel):
         try:
             if is_dirty:
                 text = self.area.real_text
-                await asyncio.to_thread(self._kept.keep, self._key, text, time.time())
+                await asyncio.to_thread(self._kept.keep, self._key, text, read_wall_seconds())
             else:
                 await asyncio.to_thread(self._kept.drop, self._key)
         except OSError as error:
@@ -334,7 +334,7 @@ class EditorPanel(PolledPanel):
         self._head()
 
     def _ask_copy(self, copy: UnsavedCopy) -> None:
-        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(copy.time))
+        when = format_local_time(int(copy.time * 1_000_000))
         question = f"Unsaved text from {when} was recovered."
         answers = [("u", "use it"), ("s", "show the diff"), ("d", "discard it")]
         self.choice.ask("copy", question, answers, back=self.area)

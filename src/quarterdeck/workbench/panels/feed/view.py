@@ -1,10 +1,10 @@
 """A record in a line: when, who, what."""
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from quarterdeck.wire.clock import format_local_time
 from quarterdeck.wire.events import (
     CompactionChanged,
     PermissionAnswered,
@@ -42,7 +42,7 @@ def activity_line(record: "Record", name: str, width: int) -> Line:
     """One line of at most ``width`` cells."""
     is_wide = width >= _WIDE
     form = "%H:%M:%S" if is_wide else "%H:%M"
-    clock = time.strftime(form, time.localtime(record.time / 1_000_000))
+    clock = format_local_time(record.time, form)
     words, role = _told(record.event)
     room = _NAME if is_wide else _SHORT_NAME
     shown = cut_to_width(sanitize_line(name, room * 2), room)

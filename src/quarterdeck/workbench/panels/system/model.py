@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from quarterdeck.system.environment import child_environment, find_own_program
+from quarterdeck.wire.clock import MonotonicClock
 
 from ...rendering.lines import Line, clip
 from ...sanitize import sanitize_line
@@ -69,7 +70,7 @@ class MachineSampler:
         self,
         root: Path = Path("/proc"),
         platform: str = sys.platform,
-        clock: Callable[[], float] = time.monotonic,
+        clock: MonotonicClock = time.monotonic,
     ) -> None:
         self._root = root
         self._is_linux = platform == "linux"

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from quarterdeck.wire.clock import format_local_time
 from quarterdeck.wire.terminal_text import count
 
 from ...rendering.agent_rows import format_money
@@ -109,7 +109,7 @@ def _share(name: str, agents: "list[AgentInfo]") -> UsageShare:
 
 
 def _day(time: int) -> str:
-    return datetime.fromtimestamp(time / 1_000_000).strftime("%Y-%m-%d")
+    return format_local_time(time, "%Y-%m-%d")
 
 
 def draw_bar(part: float, width: int) -> str:
