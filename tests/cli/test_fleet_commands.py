@@ -144,6 +144,19 @@ def test_agents_are_steered(done, run):
     assert json.loads(done("archive", "bob", "--undo", "--json"))["agents"][0]["name"] == "bob"
 
 
+def test_a_message_steers_the_running_turn(done, run):
+    done("spawn", "-n", "ann", "work")
+    assert done("send", "ann", "--steer", "rather blue") == ""
+    assert json.loads(done("send", "ann", "--steer", "greener", "--json"))["steered"] is True
+    assert "rather blue" in done("logs", "ann")
+    done("interrupt", "ann")
+    late = run("send", "ann", "--steer", "say more")
+    assert (late.returncode, "queued as a prompt" in late.stderr) == (0, True)
+    done("spawn", "-n", "bob", "-a", "aider", "work")
+    no = run("send", "bob", "--steer", "hello")
+    assert no.returncode == 1 and "aider over pty cannot be steered" in no.stderr
+
+
 def test_the_host_tells_about_itself_and_stops(run, host: subprocess.Popen[bytes]):
     told = run("host", "status")
     assert (told.returncode, f"process   {host.pid}" in told.stdout) == (0, True)

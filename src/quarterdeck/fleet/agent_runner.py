@@ -18,6 +18,7 @@ from quarterdeck.wire.errors import LinkError, QuarterdeckError
 from quarterdeck.wire.events import Event, NoticePosted, SessionEnded, SessionSpawned
 from quarterdeck.wire.ids import SessionId, ToolCallId, TurnId
 
+from .api import QueuedPrompt
 from .live_index import LiveIndex
 from .log_writer import LogWriter
 from .prompt_queue import PromptQueues
@@ -132,6 +133,14 @@ class AgentRunner:
         """Wait until the agent is over and its end is written."""
         if self._task is not None:
             await asyncio.wait([self._task])
+
+    async def steer(self, prompt: QueuedPrompt) -> bool:
+        """Give the running turn a message; False if none takes it. See ``DriverSession.steer``."""
+        if self.session is None or self._busy is None:
+            return False
+        return await self.session.steer(
+            prompt.content, origin=prompt.origin, sender=prompt.sender, message=prompt.message
+        )
 
     async def interrupt(self) -> None:
         """End the running turn, if there is one; returns when it has ended."""

@@ -207,6 +207,7 @@ class ServedSession:
         self._pump = UpdatePump(session, translator, self._send, self._notice)
         self._queue = ServedPromptQueue()
         self._cancelling: set[asyncio.Task[None]] = set()
+        self._unattended: set[asyncio.Task[acp.PromptResponse]] = set()
 
     @property
     def modes(self) -> acp.SessionModeState:
@@ -248,6 +249,17 @@ class ServedSession:
         finally:
             self._queue.leave()
 
+    def prompt_unattended(self, content: tuple[ContentBlock, ...]) -> None:
+        """Run a turn whose end nobody waits for; the client sees its updates."""
+        task = asyncio.create_task(self.prompt(content), name=f"prompt {self.session.id}")
+        self._unattended.add(task)
+        task.add_done_callback(self._unattended_ended)
+
+    def _unattended_ended(self, task: "asyncio.Task[acp.PromptResponse]") -> None:
+        self._unattended.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.info("session %s: a turn has failed: %s", self.session.id, error)
+
     def cancel(self) -> None:
         """Cancel the turn that runs, and prompts that wait; each is answered in its order."""
         self._queue.cancel()
@@ -268,8 +280,8 @@ class ServedSession:
         await self._pump.close()
         await self._asker.close()
         await self._children.close()
-        if self._cancelling:
-            await asyncio.wait(self._cancelling)
+        if ending := self._cancelling | self._unattended:
+            await asyncio.wait(ending)
 
     def _notice(self, record: Record) -> None:
         self._asker.notice(record)

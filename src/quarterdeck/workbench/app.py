@@ -174,7 +174,7 @@ class Workbench(CommandApp):
 
     @on(ChatPanel.Said)
     def _said(self, event: ChatPanel.Said) -> None:
-        self.work(self.conversing.said(event.panel, event.text))
+        self.work(self.conversing.said(event.panel, event.text, steers=event.steers))
 
     @on(Picker.Chosen, "#inbox")
     def _request_chosen(self, event: Picker.Chosen) -> None:

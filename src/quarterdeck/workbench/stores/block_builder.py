@@ -236,7 +236,9 @@ class BlockBuilder:
         text = "\n".join(map(describe_content, event.content))
         kept = text[: self.most]
         left = len(text) - len(kept)
-        self.add(PromptBlock(first=seq, last=seq, text=kept, left=left, origin=event.origin))
+        block = PromptBlock(first=seq, last=seq, text=kept, left=left, origin=event.origin)
+        block.steers = event.steers
+        self.add(block)
 
     def _note(self, record: Record, text: str, severity: notes.Severity) -> None:
         seq, parent = record.seq, record.parent

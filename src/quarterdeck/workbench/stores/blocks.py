@@ -53,6 +53,8 @@ class PromptBlock:
     left: int = 0
     """Characters that are not in ``text``."""
     origin: Origin = "person"
+    steers: bool = False
+    """It was given to a running turn."""
     expanded: bool = False
 
 
