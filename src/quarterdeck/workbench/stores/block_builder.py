@@ -6,6 +6,7 @@ Taking in a record again changes nothing, so that pages may overlap.
 from dataclasses import dataclass, field
 from typing import Any, Literal, assert_never
 
+from quarterdeck.wire.event_text import Severity, describe_content, describe_event
 from quarterdeck.wire.events import (
     Checkpointed,
     ChildEnded,
@@ -58,7 +59,7 @@ from quarterdeck.wire.events import (
 )
 from quarterdeck.wire.record import Record
 
-from . import notes, tool_calls
+from . import tool_calls
 from .blocks import (
     MOST_TEXT,
     Block,
@@ -68,7 +69,6 @@ from .blocks import (
     PromptBlock,
     TextBlock,
     ToolBlock,
-    describe_content,
 )
 
 __all__ = ["BlockBuilder"]
@@ -209,8 +209,8 @@ class BlockBuilder:
                 | PromptDropped()
                 | UnknownEvent()
             ):
-                if (note := notes.describe_event(event)) is not None:
-                    self._note(record, note[1], note[0])
+                if (note := describe_event(event)) is not None:
+                    self._note(record, note.text, note.severity)
             case (
                 MessageChunk()
                 | ThoughtChunk()
@@ -240,7 +240,7 @@ class BlockBuilder:
         block.steers = event.steers
         self.add(block)
 
-    def _note(self, record: Record, text: str, severity: notes.Severity) -> None:
+    def _note(self, record: Record, text: str, severity: Severity) -> None:
         seq, parent = record.seq, record.parent
         text = text[: self.most]
         self.add(NoteBlock(first=seq, last=seq, text=text, severity=severity, parent=parent))

@@ -6,6 +6,7 @@ from msgspec import UNSET
 
 from quarterdeck.wire.content import ImageContent
 from quarterdeck.wire.conversation import TextPart
+from quarterdeck.wire.event_text import describe_content
 from quarterdeck.wire.events import (
     PermissionAnswered,
     PermissionAsked,
@@ -19,7 +20,7 @@ from quarterdeck.wire.permissions import Selected
 from quarterdeck.wire.record import Record
 from quarterdeck.wire.tool_calls import ContentItem, Diff, TerminalItem, ToolCallContent
 
-from .blocks import ToolBlock, describe_content, truncate_text
+from .blocks import ToolBlock, truncate_text
 
 if TYPE_CHECKING:
     from .block_builder import BlockBuilder
