@@ -9,7 +9,7 @@ from quarterdeck.agent.tools.tool import LiveCall, ToolError, ToolOutcome, text_
 from quarterdeck.models.script import Script, ScriptCallPart, ScriptReply
 from quarterdeck.wire.content import text
 from quarterdeck.wire.conversation import Message, TextPart
-from quarterdeck.wire.errors import LinkBusyError, LinkClosedError
+from quarterdeck.wire.errors import LinkClosedError
 from quarterdeck.wire.events import (
     MessageChunk,
     ModelCallFinished,
@@ -20,6 +20,7 @@ from quarterdeck.wire.events import (
     TurnEnded,
     TurnStarted,
 )
+from quarterdeck.wire.ids import MessageId, SessionId
 from tests.support.agent_tools import FakeTool, Gathering, NumberArguments, returns
 from tests.support.native_agents import assert_valid, call, deck, results, says, told, types
 
@@ -312,11 +313,25 @@ async def test_steering_that_came_too_late_is_heard_with_the_next_prompt(tmp_pat
 
 async def test_only_a_running_turn_can_be_steered(tmp_path: Path):
     async with deck(tmp_path, "hello", tools=()) as ship:
-        with pytest.raises(LinkBusyError, match="send a prompt"):
-            ship.session.steer((text("now"),))
+        assert not ship.session.steer((text("now"),))
         await ship.prompt()
-        with pytest.raises(LinkBusyError):
-            ship.session.steer((text("now"),))
+        assert not ship.session.steer((text("now"),))
+        assert len(await ship.events(Prompted)) == 1
+
+
+async def test_a_message_that_steers_says_whose_it_is(tmp_path: Path):
+    tool = Gathering()
+    replies = (says(call("fake", n=1)), "As you wish.")
+    async with deck(tmp_path, *replies, tools=[FakeTool(tool.run)]) as ship:
+        running = ship.start("begin")
+        await tool.wait_for(1)
+        sender, message = SessionId("ses_lead"), MessageId("msg_1")
+        content = (text("rather blue"),)
+        assert ship.session.steer(content, origin="agent", sender=sender, message=message)
+        tool.door.set()
+        await running
+        (_, steering) = await ship.events(Prompted)
+    assert (steering.origin, steering.sender, steering.message) == ("agent", sender, message)
 
 
 async def test_each_request_begins_with_the_one_before(tmp_path: Path):

@@ -16,19 +16,23 @@ from uuid import uuid4
 
 import pytest
 
+from quarterdeck.drivers.errors import UnsupportedError
 from quarterdeck.policy.gate import Gate
 from quarterdeck.policy.grammar import parse_rule
 from quarterdeck.policy.rules import RuleSource
+from quarterdeck.wire.content import text
 from quarterdeck.wire.errors import LinkError
 from quarterdeck.wire.events import (
     MessageChunk,
     PermissionAnswered,
     PermissionAsked,
+    Prompted,
     SessionEnded,
     ThoughtChunk,
     ToolCallEnded,
     ToolCallStarted,
     TurnStarted,
+    UnknownEvent,
 )
 from tests.support.contract import judge
 from tests.support.deadlines import SOON
@@ -191,6 +195,28 @@ async def test_updates_flow_while_a_permission_waits(opened: Any):
         assert (await turn).stop == "cancelled"
         assert (await driven.say("echo next")).stop == "end_turn"
     assert "next" in driven.text and not was(ALLOWED, driven)
+
+
+async def test_a_running_turn_takes_a_message_or_says_that_it_cannot(opened: Any):
+    async with opened() as driven:
+        session = driven.session
+        turn = asyncio.create_task(driven.say("wait 0.5\necho first", within=2 * SOON))
+        await driven.seen(TurnStarted)
+        if not session.capabilities.steers:
+            with pytest.raises(UnsupportedError, match="cannot be steered"):
+                await session.steer((text("echo steered"),))
+            await turn
+            return
+        await driven.seen(MessageChunk)
+        assert await session.steer((text("echo steered"),))
+        assert (await turn).stop == "end_turn"
+        assert not await session.steer((text("echo late"),))
+        assert (await driven.say("echo next")).stop == "end_turn"
+    assert driven.text.count("steered") == 1 and driven.text.endswith("next")
+    assert [one.steers for one in driven.all(Prompted)] == [False, True, False]
+    assert len(driven.all(TurnStarted)) == 2 and not driven.all(UnknownEvent)
+    turns = [one.turn for one in driven.heard if isinstance(one.event, Prompted)]
+    assert turns[0] is None and turns[1] is not None
 
 
 async def test_it_is_interrupted_and_the_next_prompt_works(opened: Any):

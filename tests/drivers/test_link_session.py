@@ -11,6 +11,7 @@ from quarterdeck.drivers.driver import Capabilities, DriverSessionOptions
 from quarterdeck.drivers.enforcement import ALL, Enforcement
 from quarterdeck.drivers.errors import (
     AgentMissingError,
+    DriverError,
     OpenFailedError,
     StartTimeoutError,
     UnsupportedError,
@@ -62,7 +63,8 @@ class ScriptedLink:
     def __init__(
         self, turn: Callable[["ScriptedLink"], Awaitable[TurnOutcome]] | None = None
     ) -> None:
-        self.capabilities = Capabilities(asks=True)
+        self.capabilities = Capabilities(asks=True, steers=True)
+        self.takes_messages = True
         self.turn = turn
         self.host: LinkHost
         self.prompted = asyncio.Event()
@@ -91,6 +93,11 @@ class ScriptedLink:
         assert isinstance(content[0], TextContent)
         await self.host.emit(MessageChunk(content=content[0]))
         return TurnOutcome(stop="end_turn")
+
+    async def steer(self, content: tuple[ContentBlock, ...]) -> bool:
+        if not self.obeys:
+            await self.gone.wait()
+        return self.takes_messages
 
     async def interrupt(self) -> None:
         if self.obeys:
@@ -559,3 +566,35 @@ async def test_an_end_that_cannot_be_written_down_is_told_to_who_waits(tmp_path:
             await driven.say("hi")
             driven.fault = OSError("no space left")
     assert driven.all(SessionEnded) == []
+
+
+# Steering
+
+
+async def test_a_message_that_the_agent_does_not_take_is_not_in_the_log(tmp_path: Path):
+    link = ScriptedLink(until_told)
+    link.takes_messages = False
+    async with drive(rig(link), tmp_path) as driven:
+        assert not await driven.session.steer((text("too early"),))
+        turn = asyncio.create_task(driven.say("begin"))
+        await link.prompted.wait()
+        assert not await driven.session.steer((text("not now"),))
+        await driven.session.interrupt()
+        await turn
+        assert not await driven.session.steer((text("too late"),))
+        assert len(driven.all(Prompted)) == 1
+        with pytest.raises(UnsupportedError, match="accept images"):
+            await driven.session.steer((ImageContent(data="", mime_type="image/png"),))
+
+
+async def test_an_agent_that_does_not_confirm_a_message_keeps_nobody_waiting(tmp_path: Path):
+    link = ScriptedLink(for_ever)
+    link.obeys = False
+    async with drive(rig(link), tmp_path, cancel_limit=0.05) as driven:
+        turn = asyncio.create_task(driven.say("begin"))
+        await link.prompted.wait()
+        with pytest.raises(DriverError, match="did not confirm the message within"):
+            await driven.session.steer((text("now"),))
+        await driven.session.close("killed")
+        await turn
+    assert len(driven.all(Prompted)) == 1

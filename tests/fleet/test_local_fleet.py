@@ -69,6 +69,48 @@ async def all_of(fleet: LocalFleet, name: str, kind: type[E]) -> list[E]:
     return [one for one in await events_of(fleet, name) if isinstance(one, kind)]
 
 
+# Steering
+
+
+async def test_a_running_turn_is_steered(fleet: LocalFleet, casting: Casting, tmp_path: Path):
+    await fleet.spawn(wish(tmp_path, name="ann", prompt="wait"))
+    await seen(fleet, "ann", MessageChunk)
+    sent = await fleet.steer("ann", (text("rather blue"),), origin="agent")
+    queued = await fleet.send("ann", (text("say later"),))
+    assert sent.steered and casting.links[0].told == ["wait", "steered: rather blue"]
+    first, steering = await all_of(fleet, "ann", Prompted)
+    assert (steering.steers, steering.message, steering.origin) == (True, sent.message, "agent")
+    assert [one.message for one in (await fleet.agent("ann")).queue] == [queued]
+    await fleet.interrupt("ann")
+    await rested(fleet, "ann")
+    assert [one.steers for one in await all_of(fleet, "ann", Prompted)] == [False, True, False]
+    assert not first.steers and len(await all_of(fleet, "ann", TurnStarted)) == 2
+
+
+async def test_without_a_turn_a_message_that_steers_is_a_prompt(
+    fleet: LocalFleet, casting: Casting, tmp_path: Path
+):
+    await fleet.spawn(wish(tmp_path, name="ann", prompt="say one"))
+    await rested(fleet, "ann")
+    sent = await fleet.steer("ann", (text("say two"),))
+    await rested(fleet, "ann")
+    assert not sent.steered and casting.links[0].told == ["say one", "say two"]
+    assert (await all_of(fleet, "ann", Prompted))[1].message == sent.message
+
+
+async def test_an_agent_that_cannot_be_steered_says_so(
+    fleet: LocalFleet, casting: Casting, tmp_path: Path
+):
+    await fleet.spawn(wish(tmp_path, agent="pi", name="ann", prompt="wait"))
+    await seen(fleet, "ann", MessageChunk)
+    with pytest.raises(UnsupportedError, match=r"pi over played cannot be steered.*queued"):
+        await fleet.steer("ann", (text("now"),))
+    assert (casting.links[0].told, (await fleet.agent("ann")).queue) == (["wait"], ())
+    await fleet.close("ann")
+    with pytest.raises(AgentNotReadyError):
+        await fleet.steer("ann", (text("now"),))
+
+
 # Spawning
 
 

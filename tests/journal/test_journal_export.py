@@ -104,23 +104,23 @@ async def test_a_whole_session_becomes_passages_in_order():
         SessionEnded(how="closed"),
     )
     assert [(one.kind, one.title) for one in found] == [
-        ("session", "codex works in /w with m"),
+        ("session", "codex started in /w with m"),
         ("prompt", "Prompt"),
         ("thought", "Thought"),
         ("message", "Agent"),
-        ("permission", "Permission: allow_once by person ada"),
+        ("permission", "Allowed by person ada (allow once)"),
         ("tool", "bash: make all (completed)"),
         ("plan", "Plan"),
-        ("question", "Question: accept by person ada"),
+        ("question", "Question answered by person ada"),
         ("notice", "warning: beware"),
-        ("notice", "Unreadable (acp)"),
-        ("session", "Turn ended: end_turn"),
-        ("session", "Session closed"),
+        ("notice", "Unknown event from acp"),
+        ("session", "Turn finished"),
+        ("session", "Session ended: closed"),
     ]
     texts = {one.title: [block.text for block in one.blocks] for one in found}
     assert texts["Agent"] == ["Hello"]
     assert texts["bash: make all (completed)"] == ['{\n  "command": "make"\n}', "one\ntwo\n"]
-    assert texts["Permission: allow_once by person ada"] == ["make all", "go on"]
+    assert texts["Allowed by person ada (allow once)"] == ["make all", "go on"]
     assert texts["Plan"] == ["[pending] rest"]
 
 

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from quarterdeck.wire.acp import schema as acp
+from quarterdeck.wire.acp.extensions import PROMPT_IF_IDLE, SESSION_STEERING, SteeringRequest
 from quarterdeck.wire.content import (
     EmbeddedResource,
     ImageContent,
     ResourceContents,
     ResourceLink,
+    text,
 )
 from quarterdeck.wire.errors import RpcError
 from quarterdeck.wire.rpc import RpcLimits
@@ -337,3 +339,41 @@ async def cancelled(editor, session: str, turn: "asyncio.Task[acp.PromptResponse
     assert time.monotonic() - began < SOON
     assert len(editor.updates) == told
     return answer.stop_reason == "cancelled"
+
+
+# Steering
+
+
+async def test_a_running_turn_is_steered(connected, project: Path):
+    async with connected() as editor:
+        session = await editor.new(project)
+        editor.leave = "late"
+        turn = asyncio.create_task(editor.prompt(session, "scene:write"))
+        await editor.until(lambda: bool(editor.asked))
+        steering = SteeringRequest(session_id=session, prompt=(text("rather blue"),))
+        told = await editor.connection.call(SESSION_STEERING, steering)
+        assert told.outcome == "injected"
+        editor.answer_late()
+        assert (await turn).stop_reason == "end_turn"
+        editor.forget()
+        await editor.load(session, project)
+        shown = [one.content.text for one in editor.of(acp.UserMessageChunk)]
+    assert shown == ["scene:write", "rather blue"]
+
+
+async def test_without_a_turn_the_client_says_what_becomes_of_the_message(connected, project: Path):
+    async with connected() as editor:
+        session = await editor.new(project)
+        steering = SteeringRequest(session_id=session, prompt=(text("scene:text"),))
+        kept = SteeringRequest(
+            session_id=session, prompt=(text("scene:text"),), meta=PROMPT_IF_IDLE
+        )
+        told = await editor.connection.call(SESSION_STEERING, kept)
+        assert (told.outcome, told.reason) == ("promptRequired", "noRunningTurn")
+        told = await editor.connection.call(SESSION_STEERING, steering)
+        assert told.outcome == "startedNewTurn"
+        await editor.until(lambda: editor.said() == "Hello from the scripted model.")
+        with pytest.raises(RpcError, match="the prompt is empty"):
+            await editor.connection.call(
+                SESSION_STEERING, SteeringRequest(session_id=session, prompt=())
+            )

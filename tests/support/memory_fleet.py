@@ -14,12 +14,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from quarterdeck.drivers.errors import SteeringUnsupportedError
 from quarterdeck.fleet.agent_state import NEW_STATUS, AgentStatus, advance_status
 from quarterdeck.fleet.api import (
     AgentInfo,
     FleetStatus,
     ImportedSession,
     InboxItem,
+    SentMessage,
     SpawnOptions,
     TerminalInfo,
     WaitFor,
@@ -226,6 +228,26 @@ class FakeFleet:
         assert isinstance(content[0], TextContent)
         await self._act(session, content[0].text)
         return message
+
+    async def steer(
+        self,
+        agent: str,
+        content: tuple[ContentBlock, ...],
+        *,
+        origin: Origin = "person",
+        sender: SessionId | None = None,
+    ) -> SentMessage:
+        session = self.find(agent)
+        if self.infos[session].agent == "aider":
+            raise SteeringUnsupportedError("aider", "pty")
+        if self.turns.get(session) is None:
+            return SentMessage(message=await self.send(agent, content), steered=False)
+        message = new_message_id()
+        prompted = Prompted(
+            content=content, message=message, origin=origin, sender=sender, steers=True
+        )
+        await self.append(session, prompted)
+        return SentMessage(message=message, steered=True)
 
     async def _act(self, session: SessionId, prompt: str) -> None:
         word, _, rest = prompt.partition(" ")

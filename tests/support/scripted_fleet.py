@@ -49,7 +49,9 @@ class PlayedLink:
     transport = "played"
 
     def __init__(self, start: AgentStart, casting: "Casting") -> None:
-        self.capabilities = Capabilities(asks=True, resumes=True, forks=True, sets_model=True)
+        self.capabilities = Capabilities(
+            asks=True, resumes=True, forks=True, sets_model=True, steers=start.wish.agent != "pi"
+        )
         self.start_ = start
         self.casting = casting
         self.told: list[str] = []
@@ -161,6 +163,11 @@ class PlayedLink:
         cost = Cost(amount=float(number), currency="USD")
         await self.host.emit(UsageReported(session_cost=cost))
         return TurnOutcome(stop="end_turn")
+
+    async def steer(self, content: tuple[ContentBlock, ...]) -> bool:
+        assert isinstance(content[0], TextContent)
+        self.told.append(f"steered: {content[0].text}")
+        return True
 
     async def interrupt(self) -> None:
         self.interrupted.set()

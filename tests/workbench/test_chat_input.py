@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from textual import events
 
-from quarterdeck.fleet.api import QueuedPrompt
+from quarterdeck.fleet.api import QueuedPrompt, SpawnOptions
 from quarterdeck.wire.content import ContentBlock, ImageContent, ResourceLink, TextContent, text
 from quarterdeck.wire.events import CommandsChanged, Prompted
 from quarterdeck.wire.ids import MessageId, SessionId, new_message_id
@@ -335,3 +335,45 @@ async def test_typing_behind_a_big_paste_stays_fast(tmp_path: Path):
         async with asyncio.timeout(20):
             await pilot.press(*"fast enough")
         assert app.main.chat.text.endswith("fast enough")
+
+
+# Steering
+
+
+async def test_a_key_steers_the_running_turn(tmp_path: Path):
+    fleet = FakeFleet()
+    session = await begin(fleet, "ann")
+    async with opened(fleet, tmp_path / "drafts") as (app, pilot):
+        await until(pilot, lambda: app.desk.shown == session)
+        app.main.chat.set_text("rather blue")
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: "(steering) rather blue" in screen_text(app))
+        assert app.main.chat.text == ""
+        app.main.chat.set_text("/steer greener")
+        await pilot.press("enter")
+        await until(pilot, lambda: "(steering) greener" in screen_text(app))
+    steering = [r.event for r in fleet.records if isinstance(r.event, Prompted) and r.event.steers]
+    assert [one.content for one in steering] == [(text("rather blue"),), (text("greener"),)]
+
+
+async def test_a_message_that_cannot_steer_stays_in_the_input(tmp_path: Path):
+    fleet = FakeFleet()
+    session = await begin(fleet, "ann")
+    fleet.infos[session] = replace(fleet.infos[session], agent="aider")
+    async with opened(fleet, tmp_path / "drafts", (100, 24)) as (app, pilot):
+        await until(pilot, lambda: app.desk.shown == session)
+        app.main.chat.set_text("rather blue")
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: "cannot be steered" in screen_text(app))
+        assert app.main.chat.text == "rather blue"
+
+
+async def test_without_a_turn_the_key_sends_a_prompt(tmp_path: Path):
+    fleet = FakeFleet()
+    session = (await fleet.spawn(SpawnOptions(agent="claude", cwd="/work", name="ann"))).session
+    async with opened(fleet, tmp_path / "drafts", (120, 24)) as (app, pilot):
+        await until(pilot, lambda: app.desk.shown == session)
+        app.main.chat.set_text("hello")
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: "sent as a prompt" in screen_text(app))
+    assert sent(fleet) == [(text("hello"),)]

@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 from quarterdeck.wire.content import ImageContent, text
+from quarterdeck.wire.event_text import describe_content
 from quarterdeck.wire.events import (
     CompactionChanged,
     MessageChunk,
@@ -30,7 +31,6 @@ from quarterdeck.wire.settings import PlanEntry
 from quarterdeck.wire.tool_calls import TerminalItem
 from quarterdeck.wire.usage import Cost, TokenUsage
 from quarterdeck.workbench.rendering.lines import text_of
-from quarterdeck.workbench.stores.blocks import describe_content
 from quarterdeck.workbench.widgets.transcript import TranscriptView
 from quarterdeck.workbench.widgets.transcript_search import SearchBar
 from tests.support.deadlines import SOON

@@ -115,12 +115,14 @@ async def _steps(turn: Turn) -> None:
         if not uses and not steered:
             _conclude(finished)
             again = await run_stop_hooks(turn, continued)
-            if again is None:
+            steered = turn.steering()  # meanwhile
+            if again is None and not steered:
                 if is_empty:
                     await turn.emit(EMPTY_TURN)
                 return
-            continued += 1
-            await turn.emit(again)
+            if again is not None:
+                continued += 1
+                await turn.emit(again)
         for prompted in steered:
             await _steer(turn, prompted)
 

@@ -18,7 +18,7 @@ from quarterdeck.models.model import Effort, Model, ModelInfo
 from quarterdeck.policy.gate import Gate
 from quarterdeck.policy.modes import Mode
 from quarterdeck.wire.content import ContentBlock, TextContent
-from quarterdeck.wire.errors import LinkBusyError, LinkClosedError
+from quarterdeck.wire.errors import LinkClosedError
 from quarterdeck.wire.events import (
     Event,
     ModeChanged,
@@ -182,17 +182,26 @@ class Session:
             prompted = Prompted(content=content, message=message, origin=origin, sender=sender)
             return await self._run(new_turn_id(), prompted)
 
-    def steer(self, content: tuple[ContentBlock, ...]) -> None:
-        """Give the running turn a message, to be told to the model at its next step.
+    def steer(
+        self,
+        content: tuple[ContentBlock, ...],
+        *,
+        origin: Origin = "person",
+        sender: SessionId | None = None,
+        message: MessageId | None = None,
+    ) -> bool:
+        """Give the running turn a message, which the model gets at the next step.
 
-        If the turn ends before that, the model hears it with the next prompt.
-
-        Raises:
-            Busy: no turn is running; ``prompt`` starts one.
+        If the turn is interrupted or fails before that, the model gets it with the next prompt.
+        Returns False if no turn is running; then nothing has happened, and ``prompt`` starts one.
         """
-        if self._running is None:
-            raise LinkBusyError("no turn is running; send a prompt instead")
-        self._steering.append(Prompted(content=content, message=new_message_id(), steers=True))
+        if self._running is None or self._running.cancelling():
+            return False
+        message = message or new_message_id()
+        self._steering.append(
+            Prompted(content=content, message=message, origin=origin, sender=sender, steers=True)
+        )
+        return True
 
     async def note(self, event: Event) -> None:
         """Append an event of no turn; a prompt is told at the next step of a turn that runs."""

@@ -9,7 +9,8 @@ What holds for every session:
   while the sink is. A run begins with ``SessionOpened`` or ``SessionResumed`` and ends with exactly
   one ``SessionEnded``, however it ends; also a run that could not start.
 - **Turns** do not overlap: a prompt during a turn waits for it. Each has one ``Prompted``, one
-  ``TurnStarted``, one ``TurnEnded``, after which none of its events come.
+  ``TurnStarted``, one ``TurnEnded``, after which none of its events come. A message that steers a
+  turn is a further ``Prompted`` within it, with ``steers`` set.
 - **Tool calls** have one start, any number of updates and one end, within their turn, also where
   the agent forgets.
 - **Permissions** are decided by the session's gate: rules first, then whoever calls ``answer``.
@@ -61,6 +62,8 @@ class Capabilities:
     streams: bool = False
     """Text comes in pieces."""
     interrupts: bool = True
+    steers: bool = False
+    """Takes a message while a turn runs, and reads it in that turn."""
     resumes: bool = False
     forks: bool = False
     lists: bool = False
@@ -209,6 +212,25 @@ class DriverSession(Protocol):
 
     def reply(self, request: RequestId, reply: QuestionReply) -> bool:
         """Answer a question; False if it is not, or no longer, open."""
+        ...
+
+    async def steer(
+        self,
+        content: tuple[ContentBlock, ...],
+        *,
+        origin: Origin = "person",
+        sender: SessionId | None = None,
+        message: MessageId | None = None,
+    ) -> bool:
+        """Give the running turn a message; the agent reads it at its next step.
+
+        Returns False if no turn takes it, because none is running or it is about to end: nothing
+        has happened then, and ``prompt`` sends it.
+
+        Raises:
+            UnsupportedError: the agent takes no messages in a turn, or not this content.
+            LinkClosedError, LinkEndedError, LinkBrokenError: the session is over.
+        """
         ...
 
     async def interrupt(self) -> None:

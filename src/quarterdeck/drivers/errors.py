@@ -6,6 +6,7 @@
     ├── UnknownAgentError    no agent of that name is described
     ├── BadAgentFileError    a description cannot be used
     ├── UnsupportedError     this agent, or this transport of it, cannot do what was asked
+    │   ├── SteeringUnsupportedError it takes no message while a turn runs
     │   └── UnenforceableError   it could not keep to a mode or a rule
     ├── NotPermittedError    what an agent had us do may not be done
     └── OpenFailedError      the agent did not start
@@ -34,6 +35,7 @@ __all__ = [
     "NotPermittedError",
     "OpenFailedError",
     "StartTimeoutError",
+    "SteeringUnsupportedError",
     "UnenforceableError",
     "UnknownAgentError",
     "UnsupportedError",
@@ -74,6 +76,14 @@ class UnsupportedError(DriverError):
             f"{agent} over {transport} cannot {what}." + (f" {instead}" * bool(instead))
         )
         self.what = what
+
+
+class SteeringUnsupportedError(UnsupportedError):
+    """The agent takes no message while a turn runs."""
+
+    def __init__(self, agent: str, transport: str) -> None:
+        instead = "Send it as a prompt, which is queued, or interrupt the agent first."
+        super().__init__(agent, transport, "be steered during a turn", instead)
 
 
 class UnenforceableError(UnsupportedError):

@@ -177,6 +177,13 @@ class AgentLink(Protocol):
         """
         ...
 
+    async def steer(self, content: tuple[ContentBlock, ...]) -> bool:
+        """Give the running turn a message; False: it takes none any more, and nothing happened.
+
+        Called only while ``prompt`` waits, and only where ``capabilities.steers`` is set.
+        """
+        ...
+
     async def interrupt(self) -> None:
         """Tell the agent to stop its turn; ``prompt`` then returns by itself."""
         ...

@@ -51,7 +51,12 @@ from quarterdeck.wire.tasks import BackgroundTasks, start_task
 from .call_monitor import CallMonitor
 from .driver import Capabilities, ClosedAs, DriverSessionOptions, EventSink
 from .enforcement import Enforcement, explain_unenforceable
-from .errors import NotPermittedError, UnenforceableError, UnsupportedError
+from .errors import (
+    NotPermittedError,
+    SteeringUnsupportedError,
+    UnenforceableError,
+    UnsupportedError,
+)
 from .link import AgentExit, AgentLink, PermissionVerdict, ServedCall
 from .permissions import UnusedPermissions, call_of, own_options, verdict_of
 from .served_calls import ServedCallRunner
@@ -325,15 +330,10 @@ class LinkSession:
         message: MessageId | None = None,
     ) -> TurnEnded:
         """Run a turn, after those asked for earlier; see ``driver.Session``."""
-        self._check(content)
+        _check(self._link, self.agent, content)
         async with self._turns:
             link = self._alive()
-            prompted = Prompted(
-                content=content,
-                message=message or new_message_id(),
-                origin=origin,
-                sender=sender,
-            )
+            prompted = _prompted(content, origin, sender, message)
             turn = DriverTurn(
                 link, self.opening, self._sink, self.gate, self._ledger, self.lost, self._settle
             )
@@ -363,6 +363,22 @@ class LinkSession:
     def reply(self, request: RequestId, reply: QuestionReply) -> bool:
         """Answer a question; False if it is not, or no longer, open."""
         return self.gate.reply(request, reply)
+
+    async def steer(
+        self,
+        content: tuple[ContentBlock, ...],
+        *,
+        origin: Origin = "person",
+        sender: SessionId | None = None,
+        message: MessageId | None = None,
+    ) -> bool:
+        """Give the running turn a message; see ``driver.DriverSession``."""
+        link = self._alive()
+        if not link.capabilities.steers:
+            raise SteeringUnsupportedError(self.agent, self.transport)
+        _check(link, self.agent, content)
+        prompted = _prompted(content, origin, sender, message, steers=True)
+        return self._turn is not None and await self._turn.steer(prompted)
 
     async def interrupt(self) -> None:
         """End the running turn as cancelled, if there is one; returns when it has ended."""
@@ -427,7 +443,7 @@ class LinkSession:
         """End the agent, then the turn, then the session; nothing here may be skipped."""
         assert self._over is not None
         self.gate.cancel_open()
-        departure = await self._depart()
+        departure = await _end_link(self._link)
         if self._turn is not None:
             await self._turn.give_up()
         ended = _session_ended(self._over, departure, self._closed_as)
@@ -439,13 +455,6 @@ class LinkSession:
             self._ended.set_exception(error)
         else:
             self._ended.set_result(ended)
-
-    async def _depart(self) -> AgentExit | None:
-        try:
-            return await self._link.end() if self._link is not None else None
-        except QuarterdeckError as error:
-            _log.warning("an agent could not be ended: %s", error)
-            return AgentExit(stderr=str(error))
 
     # Checks
 
@@ -459,12 +468,36 @@ class LinkSession:
         if not ability:
             raise UnsupportedError(self.agent, self.transport, what)
 
-    def _check(self, content: Sequence[ContentBlock]) -> None:
-        for block in content:
-            if block.__struct_config__.tag in ("image", "audio"):
-                self._need(self.capabilities.images, f"accept {block.__struct_config__.tag}s")
-        if not content:
-            raise UnsupportedError(self.agent, self.transport, "answer an empty prompt")
+
+def _check(link: AgentLink | None, agent: str, content: Sequence[ContentBlock]) -> None:
+    """Raise UnsupportedError for content that the agent does not take."""
+    transport = link.transport if link is not None else ""
+    if not content:
+        raise UnsupportedError(agent, transport, "answer an empty prompt")
+    for block in content:
+        tag = block.__struct_config__.tag
+        if tag in ("image", "audio") and not (link is not None and link.capabilities.images):
+            raise UnsupportedError(agent, transport, f"accept {tag}s")
+
+
+def _prompted(
+    content: tuple[ContentBlock, ...],
+    origin: Origin,
+    sender: SessionId | None,
+    message: MessageId | None,
+    *,
+    steers: bool = False,
+) -> Prompted:
+    message = message or new_message_id()
+    return Prompted(content=content, message=message, origin=origin, sender=sender, steers=steers)
+
+
+async def _end_link(link: AgentLink | None) -> AgentExit | None:
+    try:
+        return await link.end() if link is not None else None
+    except QuarterdeckError as error:
+        _log.warning("an agent could not be ended: %s", error)
+        return AgentExit(stderr=str(error))
 
 
 class _Requests:

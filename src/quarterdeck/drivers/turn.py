@@ -24,6 +24,7 @@ from quarterdeck.wire.ids import TurnId, new_turn_id
 from quarterdeck.wire.tasks import run_beside, start_task
 
 from .driver import DriverSessionOptions, EventSink
+from .errors import DriverError
 from .link import AgentLink, TurnOutcome
 from .tool_call_normalizer import ToolCallNormalizer
 
@@ -61,6 +62,7 @@ class DriverTurn:
         self._answered = answered
         self._running: asyncio.Task[TurnOutcome] | None = None
         self._is_asked = False
+        self._steering = asyncio.Lock()
         self._over = asyncio.Event()
         self._overdue: str | None = None
         self._sign_of_life = time.monotonic()
@@ -89,6 +91,28 @@ class DriverTurn:
             return await self._settle(self._running)
         finally:
             self._over.set()
+
+    async def steer(self, prompted: Prompted) -> bool:
+        """Give it a further message; False: it does not take one any more."""
+        async with self._steering:  # the log has messages in the order in which they were sent
+            if not self._is_asked or self.is_interrupted:
+                return False
+            if self._running is None or self._running.done():
+                return False
+            if not await self._pass_on(prompted.content):
+                return False
+            await self._sink(prompted, turn=self.id)
+            return True
+
+    async def _pass_on(self, content: tuple[ContentBlock, ...]) -> bool:
+        limit = self._opening.cancel_limit
+        try:
+            async with asyncio.timeout(limit):
+                return await self._link.steer(content)
+        except TimeoutError:
+            raise DriverError(
+                f"the agent did not confirm the message within {limit:g} s; it may have it or not"
+            ) from None
 
     async def interrupt(self) -> None:
         """End it as cancelled; returns when it has ended."""
@@ -164,6 +188,8 @@ class DriverTurn:
             stop = "cancelled"
         self._gate.cancel_open()
         await self._answered()
+        async with self._steering:  # a message that was taken is in the log before the end
+            pass
         if self._overdue is not None:
             stop, reason = "failed", self._overdue
         left = "cancelled" if stop == "cancelled" else "failed"

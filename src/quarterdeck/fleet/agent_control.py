@@ -7,7 +7,7 @@ from quarterdeck.wire.ids import MessageId, SessionId, new_message_id
 from quarterdeck.wire.tasks import BackgroundTasks
 
 from .agent_runner import AgentRunner
-from .api import QueuedPrompt
+from .api import QueuedPrompt, SentMessage
 from .errors import AgentNotReadyError
 from .live_index import LiveIndex
 from .log_writer import LogWriter
@@ -55,6 +55,27 @@ class AgentControl:
         queued = QueuedPrompt(message=message, content=content, origin=origin, sender=sender)
         await self._work.finish(self._queues.add(member.id, queued))
         return message
+
+    async def steer(
+        self,
+        agent: str,
+        content: tuple[ContentBlock, ...],
+        *,
+        origin: Origin = "person",
+        sender: SessionId | None = None,
+    ) -> SentMessage:
+        """Give an agent a message during its turn; without a turn it is a prompt."""
+        member = await self._live(agent)
+        message = new_message_id()
+        queued = QueuedPrompt(message=message, content=content, origin=origin, sender=sender)
+        return await self._work.finish(self._steer(member, queued))
+
+    async def _steer(self, member: AgentRunner, prompt: QueuedPrompt) -> SentMessage:
+        if is_steered := await member.steer(prompt):
+            await self._notes.settled()
+        else:
+            await self._queues.add(member.id, prompt)
+        return SentMessage(message=prompt.message, steered=is_steered)
 
     async def edit(
         self, agent: str, message: MessageId, content: tuple[ContentBlock, ...] | None

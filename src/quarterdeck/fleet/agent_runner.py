@@ -19,6 +19,7 @@ from quarterdeck.wire.events import Event, NoticePosted, SessionEnded, SessionSp
 from quarterdeck.wire.ids import SessionId, ToolCallId, TurnId
 from quarterdeck.wire.tasks import start_task
 
+from .api import QueuedPrompt
 from .live_index import LiveIndex
 from .log_writer import LogWriter
 from .prompt_queue import PromptQueues
@@ -133,6 +134,14 @@ class AgentRunner:
         """Wait until the agent is over and its end is written."""
         if self._task is not None:
             await asyncio.wait([self._task])
+
+    async def steer(self, prompt: QueuedPrompt) -> bool:
+        """Give the running turn a message; False if none takes it. See ``DriverSession.steer``."""
+        if self.session is None or self._busy is None:
+            return False
+        return await self.session.steer(
+            prompt.content, origin=prompt.origin, sender=prompt.sender, message=prompt.message
+        )
 
     async def interrupt(self) -> None:
         """End the running turn, if there is one; returns when it has ended."""

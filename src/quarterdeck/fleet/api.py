@@ -36,6 +36,7 @@ __all__ = [
     "ImportedSession",
     "InboxItem",
     "QueuedPrompt",
+    "SentMessage",
     "SpawnOptions",
     "TerminalInfo",
     "WaitFor",
@@ -222,6 +223,14 @@ class QueuedPrompt(Struct, frozen=True, kw_only=True):
     sender: SessionId | None = None
 
 
+class SentMessage(Struct, frozen=True, kw_only=True):
+    """What became of a message that was to steer a turn."""
+
+    message: MessageId
+    steered: bool
+    """The running turn has it; else it is a prompt in the queue."""
+
+
 class AgentInfo(Struct, frozen=True, kw_only=True):
     """An agent as the fleet knows it."""
 
@@ -349,6 +358,25 @@ class Fleet(FleetTerminals, Protocol):
 
         Raises:
             AgentNotReadyError: it is not live; resume it first.
+        """
+        ...
+
+    @fleet_method(changes=True)
+    async def steer(
+        self,
+        agent: str,
+        content: tuple[ContentBlock, ...],
+        *,
+        origin: Origin = "person",
+        sender: SessionId | None = None,
+    ) -> SentMessage:
+        """Give an agent a message during its turn: it reads it at its next step.
+
+        If no turn is running, the message is a prompt like any other and waits behind earlier ones.
+
+        Raises:
+            AgentNotReadyError: it is not live; resume it first.
+            SteeringUnsupportedError: the agent takes no message while a turn runs.
         """
         ...
 

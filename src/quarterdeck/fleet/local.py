@@ -144,6 +144,7 @@ class LocalFleet:
         self.delete = lifecycle.delete
 
         self.send = control.send
+        self.steer = control.steer
         self.edit = control.edit
         self.interrupt = control.interrupt
         self.set_option = control.set_option

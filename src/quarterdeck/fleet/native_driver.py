@@ -37,6 +37,7 @@ _TRANSPORT = "native"
 _CAPABILITIES = Capabilities(
     asks=True,
     streams=True,
+    steers=True,
     resumes=True,
     forks=True,
     lists=True,
@@ -167,6 +168,17 @@ class NativeSession:
     ) -> TurnEnded:
         """Run a turn."""
         return await self._session.prompt(content, origin=origin, sender=sender, message=message)
+
+    async def steer(
+        self,
+        content: tuple[ContentBlock, ...],
+        *,
+        origin: Origin = "person",
+        sender: SessionId | None = None,
+        message: MessageId | None = None,
+    ) -> bool:
+        """Give the running turn a message; False if none is running."""
+        return self._session.steer(content, origin=origin, sender=sender, message=message)
 
     def answer(self, request: RequestId, answer: PermissionAnswer) -> bool:
         """Answer a permission request; False if it is not, or no longer, open."""

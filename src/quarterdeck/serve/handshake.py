@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from quarterdeck import __version__
 from quarterdeck.wire.acp.codec import negotiate
+from quarterdeck.wire.acp.extensions import STEERING_SUPPORTED
 from quarterdeck.wire.acp.schema import (
     AgentAuthCapabilities,
     AgentCapabilities,
@@ -89,6 +90,7 @@ def make_initialize_response(
             session_capabilities=_session_capabilities(client),
             auth=AgentAuthCapabilities(logout=_YES),
         ),
+        meta=STEERING_SUPPORTED,
     )
 
 

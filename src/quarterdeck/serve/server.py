@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.acp.connection import AcpConnection
 from quarterdeck.wire.acp.errors import AUTH_REQUIRED
+from quarterdeck.wire.acp.extensions import SESSION_STEERING
 from quarterdeck.wire.acp.router import Router
 from quarterdeck.wire.errors import QuarterdeckError, RpcError
 from quarterdeck.wire.rpc.errors import INVALID_PARAMS
@@ -76,6 +77,7 @@ class AcpServer:
         on(acp.LOGOUT, self._logout)
         on(acp.SESSION_CANCEL, self._cancel)
         on(acp.SESSION_PROMPT, self._to_desk(lambda desk, request: desk.prompt(request)))
+        on(SESSION_STEERING, self._to_desk(lambda desk, request: desk.steer(request)))
         on(acp.SESSION_NEW, self._to_desk(lambda desk, request: desk.new(request)))
         on(acp.SESSION_LOAD, self._to_desk(lambda desk, request: desk.load(request)))
         on(acp.SESSION_RESUME, self._to_desk(lambda desk, request: desk.resume(request)))

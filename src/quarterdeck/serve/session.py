@@ -208,6 +208,7 @@ class ServedSession:
         self._pump = UpdatePump(session, translator, self._send, self._notice)
         self._queue = ServedPromptQueue()
         self._cancelling = BackgroundTasks()
+        self._unattended = BackgroundTasks()
 
     @property
     def modes(self) -> acp.SessionModeState:
@@ -249,6 +250,16 @@ class ServedSession:
         finally:
             self._queue.leave()
 
+    def prompt_unattended(self, content: tuple[ContentBlock, ...]) -> None:
+        """Run a turn whose end nobody waits for; the client sees its updates."""
+        self._unattended.start(self._run_unattended(content), name=f"prompt {self.session.id}")
+
+    async def _run_unattended(self, content: tuple[ContentBlock, ...]) -> None:
+        try:
+            await self.prompt(content)
+        except Exception as error:
+            _log.info("session %s: a turn has failed: %s", self.session.id, error)
+
     def cancel(self) -> None:
         """Cancel the turn that runs, and prompts that wait; each is answered in its order."""
         self._queue.cancel()
@@ -268,6 +279,7 @@ class ServedSession:
         await self._asker.close()
         await self._children.close()
         await self._cancelling.wait()
+        await self._unattended.wait()
 
     def _notice(self, record: Record) -> None:
         self._asker.notice(record)

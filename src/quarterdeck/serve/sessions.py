@@ -20,8 +20,14 @@ from quarterdeck.policy.errors import UnknownModeError
 from quarterdeck.policy.modes import parse_mode
 from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.acp.connection import AcpConnection
+from quarterdeck.wire.acp.extensions import (
+    SteeringRequest,
+    SteeringResponse,
+    wants_prompt_if_idle,
+)
 from quarterdeck.wire.acp.schema import McpServer
 from quarterdeck.wire.clock import format_iso_time
+from quarterdeck.wire.content import ContentBlock
 
 from .delegated_system import Delegation
 from .errors import make_invalid_params, refusal_of
@@ -199,11 +205,19 @@ class ConnectionSessions:
     async def prompt(self, request: acp.PromptRequest) -> acp.PromptResponse:
         """Run a turn."""
         hosted = self._find(request.session_id)
-        if not request.prompt:
-            raise make_invalid_params(
-                "the prompt is empty; send at least one block", "empty_prompt"
-            )
+        _check_prompt(request.prompt)
         return await hosted.prompt(request.prompt)
+
+    async def steer(self, request: SteeringRequest) -> SteeringResponse:
+        """Give the running turn a message; see ``wire.acp.extensions``."""
+        hosted = self._find(request.session_id)
+        _check_prompt(request.prompt)
+        if hosted.session.steer(request.prompt):
+            return SteeringResponse(outcome="injected")
+        if wants_prompt_if_idle(request.meta):
+            return SteeringResponse(outcome="promptRequired", reason="noRunningTurn")
+        hosted.prompt_unattended(request.prompt)
+        return SteeringResponse(outcome="startedNewTurn")
 
     async def set_mode(self, request: acp.SetSessionModeRequest) -> acp.Empty:
         """Change the permission mode."""
@@ -280,6 +294,11 @@ class ConnectionSessions:
 
 def _wishes(delegation: Delegation, servers: tuple[acp.McpServer, ...]) -> SessionOptions:
     return SessionOptions(make_cage=delegation.make_cage, servers=servers_of(servers))
+
+
+def _check_prompt(prompt: tuple[ContentBlock, ...]) -> None:
+    if not prompt:
+        raise make_invalid_params("the prompt is empty; send at least one block", "empty_prompt")
 
 
 async def _check_places(cwd: str, more: tuple[str, ...]) -> tuple[str, ...]:

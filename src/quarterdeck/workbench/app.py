@@ -342,7 +342,7 @@ class Workbench(App[None]):
 
     @on(ChatPanel.Said)
     def _said(self, event: ChatPanel.Said) -> None:
-        self.work(self.conversing.submit(event.panel, event.text))
+        self.work(self.conversing.submit(event.panel, event.text, steers=event.steers))
 
     @on(Picker.Chosen, "#inbox")
     def _request_chosen(self, event: Picker.Chosen) -> None:

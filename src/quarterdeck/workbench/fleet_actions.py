@@ -43,8 +43,8 @@ class FleetActions:
         self._tell = tell
         self._changed = changed
 
-    async def send(self, agent: "AgentInfo", text: str) -> bool:
-        """Send a prompt; False if it was not taken."""
+    async def send(self, agent: "AgentInfo", text: str, *, steers: bool = False) -> bool:
+        """Send a prompt, or a message for the running turn; False if it was not taken."""
         from .commands.registry import find_command
         from .mentions import build_prompt
 
@@ -56,7 +56,11 @@ class FleetActions:
         )
         for notice in notices:
             self._tell(notice, False)
-        done = await self._try(self._desk.fleet.send(agent.session, content))
+        fleet = self._desk.fleet
+        send = fleet.steer if steers else fleet.send
+        done = await self._try(send(agent.session, content))
+        if steers and done is not None and not done.steered:
+            self._tell(f"{agent.name} has no running turn; sent as a prompt", False)
         if done is None and not agent.is_live and agent.can_resume:
             self._tell(f"{agent.name} is not running; /resume restarts it", True)
         return done is not None

@@ -45,8 +45,8 @@ class PromptSender:
         self._run_command = run_command
         self._save = save
 
-    async def submit(self, panel: "ChatPanel", text: str) -> None:
-        """Do what was written in a chat."""
+    async def submit(self, panel: "ChatPanel", text: str, *, steers: bool = False) -> None:
+        """Do what was written in a chat; ``steers``: a message is for the running turn."""
         found = find_command(text)
         if found is not None:
             panel.chat.set_text("")
@@ -55,9 +55,9 @@ class PromptSender:
         elif self._desk.roster.find(panel.session) is None:
             await self.spawn(panel)
         else:
-            await self._send(panel, text)
+            await self._send(panel, text, steers=steers)
 
-    async def _send(self, panel: "ChatPanel", text: str) -> None:
+    async def _send(self, panel: "ChatPanel", text: str, *, steers: bool) -> None:
         desk = self._desk
         agent, key, drafts = desk.roster.find(panel.session), panel.draft, desk.drafts
         if agent is None:
@@ -66,7 +66,7 @@ class PromptSender:
         panel.chat.set_text("")
         panel.keep_draft()
         panel.transcript.action_follow()
-        is_sent = await self._actions.send(agent, text)
+        is_sent = await self._actions.send(agent, text, steers=steers)
         drafts.end_sending(key, is_sent=is_sent)
         if panel.is_attached and panel.draft == key:
             panel.show_draft()

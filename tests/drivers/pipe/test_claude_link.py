@@ -25,6 +25,7 @@ from quarterdeck.wire.events import (
     ModeChanged,
     NoticePosted,
     PlanChanged,
+    Prompted,
     QuestionAnswered,
     QuestionAsked,
     RateLimited,
@@ -426,3 +427,34 @@ async def test_the_fake_is_a_program_of_ours(tmp_path: Path) -> None:
     async with claude(tmp_path, launch={"command": command}) as driven:
         await driven.say("echo hello")
     assert driven.text == "hello"
+
+
+async def test_a_message_that_came_after_the_last_model_call_is_part_of_the_turn(
+    tmp_path: Path,
+) -> None:
+    async with claude(tmp_path, quirks="late-steering") as driven:
+        turn = asyncio.create_task(driven.say("wait 0.3\necho first"))
+        await driven.seen(MessageChunk)
+        assert await driven.session.steer((text("echo second"),))
+        ended = await turn
+        await driven.say("echo third")
+    assert ended.usage is not None and ended.usage.input == 22, "both parts are counted"
+    assert driven.text.endswith("firstsecondthird") or "second" in driven.text.split("first")[1]
+    assert [one.steers for one in driven.all(Prompted)] == [False, True, False]
+    assert len(driven.all(TurnEnded)) == 2 and not driven.all(UnknownEvent)
+
+
+async def test_interrupting_drops_a_message_that_was_not_read(tmp_path: Path) -> None:
+    async with claude(tmp_path, quirks="late-steering") as driven:
+        turn = asyncio.create_task(driven.say("wait 600"))
+        await driven.seen(MessageChunk)
+        assert await driven.session.steer((text("echo second"),))
+        await driven.session.interrupt()
+        assert (await turn).stop == "cancelled"
+        assert (await driven.say("echo third")).stop == "end_turn"
+    assert "second" not in driven.text and not driven.all(UnknownEvent)
+
+
+async def test_only_claude_itself_is_known_to_take_messages(tmp_path: Path) -> None:
+    assert link().capabilities.steers
+    assert not link(dialect="qwen").capabilities.steers

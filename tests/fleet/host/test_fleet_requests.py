@@ -88,6 +88,8 @@ CALLS: tuple[Callable[[HostClient], Awaitable[object]], ...] = (
     lambda c: c.paste_terminal("term-1", "ls"),
     lambda c: c.resize_terminal("term-1", 80, 24),
     lambda c: c.close_terminal("term-1"),
+    lambda c: c.steer("ann", WORDS),
+    lambda c: c.steer("ann", WORDS, origin="agent", sender=ANN),
 )
 
 

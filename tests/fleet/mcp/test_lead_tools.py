@@ -47,6 +47,21 @@ async def test_a_result_can_be_asked_for_again_after_another_message(led: Led):
     assert again.data["agents"][0]["last_words"] == "say uno"
 
 
+async def test_a_lead_steers_a_running_child(led: Led):
+    await led.lead()
+    await led.call("boss", "spawn_agent", name="one", task="wait")
+    await led.state("one", "running")
+    said = await led.call("boss", "send_to_agent", agent="one", message="rather blue", steer=True)
+    assert "at its next step" in said.text
+    assert led.told("one") == ["wait", "steered: rather blue"]
+    steering = (await led.events("one", Prompted))[-1]
+    assert (steering.steers, steering.origin) == (True, "agent")
+    await led.call("boss", "spawn_agent", name="two", task="wait", agent="pi")
+    await led.state("two", "running")
+    no = await led.call("boss", "send_to_agent", agent="two", message="rather blue", steer=True)
+    assert no.is_error and "cannot be steered" in no.text
+
+
 async def test_any_or_all_and_a_timeout_that_is_no_error(led: Led):
     await led.lead()
     await led.call("boss", "spawn_agent", name="quick", task="say eins")

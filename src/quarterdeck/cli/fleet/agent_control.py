@@ -22,12 +22,28 @@ agents_argument = click.argument("agents", nargs=-1, required=True)
 @click.command()
 @click.argument("agent")
 @click.argument("prompt")
+@click.option(
+    "--steer",
+    is_flag=True,
+    help="Send it to the running turn, which reads it at its next step.",
+)
 @as_json_option
-def send(agent: str, prompt: str, as_json: bool) -> None:
-    """Send AGENT a prompt; it is queued after earlier ones. ``-`` reads standard input."""
+def send(agent: str, prompt: str, steer: bool, as_json: bool) -> None:
+    """Send AGENT a prompt; it is queued after earlier ones. ``-`` reads standard input.
+
+    With ``--steer`` the running turn gets it. If no turn is running, it is queued; an agent that
+    cannot be steered refuses it.
+    """
     from quarterdeck.wire.content import text
 
     content = (text(read_given_text(prompt) or ""),)
+    if steer:
+        sent = with_fleet(lambda fleet: fleet.steer(agent, content))
+        if as_json:
+            echo_json(sent)
+        elif not sent.steered:
+            echo("no turn is running; queued as a prompt", err=True)
+        return
     message = with_fleet(lambda fleet: fleet.send(agent, content))
     if as_json:
         echo_json({"message": message})

@@ -4,9 +4,11 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from quarterdeck.wire.content import ContentBlock, ResourceLink, TextContent
+from quarterdeck.wire.content import ContentBlock
+from quarterdeck.wire.event_text import describe_content, describe_event
 from quarterdeck.wire.events import (
     CompactionChanged,
+    Event,
     MessageChunk,
     NoticePosted,
     PermissionAnswered,
@@ -25,12 +27,14 @@ from quarterdeck.wire.events import (
     ToolCallStarted,
     TurnEnded,
 )
-from quarterdeck.wire.permissions import Decider, Selected
 from quarterdeck.wire.record import Record, encode_record
 
 from ..text_table import escape_controls, escape_json, escape_to_line
 
 __all__ = ["RecordPrinter", "TranscriptPrinter"]
+
+_LONGEST = 2000
+"""Characters of a line that are shown."""
 
 
 class TranscriptPrinter:
@@ -52,7 +56,8 @@ class TranscriptPrinter:
                 self._message = event.message
                 self._say(event.content)
             return
-        line = _requests(event) or ("" if self._only_requests else _line(event))
+        is_shown = not self._only_requests or isinstance(event, _REQUESTS)
+        line = _line(event) if is_shown else ""
         if line:
             self.line(line)
         elif isinstance(event, TurnEnded):
@@ -70,7 +75,7 @@ class TranscriptPrinter:
             self._is_within = False
 
     def _say(self, content: ContentBlock) -> None:
-        shown = escape_controls(_told(content), keep="\n\t")
+        shown = escape_controls(describe_content(content), keep="\n\t")
         if shown:
             self._write(shown)
             self._is_within = not shown.endswith("\n")
@@ -89,75 +94,38 @@ class RecordPrinter(TranscriptPrinter):
         sys.stderr.flush()
 
 
-def _told(content: ContentBlock) -> str:
-    match content:
-        case TextContent(text=text):
-            return text
-        case ResourceLink(uri=uri):
-            return f"[{uri}]"
-        case _:
-            return f"[{type(content).__name__}]"
+def _line(event: Event) -> str:
+    """What is shown of an event, with its sign; empty for one that is none for people."""
+    sign = _sign(event)
+    told = describe_event(event) if sign else None
+    if told is None:
+        return ""
+    if isinstance(event, Prompted):
+        return f"{sign} " + escape_controls(told.text).replace("\n", f"\n{sign} ")
+    if isinstance(event, QuestionAsked):
+        return f"{sign} {escape_controls(told.text)}"
+    first = told.text.strip().partition("\n")[0]
+    return f"{sign} {escape_to_line(first[:_LONGEST])}"
 
 
-def _line(event: Any) -> str:
+def _sign(event: Event) -> str:
     match event:
-        case Prompted(content=content, origin=origin):
-            who = "" if origin == "person" else f"({origin}) "
-            return (
-                "> " + who + escape_controls("\n".join(map(_told, content))).replace("\n", "\n> ")
-            )
-        case PromptDropped(reason=reason):
-            return f"- a prompt was dropped{_because(reason)}"
-        case ToolCallStarted(title=title, name=name):
-            return f"- {escape_to_line(name or 'tool')}: {escape_to_line(title)}"
-        case ToolCallEnded(status="failed" | "cancelled" as status, reason=reason):
-            return f"- {status}{_because(reason)}"
-        case TurnEnded(stop=stop, reason=reason) if stop != "end_turn":
-            return f"= the turn ended: {stop}{_because(reason)}"
-        case _:
-            return _about_session(event)
-
-
-def _about_session(event: Any) -> str:
-    match event:
-        case SessionOpened(agent=agent, cwd=cwd):
-            return f"= {escape_to_line(agent)} works in {escape_to_line(cwd)}"
-        case SessionResumed():
-            return "= resumed"
-        case SessionEnded(how=how, reason=reason):
-            return f"= {how}{_because(reason)}"
-        case CompactionChanged(status="completed"):
-            return "= compacted"
-        case PermissionViolated(title=title, reason=reason):
-            return f"! done without permission: {escape_to_line(title)}{_because(reason)}"
-        case NoticePosted(title=title, severity=severity):
-            return f"! {severity}: {escape_to_line(title)}"
-        case RateLimited(reason=reason):
-            return f"! rate limited by the vendor{_because(reason)}"
-        case RetryScheduled(delay=delay, reason=reason):
-            return f"! retrying in {delay:.0f} s{_because(reason)}"
+        case Prompted():
+            return ">"
+        case PromptDropped() | ToolCallStarted() | ToolCallEnded(status="failed" | "cancelled"):
+            return "-"
+        case PermissionAsked() | QuestionAsked(to=None):
+            return "?"
+        case NoticePosted() | PermissionViolated() | RateLimited() | RetryScheduled():
+            return "!"
+        case TurnEnded(stop="end_turn"):
+            return ""
+        case SessionOpened() | SessionResumed() | SessionEnded() | TurnEnded():
+            return "="
+        case CompactionChanged(status="completed") | PermissionAnswered() | QuestionAnswered():
+            return "="
         case _:
             return ""
 
 
-def _requests(event: Any) -> str:
-    match event:
-        case PermissionAsked(title=title, name=name):
-            return f"? {escape_to_line(name or 'tool')} needs permission: {escape_to_line(title)}"
-        case PermissionAnswered(outcome=outcome, kind=kind, by=by):
-            what = kind or "answered" if isinstance(outcome, Selected) else "cancelled"
-            return f"= {escape_to_line(what)}, by {_who(by)}"
-        case QuestionAsked(text=text, to=None):
-            return f"? {escape_controls(text)}"
-        case QuestionAnswered(action=action, by=by):
-            return f"= {action}, by {_who(by)}"
-        case _:
-            return ""
-
-
-def _who(by: Decider) -> str:
-    return by.kind + (f" {escape_to_line(by.name)}" if by.name else "")
-
-
-def _because(reason: str | None) -> str:
-    return f": {escape_to_line(reason)}" if reason else ""
+_REQUESTS = (PermissionAsked, PermissionAnswered, QuestionAsked, QuestionAnswered)

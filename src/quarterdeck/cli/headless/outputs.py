@@ -6,8 +6,10 @@ import msgspec
 from msgspec import Struct
 
 from quarterdeck.wire.content import TextContent
+from quarterdeck.wire.event_text import describe_event
 from quarterdeck.wire.events import (
     CompactionChanged,
+    Event,
     MessageChunk,
     ModelCallFinished,
     NoticePosted,
@@ -126,7 +128,7 @@ class _Listener:
         if result.goal is not None:
             _say(_goal_words(result.goal))
         if ended.stop != "end_turn":
-            _say(f"the turn ended: {ended.stop}" + (f" ({ended.reason})" if ended.reason else ""))
+            _say_event(ended)
         elif self.is_empty and result.goal is None:
             _say(_EMPTY)
         for call in dict.fromkeys(self._refused):
@@ -144,11 +146,10 @@ class TextOutput(_Listener):
         self._tell_end(result)
 
     def _tell(self, record: Record) -> None:
-        match record.event:
-            case ToolCallStarted(title=title, name=name):
-                _say(f"{name or 'tool'}: {title}")
-            case _:
-                super()._tell(record)
+        if isinstance(record.event, ToolCallStarted):
+            _say_event(record.event)
+        else:
+            super()._tell(record)
 
 
 class JsonOutput(_Listener):
@@ -253,17 +254,17 @@ def _way_to_allow(call: UnattendedRefusal) -> str:
 
 def _tell(record: Record) -> None:
     match record.event:
-        case RetryScheduled(delay=delay, reason=reason):
-            _say(f"retrying in {delay:.1f} s: {reason}" if delay else f"retrying: {reason}")
-        case RateLimited(reason=reason):
-            _say("rate limited by the vendor" + (f": {reason}" if reason else ""))
-        case PermissionViolated(title=title, reason=reason):
-            _say(f"done without permission: {title} ({reason})")
-        case NoticePosted(title=title, description=description, severity=severity):
-            more = f": {description}" if description and severity != "info" else ""
-            _say(title + more)
+        case NoticePosted(title=title, severity="info"):
+            _say(title)
+        case RetryScheduled() | RateLimited() | PermissionViolated() | NoticePosted():
+            _say_event(record.event)
         case _:
             pass
+
+
+def _say_event(event: Event) -> None:
+    if (told := describe_event(event)) is not None:
+        _say(told.text)
 
 
 def _write(line: bytes) -> None:

@@ -9,6 +9,7 @@ from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.acp.codec import PROTOCOL_VERSION
 from quarterdeck.wire.acp.connection import AcpConnection
 from quarterdeck.wire.acp.errors import AUTH_REQUIRED, MalformedAnswerError
+from quarterdeck.wire.acp.extensions import is_steering_supported
 from quarterdeck.wire.acp.methods import Method
 from quarterdeck.wire.content import text
 from quarterdeck.wire.errors import RpcError
@@ -199,13 +200,15 @@ async def initialize_agent(
     return answer
 
 
-def capabilities_of(launch: Launch, agent: acp.AgentCapabilities) -> Capabilities:
+def capabilities_of(launch: Launch, hello: AcpInitializeResponse) -> Capabilities:
     """What a session with this agent can do, as far as it says so before there is one."""
+    agent = hello.agent_capabilities
     session, prompt = agent.session_capabilities, agent.prompt_capabilities
     return Capabilities(
         asks=NEVER_ASKS not in launch.quirks,
         streams=True,
         interrupts=True,
+        steers=is_steering_supported(hello.meta),
         resumes=agent.load_session or session.resume is not None,
         forks=session.fork is not None,
         lists=session.list is not None,

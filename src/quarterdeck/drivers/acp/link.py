@@ -12,6 +12,7 @@ from quarterdeck.system.process_guard import shared_guard
 from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.acp.connection import AcpConnection
 from quarterdeck.wire.acp.errors import MalformedAnswerError
+from quarterdeck.wire.acp.extensions import PROMPT_IF_IDLE, SESSION_STEERING, SteeringRequest
 from quarterdeck.wire.content import ContentBlock
 from quarterdeck.wire.errors import LinkError, RpcError
 from quarterdeck.wire.events import NoticePosted
@@ -23,7 +24,7 @@ from quarterdeck.wire.usage import Cost
 from ..agent_process import AgentProcess, AgentProcessStream, Launch
 from ..driver import Capabilities, DriverSessionOptions
 from ..enforcement import Enforcement, enforcement_of
-from ..errors import OpenFailedError, UnsupportedError
+from ..errors import DriverError, OpenFailedError, UnsupportedError
 from ..link import AgentExit, LinkHost, StartedAgent, TurnOutcome
 from .files import ServedFiles
 from .handshake import (
@@ -182,7 +183,7 @@ class AcpLink:
         connection, launch = self._connection, self._launch
         hello = await initialize_agent(connection, launch)
         agent = hello.agent_capabilities
-        self._capabilities = capabilities_of(launch, agent)
+        self._capabilities = capabilities_of(launch, hello)
         way = choose_open_method(launch, opening, agent)
         if (login := self._login or opening.login) is not None:
             await connection.call(acp.AUTHENTICATE, acp.AuthenticateRequest(method_id=login))
@@ -249,6 +250,18 @@ class AcpLink:
         cost = cost_between(before, self._translator.cost, is_first=not self._has_spent)
         self._has_spent = True
         return cost
+
+    async def steer(self, content: tuple[ContentBlock, ...]) -> bool:
+        """Add a message to the turn by ``_session/steering``; False: no turn takes it."""
+        blocks = blocks_for(self._launch.agent, content, self._prompts)
+        request = SteeringRequest(session_id=self._session, prompt=blocks, meta=PROMPT_IF_IDLE)
+        try:
+            answer = await self._connection.call(SESSION_STEERING, request)
+        except (RpcError, MalformedAnswerError) as error:
+            raise DriverError(f"{self._launch.agent} did not take the message: {error}") from error
+        except LinkError:
+            raise await self._verdict() from None
+        return answer.outcome != "promptRequired"
 
     async def interrupt(self) -> None:
         """Tell the agent to stop; what it was asking is answered as cancelled before."""

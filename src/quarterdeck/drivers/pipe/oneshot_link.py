@@ -30,7 +30,7 @@ from ..agent_process import AgentProcess, Launch
 from ..command_line import render_agent_mode, render_mode, render_option
 from ..driver import Capabilities, DriverSessionOptions
 from ..enforcement import Enforcement, enforcement_of
-from ..errors import AgentMissingError, OpenFailedError, UnsupportedError
+from ..errors import AgentMissingError, OpenFailedError, SteeringUnsupportedError, UnsupportedError
 from ..foreign_json import read_lines
 from ..link import AgentExit, LinkHost, StartedAgent, TurnOutcome
 from .dialect import ExtraArguments, PipeDialect, TurnContext, TurnReader
@@ -131,6 +131,10 @@ class OneshotLink:
         finally:
             # Not at the beginning: the order to stop may come before this ever ran.
             self._interrupted = False
+
+    async def steer(self, content: tuple[ContentBlock, ...]) -> bool:
+        """It takes no message while a turn runs."""
+        raise SteeringUnsupportedError(self._launch.agent, _TRANSPORT)
 
     async def interrupt(self) -> None:
         """End the turn's process and everything it started."""

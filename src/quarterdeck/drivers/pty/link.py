@@ -21,7 +21,13 @@ from ..agent_process import Launch
 from ..command_line import render_agent_mode, render_option
 from ..driver import Capabilities, DriverSessionOptions
 from ..enforcement import Enforcement, enforcement_of
-from ..errors import AgentMissingError, LoginNeededError, OpenFailedError, UnsupportedError
+from ..errors import (
+    AgentMissingError,
+    LoginNeededError,
+    OpenFailedError,
+    SteeringUnsupportedError,
+    UnsupportedError,
+)
 from ..link import AgentExit, LinkHost, StartedAgent, TurnOutcome
 from ..pipe.oneshot_link import plain_text
 from .conversation import PtyConversation
@@ -153,6 +159,10 @@ class PtyLink:
             raise LinkClosedError("the session is closed")
         self._answered.clear()
         return await self._conversation.turn(plain_text(content))
+
+    async def steer(self, content: tuple[ContentBlock, ...]) -> bool:
+        """It takes no message while a turn runs."""
+        raise SteeringUnsupportedError(self._launch.agent, TRANSPORT)
 
     async def interrupt(self) -> None:
         """Press what stops a turn, again if it does not."""

@@ -220,6 +220,9 @@ class SendArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=
 
     agent: Agent
     message: Words
+    steer: Annotated[
+        bool, Meta(description="Give it to the running turn instead of queueing it.")
+    ] = False
 
 
 class AgentArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -311,7 +314,13 @@ async def _read(seat: FleetToolContext, a: ReadTranscriptArguments) -> FleetTool
 
 async def _send(seat: FleetToolContext, a: SendArguments) -> FleetToolResult:
     info = await seat.own(a.agent)
-    await seat.fleet.send(info.session, (text(a.message),), origin="agent", sender=seat.session)
+    content = (text(a.message),)
+    if a.steer:
+        sent = await seat.fleet.steer(info.session, content, origin="agent", sender=seat.session)
+        if sent.steered:
+            return FleetToolResult(text=f"{info.name} gets this at its next step.")
+    else:
+        await seat.fleet.send(info.session, content, origin="agent", sender=seat.session)
     asked = [q for q in seat.bridge.asking.open_to(seat.session) if q.session == info.session]
     if asked:
         hint = f"It is waiting for your answer to {asked[0].request}: call answer first."

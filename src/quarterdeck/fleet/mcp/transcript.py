@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from quarterdeck.wire.content import TextContent
+from quarterdeck.wire.event_text import describe_event
 from quarterdeck.wire.events import (
     Event,
     MessageChunk,
@@ -30,6 +31,8 @@ _MOST_READS = 25
 _END = 1 << 62
 """Beyond every sequence number."""
 _LONGEST_ENTRY = 4_000
+_LONGEST_LINE = 1_000
+"""Of what is said about an event; messages and prompts are longer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,39 +175,32 @@ def _entries(records: Iterable[Record]) -> Iterator[_Entry]:
     for record in records:
         if record.parent is not None:
             continue  # what sub-agents of an agent's own do is its own affair
-        for who, words in _told(record.event):
-            yield _Entry(who, words, record.seq, record.seq)
+        if (told := _told(record.event)) is not None:
+            yield _Entry(*told, record.seq, record.seq)
 
 
-def _told(event: Event) -> Iterator[tuple[str, str]]:
+def _told(event: Event) -> tuple[str, str] | None:
+    """Who says what; None: nothing that another agent needs to know."""
+    if isinstance(event, Prompted):
+        return "prompt", extract_prompt_text(event.content)
+    if isinstance(event, MessageChunk) and isinstance(event.content, TextContent):
+        return "agent", event.content.text
+    who = _speaker(event)
+    told = describe_event(event) if who else None
+    return (who, cut(told.text, _LONGEST_LINE)) if told is not None else None
+
+
+def _speaker(event: Event) -> str:
     match event:
-        case Prompted():
-            yield "prompt", extract_prompt_text(event.content)
-        case MessageChunk(content=TextContent(text=words)):
-            yield "agent", words
-        case ToolCallStarted():
-            yield "tool", event.title
-        case ToolCallEnded() if event.status != "completed":
-            reason = event.reason if isinstance(event.reason, str) else ""
-            yield "tool", f"{event.status}{': ' if reason else ''}{cut(reason, 300)}"
-        case TurnEnded() if event.stop != "end_turn":
-            yield "turn ended", f"{event.stop}{f': {event.reason}' if event.reason else ''}"
-        case SessionEnded():
-            yield "ended", f"{event.how}{f': {event.reason}' if event.reason else ''}"
+        case ToolCallStarted() | ToolCallEnded(status="failed" | "cancelled"):
+            return "tool"
+        case TurnEnded(stop="end_turn"):
+            return ""
+        case TurnEnded() | SessionEnded():
+            return "end"
+        case PermissionAsked() | PermissionAnswered(outcome=Selected()):
+            return "permission"
+        case QuestionAsked() | QuestionAnswered():
+            return "question"
         case _:
-            yield from _asked(event)
-
-
-def _asked(event: Event) -> Iterator[tuple[str, str]]:
-    match event:
-        case PermissionAsked():
-            yield "needs permission", event.title
-        case PermissionAnswered(outcome=Selected()):
-            yield "permission", f"{event.kind or 'answered'} by {event.by.kind}"
-        case QuestionAsked():
-            whom = "the orchestrator" if event.to is not None else "a person"
-            yield f"asks {whom}", event.text
-        case QuestionAnswered():
-            yield "answer", str(event.content) if event.content else event.action
-        case _:
-            return
+            return ""

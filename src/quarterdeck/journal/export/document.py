@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from quarterdeck.wire.content import ContentBlock
 from quarterdeck.wire.conversation import TextPart
+from quarterdeck.wire.event_text import describe_event
 from quarterdeck.wire.events import (
     CompactionChanged,
     Event,
@@ -39,7 +41,6 @@ from quarterdeck.wire.events import (
     UnknownEvent,
 )
 from quarterdeck.wire.ids import TerminalId
-from quarterdeck.wire.permissions import Decider, Selected
 from quarterdeck.wire.record import Record
 from quarterdeck.wire.tool_calls import ContentItem, Diff, TerminalItem, ToolCallContent
 
@@ -55,7 +56,7 @@ __all__ = [
     "Passage",
     "PassageKind",
     "describe_answer",
-    "describe_event",
+    "describe_record",
     "describe_reply",
     "format_value",
     "read_passages",
@@ -180,7 +181,7 @@ def _diff(diff: Diff) -> str:
     return "\n".join(lines)
 
 
-def describe_event(record: Record) -> Iterator[Passage]:
+def describe_record(record: Record) -> Iterator[Passage]:
     """The passage of an event that stands for itself; none for those that only computers need."""
     match record.event:
         case Prompted(content=content, origin=origin, steers=steers):
@@ -192,64 +193,56 @@ def describe_event(record: Record) -> Iterator[Passage]:
             lines = (f"[{entry.status}] {entry.content}" for entry in entries)
             yield Passage.of(record, "plan", "Plan", Block(kind="text", text="\n".join(lines)))
         case CompactionChanged(status=status, summary=summary, error=error):
-            text = summary or error or ""
-            yield Passage.of(
-                record, "notice", f"Compaction {status}", Block(kind="text", text=text)
-            )
+            block = Block(kind="text", text=summary or error or "")
+            yield Passage.of(record, "notice", f"Compaction {status}", block)
         case NoticePosted(title=title, severity=severity, description=description):
             block = Block(kind="text", text=description or "")
             yield Passage.of(record, "notice", f"{severity}: {title}", block)
-        case UnknownEvent(origin=origin, raw=raw):
+        case UnknownEvent(raw=raw) as event:
             block = Block(kind="text", text=format_value(raw))
-            yield Passage.of(record, "notice", f"Unreadable ({origin})", block)
-        case event:
-            title = _session(event) or _passing(event)
-            if title:
-                kind = "notice" if isinstance(event, RateLimited | RetryScheduled) else "session"
-                yield Passage.of(record, kind, title)
-
-
-def _session(event: Any) -> str:
-    match event:
-        case SessionOpened(agent=agent, cwd=cwd, model=model):
-            return f"{agent} works in {cwd}" + (f" with {model}" if model else "")
-        case SessionResumed():
-            return "Resumed"
-        case SessionChanged(title=str(title)):
-            return f"Titled {title}"
-        case SessionChanged(model=str(model)):
-            return f"Model {model}"
-        case ModeChanged(mode=mode):
-            return f"Mode {mode}"
-        case SessionEnded(how=how, reason=reason):
-            return f"Session {how}{_because(reason)}"
+            yield Passage.of(record, "notice", _title(event), block)
         case _:
-            return ""
+            yield from _describe_state(record)
 
 
-def _passing(event: Any) -> str:
-    match event:
-        case TurnEnded(stop=stop, reason=reason, cost=cost):
+def _describe_state(record: Record) -> Iterator[Passage]:
+    """What became of the session, its turns and its settings."""
+    match record.event:
+        case RateLimited() | RetryScheduled() as event:
+            yield Passage.of(record, "notice", _title(event))
+        case SessionOpened(model=model) as event:
+            title = _line(event) + (f" with {model}" if model else "")
+            yield Passage.of(record, "session", title)
+        case SessionEnded(stderr=stderr) as event:
+            block = Block(kind="output", label="stderr", text=stderr or "")
+            yield Passage.of(record, "session", _title(event), block)
+        case TurnEnded(cost=cost) as event:
             spent = f", {cost.amount:.4f} {cost.currency}" if cost is not None else ""
-            return f"Turn ended: {stop}{_because(reason)}{spent}"
-        case RateLimited(reason=reason):
-            return f"Rate limited by the vendor{_because(reason)}"
-        case RetryScheduled(delay=delay, reason=reason):
-            return f"Retrying in {delay:.0f} s{_because(reason)}"
-        case PermissionViolated(title=title, reason=reason):
-            return f"Done without permission: {title}{_because(reason)}"
-        case GrantRevoked(grant=grant, by=by):
-            return f"Grant {grant} revoked by {_who(by)}"
+            yield Passage.of(record, "session", _title(event) + spent)
+        case SessionChanged(title=str()) | SessionChanged(model=str()) as event:
+            yield Passage.of(record, "session", _title(event))
+        case SessionResumed() | ModeChanged() | PermissionViolated() | GrantRevoked() as event:
+            yield Passage.of(record, "session", _title(event))
         case _:
-            return ""
+            return
+
+
+def _line(event: Event) -> str:
+    told = describe_event(event)
+    return told.text.partition("\n")[0] if told is not None else ""
+
+
+def _title(event: Event) -> str:
+    """What is said of an event, as a title."""
+    words = _line(event)
+    return words[:1].upper() + words[1:]
 
 
 def describe_answer(
     record: Record, answered: PermissionAnswered, asked: PermissionAsked | None
 ) -> Passage:
     """A decision about a tool call, with what was asked where a person was."""
-    what = answered.kind or "answered" if isinstance(answered.outcome, Selected) else "cancelled"
-    title = f"Permission: {what} by {_who(answered.by)}"
+    title = _title(replace(answered, feedback=None))
     question = asked.title if asked is not None else ""
     blocks = (
         Block(kind="text", text=question),
@@ -262,20 +255,12 @@ def describe_reply(
     record: Record, answered: QuestionAnswered, asked: QuestionAsked | None
 ) -> Passage:
     """An answered question, with its text."""
-    title = f"Question: {answered.action} by {_who(answered.by)}"
+    title = _title(replace(answered, content=None))
     blocks = (
         Block(kind="text", text=asked.text if asked is not None else ""),
         Block(kind="text", label="answer", text=format_value(answered.content)),
     )
     return Passage.of(record, "question", title, *blocks)
-
-
-def _who(by: Decider) -> str:
-    return by.kind + (f" {by.name}" if by.name else "")
-
-
-def _because(reason: str | None) -> str:
-    return f": {reason}" if reason else ""
 
 
 async def read_passages(records: AsyncIterable[Record]) -> AsyncIterator[Passage]:
@@ -361,7 +346,7 @@ class _Document:
             case QuestionAnswered(request=request):
                 yield describe_reply(record, event, self._questions.pop(request, None))
             case _:
-                yield from describe_event(record)
+                yield from describe_record(record)
 
     def _say(
         self, record: Record, kind: str, message: Any, content: ContentBlock

@@ -12,6 +12,12 @@ from typing import Any
 
 from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.acp.connection import AcpConnection
+from quarterdeck.wire.acp.extensions import (
+    SESSION_STEERING,
+    STEERING_SUPPORTED,
+    SteeringRequest,
+    SteeringResponse,
+)
 from quarterdeck.wire.acp.methods import Method
 from quarterdeck.wire.acp.router import Router
 from quarterdeck.wire.content import TextContent, text
@@ -90,6 +96,7 @@ def options() -> argparse.ArgumentParser:
     add("--no-load", action="store_true", help="offer neither load, resume nor list")
     add("--ignore-cancel", action="store_true", help="never react to session/cancel")
     add("--update-first", action="store_true", help="send an update before session/new's answer")
+    add("--no-steering", action="store_true", help="take no message while a turn runs")
     add("--silent", action="store_true", help="read and never answer")
     return parser
 
@@ -101,6 +108,8 @@ class FakeAgent:
         self._settings = settings
         self._sessions = FakeSessions(settings.state)
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._steering: dict[str, list[str]] = {}
+        """The lines of the turns that run which are still to be done."""
         self._has_logged_in = not settings.needs_login
         self._connection: AcpConnection | None = None
         self._stream: ByteStream | None = None
@@ -129,6 +138,8 @@ class FakeAgent:
         router.on(acp.SESSION_SET_TITLE, self._set_title)
         if self._settings.old_models:
             router.on(_SET_MODEL, self._set_model)
+        if not self._settings.no_steering:
+            router.on(SESSION_STEERING, self._steer)
         if not self._settings.no_load:
             router.on(acp.SESSION_LOAD, self._load)
             router.on(acp.SESSION_LIST, self._list)
@@ -166,6 +177,7 @@ class FakeAgent:
                 *(_MORE_LOGINS if settings.more_logins else ()),
             ),
             agent_info=acp.Implementation(name="fake", version="1.0.0", title="Fake agent"),
+            meta=None if settings.no_steering else STEERING_SUPPORTED,
         )
 
     async def _authenticate(self, request: acp.AuthenticateRequest) -> acp.Empty:
@@ -245,17 +257,28 @@ class FakeAgent:
         said = "\n".join(block.text for block in request.prompt if isinstance(block, TextContent))
         saved.exchanges.append(FakeExchange(prompt=said))
         work = self._work(saved)
+        lines = self._steering[saved.id] = said.splitlines() or [""]
         task = self._running[saved.id] = start_task(
-            _lines(work, said), name=f"prompt of {saved.id}"
+            _lines(work, lines), name=f"prompt of {saved.id}"
         )
         try:
             await asyncio.wait([task])
         finally:
             task.cancel()
             self._running.pop(saved.id, None)
+            self._steering.pop(saved.id, None)
         saved.exchanges[-1].answer = "".join(work.answer)
         self._sessions.save(saved)
         return acp.PromptResponse(stop_reason=_stop_reason(task), usage=work.usage)
+
+    async def _steer(self, request: SteeringRequest) -> SteeringResponse:
+        saved = self._found(request.session_id)
+        lines = self._steering.get(saved.id)
+        if lines is None:
+            return SteeringResponse(outcome="promptRequired", reason="noRunningTurn")
+        said = "\n".join(block.text for block in request.prompt if isinstance(block, TextContent))
+        lines += said.splitlines()
+        return SteeringResponse(outcome="injected")
 
     def _cancel(self, request: acp.CancelNotification) -> None:
         task = self._running.get(request.session_id)
@@ -310,9 +333,9 @@ class FakeAgent:
         return PromptRun(self._connection, self._stream, saved)
 
 
-async def _lines(work: PromptRun, said: str) -> None:
-    for line in said.splitlines() or [""]:
-        await run_line(work, line)
+async def _lines(work: PromptRun, lines: list[str]) -> None:
+    while lines:
+        await run_line(work, lines.pop(0))
 
 
 def _stop_reason(task: asyncio.Task[None]) -> str:

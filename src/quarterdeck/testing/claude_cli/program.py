@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -42,6 +43,8 @@ class FakeClaude:
         self._results = 0
         self._prompts: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self._withdrawn: set[str] = set()
+        self._read: list[str] = []
+        """Ids of messages that were read during this turn."""
         self._waiting: list[str] = []
         self._lock = threading.Lock()
         session = self._recall(flags)
@@ -183,12 +186,17 @@ class FakeClaude:
     def _begin(self, uuid: str) -> bool:
         """Whether the prompt is still wanted; an interrupt is for this turn from here on."""
         with self._lock:
-            if uuid in self._withdrawn:
+            if not self._is_wanted(uuid):
                 return False
-            if uuid in self._waiting:
-                self._waiting.remove(uuid)
             self.voice.interrupted.clear()
             return True
+
+    def _is_wanted(self, uuid: str) -> bool:
+        if uuid in self._withdrawn:
+            return False
+        if uuid in self._waiting:
+            self._waiting.remove(uuid)
+        return True
 
     def _lifecycle(self, line: dict[str, Any], state: str) -> None:
         if "uuid" in line:
@@ -210,14 +218,37 @@ class FakeClaude:
             voice.line({**line, "isReplay": True})
         before = voice.calls
         try:
-            for one in prompt.split("\n"):
-                run_line(self, one)
+            lines = prompt.split("\n")
+            while lines:
+                run_line(self, lines.pop(0))
+                lines += self._take_steering()
             voice.end_message(self.stop)
             self._result(line, calls=1 + voice.calls - before, stop_reason=self.stop)
         except TurnAbortedError:
             self._aborted(line)
         except FakeClaudeFailedError as failure:
             self._failed(line, failure)
+
+    def _take_steering(self) -> list[str]:
+        """The lines of messages that came during the turn; ``late-steering``: it reads none."""
+        lines: list[str] = []
+        if "late-steering" in self.quirks:
+            return lines
+        with suppress(queue.Empty):
+            while (line := self._prompts.get_nowait()) is not None:
+                uuid = line.get("uuid", "")
+                with self._lock:
+                    is_wanted = self._is_wanted(uuid)
+                if not is_wanted:
+                    self._lifecycle(line, "cancelled")
+                    continue
+                self._read.append(uuid)
+                self.voice.end_message("end_turn")
+                if "replay" in self.flags.switches:
+                    self.voice.line({**line, "isReplay": True})
+                lines += _text(line["message"]["content"]).split("\n")
+            self._prompts.put(None)
+        return lines
 
     def _aborted(self, line: dict[str, Any]) -> None:
         voice = self.voice
@@ -258,10 +289,11 @@ class FakeClaude:
             "modelUsage": {self.voice.model: {**usage, "contextWindow": 200_000}},
             "model_usage_since_last_result": {self.voice.model: usage} if calls else {},
             "permission_denials": [],
-            "user_message_uuids": [line["uuid"]] if "uuid" in line else [],
+            "user_message_uuids": [line["uuid"], *self._read] if "uuid" in line else [],
             "result_index": self._results,
         }
         self._results += 1
+        self._read.clear()
         self.voice.line({**result, **fields})
         if self.leave_with is not None:
             os._exit(self.leave_with)

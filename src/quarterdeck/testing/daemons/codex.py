@@ -313,6 +313,10 @@ class FakeCodex:
                 return {"data": thread.turns[::-1], "nextCursor": None}
             case "turn/start":
                 return thread.begin(params)
+            case "turn/steer":
+                if not thread.steer(params):
+                    raise _RefusedError("no active turn to steer")
+                return {"turnId": params["expectedTurnId"]}
             case "turn/interrupt":
                 if not await thread.interrupt():
                     raise _RefusedError("no active turn to interrupt")

@@ -57,6 +57,7 @@ class CodexThread:
         self._task: asyncio.Task[None] | None = None
         self._turn = ""
         self._client: str | None = None
+        self._steering: list[tuple[str | None, str]] = []
         self._count = 0
         self._usage: dict[str, Any] | None = None
         self._growing: tuple[str, str, str] | None = None
@@ -127,6 +128,24 @@ class CodexThread:
     def go(self) -> None:
         """Run the prompt that was taken."""
         self._task = start_task(self._run(self.prompts[-1]), name=self._turn)
+
+    def steer(self, params: dict[str, Any]) -> bool:
+        """Take a message for the turn that runs; False if it is another, or none."""
+        if not self.is_active or params["expectedTurnId"] != self._turn:
+            return False
+        texts = [one["text"] for one in params["input"] if one["type"] == "text"]
+        self._steering.append((params.get("clientUserMessageId"), "\n".join(texts)))
+        return True
+
+    def take_steering(self) -> list[str]:
+        """The lines of messages that came during the turn, each once."""
+        taken, self._steering = self._steering, []
+        for client, words in taken:
+            self._end_item()
+            item = _prompt(self._id("user"), words, client)
+            self.tell("item/started", item=item)
+            self._complete(item)
+        return [line for _, words in taken for line in words.split("\n")]
 
     async def interrupt(self) -> bool:
         """End the turn that runs; False if none does."""

@@ -35,6 +35,10 @@ class FakeTurnOutput(Protocol):
         """Those of the session, this turn's last."""
         ...
 
+    def take_steering(self) -> list[str]:
+        """The lines of messages that came during the turn, each once."""
+        ...
+
     async def say(self, text: str) -> None:
         """Say a piece of a message."""
         ...
@@ -77,13 +81,16 @@ async def run_prompt(voice: FakeTurnOutput, prompt: str) -> None:
     Raises:
         Failed: the model was told to fail.
     """
-    for line in prompt.split("\n"):
+    lines = prompt.split("\n")
+    while lines:
+        line = lines.pop(0)
         name, _, rest = line.strip().partition(" ")
         command = _COMMANDS.get(name)
         if command is not None:
             await command(voice, rest)
         elif line.strip():
             await voice.say(line)
+        lines += voice.take_steering()
 
 
 async def _stream(voice: FakeTurnOutput, rest: str) -> None:

@@ -48,6 +48,7 @@ class OpencodeSession:
         self.messages: list[dict[str, Any]] = []
         self.is_busy = False
         self._task: asyncio.Task[None] | None = None
+        self._steering: list[dict[str, Any]] = []
         self._answer: dict[str, Any] = {}
         self._growing: dict[str, Any] | None = None
         self._count = 0
@@ -68,8 +69,28 @@ class OpencodeSession:
         return {"id": self.id, "title": self.title, "version": "0.0.0-fake"}
 
     def begin(self, body: dict[str, Any]) -> None:
-        """Take a prompt; the turn runs by itself."""
+        """Take a prompt; the turn runs by itself. During one it is read at the next step."""
+        if self.is_busy:
+            self._steering.append(body)
+            return
         self._task = start_task(self._run(body), name=f"turn of {self.id}")
+
+    def take_steering(self) -> list[str]:
+        """The lines of messages that came during the turn, each once; an answer follows them."""
+        taken, self._steering = self._steering, []
+        lines: list[str] = []
+        for body in taken:
+            prompt = "\n".join(one["text"] for one in body["parts"] if one["type"] == "text")
+            lines += prompt.split("\n")
+            user = body["messageID"]
+            self._end_part()
+            self._finish("tool-calls")
+            self._message({"id": user, "role": "user"})
+            self._part({"id": self._id("prt"), "messageID": user, "type": "text", "text": prompt})
+            self._answer = {"id": f"{user}{_ANSWER}1", "role": "assistant", "parentID": user}
+            self._message(self._answer)
+            self._part({**self._new("step-start")})
+        return lines
 
     async def abort(self) -> None:
         """End the turn that runs, if one does."""
@@ -103,11 +124,11 @@ class OpencodeSession:
         self._tell("session.status", status={"type": "idle"})
         self._tell("session.idle")
 
-    def _finish(self) -> None:
+    def _finish(self, reason: str = "stop") -> None:
         cache = {"read": 0, "write": 0}
         tokens = {"input": _INPUT, "output": _OUTPUT, "reasoning": 0, "cache": cache}
-        self._part({**self._new("step-finish"), "reason": "stop", "tokens": tokens, "cost": 0})
-        self._answer = {**self._answer, "finish": "stop", "tokens": tokens}
+        self._part({**self._new("step-finish"), "reason": reason, "tokens": tokens, "cost": 0})
+        self._answer = {**self._answer, "finish": reason, "tokens": tokens}
         self._message(self._answer)
 
     def _fail(self, error: dict[str, Any]) -> None:

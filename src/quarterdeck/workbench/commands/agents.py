@@ -173,7 +173,7 @@ async def _send_again(app: "Workbench", agent: "AgentInfo") -> None:
 
 
 def _prompts(app: "Workbench", agent: "AgentInfo") -> list[str]:
-    from ..stores.blocks import describe_content
+    from quarterdeck.wire.event_text import describe_content
 
     said = app.desk.pages.store(agent.session).prompts()
     waiting = [" ".join(map(describe_content, queued.content)) for queued in agent.queue]

@@ -340,6 +340,15 @@ async def _interrupt(fleet: "Fleet", agent: "AgentInfo", _: str) -> str:
     return f"interrupted {agent.name}"
 
 
+async def _steer(fleet: "Fleet", agent: "AgentInfo", words: str) -> str:
+    from quarterdeck.wire.content import text
+
+    sent = await fleet.steer(agent.session, (text(words),))
+    if sent.steered:
+        return f"{agent.name} reads this at its next step"
+    return f"{agent.name} has no running turn; sent as a prompt"
+
+
 async def _kill(fleet: "Fleet", agent: "AgentInfo", _: str) -> str:
     await fleet.kill(agent.session)
     return f"killed {agent.name}"
@@ -384,6 +393,12 @@ COMMANDS = (
     WorkbenchCommand(name="spawn", help="start an agent", action="spawn"),
     WorkbenchCommand(name="answer", help="answer the next pending request", action="answer"),
     WorkbenchCommand(name="interrupt", help="interrupt the turn of this agent", deed=_interrupt),
+    WorkbenchCommand(
+        name="steer",
+        help="send a message to the running turn of this agent",
+        deed=_steer,
+        asks="message",
+    ),
     WorkbenchCommand(name="close", help="close this agent", deed=_close),
     WorkbenchCommand(name="kill", help="kill this agent and its processes", deed=_kill),
     WorkbenchCommand(name="resume", help="resume this agent where it stopped", deed=_resume),

@@ -35,6 +35,8 @@ class ChatPanel(TranscriptPanel):
 
         panel: "ChatPanel"
         text: str
+        steers: bool = False
+        """It is for the turn that runs, not for the queue."""
 
     class Drafted(Message):
         """What is typed is another now, and not on disk."""
@@ -107,7 +109,7 @@ class ChatPanel(TranscriptPanel):
     @on(ChatInput.Submitted)
     def _submitted(self, event: ChatInput.Submitted) -> None:
         event.stop()
-        self.post_message(self.Said(self, event.text))
+        self.post_message(self.Said(self, event.text, event.steers))
 
     def _past(self) -> list[str]:
         session = self._shown

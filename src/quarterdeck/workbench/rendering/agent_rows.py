@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 
 from quarterdeck.wire.clock import format_local_time
+from quarterdeck.wire.event_text import REQUEST_PREFIXES
 from quarterdeck.wire.terminal_text import count, format_age
 
 from ..sanitize import sanitize_line
-from ..stores.notes import REQUEST_PREFIXES
 from ..stores.roster import SYMBOLS, RosterStore
 from .lines import Line, Span, clip
 

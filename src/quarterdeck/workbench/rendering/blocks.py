@@ -157,8 +157,10 @@ def _signed(sign: Span, text: str, role: str, width: int) -> Iterator[Line]:
 
 def _prompt(block: PromptBlock, width: int) -> list[Line]:
     text = block.text.strip("\n")
-    if block.origin != "person":
-        text = f"({block.origin}) {text}"
+    facts = [block.origin] if block.origin != "person" else []
+    facts += ["steering"] if block.steers else []
+    if facts:
+        text = f"({', '.join(facts)}) {text}"
     return _folding(block, text, ("❯", "prompt-sign"), "prompt", width)
 
 

@@ -15,6 +15,7 @@ from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
+from quarterdeck.wire.event_text import describe_content
 from quarterdeck.wire.events import PermissionAsked, QuestionAsked
 from quarterdeck.wire.permissions import PermissionOption, option_of_kind
 from quarterdeck.wire.tool_calls import ContentItem, Diff, TerminalItem
@@ -22,7 +23,7 @@ from quarterdeck.wire.tool_calls import ContentItem, Diff, TerminalItem
 from ..rendering.diffs import diff_lines
 from ..rendering.lines import Line, Span, clip, indented, plain, wrap
 from ..sanitize import sanitize_line, sanitize_text
-from ..stores.blocks import describe_content, format_json
+from ..stores.blocks import format_json
 from ..widgets.lines_view import LinesView
 from .key_guard import KeyGuard
 

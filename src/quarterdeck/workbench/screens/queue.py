@@ -11,10 +11,10 @@ from textual.widgets import Label
 
 from quarterdeck.wire.content import TextContent, text
 from quarterdeck.wire.errors import QuarterdeckError
+from quarterdeck.wire.event_text import describe_content
 
 from ..rendering.lines import Line
 from ..sanitize import sanitize_line, sanitize_text
-from ..stores.blocks import describe_content
 from ..widgets.chat_input import ChatInput
 from ..widgets.picker import Picker
 

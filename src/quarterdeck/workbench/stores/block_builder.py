@@ -10,6 +10,7 @@ from msgspec import UNSET
 
 from quarterdeck.wire.content import ImageContent
 from quarterdeck.wire.conversation import TextPart
+from quarterdeck.wire.event_text import Severity, describe_content, describe_event
 from quarterdeck.wire.events import (
     Checkpointed,
     ChildEnded,
@@ -64,7 +65,6 @@ from quarterdeck.wire.permissions import Selected
 from quarterdeck.wire.record import Record
 from quarterdeck.wire.tool_calls import ContentItem, Diff, TerminalItem, ToolCallContent
 
-from . import notes
 from .blocks import (
     MOST_TEXT,
     Block,
@@ -74,7 +74,6 @@ from .blocks import (
     PromptBlock,
     TextBlock,
     ToolBlock,
-    describe_content,
     truncate_text,
 )
 
@@ -224,8 +223,8 @@ class BlockBuilder:
                 | PromptDropped()
                 | UnknownEvent()
             ):
-                if (note := notes.describe_event(event)) is not None:
-                    self._note(record, note[1], note[0])
+                if (note := describe_event(event)) is not None:
+                    self._note(record, note.text, note.severity)
             case (
                 MessageChunk()
                 | ThoughtChunk()
@@ -251,9 +250,11 @@ class BlockBuilder:
         text = "\n".join(map(describe_content, event.content))
         kept = text[: self.most]
         left = len(text) - len(kept)
-        self.add(PromptBlock(first=seq, last=seq, text=kept, left=left, origin=event.origin))
+        block = PromptBlock(first=seq, last=seq, text=kept, left=left, origin=event.origin)
+        block.steers = event.steers
+        self.add(block)
 
-    def _note(self, record: Record, text: str, severity: notes.Severity) -> None:
+    def _note(self, record: Record, text: str, severity: Severity) -> None:
         seq, parent = record.seq, record.parent
         text = text[: self.most]
         self.add(NoteBlock(first=seq, last=seq, text=text, severity=severity, parent=parent))

@@ -6,14 +6,6 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from quarterdeck.wire.content import (
-    AudioContent,
-    ContentBlock,
-    EmbeddedResource,
-    ImageContent,
-    ResourceLink,
-    TextContent,
-)
 from quarterdeck.wire.events import Origin
 from quarterdeck.wire.settings import PlanEntry
 from quarterdeck.wire.tool_calls import Diff, ToolCallLocation
@@ -29,7 +21,6 @@ __all__ = [
     "PromptBlock",
     "TextBlock",
     "ToolBlock",
-    "describe_content",
     "format_json",
     "text_of_block",
     "truncate_text",
@@ -53,6 +44,8 @@ class PromptBlock:
     left: int = 0
     """Characters that are not in ``text``."""
     origin: Origin = "person"
+    steers: bool = False
+    """It was given to a running turn."""
     expanded: bool = False
 
 
@@ -199,21 +192,6 @@ def weigh_block(block: Block) -> int:
             return len(block.output) + sum(map(len, block.texts)) + changed
         case PlanBlock() | EndBlock():
             return 0
-
-
-def describe_content(content: ContentBlock) -> str:
-    """The text of a block; of another kind what it is."""
-    match content:
-        case TextContent(text=text):
-            return text
-        case ImageContent(mime_type=kind, data=data):
-            return f"[image {kind}, {len(data) * 3 // 4:,} bytes]"
-        case AudioContent(mime_type=kind, data=data):
-            return f"[sound {kind}, {len(data) * 3 // 4:,} bytes]"
-        case ResourceLink(uri=uri, name=name):
-            return f"[{name}: {uri}]"
-        case EmbeddedResource(resource=resource):
-            return f"[{resource.uri}]" + (f"\n{resource.text}" if resource.text else "")
 
 
 def truncate_text(text: str, most: int | None = MOST_TEXT) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from quarterdeck.wire.event_text import describe_request
 from quarterdeck.wire.events import (
     MessageChunk,
     PermissionAsked,
@@ -13,8 +14,6 @@ from quarterdeck.wire.events import (
     ToolCallStarted,
     TurnStarted,
 )
-
-from .notes import describe_request
 
 if TYPE_CHECKING:
     from quarterdeck.fleet.api import AgentInfo, FleetStatus

@@ -4,13 +4,13 @@ everything.
 
 from typing import TYPE_CHECKING
 
+from quarterdeck.wire.event_text import describe_content
 from quarterdeck.wire.terminal_text import count
 
 from ..feed import HostState
 from ..rendering.agent_rows import STATE_ROLES, format_money
 from ..rendering.lines import Line, Span, clip, plain, width_of, wrap
 from ..sanitize import sanitize_line, sanitize_text
-from ..stores.blocks import describe_content
 from ..stores.roster import SYMBOLS, RosterStore
 from ..stores.trouble import Trouble, diagnose_agent
 from .lines_view import LinesView

@@ -113,6 +113,7 @@ class ChatInput(TextArea):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "submit", "send"),
+        Binding("ctrl+s", "steer", "steer the running turn"),
         Binding("ctrl+j,shift+enter,alt+enter", "newline", "new line"),
         Binding("ctrl+c", "app.stop", "interrupt", show=False),
         Binding("up", "older", "earlier prompts", show=False),
@@ -131,6 +132,8 @@ class ChatInput(TextArea):
         """A text is to be sent, whole."""
 
         text: str
+        steers: bool = False
+        """It is for the turn that runs, not for the queue."""
 
     class HelpWanted(Message):
         """A question mark in an empty input."""
@@ -186,11 +189,15 @@ class ChatInput(TextArea):
             text = format_mention(path) + " "
         self.insert(self._pastes.fold(text) if is_long_paste(text) else sanitize_text(text))
 
-    def action_submit(self) -> None:
+    def action_submit(self, *, steers: bool = False) -> None:
         """Send what is there, unless it is nothing."""
         if self.text.strip():
             self._back = 0
-            self.post_message(self.Submitted(self.full_text))
+            self.post_message(self.Submitted(self.full_text, steers))
+
+    def action_steer(self) -> None:
+        """Send what is there to the turn that runs."""
+        self.action_submit(steers=True)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Where there is no word to delete, the key for it closes the panel, as anywhere else."""

@@ -63,6 +63,7 @@ class CodexLink:
     capabilities = Capabilities(
         asks=True,
         streams=True,
+        steers=True,
         resumes=True,
         forks=True,
         lists=True,
@@ -240,6 +241,27 @@ class CodexLink:
         self._ear.add(partial(self._ear.tell_missed, map(as_map, as_list(kept.get("items")))))
         await self._ear.reached()
         return outcome if was_stopped else _judged(outcome, kept, self._reader)
+
+    async def steer(self, content: tuple[ContentBlock, ...]) -> bool:
+        """Add a message to the turn; False: the turn is over, or of a kind that takes none."""
+        turn = self._ear.turn
+        if turn is None:
+            return False
+        await asyncio.wait([turn.id, turn.outcome], return_when=asyncio.FIRST_COMPLETED)
+        if not turn.id.done() or turn.id.cancelled() or turn.outcome.done():
+            return False
+        params = {
+            "threadId": self._thread,
+            "expectedTurnId": turn.id.result(),
+            "input": input_of(self._launch, content),
+            "clientUserMessageId": turn.name_message(),
+        }
+        try:
+            await self._line.ask("turn/steer", params)
+        except RpcError as error:
+            _log.debug("%s: %s", self._launch.agent, error)
+            return False
+        return True
 
     async def interrupt(self) -> None:
         """Stop the turn, and what it left running."""

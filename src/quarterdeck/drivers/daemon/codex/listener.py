@@ -37,6 +37,8 @@ class CodexTurn:
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
         self.client = new_message_id()
+        self._steering: set[str] = set()
+        """Our names of further messages in it."""
         self.id: asyncio.Future[str] = loop.create_future()
         self.outcome: asyncio.Future[TurnOutcome] = loop.create_future()
         self._early: dict[str, TurnOutcome] = {}
@@ -49,12 +51,20 @@ class CodexTurn:
             if id_ in self._early:
                 self.finish(id_, self._early[id_])
 
+    def name_message(self) -> str:
+        """A name for a further message, which the server repeats."""
+        name = new_message_id()
+        self._steering.add(name)
+        return name
+
     def recognise(self, id_: str, item: Mapping[str, Any]) -> bool:
-        """Whether this is the prompt of it; then the turn of that name is ours."""
-        is_ours = item.get("type") == "userMessage" and item.get("clientId") == self.client
+        """Whether this is a message of ours; the turn that has our prompt is ours."""
+        if item.get("type") != "userMessage":
+            return False
+        is_ours = item.get("clientId") == self.client
         if is_ours:
             self.know(id_)
-        return is_ours
+        return is_ours or item.get("clientId") in self._steering
 
     def finish(self, id_: str, outcome: TurnOutcome) -> None:
         """A turn has ended, perhaps this one."""

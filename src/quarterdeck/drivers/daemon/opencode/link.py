@@ -17,7 +17,7 @@ from quarterdeck.wire.tasks import cancel_tasks, start_task
 from ...agent_process import Launch
 from ...driver import Capabilities, DriverSessionOptions
 from ...enforcement import Enforcement, enforcement_of
-from ...errors import OpenFailedError, UnsupportedError, WrongProtocolError
+from ...errors import DriverError, OpenFailedError, UnsupportedError, WrongProtocolError
 from ...foreign_json import as_list, as_map, as_text
 from ...link import AgentExit, LinkHost, StartedAgent, TurnOutcome
 from ...pipe.opencode import server_of
@@ -52,6 +52,7 @@ class OpencodeLink:
     capabilities = Capabilities(
         asks=True,
         streams=True,
+        steers=True,
         resumes=True,
         forks=True,
         lists=True,
@@ -171,6 +172,13 @@ class OpencodeLink:
         if self._over is not None:
             raise self._over
         id_ = new_prompt_id()
+        body = self._body(id_, content)
+        try:
+            return await self._send(id_, body, self._ear.begin(id_))
+        finally:
+            await self._ear.finish()
+
+    def _body(self, id_: str, content: tuple[ContentBlock, ...]) -> dict[str, Any]:
         body: dict[str, Any] = {"messageID": id_, "parts": parts_of(self._launch, content)}
         if self._model is not None:
             vendor, name = self._model
@@ -179,10 +187,24 @@ class OpencodeLink:
             body["agent"] = self._manner.agent
         if self._host.opening.system_prompt is not None:
             body["system"] = self._host.opening.system_prompt
+        return body
+
+    async def steer(self, content: tuple[ContentBlock, ...]) -> bool:
+        """Add a message: opencode reads those that came meanwhile before each step.
+
+        One that comes after the last step begins another, in the same turn: it rests only then.
+        """
+        turn = self._ear.turn
+        if turn is None or turn.done() or self._ear.reader.is_over:
+            return False
+        body = self._body(new_prompt_id(), content)
         try:
-            return await self._send(id_, body, self._ear.begin(id_))
-        finally:
-            await self._ear.finish()
+            await self._api.post(path_of("session", self._session, "prompt_async"), body)
+        except FAULTS as error:
+            raise DriverError(
+                f"{self._launch.agent} did not take the message: {error}; send it again"
+            ) from error
+        return True
 
     async def _send(
         self, id_: str, body: Mapping[str, Any], turn: "asyncio.Future[TurnOutcome]"

@@ -8,6 +8,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,7 @@ from .control_channel import ClaudeControlChannel, ClaudeRequestHandler
 from .events import ClaudeTranslator
 from .params import DIALECTS, blocks_of, command_words, mcp_config
 from .result import failure_of
+from .turn import ClaudeTurn
 
 __all__ = ["ClaudeLink"]
 
@@ -63,6 +65,8 @@ class ClaudeLink:
     def __init__(self, launch: Launch) -> None:
         self._launch = launch
         self._origin = launch.dialect or "claude"
+        if self._origin == "claude":  # of others it is not known
+            self.capabilities = replace(self.capabilities, steers=True)
         self._translator = ClaudeTranslator(self._origin)
         self._host: LinkHost
         self._child: AgentProcess | None = None
@@ -71,9 +75,7 @@ class ClaudeLink:
         self._reader: asyncio.Task[None] | None = None
         self._channel: ClaudeControlChannel
         self._answers: ClaudeRequestHandler
-        self._turn: asyncio.Future[TurnOutcome] | None = None
-        self._prompt = ""
-        """Our id of the prompt that runs."""
+        self._turn: ClaudeTurn | None = None
         self._over: LinkError | None = None
         self._refusal = ""
         self._ending: asyncio.Task[AgentExit | None] | None = None
@@ -149,25 +151,36 @@ class ClaudeLink:
         if self._answers.is_interrupted:  # before it was sent
             self._answers.is_interrupted = False
             return TurnOutcome(stop="cancelled")
+        line = self._user_line(content)
+        turn = self._turn = ClaudeTurn()
+        try:
+            await self._say({**line, "uuid": turn.prompt})
+            return await turn.outcome
+        finally:
+            turn.close()
+            self._turn = None
+            self._answers.is_interrupted = False
+
+    async def steer(self, content: tuple[ContentBlock, ...]) -> bool:
+        """Add a message to the turn; the program reads it before its next model call."""
+        turn = self._turn
+        if turn is None or not turn.takes_messages:
+            return False
+        line = self._user_line(content)
+        await self._say({**line, "uuid": turn.add_message()})
+        return True
+
+    def _user_line(self, content: tuple[ContentBlock, ...]) -> dict[str, Any]:
         try:
             blocks = blocks_of(content)
         except ValueError as error:
             raise UnsupportedError(self._launch.agent, self.transport, str(error)) from error
-        self._prompt = str(uuid.uuid4())
-        turn = self._turn = asyncio.get_running_loop().create_future()
-        line = {
+        return {
             "type": "user",
             "message": {"role": "user", "content": blocks},
             "parent_tool_use_id": None,
             "session_id": "",
-            "uuid": self._prompt,
         }
-        try:
-            await self._say(line)
-            return await turn
-        finally:
-            self._turn = None
-            self._answers.is_interrupted = False
 
     async def _say(self, line: Mapping[str, Any]) -> None:
         try:
@@ -181,16 +194,17 @@ class ClaudeLink:
     async def interrupt(self) -> None:
         """Stop the turn, also one that waits in the program's own queue."""
         self._answers.is_interrupted = True
-        if self._turn is None:
+        turn = self._turn
+        if turn is None:
             return
-        prompt = self._prompt
+        turn.withdraw_messages()
         try:
             answer = await self._channel.request("interrupt", cancel_queued=True)
         except RpcError as error:
             _log.warning("%s refused to be interrupted: %s", self._launch.agent, error)
             return
-        if prompt in as_list(answer.get("cancelled")) and prompt == self._prompt:
-            self._finish(TurnOutcome(stop="cancelled"))
+        if turn.prompt in as_list(answer.get("cancelled")):
+            turn.finish(TurnOutcome(stop="cancelled"))
 
     async def set_mode(self, mode: str) -> None:
         """Change the program's own permission mode."""
@@ -215,10 +229,6 @@ class ClaudeLink:
             raise UnsupportedError(
                 self._launch.agent, self.transport, what, error.message
             ) from error
-
-    def _finish(self, outcome: TurnOutcome) -> None:
-        if self._turn is not None and not self._turn.done():
-            self._turn.set_result(outcome)
 
     # Listening
 
@@ -246,6 +256,8 @@ class ClaudeLink:
             case "control_cancel_request":
                 self._answers.withdraw(line.value)
             case _:
+                if self._turn is not None:
+                    self._turn.hear(line.value)
                 await self._tell(line.value)
 
     async def _tell(self, line: Mapping[str, Any]) -> None:
@@ -256,10 +268,9 @@ class ClaudeLink:
                 await self._end_turn(line, told.outcome)
 
     async def _end_turn(self, line: Mapping[str, Any], outcome: TurnOutcome) -> None:
-        named = as_list(line.get("user_message_uuids"))
-        if self._turn is not None and (not named or self._prompt in named):
-            self._finish(outcome)
-        elif self._channel.is_asking:
+        if self._turn is not None and self._turn.end(line, outcome):
+            return
+        if self._channel.is_asking:
             self._refusal = failure_of(line)
         else:
             reason = "it ends a turn that we did not start"
@@ -286,8 +297,8 @@ class ClaudeLink:
         """Everybody who waits hears that the program is gone."""
         self._over = self._over or error
         self._channel.close(self._over)
-        if self._turn is not None and not self._turn.done():
-            self._turn.set_exception(self._over)
+        if self._turn is not None:
+            self._turn.fail(self._over)
         self._host.lost(self._over)
 
     async def end(self) -> AgentExit | None:
@@ -315,8 +326,8 @@ class ClaudeLink:
         await asyncio.wait([self._reader])
         await self._answers.close()
         self._channel.close(error)
-        if self._turn is not None and not self._turn.done():
-            self._turn.set_exception(error)
+        if self._turn is not None:
+            self._turn.fail(error)
 
 
 async def _departed(child: AgentProcess, problem: LinkError | None) -> LinkError:

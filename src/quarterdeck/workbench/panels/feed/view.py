@@ -1,10 +1,9 @@
 """A record in a line: when, who, what."""
 
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from quarterdeck.wire.clock import format_local_time
+from quarterdeck.wire.event_text import Severity, describe_event
 from quarterdeck.wire.events import (
     CompactionChanged,
     PermissionAnswered,
@@ -18,16 +17,14 @@ from quarterdeck.wire.events import (
     TurnEnded,
     TurnStarted,
 )
-from quarterdeck.wire.permissions import Decider, Selected
 from quarterdeck.wire.record import encode_event, event_type
 from quarterdeck.wire.terminal_text import count_columns, cut_to_width
 
 from ...rendering.lines import Line, clip
 from ...sanitize import sanitize_line
-from ...stores.blocks import describe_content
-from ...stores.notes import describe_event, describe_request
 
 if TYPE_CHECKING:
+    from quarterdeck.wire.events import Event
     from quarterdeck.wire.record import Record
 
 __all__ = ["activity_line"]
@@ -55,70 +52,39 @@ def activity_line(record: "Record", name: str, width: int) -> Line:
     return clip(line, width)
 
 
-def _told(event: Any) -> tuple[str, str]:
+def _told(event: "Event") -> tuple[str, str]:
+    """What to show of an event, and its role."""
+    told = describe_event(event)
+    if told is None:
+        return f"{event_type(event)} {_raw(event)}", "faint"
+    sign, role = _look(event, told.severity)
+    return f"{sign} {told.text}" if sign else told.text, role
+
+
+def _look(event: "Event", severity: Severity) -> tuple[str, str]:
+    is_good = severity == "info"
     match event:
-        case ToolCallStarted(title=title, name=name, kind=kind):
-            return f"▸ {name or kind}: {title}", "tool"
-        case ToolCallEnded(status=status, reason=reason):
-            is_good = status == "completed"
-            sign = "✓" if is_good else "✗"
-            return f"{sign} call {status}{_because(reason)}", "good" if is_good else "bad"
-        case PermissionAsked(title=title, reason=reason):
-            why = f" ({reason})" if reason else ""
-            return f"? {describe_request(title)}{why}", "asking"
-        case PermissionAnswered(outcome=outcome, by=by, kind=kind, feedback=feedback):
-            return _decided(outcome, by, kind, feedback)
-        case QuestionAnswered(action=action, by=by):
-            return f"! question: {action} by {_who(by)}", "text"
-        case _:
-            return _of_agent(event)
-
-
-def _changes(event: SessionChanged) -> str:
-    facts: dict[str, Any] = msgspec.to_builtins(event)
-    describe_content = (
-        f"{key.replace('_', ' ')}: {value}" for key, value in facts.items() if key != "type"
-    )
-    return ", ".join(describe_content)
-
-
-def _of_agent(event: Any) -> tuple[str, str]:
-    match event:
-        case SessionSpawned(agent=agent, cwd=cwd, parent_session=parent):
-            whose = " by another agent" if parent else ""
-            return f"+ spawned{whose}: {agent} in {cwd}", "good"
-        case SessionChanged():
-            return f"~ {_changes(event)}", "faint"
-        case Prompted(content=content, origin=origin):
-            return f"❯ {origin}: {' '.join(map(describe_content, content))}", "prompt"
+        case ToolCallStarted():
+            return "▸", "tool"
+        case ToolCallEnded() | PermissionAnswered():
+            return ("✓", "good") if is_good else ("✗", "bad")
+        case PermissionAsked():
+            return "?", "asking"
+        case QuestionAnswered():
+            return "!", "text"
+        case SessionSpawned():
+            return "+", "good"
+        case SessionChanged() | CompactionChanged(status="in_progress"):
+            return "~", "faint"
+        case Prompted():
+            return "❯", "prompt"
         case TurnStarted():
-            return "● turn started", "running"
+            return "●", "running"
         case TurnEnded(stop="end_turn"):
-            return "○ turn finished", "text"
-        case CompactionChanged(status="in_progress"):
-            return "~ compacting the conversation", "faint"
+            return "○", "text"
         case _:
-            note = describe_event(event)
-            if note is not None:
-                severity, words = note
-                return words, _NOTE_ROLES.get(severity, "asking")
-            return f"{event_type(event)} {_raw(event)}", "faint"
+            return "", _NOTE_ROLES.get(severity, "asking")
 
 
-def _decided(outcome: Any, by: Decider, kind: str | None, feedback: str | None) -> tuple[str, str]:
-    is_leave = isinstance(outcome, Selected) and not (kind or "").startswith("reject")
-    sign = "✓ allowed" if is_leave else "✗ denied"
-    how = f" ({kind.replace('_', ' ')})" if kind else ""
-    return f"{sign} by {_who(by)}{how}{_because(feedback)}", "good" if is_leave else "bad"
-
-
-def _who(by: Decider) -> str:
-    return f"{by.kind} {by.name}" if by.name else by.kind
-
-
-def _raw(event: Any) -> str:
+def _raw(event: "Event") -> str:
     return encode_event(event)[:600].decode("utf-8", "replace")
-
-
-def _because(words: str | None) -> str:
-    return f": {words}" if words else ""

@@ -1,0 +1,278 @@
+"""An event in one line, for people and for models: said once, used by every output.
+
+The text is as the agent wrote it: whoever shows it escapes what a terminal would act on, cuts it
+and puts a sign before it. A text may have further lines where a reason has.
+"""
+
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+from .content import (
+    AudioContent,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+)
+from .events import (
+    Checkpointed,
+    ChildEnded,
+    CompactionChanged,
+    Event,
+    GoalEnded,
+    GoalSet,
+    GrantRevoked,
+    ModeChanged,
+    ModelCallFinished,
+    NoticePosted,
+    PermissionAnswered,
+    PermissionAsked,
+    PermissionViolated,
+    PromptDropped,
+    Prompted,
+    QuestionAnswered,
+    QuestionAsked,
+    RateLimited,
+    Redone,
+    RetryScheduled,
+    Rewound,
+    SessionChanged,
+    SessionEnded,
+    SessionOpened,
+    SessionResumed,
+    SessionSpawned,
+    ToolCallEnded,
+    ToolCallStarted,
+    TurnEnded,
+    TurnStarted,
+    UnknownEvent,
+)
+from .permissions import Decider, QuestionAction, Selected
+
+__all__ = [
+    "REQUEST_PREFIXES",
+    "EventText",
+    "Severity",
+    "describe_content",
+    "describe_event",
+    "describe_request",
+]
+
+Severity: TypeAlias = Literal["quiet", "info", "warning", "error", "question"]
+
+
+class EventText(NamedTuple):
+    """An event as it is shown."""
+
+    severity: Severity
+    text: str
+
+
+REQUEST_PREFIXES = ("wants to ", "needs permission: ", "question: ")
+"""How the line of a pending request begins."""
+_VERBS = frozenset(
+    (
+        *("add", "apply", "call", "change", "commit", "copy", "create", "delete", "download"),
+        *("edit", "execute", "fetch", "install", "list", "make", "modify", "move", "open"),
+        *("overwrite", "patch", "push", "read", "remove", "rename", "replace", "run", "search"),
+        *("start", "update", "use", "write"),
+    )
+)
+
+
+def describe_request(title: str) -> str:
+    """A permission request in one line: "wants to edit tides.py", if its title is a verb phrase."""
+    verb, _, rest = title.partition(" ")
+    if rest and verb.istitle() and verb.lower() in _VERBS:
+        return f"wants to {verb.lower()} {rest}"
+    return f"needs permission: {title}"
+
+
+def describe_content(content: ContentBlock) -> str:
+    """The text of a block; of another kind what it is."""
+    match content:
+        case TextContent(text=text):
+            return text
+        case ImageContent(mime_type=kind, data=data):
+            return f"[image {kind}, {len(data) * 3 // 4:,} bytes]"
+        case AudioContent(mime_type=kind, data=data):
+            return f"[sound {kind}, {len(data) * 3 // 4:,} bytes]"
+        case ResourceLink(uri=uri, name=name):
+            return f"[{name}: {uri}]"
+        case EmbeddedResource(resource=resource):
+            return f"[{resource.uri}]" + (f"\n{resource.text}" if resource.text else "")
+
+
+def describe_event(event: Event) -> EventText | None:
+    """What to say of an event and how bad it is; None: nothing that a person needs to see."""
+    match event:
+        case Prompted():
+            return EventText("info", _prompt(event))
+        case PromptDropped(reason=reason):
+            return EventText("quiet", f"queued prompt removed{_because(reason)}")
+        case TurnStarted() | TurnEnded():
+            return _turn(event)
+        case ToolCallStarted(title=title, name=name, kind=kind):
+            return EventText("info", f"{name or (kind if kind != 'other' else 'tool')}: {title}")
+        case ToolCallEnded(status=status, reason=reason):
+            severity: Severity = "info" if status == "completed" else "warning"
+            return EventText(severity, f"call {status}{_because(reason or None)}")
+        case _:
+            return _session(event) or _request(event) or _aside(event)
+
+
+def _prompt(event: Prompted) -> str:
+    facts = [event.origin] if event.origin != "person" else []
+    facts += ["steering"] if event.steers else []
+    text = "\n".join(map(describe_content, event.content))
+    return f"({', '.join(facts)}) {text}" if facts else text
+
+
+def _turn(event: TurnStarted | TurnEnded) -> EventText:
+    match event:
+        case TurnStarted():
+            return EventText("quiet", "turn started")
+        case TurnEnded(stop="end_turn"):
+            return EventText("quiet", "turn finished")
+        case TurnEnded(stop=stop, reason=reason):
+            severity: Severity = "error" if stop in ("failed", "refusal") else "warning"
+            return EventText(severity, f"turn ended: {stop.replace('_', ' ')}{_because(reason)}")
+
+
+def _session(event: Event) -> EventText | None:
+    match event:
+        case SessionSpawned(agent=agent, cwd=cwd, parent_session=parent):
+            whose = " by another agent" if parent else ""
+            return EventText("info", f"spawned{whose}: {agent} in {cwd}")
+        case SessionOpened(agent=agent, cwd=cwd):
+            return EventText("quiet", f"{agent} started in {cwd}")
+        case SessionResumed():
+            return EventText("quiet", "resumed")
+        case SessionChanged():
+            return EventText("quiet", _changes(event))
+        case ModeChanged(mode=mode):
+            return EventText("quiet", f"mode: {mode}")
+        case SessionEnded(how=how, reason=reason, stderr=stderr):
+            words = f"session ended: {how}{_because(reason)}"
+            if how == "broken" and stderr:
+                words += f"\n{stderr.strip()}"
+            return EventText("error" if how == "broken" else "quiet", words)
+        case _:
+            return None
+
+
+def _changes(event: SessionChanged) -> str:
+    facts: dict[str, Any] = msgspec.to_builtins(event)
+    return ", ".join(
+        f"{key.replace('_', ' ')}: {value}" for key, value in facts.items() if key != "type"
+    )
+
+
+_REPLIES: dict[QuestionAction, str] = {
+    "accept": "answered",
+    "decline": "declined",
+    "cancel": "cancelled",
+}
+
+
+def _request(event: Event) -> EventText | None:
+    match event:
+        case PermissionAsked(title=title, reason=reason):
+            why = f" ({reason})" if reason else ""
+            return EventText("question", describe_request(title) + why)
+        case PermissionAnswered():
+            return _decision(event)
+        case PermissionViolated(title=title, reason=reason):
+            return EventText("error", f"done without permission: {title}{_because(reason)}")
+        case GrantRevoked(grant=grant, by=by):
+            return EventText("quiet", f"grant {grant} revoked by {_who(by)}")
+        case QuestionAsked(text=text, to=None):
+            return EventText("question", text)
+        case QuestionAsked(text=text):
+            return EventText("quiet", f"question for another agent: {text}")
+        case QuestionAnswered(action=action, by=by, content=content):
+            told = ", ".join(f"{name}: {value}" for name, value in (content or {}).items())
+            return EventText("quiet", f"question {_REPLIES[action]} by {_who(by)}{_because(told)}")
+        case _:
+            return None
+
+
+def _decision(event: PermissionAnswered) -> EventText:
+    kind, who, why = event.kind, _who(event.by), _because(event.feedback)
+    if not isinstance(event.outcome, Selected):
+        return EventText("warning", f"request cancelled by {who}{why}")
+    is_denied = (kind or "").startswith("reject")
+    how = f" ({kind.replace('_', ' ')})" if kind else ""
+    severity: Severity = "warning" if is_denied else "info"
+    return EventText(severity, f"{'denied' if is_denied else 'allowed'} by {who}{how}{why}")
+
+
+def _aside(event: Event) -> EventText | None:
+    match event:
+        case ModelCallFinished(error=str(error)):
+            return EventText("warning", f"model call failed: {error}")
+        case RetryScheduled(delay=delay, reason=reason):
+            when = f" in {delay:.0f} s" if delay else ""
+            return EventText("warning", f"retrying{when}{_because(reason)}")
+        case RateLimited(reason=reason):
+            return EventText("warning", f"rate limited by the vendor{_because(reason)}")
+        case NoticePosted(title=title, severity=level, description=description):
+            return EventText(level, title + _because(description))
+        case UnknownEvent(origin=origin, reason=reason):
+            return EventText("quiet", f"unknown event from {origin}{_because(reason)}")
+        case CompactionChanged():
+            return _compaction(event)
+        case Checkpointed() | Rewound() | Redone():
+            return _rewind(event)
+        case ChildEnded() | GoalSet() | GoalEnded():
+            return _end(event)
+        case _:
+            return None
+
+
+def _compaction(event: CompactionChanged) -> EventText | None:
+    match event.status:
+        case "in_progress":
+            return EventText("quiet", "compacting the conversation")
+        case "completed":
+            return EventText("info", "compacted the conversation" + _because(event.summary))
+        case "failed":
+            return EventText("warning", "cannot compact the conversation" + _because(event.error))
+        case "cancelled":
+            return None
+
+
+def _rewind(event: Checkpointed | Rewound | Redone) -> EventText:
+    files = f"{event.changed} file{'s' * (event.changed != 1)}"
+    match event:
+        case Checkpointed(paths=paths):
+            return EventText("quiet", f"{files} changed{_because(', '.join(paths[:5]))}")
+        case Rewound(conversation=conversation):
+            also = ", later messages removed from the context" if conversation else ""
+            return EventText("info", f"rewound: {files} restored{also}")
+        case Redone():
+            return EventText("info", f"undid the rewind: {files} restored")
+
+
+def _end(event: ChildEnded | GoalSet | GoalEnded) -> EventText | None:
+    match event:
+        case ChildEnded(how="completed"):
+            return None  # its call, or its answer, is shown
+        case ChildEnded(how=how):
+            return EventText("quiet", f"child agent ended: {how}")
+        case GoalSet(goal=goal):
+            return EventText("info", f"goal: {goal}")
+        case GoalEnded(how="reached", summary=summary):
+            return EventText("info", f"goal reached{_because(summary)}")
+        case GoalEnded(how=how, reason=reason):
+            return EventText("warning", f"goal not reached ({how}){_because(reason)}")
+
+
+def _who(by: Decider) -> str:
+    return f"{by.kind} {by.name}" if by.name else by.kind
+
+
+def _because(reason: str | None) -> str:
+    return f": {reason}" if reason else ""
