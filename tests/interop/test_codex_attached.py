@@ -130,8 +130,7 @@ async def cut(driven: Driven) -> None:
     link: Any = driven.session._link
     stream = link._line._peer._stream
     assert isinstance(stream, WebSocketStream)
-    inner: Any = stream._inner
-    inner._transport.abort()
+    stream._connection.transport.abort()
 
 
 @pytest.mark.long

@@ -19,6 +19,7 @@ from quarterdeck.wire.usage import Cost, TokenUsage
 
 from .agent_exit import AgentExit
 from .driver import Capabilities, DriverSessionOptions
+from .errors import UnsupportedError
 
 if TYPE_CHECKING:
     from quarterdeck.terminal.headless_terminal import HeadlessTerminal
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AgentExit",
     "AgentLink",
+    "FixedSettings",
     "LinkHost",
     "PermissionVerdict",
     "ServedCall",
@@ -210,3 +212,30 @@ class AgentLink(Protocol):
         None: there was no process whose end would say something.
         """
         ...
+
+
+class FixedSettings:
+    """For a link whose agent takes its settings on the command line: refuses every change."""
+
+    def __init__(self, agent: str, transport: str) -> None:
+        self._agent = agent
+        self._transport = transport
+
+    async def set_mode(self, mode: str) -> None:
+        """Raises UnsupportedError."""
+        raise self._refusal("change its mode while it runs")
+
+    async def set_model(self, model: str) -> None:
+        """Raises UnsupportedError."""
+        raise self._refusal("change its model while it runs")
+
+    async def set_option(self, option: str, value: str | bool) -> None:
+        """Raises UnsupportedError."""
+        raise self._refusal(f"set {option!r} while it runs")
+
+    async def list_sessions(self) -> tuple[Mapping[str, Any], ...]:
+        """Raises UnsupportedError."""
+        raise self._refusal("list its sessions")
+
+    def _refusal(self, action: str) -> UnsupportedError:
+        return UnsupportedError(self._agent, self._transport, action)

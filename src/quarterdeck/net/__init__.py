@@ -1,1 +1,1 @@
-"""Network protocols that several rooms use: HTTP/1.1, server-sent events, WebSocket."""
+"""Network protocols that several rooms use: HTTP/1.1 and server-sent events."""

@@ -53,7 +53,7 @@ class StaleConnectionError(Exception):
 
 
 class HttpOrigin(Struct, frozen=True):
-    """Whom a connection is with."""
+    """The server of a connection."""
 
     is_secure: bool
     host: str
@@ -77,7 +77,7 @@ class HttpOrigin(Struct, frozen=True):
 
     @property
     def host_header(self) -> str:
-        """The value of the ``LinkHost`` header."""
+        """The value of the ``Host`` header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == (443 if self.is_secure else 80) else f"{host}:{self.port}"
 

@@ -1,7 +1,6 @@
-"""Lines over a WebSocket, against a peer that is a few bytes in memory."""
+"""Lines over a WebSocket, against a peer that writes its bytes by hand."""
 
 import asyncio
-import base64
 import contextlib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -10,61 +9,102 @@ from pathlib import Path
 import pytest
 
 from quarterdeck.drivers.daemon.codex.websocket_stream import (
+    BadHandshakeError,
     WebSocketStream,
     check_address,
     connect,
 )
 from quarterdeck.net.http1 import BadUrlError
-from quarterdeck.net.websocket import CLOSE, PING, PONG, TEXT, BadHandshakeError, handshake_accept
 from quarterdeck.testing.daemons.codex import (
+    CLOSE,
+    PING,
+    PONG,
+    TEXT,
     WebSocketServerConnection,
+    handshake_accept,
     listen_websocket,
     server_frame,
 )
 from quarterdeck.wire.errors import LinkBrokenError, LinkClosedError
-from quarterdeck.wire.rpc.stream import CHUNK, ByteStream, memory_pair
+from quarterdeck.wire.rpc.stream import CHUNK
+from tests.support.deadlines import SOON
+
+
+class Peer:
+    """The raw bytes at the other end."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def send(self, data: bytes) -> None:
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def frame(self) -> tuple[int, bytes]:
+        """The next frame of the client, unmasked."""
+        first, second = await self.reader.readexactly(2)
+        assert second & 0x80, "a client masks"
+        size = second & 0x7F
+        if size == 126:
+            size = int.from_bytes(await self.reader.readexactly(2))
+        mask, body = await self.reader.readexactly(4), await self.reader.readexactly(size)
+        return first & 0xF, bytes(a ^ mask[i % 4] for i, a in enumerate(body))
+
+
+def agree(head: bytes) -> bytes:
+    """The head with which a server agrees to a request."""
+    key = head.partition(b"Sec-WebSocket-Key: ")[2].partition(b"\r\n")[0]
+    start = "HTTP/1.1 101 x\r\nupgrade: websocket\r\nconnection: upgrade\r\n"
+    return f"{start}sec-websocket-accept: {handshake_accept(key)}\r\n".encode()
 
 
 @asynccontextmanager
-async def pair(limit: int = 1 << 20) -> AsyncGenerator[tuple[WebSocketStream, ByteStream]]:
+async def pair(limit: int = 1 << 20) -> AsyncGenerator[tuple[WebSocketStream, Peer]]:
     """An open stream, and the raw bytes at its other end."""
-    ours, theirs = memory_pair()
-    stream = WebSocketStream(ours, limit=limit)
-    opening = asyncio.create_task(stream.open("localhost", "/", {}))
-    head = (await theirs.receive()).decode()
-    key = head.partition("Sec-WebSocket-Key: ")[2].partition("\r\n")[0]
-    accept = handshake_accept(base64.b64decode(key))
-    told = f"HTTP/1.1 101 x\r\nupgrade: websocket\r\nsec-websocket-accept: {accept}\r\n\r\n"
-    await theirs.send(told.encode() + server_frame(TEXT, b"first"))
-    await opening
-    assert await stream.receive() == b"first\n"
-    try:
-        yield stream, theirs
-    finally:
-        await theirs.close()
-        await stream.close()
+    arrived: asyncio.Queue[Peer] = asyncio.Queue(1)
+    over = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        writer.write(agree(head) + b"\r\n" + server_frame(TEXT, b"first"))
+        await arrived.put(Peer(reader, writer))
+        await over.wait()
+
+    async with asyncio.timeout(SOON), listen_websocket("ws://127.0.0.1:0", serve) as address:
+        stream = await connect(address, limit=limit)
+        assert await stream.receive() == b"first\n"
+        peer = await arrived.get()
+        try:
+            yield stream, peer
+        finally:
+            peer.writer.close()
+            await stream.close()
+            over.set()
 
 
-def sent(data: bytes) -> list[tuple[int, bytes]]:
-    """The frames of a client, unmasked."""
-    found: list[tuple[int, bytes]] = []
-    while data:
-        size, start = data[1] & 0x7F, 2
-        assert data[1] & 0x80, "a client masks"
-        if size == 126:
-            size, start = int.from_bytes(data[2:4]), 4
-        mask, body = data[start : start + 4], data[start + 4 : start + 4 + size]
-        found.append((data[0] & 0xF, bytes(a ^ mask[i % 4] for i, a in enumerate(body))))
-        data = data[start + 4 + size :]
+async def receive(stream: WebSocketStream, size: int) -> bytes:
+    found = b""
+    while len(found) < size:
+        found += await stream.receive()
     return found
 
 
 async def test_each_line_is_a_message_and_each_message_a_line():
     async with pair() as (stream, theirs):
         await stream.send(b'{"a": 1}\n{"b": "\xc3\xa9"}\n')
-        assert sent(await theirs.receive()) == [(TEXT, b'{"a": 1}'), (TEXT, b'{"b": "\xc3\xa9"}')]
+        assert await theirs.frame() == (TEXT, b'{"a": 1}')
+        assert await theirs.frame() == (TEXT, b'{"b": "\xc3\xa9"}')
         await theirs.send(server_frame(TEXT, b'{\r\n"a": 1}') + server_frame(TEXT, b"2"))
-        assert await stream.receive() == b'{  "a": 1}\n2\n'
+        assert await receive(stream, 13) == b'{  "a": 1}\n2\n'
+
+
+async def test_parts_of_a_message_are_joined_and_may_have_a_ping_between():
+    async with pair() as (stream, theirs):
+        first, second = "é".encode()[:1], "é".encode()[1:]
+        await theirs.send(b"\x01\x01" + first + server_frame(PING, b"p") + b"\x80\x01" + second)
+        assert await stream.receive() == "é\n".encode()
+        assert await theirs.frame() == (PONG, b"p")
 
 
 async def test_a_long_message_comes_in_pieces():
@@ -80,24 +120,35 @@ async def test_a_long_message_comes_in_pieces():
         await sending
 
 
-async def test_pings_are_answered_the_last_at_least():
+async def test_messages_may_follow_the_answer_at_once():
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        writer.write(agree(head) + b"\r\n" + server_frame(TEXT, b"x" * 200_000))
+        await reader.read()
+
+    async with asyncio.timeout(SOON), listen_websocket("ws://127.0.0.1:0", serve) as address:
+        stream = await connect(address)
+        assert await receive(stream, 200_001) == b"x" * 200_000 + b"\n"
+        await stream.close()
+
+
+async def test_pings_are_answered_before_anything_is_received():
     async with pair() as (stream, theirs):
-        await theirs.send(b"".join(server_frame(PING, b"%d" % n) for n in range(50)))
-        receiving = asyncio.create_task(stream.receive())
-        answers = sent(await theirs.receive())
-        assert answers[-1] == (PONG, b"49") and len(answers) < 50
+        await theirs.send(server_frame(PING, b"1") + server_frame(PING, b"2"))
+        assert [await theirs.frame(), await theirs.frame()] == [(PONG, b"1"), (PONG, b"2")]
         await theirs.send(server_frame(TEXT, b"x"))
-        assert await receiving == b"x\n"
+        assert await stream.receive() == b"x\n"
 
 
-async def test_a_peer_that_says_goodbye_has_ended():
+@pytest.mark.parametrize("code", [b"\x03\xe8", b"\x03\xe9", b""])
+async def test_a_peer_that_closes_in_order_has_ended(code: bytes):
     async with pair() as (stream, theirs):
         await theirs.send(
-            server_frame(TEXT, b"last")
-            + server_frame(CLOSE, b"\x03\xe8")
-            + server_frame(TEXT, b"no")
+            server_frame(TEXT, b"last") + server_frame(CLOSE, code) + server_frame(TEXT, b"no")
         )
         assert await stream.receive() == b"last\n"
+        assert await theirs.frame() == (CLOSE, code)
+        theirs.writer.close()
         assert await stream.receive() == b""
 
 
@@ -106,7 +157,9 @@ async def test_a_peer_that_says_goodbye_has_ended():
     [
         (server_frame(CLOSE, b"\x03\xf3oh no"), "1011 oh no"),
         (b"\xff\xff", "violated the protocol"),
-        (b"\x81\x7f" + b"\xff" * 8, "longer than"),
+        (b"\x81\x80", "violated the protocol"),  # masked
+        (b"\x80\x00", "violated the protocol"),  # the end of nothing
+        (b"\x81\x7f" + b"\x7f" * 8, "longer than 1048576 bytes"),
         (b"\x81\x05Hel", "was lost"),
         (b"", "was lost"),
     ],
@@ -117,19 +170,33 @@ async def test_any_other_end_is_broken(last: bytes, why: str):
         assert await stream.receive() == b"before\n"
         if last:
             await theirs.send(last)
-        await theirs.close()
+        theirs.writer.close()
         with pytest.raises(LinkBrokenError, match=why):
             await stream.receive()
+        with pytest.raises(LinkBrokenError):
+            await stream.send(b"x\n")
 
 
-async def test_closing_says_goodbye_and_ends_who_waits():
+async def test_closing_is_announced_and_ends_a_receive():
     async with pair() as (stream, theirs):
         receiving = asyncio.create_task(stream.receive())
         await asyncio.sleep(0)
-        await stream.close()
-        assert sent(await theirs.receive()) == [(CLOSE, b"\x03\xe8")]
+        closing = asyncio.create_task(stream.close())
+        assert await theirs.frame() == (CLOSE, b"\x03\xe8")
+        theirs.writer.close()
+        await closing
         with pytest.raises(LinkClosedError):
             await receiving
+        with pytest.raises(LinkClosedError):
+            await stream.send(b"x\n")
+
+
+async def test_closing_does_not_wait_long_for_a_silent_peer():
+    async with pair() as (stream, _theirs):
+        async with asyncio.timeout(5):
+            await stream.close()
+        with pytest.raises(LinkClosedError):
+            await stream.receive()
 
 
 class TestConnecting:
@@ -172,6 +239,28 @@ class TestConnecting:
         async with listen_websocket("ws://127.0.0.1:0", serve) as address:
             with pytest.raises((BadHandshakeError, LinkBrokenError)):
                 await connect(address)
+
+    @pytest.mark.parametrize(
+        ("change", "status"),
+        [
+            ((b" 101 x", b" 200 OK"), 200),
+            ((b"upgrade: websocket", b"upgrade: h2c"), 101),
+            ((b"accept: ", b"accept: x"), 101),
+            ((b" 101 x", b" 101 x\r\nsec-websocket-extensions: permessage-deflate"), 101),
+            ((b" 101 x", b" 101 x\r\nsec-websocket-protocol: chat"), 101),
+            ((b" 101 x", b" 302 x\r\nlocation: ws://127.0.0.1:1/"), 302),
+        ],
+    )
+    async def test_what_agrees_to_something_else(self, change: tuple[bytes, bytes], status: int):
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            answer = agree(await reader.readuntil(b"\r\n\r\n")).replace(*change)
+            writer.write(answer + b"content-length: 0\r\n\r\n")
+            await writer.drain()
+
+        async with listen_websocket("ws://127.0.0.1:0", serve) as address:
+            with pytest.raises(BadHandshakeError) as failure:
+                await connect(address)
+        assert failure.value.status == status
 
     @pytest.mark.parametrize(
         "url",

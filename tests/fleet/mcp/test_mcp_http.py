@@ -106,7 +106,7 @@ async def test_a_token_opens_one_agents_tools_until_it_gets_another(rig: Rig):
         (401, {"Authorization": "Basic abc"}),
         (403, {"Host": "evil.example"}),
         (403, {"Host": "evil.example:80"}),
-        (403, {"Host": None}),
+        (400, {"Host": None}),
         (403, {"Origin": "http://evil.example"}),
         (403, {"Origin": "null"}),
         (404, {"path": "/"}),
@@ -119,6 +119,7 @@ async def test_a_token_opens_one_agents_tools_until_it_gets_another(rig: Rig):
         (400, {"Content_Length": "-5"}),
         (400, {"Content_Length": "9" * 30}),
         (411, {"Transfer_Encoding": "chunked"}),
+        (501, {"Transfer_Encoding": "gzip"}),
         (413, {"Content_Length": 5_000_000}),
         (415, {"Content_Type": "text/plain"}),
         (431, {"X_Long": "x" * 40_000}),
@@ -137,14 +138,45 @@ async def test_who_and_what_is_refused(rig: Rig, status: int, changes: dict[str,
     [
         b"GARBAGE\r\n\r\n",
         b"POST /mcp HTTP/2\r\n\r\n",
+        b"POST /mcp HTTP/2.0\r\nHost: a\r\n\r\n",
         b"POST /mcp HTTP/1.1\r\nno colon\r\n\r\n",
         b"POST /mcp HTTP/1.1\r\nHost : x\r\n\r\n",
         b"POST /mcp HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        b"POST /mcp HTTP/1.1\r\nHost: a\r\nAuthorization: b\r\nAuthorization: c\r\n\r\n",
+        b"POST /mcp HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
         b"POST /mcp HTTP/1.1\r\nX: a\nAuthorization: b\r\n\r\n",
     ],
 )
 async def test_what_is_no_request_is_told_so(rig: Rig, data: bytes):
     assert (await rig.send(data))[0] == 400
+
+
+async def test_a_refusal_repeats_no_header(rig: Rig):
+    status, _, body = await rig.send(rig.request(Authorization=f"Bearer {rig.token}\0"))
+    assert status == 400 and b"illegal header line" in body
+    assert rig.token.encode() not in body
+
+
+async def test_a_body_that_ends_early_is_refused(rig: Rig):
+    async with asyncio.timeout(SOON):
+        reader, writer = await asyncio.open_connection("127.0.0.1", rig.http.port)
+        writer.write(rig.request(Content_Length=1_000))
+        writer.write_eof()
+        assert (await reader.read()).startswith(b"HTTP/1.1 400 Bad Request\r\n")
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_a_client_that_waits_with_its_body_is_asked_for_it(rig: Rig):
+    head, _, body = rig.request(Expect="100-continue").partition(b"\r\n\r\n")
+    async with asyncio.timeout(SOON):
+        reader, writer = await asyncio.open_connection("127.0.0.1", rig.http.port)
+        writer.write(head + b"\r\n\r\n")
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100 ")
+        writer.write(body)
+        assert (await reader.read()).startswith(b"HTTP/1.1 200 OK\r\n")
+        writer.close()
+        await writer.wait_closed()
 
 
 async def test_the_end_of_a_session_and_its_own_origin_are_fine(rig: Rig):
@@ -167,6 +199,7 @@ async def test_a_long_call_shows_that_it_lives_and_can_be_cancelled(rig: Rig):
     assert (await rig.send(rig.request(cancelled)))[0] == 202
     status, headers, body = await running
     assert (status, headers["content-type"]) == (200, "text/event-stream")
+    assert headers["transfer-encoding"] == "chunked" and body.endswith(b"\r\n0\r\n\r\n")
     assert b'"progressToken":7' in body and b"notifications/progress" in body
 
 

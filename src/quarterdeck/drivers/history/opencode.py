@@ -17,7 +17,7 @@ from quarterdeck.wire.events import CompactionChanged, NoticePosted, SessionChan
 from quarterdeck.wire.ids import CompactionId
 
 from ..foreign_json import as_list, as_map, as_text, message, thought
-from ..pipe.opencode import call_events, tokens_of
+from ..opencode_messages import amount_of, call_ended, call_id, call_started, error_text, tokens_of
 from .errors import HistoryError, HistoryIncompleteError
 from .files import ReadBudget, is_same_place, make_title, parse_time
 from .opencode_storage import (
@@ -152,10 +152,7 @@ class _Reading:
         else:
             for part in parts:
                 yield from self._part(part.data, time, parent, depth)
-        cost = data.get("cost")
-        self._turns.spend(
-            tokens_of(as_map(data.get("tokens"))), cost if isinstance(cost, int | float) else 0.0
-        )
+        self._turns.spend(tokens_of(as_map(data.get("tokens"))), amount_of(data.get("cost")))
         if parent is None:
             yield from self._failed(as_map(data.get("error")), time)
 
@@ -184,15 +181,14 @@ class _Reading:
     ) -> Iterator[HistoryEvent]:
         state = as_map(part.get("state"))
         times = as_map(state.get("time"))
-        started, ended = call_events(part)
         began = parse_time(times.get("start")) or time
-        yield from self._turns.tell(started, began, parent)
+        yield from self._turns.tell(call_started(part), began, parent)
         child = as_text(as_map(state.get("metadata")).get("sessionId"))
         if part.get("tool") == "task" and child and depth < _DEEPEST:
-            call = as_text(part.get("callID")) or as_text(part.get("id"))
-            yield from self.session(child, call, depth + 1)
+            yield from self.session(child, call_id(part), depth + 1)
         if state.get("status") in ("completed", "error"):
-            yield from self._turns.tell(ended, parse_time(times.get("end")) or began, parent)
+            ended = parse_time(times.get("end")) or began
+            yield from self._turns.tell(call_ended(part), ended, parent)
 
     def _compacted(self, parts: "list[OpencodeEntry]", time: int | None) -> Iterator[HistoryEvent]:
         said = (as_text(one.data.get("text")) for one in parts if one.data.get("type") == "text")
@@ -207,13 +203,12 @@ class _Reading:
     def _failed(self, error: Mapping[str, Any], time: int | None) -> Iterator[HistoryEvent]:
         if not error:
             return
-        name = as_text(error.get("name"))
-        told = as_text(as_map(error.get("data")).get("message")) or name or "an error"
-        if name == "MessageAbortedError":
+        if error.get("name") == "MessageAbortedError":
             self._turns.stop("cancelled")
             return
-        self._turns.stop("failed", told)
-        yield from self._turns.tell(NoticePosted(title=told, severity="error"), time)
+        reason = error_text(error)
+        self._turns.stop("failed", reason)
+        yield from self._turns.tell(NoticePosted(title=reason, severity="error"), time)
 
 
 def _content(parts: "list[OpencodeEntry]") -> Iterator[ContentBlock]:

@@ -9,7 +9,6 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -32,7 +31,7 @@ from ..driver import Capabilities, DriverSessionOptions
 from ..enforcement import Enforcement, enforcement_of
 from ..errors import AgentMissingError, OpenFailedError, SteeringUnsupportedError, UnsupportedError
 from ..foreign_json import read_lines
-from ..link import AgentExit, LinkHost, StartedAgent, TurnOutcome
+from ..link import AgentExit, FixedSettings, LinkHost, StartedAgent, TurnOutcome
 from .dialect import ExtraArguments, PipeDialect, TurnContext, TurnReader
 
 __all__ = ["OneshotLink", "plain_text"]
@@ -54,6 +53,9 @@ class OneshotLink:
 
     def __init__(self, launch: Launch, dialect: PipeDialect) -> None:
         self._launch = launch
+        fixed = FixedSettings(launch.agent, _TRANSPORT)
+        self.set_mode, self.set_model = fixed.set_mode, fixed.set_model
+        self.set_option, self.list_sessions = fixed.set_option, fixed.list_sessions
         self._dialect = dialect
         self._host: LinkHost
         self._system: LocalSystem | None = None
@@ -149,22 +151,6 @@ class OneshotLink:
                 async with asyncio.timeout(_SIGINT_LIMIT):
                     await child.left()
         await child.end(_CANCEL)
-
-    async def set_mode(self, mode: str) -> None:
-        """Not while a session runs: the words for it are fixed at its start."""
-        raise UnsupportedError(self._launch.agent, _TRANSPORT, "change its mode while it runs")
-
-    async def set_model(self, model: str) -> None:
-        """Not while a session runs."""
-        raise UnsupportedError(self._launch.agent, _TRANSPORT, "change its model while it runs")
-
-    async def set_option(self, option: str, value: str | bool) -> None:
-        """There is none."""
-        raise UnsupportedError(self._launch.agent, _TRANSPORT, f"set {option!r} while it runs")
-
-    async def list_sessions(self) -> tuple[Mapping[str, Any], ...]:
-        """It cannot say."""
-        raise UnsupportedError(self._launch.agent, _TRANSPORT, "list its sessions")
 
     async def end(self) -> AgentExit | None:
         """End what runs, if anything does."""

@@ -6,38 +6,35 @@ from typing import Any
 
 from quarterdeck.wire.events import (
     Event,
-    RateLimited,
     RetryScheduled,
     SessionChanged,
-    ToolCallEnded,
-    ToolCallStarted,
-    TurnEnd,
     UnknownEvent,
 )
-from quarterdeck.wire.ids import ToolCallId
-from quarterdeck.wire.tool_calls import ToolCallLocation
 from quarterdeck.wire.usage import Cost, TokenUsage
 
 from ..agent_process import Launch
 from ..command_line import render_mode
-from ..driver import AgentMcpServer, DriverSessionOptions
+from ..driver import DriverSessionOptions
 from ..foreign_json import (
     as_map,
-    as_number,
     as_text,
     message,
-    output_content,
-    rate_limit,
     thought,
-    tool_kind,
 )
 from ..link import AgentExit, TurnOutcome
+from ..opencode_messages import (
+    STOPS,
+    amount_of,
+    call_ended,
+    call_started,
+    error_text,
+    limit_of,
+    server_of,
+    tokens_of,
+)
 from .dialect import ExtraArguments, PipeDialect, TurnContext, failure_text
 
-__all__ = ["OPENCODE", "OpencodeRunReader", "call_events", "server_of", "tokens_of"]
-
-_STOPS: dict[str, TurnEnd] = {"length": "max_tokens", "content-filter": "refusal"}
-_TOO_MANY = 429
+__all__ = ["OPENCODE", "OpencodeRunReader"]
 
 
 class OpencodeRunReader:
@@ -66,7 +63,8 @@ class OpencodeRunReader:
             case "reasoning":
                 yield thought(as_text(part.get("text")), as_text(part.get("id")))
             case "tool_use":
-                yield from call_events(part)
+                yield call_started(part)
+                yield call_ended(part)
             case "step_finish":
                 self._finish(part)
             case "error":
@@ -81,7 +79,7 @@ class OpencodeRunReader:
         if self._error or left.exit_code != 0 or self._reason is None:
             reason = failure_text(left, self._error)
             return TurnOutcome(stop="failed", reason=reason, usage=usage, cost=cost)
-        return TurnOutcome(stop=_STOPS.get(self._reason, "end_turn"), usage=usage, cost=cost)
+        return TurnOutcome(stop=STOPS.get(self._reason, "end_turn"), usage=usage, cost=cost)
 
     def _begin(self, step: str) -> Iterator[Event]:
         """A step begins; the same one again means that the model's stream broke off."""
@@ -96,65 +94,12 @@ class OpencodeRunReader:
         self._step = ""
         self._reason = as_text(part.get("reason"))
         self._usage = self._usage + tokens_of(as_map(part.get("tokens")))
-        cost = part.get("cost")
-        self._cost += cost if isinstance(cost, int | float) else 0.0
+        self._cost += amount_of(part.get("cost"))
 
     def _fail(self, error: Mapping[str, Any]) -> Iterator[Event]:
-        data = as_map(error.get("data"))
-        self._error = as_text(data.get("message")) or as_text(error.get("name")) or "an error"
-        headers = as_map(data.get("responseHeaders"))
-        after = _seconds(headers.get("retry-after"))
-        if data.get("statusCode") == _TOO_MANY:
-            yield RateLimited(reason=self._error, retry_after=after)
-        elif (limited := rate_limit(self._error, after)) is not None:
+        self._error = error_text(error)
+        if (limited := limit_of(error)) is not None:
             yield limited
-
-
-def call_events(part: Mapping[str, Any]) -> Iterator[Event]:
-    """A tool call; it is told once, when it is over."""
-    state, name = as_map(part.get("state")), as_text(part.get("tool"))
-    call = ToolCallId(as_text(part.get("callID")) or as_text(part.get("id")))
-    given = as_map(state.get("input"))
-    path = as_text(given.get("filePath"))
-    yield ToolCallStarted(
-        call=call,
-        title=as_text(state.get("title")) or as_text(given.get("command")) or name,
-        name=name,
-        kind=tool_kind(name),
-        status="in_progress",
-        locations=(ToolCallLocation(path=path),) if path else (),
-        raw_input=dict(given),
-    )
-    failed = state.get("status") != "completed"
-    output = as_text(state.get("error")) if failed else as_text(state.get("output"))
-    yield ToolCallEnded(
-        call=call,
-        status="failed" if failed else "completed",
-        reason=output if failed else None,
-        content=output_content(output),
-        raw_output=state.get("output"),
-    )
-
-
-def tokens_of(tokens: Mapping[str, Any]) -> TokenUsage:
-    """The tokens of one step: what was cached or thought is counted apart from the rest."""
-    cache = as_map(tokens.get("cache"))
-    cached, written = as_number(cache.get("read")), as_number(cache.get("write"))
-    thinking = as_number(tokens.get("reasoning"))
-    return TokenUsage(
-        input=as_number(tokens.get("input")) + cached + written,
-        output=as_number(tokens.get("output")) + thinking,
-        cached=cached,
-        cache_written=written,
-        thought=thinking,
-    )
-
-
-def _seconds(value: object) -> float | None:
-    try:
-        return float(value) if isinstance(value, str | int | float) else None
-    except ValueError:
-        return None
 
 
 # What words of the agent's file cannot say
@@ -193,17 +138,6 @@ def _extra(launch: Launch, opening: DriverSessionOptions) -> ExtraArguments:
         environment["OPENCODE_CONFIG_CONTENT"] = json.dumps({"mcp": servers})
     honoured = frozenset(("mcp_servers",) if opening.mcp_servers else ())
     return ExtraArguments(environment=environment, honoured=honoured)
-
-
-def server_of(server: AgentMcpServer) -> dict[str, Any]:
-    """A tool server as opencode describes it."""
-    if server.url:
-        return {"type": "remote", "url": server.url, "headers": dict(server.headers)}
-    return {
-        "type": "local",
-        "command": list(server.command),
-        "environment": dict(server.environment),
-    }
 
 
 OPENCODE = PipeDialect(name="opencode", reader=OpencodeRunReader, extra=_extra)

@@ -1,9 +1,8 @@
 """The link to an agent in a terminal: what it displays is read, and keys are sent."""
 
 import asyncio
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from quarterdeck.system.api import CommandSpec, EndingDeadlines
@@ -28,7 +27,7 @@ from ..errors import (
     SteeringUnsupportedError,
     UnsupportedError,
 )
-from ..link import AgentExit, LinkHost, StartedAgent, TurnOutcome
+from ..link import AgentExit, FixedSettings, LinkHost, StartedAgent, TurnOutcome
 from ..pipe.oneshot_link import plain_text
 from .conversation import PtyConversation
 from .patterns import TerminalPatterns, load_patterns, parse_patterns
@@ -85,6 +84,9 @@ class PtyLink:
 
     def __init__(self, launch: Launch) -> None:
         self._launch = launch
+        fixed = FixedSettings(launch.agent, TRANSPORT)
+        self.set_mode, self.set_model = fixed.set_mode, fixed.set_model
+        self.set_option, self.list_sessions = fixed.set_option, fixed.list_sessions
         self._knowledge: TerminalPatterns
         self._host: LinkHost
         self._terminal: HeadlessTerminal | None = None
@@ -167,22 +169,6 @@ class PtyLink:
     async def interrupt(self) -> None:
         """Press what stops a turn, again if it does not."""
         await self._conversation.interrupt()
-
-    async def set_mode(self, mode: str) -> None:
-        """Not while a session runs: the words for it are fixed at its start."""
-        raise UnsupportedError(self._launch.agent, TRANSPORT, "change its mode while it runs")
-
-    async def set_model(self, model: str) -> None:
-        """Not while a session runs."""
-        raise UnsupportedError(self._launch.agent, TRANSPORT, "change its model while it runs")
-
-    async def set_option(self, option: str, value: str | bool) -> None:
-        """There is none."""
-        raise UnsupportedError(self._launch.agent, TRANSPORT, f"set {option!r} while it runs")
-
-    async def list_sessions(self) -> tuple[Mapping[str, Any], ...]:
-        """It cannot say."""
-        raise UnsupportedError(self._launch.agent, TRANSPORT, "list its sessions")
 
     async def end(self) -> AgentExit | None:
         """Hang up, and end everything that it started."""

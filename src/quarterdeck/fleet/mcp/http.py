@@ -7,9 +7,11 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from http import HTTPStatus
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
+import h11
 import msgspec
 
 from quarterdeck.wire.tasks import start_task
@@ -20,15 +22,31 @@ __all__ = [
     "MOST_BODY",
     "PATH",
     "HttpRefusalError",
+    "McpHttpConnection",
     "McpHttpRequest",
     "McpHttpServer",
-    "read_http_request",
     "serve_http",
 ]
+
+_log = logging.getLogger(__name__)
 
 _MOST_HEAD = 32 * 1024
 MOST_BODY = 4 * 1024 * 1024
 """Bytes of a message, at the most."""
+_HEAD_PIECE, _BODY_PIECE = 4 * 1024, 64 * 1024
+"""Bytes that are read at a time; a head may exceed its limit by one piece."""
+
+PATH = "/mcp"
+_ADDRESS = "127.0.0.1"
+_LOCAL_NAMES = frozenset((_ADDRESS, "localhost"))
+_READ_SECONDS = 30.0
+"""Within which a request must have arrived."""
+_LINGER_SECONDS = 1.0
+_MOST_CONNECTIONS = 256
+_QUIET_SECONDS = 10.0
+"""After which a client that takes a stream is shown that we are still there."""
+
+_Fields: TypeAlias = list[tuple[str, str]]
 
 
 class HttpRefusalError(Exception):
@@ -48,75 +66,119 @@ class McpHttpRequest:
     headers: Mapping[str, str]
     """Their names in small letters; where one came twice the last."""
 
-    @property
-    def length(self) -> int:
-        """Bytes of the body. Raises HttpRefusalError."""
+    def check_length(self) -> None:
+        """Refuse a body that is too long or does not say how long it is.
+
+        Raises:
+            HttpRefusalError: the status and text to answer with.
+        """
         if "transfer-encoding" in self.headers:
             raise HttpRefusalError(411, "Content-Length is required")
-        text = self.headers.get("content-length", "0")
-        if not (text.isascii() and text.isdigit()) or len(text) > 12:
-            raise HttpRefusalError(400, "Content-Length is not a number")
-        if int(text) > MOST_BODY:
+        if int(self.headers.get("content-length", "0")) > MOST_BODY:
             raise HttpRefusalError(413, f"a message may have at most {MOST_BODY} bytes")
-        return int(text)
 
 
-async def read_http_request(reader: asyncio.StreamReader) -> McpHttpRequest:
-    """Read the head of a request. ``reader`` must hold back heads that are too long.
+class McpHttpConnection:
+    """One request and its answer; h11 reads and writes the protocol."""
 
-    Raises:
-        HttpRefusalError: it is none that we take.
-        IncompleteReadError: the client went away.
-    """
-    try:
-        head = await reader.readuntil(b"\r\n\r\n")
-    except asyncio.LimitOverrunError:
-        raise HttpRefusalError(431, f"the headers may have at most {_MOST_HEAD} bytes") from None
-    if len(head) > _MOST_HEAD:
-        raise HttpRefusalError(431, f"the headers may have at most {_MOST_HEAD} bytes")
-    first, *lines = head[:-4].decode("latin-1").split("\r\n")
-    words = first.split(" ")
-    if len(words) != 3 or words[2] not in ("HTTP/1.1", "HTTP/1.0"):
-        raise HttpRefusalError(400, "this is not an HTTP/1.1 request")
-    headers: dict[str, str] = {}
-    for line in lines:
-        name, colon, value = line.partition(":")
-        if not colon or not name or name != name.strip() or "\n" in line or "\r" in line:
-            raise HttpRefusalError(400, "a header cannot be read")
-        lower = name.lower()
-        if lower in headers and lower in ("content-length", "host", "authorization", "origin"):
-            raise HttpRefusalError(400, f"there is more than one {lower}")
-        headers[lower] = value.strip()
-    return McpHttpRequest(method=words[0], path=words[1].partition("?")[0], headers=headers)
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+        self._protocol = h11.Connection(h11.SERVER, max_incomplete_event_size=_MOST_HEAD)
+
+    async def read_request(self) -> McpHttpRequest:
+        """Read the head of the request.
+
+        Raises:
+            HttpRefusalError: it is not a request that we accept.
+            ConnectionError: the client disconnected.
+        """
+        head = await self._next_event(_HEAD_PIECE)
+        if not isinstance(head, h11.Request):
+            raise ConnectionResetError("the client sent no request")
+        if head.http_version not in (b"1.1", b"1.0"):
+            raise HttpRefusalError(400, "this is not an HTTP/1.1 request")
+        headers: dict[str, str] = {}
+        for raw_name, value in head.headers:
+            name = raw_name.decode("latin-1")
+            if name in headers and name in ("authorization", "origin"):
+                raise HttpRefusalError(400, f"there is more than one {name}")
+            headers[name] = value.decode("latin-1")
+        path = head.target.decode("latin-1").partition("?")[0]
+        return McpHttpRequest(method=head.method.decode("latin-1"), path=path, headers=headers)
+
+    async def read_body(self) -> bytes:
+        """Read the body of the request, whose length was checked.
+
+        Raises:
+            HttpRefusalError: it is incomplete.
+        """
+        if self._protocol.they_are_waiting_for_100_continue:
+            await self._send(h11.InformationalResponse(status_code=100, headers=[]))
+        body = bytearray()
+        while isinstance(event := await self._next_event(_BODY_PIECE), h11.Data):
+            body += event.data
+        return bytes(body)
+
+    async def respond(self, status: int, body: bytes = b"") -> None:
+        """Send the whole answer; ``body`` is JSON."""
+        fields: _Fields = [("Content-Length", str(len(body)))]
+        if body:
+            fields.append(("Content-Type", "application/json"))
+        if status == HTTPStatus.METHOD_NOT_ALLOWED:
+            fields.append(("Allow", "POST, DELETE"))
+        if status == HTTPStatus.UNAUTHORIZED:
+            fields.append(("WWW-Authenticate", "Bearer"))
+        await self._send(_head(status, fields), h11.Data(data=body), h11.EndOfMessage())
+
+    async def refuse(self, refusal: HttpRefusalError) -> None:
+        """Send the status of a refusal and its text as a JSON-RPC error."""
+        error = {"code": -32000, "message": str(refusal)}
+        body = msgspec.json.encode({"jsonrpc": "2.0", "id": None, "error": error})
+        await self.respond(refusal.status, body)
+
+    async def begin_stream(self) -> None:
+        """Send the head of an answer that is a stream of events."""
+        fields = [("Content-Type", "text/event-stream"), ("Cache-Control", "no-store")]
+        await self._send(_head(HTTPStatus.OK, fields))
+
+    async def send_event(self, data: bytes) -> None:
+        """Send a piece of the stream."""
+        await self._send(h11.Data(data=data))
+
+    async def end_stream(self) -> None:
+        """Send the end of the stream."""
+        await self._send(h11.EndOfMessage())
+
+    async def _next_event(self, size: int) -> Any:
+        while True:
+            try:
+                event = self._protocol.next_event()
+            except h11.RemoteProtocolError as error:
+                raise _refusal(error) from None
+            if event is not h11.NEED_DATA:
+                return event
+            self._protocol.receive_data(await self.reader.read(size))
+
+    async def _send(self, *events: h11.Event) -> None:
+        self.writer.write(b"".join(self._protocol.send(event) or b"" for event in events))
+        await self.writer.drain()
 
 
-_log = logging.getLogger(__name__)
+def _head(status: int, fields: _Fields) -> h11.Response:
+    return h11.Response(
+        status_code=status,
+        headers=[*fields, ("Connection", "close")],
+        reason=HTTPStatus(status).phrase,
+    )
 
-PATH = "/mcp"
-_ADDRESS = "127.0.0.1"
-_LOCAL_NAMES = frozenset((_ADDRESS, "localhost"))
-_READ_SECONDS = 30.0
-"""Within which a request must have arrived."""
-_LINGER_SECONDS = 1.0
-_MOST_CONNECTIONS = 256
-_QUIET_SECONDS = 10.0
-"""After which a client that takes a stream is shown that we are still there."""
-_REASONS = {
-    200: "OK",
-    202: "Accepted",
-    400: "Bad Request",
-    401: "Unauthorized",
-    403: "Forbidden",
-    404: "Not Found",
-    405: "Method Not Allowed",
-    408: "Request Timeout",
-    411: "Length Required",
-    413: "Content Too Large",
-    415: "Unsupported Media Type",
-    431: "Request Header Fields Too Large",
-    500: "Internal Server Error",
-    503: "Service Unavailable",
-}
+
+def _refusal(error: h11.RemoteProtocolError) -> HttpRefusalError:
+    if error.error_status_hint == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
+        return HttpRefusalError(431, f"the headers may have at most {_MOST_HEAD} bytes")
+    # Behind a colon h11 repeats the bytes, in which a token may be.
+    reason = str(error).partition(":")[0]
+    return HttpRefusalError(error.error_status_hint, f"this is not an HTTP/1.1 request: {reason}")
 
 
 class McpHttpServer:
@@ -143,13 +205,14 @@ class McpHttpServer:
         assert task is not None
         full = len(self._connections) >= _MOST_CONNECTIONS
         self._connections.add(task)
+        connection = McpHttpConnection(reader, writer)
         try:
             if full:
-                await _refuse(writer, HttpRefusalError(503, "too many connections are open"))
+                await connection.refuse(HttpRefusalError(503, "too many connections are open"))
             else:
-                await self._serve(reader, writer)
-        except (ConnectionError, asyncio.IncompleteReadError):
-            pass  # the client went away
+                await self._serve(connection)
+        except ConnectionError:
+            pass  # the client disconnected
         except Exception:
             _log.exception("a connection of an agent failed")
         finally:
@@ -166,24 +229,26 @@ class McpHttpServer:
         if tasks:
             await asyncio.wait(tasks)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, connection: McpHttpConnection) -> None:
         try:
             async with asyncio.timeout(_READ_SECONDS):
-                request = await read_http_request(reader)
+                request = await connection.read_request()
                 endpoint = self._admit(request)
                 if request.method == "DELETE":
-                    await _write(writer, 200, b"")
+                    await connection.respond(200)
                     return
-                body = await reader.readexactly(request.length)
+                request.check_length()
+                body = await connection.read_body()
             message = _message(body)
         except TimeoutError:
-            await _refuse(writer, HttpRefusalError(408, "the request timed out"))
+            await connection.refuse(HttpRefusalError(408, "the request timed out"))
             return
         except HttpRefusalError as refusal:
-            await _refuse(writer, refusal)
-            await _hear_out(reader, writer)
+            await connection.refuse(refusal)
+            await _hear_out(connection)
             return
-        await _unless_left(reader, self._answer(endpoint, message, request, writer))
+        answering = self._answer(endpoint, message, request, connection)
+        await _unless_disconnected(connection.reader, answering)
 
     def _admit(self, request: McpHttpRequest) -> McpEndpoint:
         """Whose request this is. Raises HttpRefusalError."""
@@ -218,14 +283,14 @@ class McpHttpServer:
         endpoint: McpEndpoint,
         message: Any,
         request: McpHttpRequest,
-        writer: asyncio.StreamWriter,
+        connection: McpHttpConnection,
     ) -> None:
         answering = start_task(endpoint.handle(message), name="MCP: answer")
         try:
             if "text/event-stream" in request.headers.get("accept", ""):
                 done, _ = await asyncio.wait([answering], timeout=self._quiet_seconds)
                 if not done:
-                    await self._stream(answering, message, writer)
+                    await self._stream(answering, message, connection)
                     return
             answer = await answering
         finally:
@@ -233,28 +298,25 @@ class McpHttpServer:
                 answering.cancel()
                 await asyncio.wait([answering])
         if answer is None:
-            await _write(writer, 202, b"")
+            await connection.respond(202)
         else:
-            await _write(writer, 200, msgspec.json.encode(answer))
+            await connection.respond(200, msgspec.json.encode(answer))
 
     async def _stream(
-        self, answering: "asyncio.Future[Any]", message: Any, writer: asyncio.StreamWriter
+        self, answering: "asyncio.Future[Any]", message: Any, connection: McpHttpConnection
     ) -> None:
         """Answer as a stream of events, with signs of life until the answer is there."""
-        writer.write(
-            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
-            b"Cache-Control: no-store\r\nConnection: close\r\n\r\n"
-        )
+        await connection.begin_stream()
         progress = _progress_token(message)
         ticks = 0
         while not answering.done():
             ticks += 1
-            writer.write(b": still at it\n\n" if progress is None else _progress(progress, ticks))
-            await writer.drain()
+            sign = b": still at it\n\n" if progress is None else _progress(progress, ticks)
+            await connection.send_event(sign)
             await asyncio.wait([answering], timeout=self._quiet_seconds)
         if (answer := answering.result()) is not None:
-            writer.write(_event(answer))
-        await writer.drain()
+            await connection.send_event(_event(answer))
+        await connection.end_stream()
 
 
 @asynccontextmanager
@@ -278,14 +340,16 @@ async def serve_http(
         await server.close()
 
 
-async def _unless_left(reader: asyncio.StreamReader, work: Coroutine[Any, Any, None]) -> None:
+async def _unless_disconnected(
+    reader: asyncio.StreamReader, work: Coroutine[Any, Any, None]
+) -> None:
     """Do some work; a client that goes away meanwhile cancels it."""
     working = start_task(work, name="MCP: request")
-    leaving = start_task(_left(reader), name="MCP: client")
+    disconnecting = start_task(_wait_for_disconnect(reader), name="MCP: client")
     try:
-        await asyncio.wait([working, leaving], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([working, disconnecting], return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in (working, leaving):
+        for task in (working, disconnecting):
             if not task.done():
                 task.cancel()
                 await asyncio.wait([task])
@@ -293,15 +357,15 @@ async def _unless_left(reader: asyncio.StreamReader, work: Coroutine[Any, Any, N
         working.result()
 
 
-async def _hear_out(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _hear_out(connection: McpHttpConnection) -> None:
     """Let a client that still sends read why it was refused, for a moment."""
-    writer.write_eof()
+    connection.writer.write_eof()
     with suppress(TimeoutError):
         async with asyncio.timeout(_LINGER_SECONDS):
-            await _left(reader)
+            await _wait_for_disconnect(connection.reader)
 
 
-async def _left(reader: asyncio.StreamReader) -> None:
+async def _wait_for_disconnect(reader: asyncio.StreamReader) -> None:
     with suppress(ConnectionError):
         while await reader.read(4096):
             pass  # a second request on the same connection is not answered: we close it
@@ -329,21 +393,3 @@ def _progress(token: str | int, ticks: int) -> bytes:
 
 def _event(message: Message | list[Message]) -> bytes:
     return b"event: message\ndata: " + msgspec.json.encode(message) + b"\n\n"
-
-
-async def _refuse(writer: asyncio.StreamWriter, refusal: HttpRefusalError) -> None:
-    told = {"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": str(refusal)}}
-    await _write(writer, refusal.status, msgspec.json.encode(told))
-
-
-async def _write(writer: asyncio.StreamWriter, status: int, body: bytes) -> None:
-    head = [
-        f"HTTP/1.1 {status} {_REASONS[status]}",
-        f"Content-Length: {len(body)}",
-        "Connection: close",
-        *(("Content-Type: application/json",) if body else ()),
-        *(("Allow: POST, DELETE",) if status == 405 else ()),
-        *(("WWW-Authenticate: Bearer",) if status == 401 else ()),
-    ]
-    writer.write("\r\n".join(head).encode() + b"\r\n\r\n" + body)
-    await writer.drain()

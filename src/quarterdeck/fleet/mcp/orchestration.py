@@ -39,7 +39,6 @@ from ..log_writer import LogWriter
 from ..permissions.delegation import DelegationLimits
 from .agent_text import cut
 from .child_tools import CHILD_TOOLS, PEER_TOOLS
-from .http import McpHttpServer, serve_http
 from .lead_tools import LEAD_TOOLS
 from .protocol import McpEndpoint
 from .screen_tools import SCREEN_TOOLS
@@ -49,6 +48,7 @@ from .tool_context import FleetToolContext, FleetToolServices
 
 if TYPE_CHECKING:
     from ..agent_runner import AgentStart, SessionOpener
+    from .http import McpHttpServer
 
 __all__ = [
     "SERVER",
@@ -279,6 +279,8 @@ class Orchestration:
         """The way to the tools: by the address where the agent can, else by our bridge."""
         async with self._opening_http:
             if self._http is None:
+                from .http import serve_http  # with h11: hosts without leads do not need it
+
                 serving = serve_http(self.endpoint_of)
                 self._http = await self._serving.enter_async_context(serving)
         self._endpoints[session] = McpEndpoint(toolset)

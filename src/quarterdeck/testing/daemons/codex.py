@@ -5,6 +5,8 @@ number, and the events of a thread go to all that have opened it.
 """
 
 import asyncio
+import base64
+import hashlib
 import json
 import os
 import sys
@@ -13,20 +15,33 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from quarterdeck.net.websocket import CLOSE, PING, PONG, TEXT, handshake_accept
 from quarterdeck.testing.session_memory import SessionMemory
 
 from .codex_thread import CodexThread, FakeCodexClient
 
 __all__ = [
+    "CLOSE",
+    "PING",
+    "PONG",
+    "TEXT",
     "FakeCodex",
     "WebSocketServerConnection",
+    "handshake_accept",
     "listen_websocket",
     "serve_codex",
     "server_frame",
 ]
 
+TEXT, CLOSE, PING, PONG = 0x1, 0x8, 0x9, 0xA
+"""Kinds of WebSocket frames."""
+_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _LIMIT = 64 * 1024 * 1024
+
+
+def handshake_accept(key: bytes) -> str:
+    """The answer of a WebSocket server to a client's key, in base64 as it was sent."""
+    digest = hashlib.sha1(key + _GUID, usedforsecurity=False).digest()
+    return base64.b64encode(digest).decode()
 
 
 class WebSocketServerConnection:
@@ -42,15 +57,13 @@ class WebSocketServerConnection:
 
     async def greet(self, token: str) -> bool:
         """Agree on the protocol; False: the client does not know the token."""
-        import base64
-
         head = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         pairs = (line.partition(":") for line in head.split("\r\n")[1:] if line)
         self.headers = {name.lower(): value.strip() for name, _, value in pairs}
         if token and self.headers.get("authorization") != f"Bearer {token}":
             self._writer.write(b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n")
             return False
-        key = base64.b64decode(self.headers["sec-websocket-key"])
+        key = self.headers["sec-websocket-key"].encode()
         answer = [
             "HTTP/1.1 101 Switching Protocols",
             "connection: upgrade",

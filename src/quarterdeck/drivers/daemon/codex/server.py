@@ -5,7 +5,6 @@ import signal
 import sys
 
 from quarterdeck.net.http1 import BadUrlError
-from quarterdeck.net.websocket import BadHandshakeError
 from quarterdeck.system.errors import PathError
 from quarterdeck.system.local import LocalSystem
 from quarterdeck.system.process import LocalProcess
@@ -25,7 +24,6 @@ from ...driver import DriverSessionOptions
 from ...errors import OpenFailedError, WrongProtocolError
 from ...link import AgentExit
 from ..running_server import check_attached, password_of
-from .websocket_stream import connect
 
 __all__ = ["CodexServer", "OrphanProcesses"]
 
@@ -138,6 +136,9 @@ class CodexServer:
         return self._outlet
 
     async def _attach(self, token: str) -> ByteStream:
+        # Late: with websockets, which a server of our own does not need.
+        from .websocket_stream import BadHandshakeError, connect
+
         agent, url = self._launch.agent, self._launch.url
         try:
             return await connect(url, token)

@@ -1,50 +1,55 @@
-"""A server of an agent on this machine, over WebSocket: each message is a line of bytes."""
+"""A server of an agent on this machine, over WebSocket: each message is a line of bytes.
 
-import asyncio
+Importing this module loads ``websockets``, so it is imported where a server is attached to.
+"""
+
 import re
-import secrets
-from collections.abc import Mapping
-from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from quarterdeck.net.http1 import BadUrlError
-from quarterdeck.net.websocket import (
-    BINARY,
-    CLOSE,
-    MESSAGE_LIMIT,
-    PING,
-    PONG,
-    TEXT,
-    BadFrameError,
-    BadHandshakeError,
-    MessageDecoder,
-    check_handshake,
-    encode_frame,
-    handshake_request,
+from websockets.asyncio.client import ClientConnection
+from websockets.asyncio.client import connect as open_connection
+from websockets.exceptions import (
+    ConnectionClosed,
+    ConnectionClosedOK,
+    InvalidMessage,
+    InvalidStatus,
+    WebSocketException,
 )
-from quarterdeck.wire.errors import LinkBrokenError, LinkClosedError, LinkError
-from quarterdeck.wire.rpc.pipes import TransportStream
+from websockets.frames import CloseCode
+
+from quarterdeck.net.http1 import BadUrlError
+from quarterdeck.wire.errors import (
+    LinkBrokenError,
+    LinkClosedError,
+    LinkError,
+    QuarterdeckError,
+)
 from quarterdeck.wire.rpc.stream import CHUNK, ByteStream
-from quarterdeck.wire.rpc.unix_socket import connect_unix
-from quarterdeck.wire.tasks import start_task
 
-__all__ = ["WebSocketStream", "check_address", "connect"]
+__all__ = ["MESSAGE_LIMIT", "BadHandshakeError", "WebSocketStream", "check_address", "connect"]
 
+MESSAGE_LIMIT = 32 * 1024 * 1024
+"""Bytes that one message may have."""
 _LOOPBACK = frozenset(("127.0.0.1", "localhost", "::1"))
-_HEAD_LIMIT = 64 * 1024
-_GOODBYE = 0.5
-"""Seconds that the last words may take to get through."""
-_FINE = frozenset((b"", b"\x03\xe8", b"\x03\xe9"))
-"""Reasons to close that are none: nothing, 1000, 1001."""
-_BREAKS = re.compile(rb"[\r\n]")
+_CLOSE_SECONDS = 0.5
+"""Within which the server must answer that the connection is closed."""
+_LINE_BREAKS = re.compile(rb"[\r\n]")
+
+
+class BadHandshakeError(QuarterdeckError):
+    """The server did not agree to WebSocket; ``status`` is its answer's, 0: it sent no HTTP."""
+
+    def __init__(self, reason: str, status: int) -> None:
+        super().__init__(reason)
+        self.status = status
 
 
 def check_address(url: str) -> tuple[str, str, int, str]:
     """The path of a Unix socket, or else host, port and path of a WebSocket, at this address.
 
     Raises:
-        BadUrlError: it is neither, or on another machine: passwords go there unhidden.
+        BadUrlError: it is neither, or on another machine: passwords are sent in plain text.
     """
     parts = urlsplit(url)
     hint = "such as ws://127.0.0.1:4500, or unix:///run/user/1000/codex.sock"
@@ -59,167 +64,126 @@ def check_address(url: str) -> tuple[str, str, int, str]:
     return "", parts.hostname, port, parts.path or "/"
 
 
-async def connect(url: str, token: str = "") -> ByteStream:
-    """Connect to the server there; ``token`` is what it wants to be told, empty: nothing.
+async def connect(url: str, token: str = "", *, limit: int = MESSAGE_LIMIT) -> "WebSocketStream":
+    """Connect to the server there.
+
+    Args:
+        url: see ``check_address``.
+        token: the bearer token that the server requires; empty: none.
+        limit: bytes that a message of the server may have.
 
     Raises:
-        BadUrlError: that is no address, or not of this machine.
-        LinkBrokenError: nobody listens there, or hangs up.
-        BadHandshakeError: whoever listens does not let us in, or speaks something else.
+        BadUrlError: that is not an address, or not of this machine.
+        LinkBrokenError: no server listens there, or it closed the connection.
+        BadHandshakeError: the server refuses us, or speaks another protocol.
     """
     place, host, port, path = check_address(url)
-    if place:
-        inner = await connect_unix(place)
-    else:
-        inner = await _connect_tcp(host, port)
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
     named = f"[{host}]" if ":" in host else host
-    stream = WebSocketStream(inner)
+    uri = f"ws://{named}:{port}{path}" if port else f"ws://{named}{path}"
+    where: dict[str, Any] = {"unix": True, "path": place} if place else {"host": host, "port": port}
+    opening = _DirectConnect(
+        uri,
+        additional_headers={"Authorization": f"Bearer {token}"} if token else None,
+        user_agent_header=None,
+        compression=None,
+        proxy=None,
+        open_timeout=None,
+        ping_interval=None,
+        close_timeout=_CLOSE_SECONDS,
+        max_size=limit,
+        **where,
+    )
     try:
-        await stream.open(f"{named}:{port}" if port else named, path, headers)
-    except BaseException:
-        await inner.close()
-        raise
-    return stream
-
-
-async def _connect_tcp(host: str, port: int) -> ByteStream:
-    loop = asyncio.get_running_loop()
-    try:
-        _, stream = await loop.create_connection(TransportStream, host, port)
+        return WebSocketStream(await opening, limit=limit)
     except OSError as error:
-        raise LinkBrokenError(f"cannot connect to {host!r} port {port}: {error}") from error
-    return stream
+        at = repr(place) if place else f"{host!r} port {port}"
+        raise LinkBrokenError(f"cannot connect to {at}: {error}") from error
+    except InvalidStatus as error:
+        status = error.response.status_code
+        raise BadHandshakeError(f"it answers with status {status}", status) from None
+    except InvalidMessage as error:
+        if isinstance(error.__cause__, EOFError):
+            reason = "the server closed the connection before it answered"
+            raise LinkBrokenError(reason) from None
+        raise BadHandshakeError(f"it does not speak HTTP: {error}", 0) from None
+    except WebSocketException as error:
+        raise BadHandshakeError(str(error), 101) from None
+
+
+class _DirectConnect(open_connection):
+    """Follows no redirect: what the server there is sent is for no other."""
+
+    def process_redirect(self, exc: Exception) -> Exception | str:
+        return exc
 
 
 class WebSocketStream:
     """A byte stream whose lines are the messages of a WebSocket; see ``ByteStream``.
 
-    ``open`` it first. What is sent must end with a line. Pings are answered as long as somebody
-    receives.
+    What is sent must end with a line. Pings are answered.
 
     Args:
-        inner: the connection; closed with this.
-        limit: bytes that a message of the peer may have.
+        connection: an open connection; closed with this.
+        limit: bytes that a message may have by that connection.
     """
 
-    def __init__(self, inner: ByteStream, *, limit: int = MESSAGE_LIMIT) -> None:
-        self._inner = inner
-        self._decoder = MessageDecoder(limit)
+    def __init__(self, connection: ClientConnection, *, limit: int = MESSAGE_LIMIT) -> None:
+        self._connection = connection
+        self._limit = limit
         self._ready = bytearray()
-        self._rest = b""
-        self._ending: LinkError | None = None
-        self._is_over = False
         self._is_closed = False
-        self._sending = asyncio.Lock()
-        self._owed: bytes | None = None
-        """The data of the last ping that is not answered; older ones need no answer."""
-        self._ponging: asyncio.Task[None] | None = None
-
-    async def open(self, host: str, path: str, headers: Mapping[str, str]) -> None:
-        """Agree with the server on the protocol.
-
-        Raises:
-            BadHandshakeError: it does not agree.
-            LinkError: it hung up.
-        """
-        key = secrets.token_bytes(16)
-        await self._inner.send(handshake_request(host, path, key, headers))
-        head = bytearray()
-        while b"\r\n\r\n" not in head:
-            data = await self._inner.receive()
-            if not data:
-                raise LinkBrokenError("the server closed the connection before it answered")
-            head += data
-            if len(head) > _HEAD_LIMIT:
-                raise BadHandshakeError("its answer is incomplete", 0)
-        first, _, self._rest = bytes(head).partition(b"\r\n\r\n")
-        check_handshake(first, key)
 
     async def receive(self) -> bytes:
         """See ``ByteStream``.
 
-        The end is ``LinkBrokenError`` when the server did not say goodbye.
+        The end is ``LinkBrokenError`` unless the server closes the connection in order.
         """
         while not self._ready:
-            if self._is_closed:
-                raise LinkClosedError("the stream was closed")
-            if self._ending is not None:
-                raise self._ending
-            if self._is_over:
+            try:
+                message = await self._connection.recv(decode=False)
+            except ConnectionClosedOK:
+                if self._is_closed:
+                    raise LinkClosedError("the stream was closed") from None
                 return b""
-            await self._fill()
+            except ConnectionClosed as error:
+                raise self._explain(error) from None
+            # Within JSON such a byte can only be white space.
+            self._ready += _LINE_BREAKS.sub(b" ", message)
+            self._ready += b"\n"
         piece = bytes(memoryview(self._ready)[:CHUNK])
         del self._ready[:CHUNK]
         return piece
 
-    async def _fill(self) -> None:
-        data, self._rest = self._rest or await self._inner.receive(), b""
-        if not data:
-            self._ending = LinkBrokenError("the connection to the server was lost")
-            return
-        try:
-            messages = self._decoder.feed(data)
-        except BadFrameError as error:
-            self._ending = LinkBrokenError(f"the server violated the protocol: {error}")
-            await self._say(CLOSE, error.code.to_bytes(2))
-            return
-        for message in messages:
-            if message.kind in (TEXT, BINARY) and not self._is_over:
-                # Within JSON such a byte can only be white space.
-                self._ready += _BREAKS.sub(b" ", message.data)
-                self._ready += b"\n"
-            elif message.kind == PING:
-                self._pong(message.data)
-            elif message.kind == CLOSE:
-                self._leave(message.data)
-
-    def _leave(self, data: bytes) -> None:
-        self._is_over = True
-        if data[:2] not in _FINE:
-            why = f"{int.from_bytes(data[:2])} {data[2:].decode('utf-8', 'replace')}".strip()
-            self._ending = LinkBrokenError(f"the server closed the connection: {why}")
-
     async def send(self, data: bytes) -> None:
         """See ``ByteStream``; each line goes as one message."""
-        frames = [_frame(TEXT, line) for line in data.split(b"\n") if line]
-        async with self._sending:
-            await self._inner.send(b"".join(frames))
-
-    def _pong(self, data: bytes) -> None:
-        # Not here: who reads must not wait for the peer to read.
-        self._owed = data
-        if self._ponging is None or self._ponging.done():
-            self._ponging = start_task(self._answer_pings(), name="codex: answer pings")
-
-    async def _answer_pings(self) -> None:
-        while self._owed is not None:
-            data, self._owed = self._owed, None
-            with suppress(LinkError):  # who receives will hear of it
-                async with self._sending:
-                    await self._inner.send(_frame(PONG, data))
+        try:
+            for line in data.split(b"\n"):
+                if line:
+                    await self._connection.send(line, text=True)
+        except ConnectionClosed as error:
+            raise self._explain(error) from None
 
     async def close(self) -> None:
-        """See ``ByteStream``; says goodbye if that is possible at once."""
-        if self._ponging is not None:
-            self._ponging.cancel()
-            await asyncio.wait([self._ponging])
-        if not self._is_closed:
-            self._is_closed = True
-            await self._say(CLOSE, (1000).to_bytes(2))
-        await self._inner.close()
+        """See ``ByteStream``; waits a moment for the server to close the connection too."""
+        self._is_closed = True
+        await self._connection.close()
 
-    async def _say(self, kind: int, data: bytes) -> None:
-        with suppress(LinkError, TimeoutError):
-            async with asyncio.timeout(_GOODBYE), self._sending:
-                await self._inner.send(_frame(kind, data))
-
-
-def _frame(kind: int, data: bytes) -> bytes:
-    return encode_frame(kind, data, secrets.token_bytes(4))
+    def _explain(self, error: ConnectionClosed) -> LinkError:
+        if self._is_closed:
+            return LinkClosedError("the stream was closed")
+        received, sent = error.rcvd, error.sent
+        if received is not None:
+            why = f"{received.code} {received.reason}".strip()
+            return LinkBrokenError(f"the server closed the connection: {why}")
+        if sent is None or sent.code == CloseCode.INTERNAL_ERROR:
+            return LinkBrokenError("the connection to the server was lost")
+        reason = sent.reason
+        if sent.code == CloseCode.MESSAGE_TOO_BIG:
+            reason = f"a message is longer than {self._limit} bytes"
+        return LinkBrokenError(f"the server violated the protocol: {reason or sent.code}")
 
 
 if TYPE_CHECKING:
     from typing import cast
 
-    _stream: ByteStream = WebSocketStream(cast("ByteStream", None))
+    _stream: ByteStream = WebSocketStream(cast("ClientConnection", None))

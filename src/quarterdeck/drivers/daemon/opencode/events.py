@@ -9,19 +9,14 @@ from quarterdeck.wire.events import (
     Event,
     NoticePosted,
     PlanChanged,
-    RateLimited,
     RetryScheduled,
     SessionChanged,
-    ToolCallEnded,
-    ToolCallStarted,
     ToolCallUpdated,
-    TurnEnd,
     UnknownEvent,
     UsageReported,
 )
 from quarterdeck.wire.ids import ToolCallId, new_message_id
 from quarterdeck.wire.settings import PlanEntry, PlanStatus
-from quarterdeck.wire.tool_calls import ToolCallLocation
 from quarterdeck.wire.usage import Cost, TokenUsage
 
 from ...foreign_json import (
@@ -33,11 +28,20 @@ from ...foreign_json import (
     output_content,
     rate_limit,
     thought,
-    tool_kind,
 )
 from ...link import TurnOutcome
+from ...opencode_messages import (
+    STOPS,
+    amount_of,
+    call_ended,
+    call_id,
+    call_started,
+    error_text,
+    limit_of,
+    tokens_of,
+)
 
-__all__ = ["EventOfCall", "OpencodeCallPart", "OpencodeServerReader", "OpencodeTextPart", "call_id"]
+__all__ = ["EventOfCall", "OpencodeCallPart", "OpencodeServerReader", "OpencodeTextPart"]
 
 _SHOWN_OUTPUT = 8 * 1024
 _STRIDE = 4 * 1024
@@ -103,9 +107,9 @@ class OpencodeCallPart:
             return
         before, self.rank = self.rank, rank
         if rank > before and before < 1:
-            yield _started(part, state)
+            yield call_started(part)
         if rank == 2:
-            yield _ended(part, state)
+            yield call_ended(part)
         elif rank == before:
             yield from self._output(part, as_map(state.get("metadata")))
 
@@ -117,44 +121,11 @@ class OpencodeCallPart:
         yield ToolCallUpdated(call=call_id(part), content=output_content(output[-_SHOWN_OUTPUT:]))
 
 
-def call_id(part: Mapping[str, Any]) -> ToolCallId:
-    """The id of a tool call."""
-    return ToolCallId(as_text(part.get("callID")) or as_text(part.get("id")))
-
-
-def _started(part: Mapping[str, Any], state: Mapping[str, Any]) -> ToolCallStarted:
-    name, given = as_text(part.get("tool")), as_map(state.get("input"))
-    path = as_text(given.get("filePath")) or as_text(given.get("path"))
-    return ToolCallStarted(
-        call=call_id(part),
-        title=as_text(state.get("title")) or as_text(given.get("command")) or path or name,
-        name=name,
-        kind=tool_kind(name),
-        status="pending" if state.get("status") == "pending" else "in_progress",
-        locations=(ToolCallLocation(path=path),) if path else (),
-        raw_input=dict(given) or None,
-    )
-
-
-def _ended(part: Mapping[str, Any], state: Mapping[str, Any]) -> ToolCallEnded:
-    has_failed = state.get("status") != "completed"
-    output = as_text(state.get("error" if has_failed else "output"))
-    return ToolCallEnded(
-        call=call_id(part),
-        status="failed" if has_failed else "completed",
-        reason=output or "it failed" if has_failed else None,
-        content=output_content(output),
-        raw_output=state.get("output"),
-    )
-
-
 EventOfCall: TypeAlias = tuple[Event, ToolCallId | None]
 """An event, and the call of ours that it belongs to."""
 
-_STOPS: dict[str, TurnEnd] = {"length": "max_tokens", "content-filter": "refusal"}
 _STEPS: dict[str, PlanStatus] = {"in_progress": "in_progress", "completed": "completed"}
 _ABORTED = "MessageAbortedError"
-_TOO_MANY = 429
 _SILENT_PARTS = frozenset(("step-start", "snapshot", "patch", "agent", "retry", "file", "subtask"))
 _SILENT = frozenset(
     (
@@ -227,11 +198,11 @@ class OpencodeServerReader:
         if self._error.get("name") == _ABORTED:
             return TurnOutcome(stop="cancelled", usage=self._usage, cost=cost)
         if self._error:
-            reason = _reason(self._error)
+            reason = error_text(self._error)
             if self._error.get("name") == "MessageOutputLengthError":
                 return TurnOutcome(stop="max_tokens", reason=reason, usage=self._usage, cost=cost)
             return TurnOutcome(stop="failed", reason=reason, usage=self._usage, cost=cost)
-        stop = _STOPS.get(self._finish, "end_turn")
+        stop = STOPS.get(self._finish, "end_turn")
         return TurnOutcome(stop=stop, usage=self._usage, cost=cost)
 
     @property
@@ -300,10 +271,12 @@ class OpencodeServerReader:
         if title != self._title and not title.startswith("New session - "):
             self._title = title
             yield SessionChanged(title=title)
-        totals = _tokens(as_map(info.get("tokens")))
+        totals = tokens_of(as_map(info.get("tokens")))
         if totals.total and totals != self._totals:
             self._totals = totals
-            money = Cost(amount=cost, currency="USD") if (cost := _sum(info.get("cost"))) else None
+            money = (
+                Cost(amount=cost, currency="USD") if (cost := amount_of(info.get("cost"))) else None
+            )
             yield UsageReported(session_tokens=totals, session_cost=money)
 
     def _status(self, told: Mapping[str, Any]) -> Iterator[Event]:
@@ -335,12 +308,7 @@ class OpencodeServerReader:
         if not error or self._error:
             return
         self._error = error
-        data = as_map(error.get("data"))
-        after = _seconds(as_map(data.get("responseHeaders")).get("retry-after"))
-        reason = _reason(error)
-        if data.get("statusCode") == _TOO_MANY:
-            yield RateLimited(reason=reason, retry_after=after)
-        elif (limited := rate_limit(reason, after)) is not None:
+        if (limited := limit_of(error)) is not None:
             yield limited
 
     # Messages
@@ -388,8 +356,8 @@ class OpencodeServerReader:
 
     def _once(self, kind: str, part: Mapping[str, Any]) -> Iterator[Event]:
         if kind == "step-finish":
-            self._usage = (self._usage or TokenUsage()) + _tokens(as_map(part.get("tokens")))
-            self._cost += _sum(part.get("cost"))
+            self._usage = (self._usage or TokenUsage()) + tokens_of(as_map(part.get("tokens")))
+            self._cost += amount_of(part.get("cost"))
         elif kind == "compaction":
             yield NoticePosted(title="OpenCode has compacted its context.")
         elif kind not in _SILENT_PARTS:
@@ -428,35 +396,3 @@ def _plan(told: Mapping[str, Any]) -> Iterator[Event]:
 
 def _priority(told: object) -> Any:
     return told if told in ("high", "medium", "low") else "medium"
-
-
-def _tokens(told: Mapping[str, Any]) -> TokenUsage:
-    """Tokens of opencode: what was cached or thought is counted apart from the rest."""
-    cache = as_map(told.get("cache"))
-    cached, written = as_number(cache.get("read")), as_number(cache.get("write"))
-    thinking = as_number(told.get("reasoning"))
-    return TokenUsage(
-        input=as_number(told.get("input")) + cached + written,
-        output=as_number(told.get("output")) + thinking,
-        cached=cached,
-        cache_written=written,
-        thought=thinking,
-    )
-
-
-def _reason(error: Mapping[str, Any]) -> str:
-    told = as_text(as_map(error.get("data")).get("message"))
-    return told or as_text(error.get("name")) or "opencode reported a failure without a reason"
-
-
-def _sum(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return 0.0
-    return max(float(value), 0.0)
-
-
-def _seconds(value: object) -> float | None:
-    try:
-        return float(value) if isinstance(value, str | int | float) else None
-    except ValueError:
-        return None

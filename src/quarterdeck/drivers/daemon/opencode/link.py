@@ -20,7 +20,7 @@ from ...enforcement import Enforcement, enforcement_of
 from ...errors import DriverError, OpenFailedError, UnsupportedError, WrongProtocolError
 from ...foreign_json import as_list, as_map, as_text
 from ...link import AgentExit, LinkHost, StartedAgent, TurnOutcome
-from ...pipe.opencode import server_of
+from ...opencode_messages import server_of
 from .client import OpencodeAnswerError, OpencodeClient, OpencodeStatusError, path_of
 from .events import OpencodeServerReader
 from .listener import FAULTS, TAKING, OpencodeListener
