@@ -80,10 +80,10 @@ async def test_spawn_reports_a_start_that_is_on_disk_already(
     assert (info.state, info.name, info.mode, info.model) == ("starting", "ann", "ask", "big")
     assert [one.content for one in info.queue] == [(text("say hi"),)]
     (spawned,) = await all_of(fleet, "ann", SessionSpawned)
-    assert (spawned.mode, spawned.model) == ("ask", "big")
+    assert (spawned.options.mode, spawned.options.model) == ("ask", "big")
     casting.hold.set()
     assert (await rested(fleet, "ann")).state == "idle"
-    assert casting.links[0].host.opening.model == "big"
+    assert casting.links[0].host.opening.options.model == "big"
 
 
 @pytest.mark.parametrize(
@@ -398,7 +398,7 @@ async def test_an_agent_that_crashes_is_failed_and_goes_on_when_resumed(
     with pytest.raises(AgentNotReadyError, match="live"):
         await fleet.resume("ann")
     assert (await rested(fleet, "ann")).state == "idle"
-    assert casting.links[1].host.opening.resume == "own-1"
+    assert casting.links[1].host.opening.options.resume == "own-1"
 
 
 async def test_what_waits_when_an_agent_crashes_is_delivered_when_it_is_resumed(
@@ -529,7 +529,11 @@ async def test_settings_change_while_it_runs_and_outlast_it(
     await fleet.resume("ann")
     await rested(fleet, "ann")
     opening = casting.links[1].host.opening
-    assert (opening.mode, opening.model, opening.resume) == ("read-only", "big", "own-1")
+    assert (opening.mode, opening.options.model, opening.options.resume) == (
+        "read-only",
+        "big",
+        "own-1",
+    )
 
 
 async def test_a_fork_goes_on_in_a_copy(fleet: LocalFleet, casting: Casting, tmp_path: Path):
@@ -538,9 +542,9 @@ async def test_a_fork_goes_on_in_a_copy(fleet: LocalFleet, casting: Casting, tmp
     bob = await fleet.fork("ann", name="bob", prompt="say hi")
     assert (await rested(fleet, "bob")).state == "idle"
     opening = casting.links[1].host.opening
-    assert (opening.resume, opening.fork) == ("own-1", True)
+    assert (opening.options.resume, opening.options.fork) == ("own-1", True)
     (spawned,) = await all_of(fleet, "bob", SessionSpawned)
-    assert (spawned.forked_from, spawned.deny) == (ann.session, ("bash(curl:*)",))
+    assert (spawned.forked_from, spawned.options.deny) == (ann.session, ("bash(curl:*)",))
     assert bob.session != ann.session
     assert (await fleet.agent("bob")).agent_session == "own-2"
     casting.links[0].capabilities = type(casting.links[0].capabilities)(forks=False)

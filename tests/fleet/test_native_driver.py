@@ -37,7 +37,7 @@ async def fleet(tmp_path: Path) -> AsyncIterator[LocalFleet]:
 
 def native(tmp_path: Path, prompt: str | None = None, **fields: object) -> SpawnOptions:
     wish = {"cwd": str(tmp_path), "model": "scripted/default", "prompt": prompt, **fields}
-    return SpawnOptions(**wish)  # type: ignore[arg-type]
+    return SpawnOptions.of(**wish)
 
 
 async def rested(fleet: LocalFleet, name: str) -> AgentInfo:

@@ -10,6 +10,7 @@ from quarterdeck.fleet.api import SpawnOptions
 from quarterdeck.fleet.permissions.delegation import DelegationLimits
 from quarterdeck.fleet.supervisor import FleetLimits
 from quarterdeck.wire.events import Prompted, SessionEnded, SessionSpawned
+from quarterdeck.wire.session_options import SessionOptions
 from tests.support.deadlines import SOON
 from tests.support.puppet_fleet import Led, leading
 
@@ -198,9 +199,11 @@ async def test_children_get_no_tools_to_lead_unless_they_shall(led: Led):
     url, token = await led.key("one")
     answer = await led.post(url, token, "spawn_agent", {"task": "say x"})
     assert answer["error"]["code"] == -32602 and "ask_orchestrator" in answer["error"]["message"]
-    plain = await led.fleet.spawn(SpawnOptions(agent="claude", cwd=str(led.folder), name="plain"))
+    plain = await led.fleet.spawn(
+        SpawnOptions(options=SessionOptions(agent="claude", cwd=str(led.folder)), name="plain")
+    )
     await led.there(plain.name)
-    assert led.casting.links[-1].start_.opening.mcp_servers == ()
+    assert led.casting.links[-1].start_.opening.options.mcp_servers == ()
 
 
 async def test_secrets_are_in_no_record_and_no_word_of_a_command(led: Led):
@@ -211,7 +214,7 @@ async def test_secrets_are_in_no_record_and_no_word_of_a_command(led: Led):
     for token in tokens:
         assert not any(token in record for record in records)
     for link in led.casting.links:
-        (server,) = link.start_.opening.mcp_servers
+        (server,) = link.start_.opening.options.mcp_servers
         assert not any(token in word for token in tokens for word in server.command)
 
 
@@ -281,16 +284,18 @@ async def test_a_child_takes_over_what_is_denied_and_may_be_given_what_is_allowe
     )
     assert not said.is_error
     (spawned,) = await led.events("one", SessionSpawned)
-    assert (spawned.mode, spawned.allow) == ("read-only", ("bash(git log:*)",))
-    assert spawned.deny == ("bash(git push)", "edit(**/*.md)")
+    assert (spawned.options.mode, spawned.options.allow) == ("read-only", ("bash(git log:*)",))
+    assert spawned.options.deny == ("bash(git push)", "edit(**/*.md)")
     await led.call("boss", "spawn_agent", name="two", task="say x")
     (spawned,) = await led.events("two", SessionSpawned)
-    assert (spawned.mode, spawned.allow, spawned.lead) == ("accept-edits", (), False)
+    assert (spawned.options.mode, spawned.options.allow, spawned.lead) == ("accept-edits", (), False)
 
 
 async def test_a_lead_that_takes_no_system_prompt_is_told_with_the_first_prompt(led: Led):
     await led.lead("boss", prompt="say x")
-    assert "You lead other agents" in (led.casting.links[0].start_.opening.system_prompt or "")
+    assert "You lead other agents" in (
+        led.casting.links[0].start_.opening.options.system_prompt or ""
+    )
     await led.state("boss", "idle")
     assert led.told("boss") == ["say x"]
     await led.lead("other", agent="opencode", prompt="say x")
@@ -301,7 +306,9 @@ async def test_a_lead_that_takes_no_system_prompt_is_told_with_the_first_prompt(
 
 
 async def test_an_agent_that_takes_no_tools_cannot_lead_but_can_be_led(led: Led):
-    await led.fleet.spawn(SpawnOptions(agent="pi", cwd=str(led.folder), name="pi", lead=True))
+    await led.fleet.spawn(
+        SpawnOptions(options=SessionOptions(agent="pi", cwd=str(led.folder)), name="pi", lead=True)
+    )
     info = await led.state("pi", "failed")
     assert "cannot lead" in (info.reason or "")
     await led.lead()

@@ -15,12 +15,13 @@ from quarterdeck.wire.events import (
     UnknownEvent,
 )
 from quarterdeck.wire.ids import ToolCallId
+from quarterdeck.wire.session_options import AgentMcpServer
 from quarterdeck.wire.tool_calls import ToolCallLocation
 from quarterdeck.wire.usage import Cost, TokenUsage
 
 from ..agent_process import Launch
 from ..command_line import render_mode
-from ..driver import AgentMcpServer, DriverSessionOptions
+from ..driver import DriverSessionOptions
 from ..foreign_json import (
     as_map,
     as_number,
@@ -183,26 +184,26 @@ def _extra(launch: Launch, opening: DriverSessionOptions) -> ExtraArguments:
     a mode of its own, leave the permissions as the person has configured them.
     """
     environment: dict[str, str] = {}
-    if opening.agent_mode is None:
+    if opening.options.agent_mode is None:
         render_mode(launch, "pipe", opening.mode)  # one that the file does not offer is refused
         rules = _PERMISSIONS.get(opening.mode)
         if rules is not None:
             environment["OPENCODE_PERMISSION"] = json.dumps(rules)
-    if opening.mcp_servers:
-        servers = {server.name: server_of(server) for server in opening.mcp_servers}
+    if opening.options.mcp_servers:
+        servers = {server.name: server_of(server) for server in opening.options.mcp_servers}
         environment["OPENCODE_CONFIG_CONTENT"] = json.dumps({"mcp": servers})
-    honoured = frozenset(("mcp_servers",) if opening.mcp_servers else ())
+    honoured = frozenset(("mcp_servers",) if opening.options.mcp_servers else ())
     return ExtraArguments(environment=environment, honoured=honoured)
 
 
 def server_of(server: AgentMcpServer) -> dict[str, Any]:
     """A tool server as opencode describes it."""
     if server.url:
-        return {"type": "remote", "url": server.url, "headers": dict(server.headers)}
+        return {"type": "remote", "url": server.url, "headers": server.sent_headers}
     return {
         "type": "local",
         "command": list(server.command),
-        "environment": dict(server.environment),
+        "environment": server.variables,
     }
 
 

@@ -84,9 +84,9 @@ def _changes(event: SessionChanged) -> str:
 
 def _of_agent(event: Any) -> tuple[str, str]:
     match event:
-        case SessionSpawned(agent=agent, cwd=cwd, parent_session=parent):
+        case SessionSpawned(options=options, parent_session=parent):
             whose = " by another agent" if parent else ""
-            return f"+ spawned{whose}: {agent} in {cwd}", "good"
+            return f"+ spawned{whose}: {options.agent} in {options.cwd}", "good"
         case SessionChanged():
             return f"~ {_changes(event)}", "faint"
         case Prompted(content=content, origin=origin):
