@@ -140,6 +140,8 @@ Agent: TypeAlias = Annotated[
     str, Meta(min_length=1, max_length=80, description="A name or id from list_agents.")
 ]
 Words: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200_000)]
+_Positive: TypeAlias = Annotated[float, Meta(gt=0)]
+_Count: TypeAlias = Annotated[int, Meta(ge=1)]
 _PAGE = 6_000
 _NOTIFIED = "you are prompted when it is done, or call wait_for."
 _NOT_NOTIFIED = (
@@ -212,15 +214,15 @@ class SpawnArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields
         tuple[str, ...], Meta(description="None of these tools; native only.")
     ] = ()
     max_cost: Annotated[
-        float | None, Meta(gt=0, description="Ends a turn at this cost in USD; native only.")
+        _Positive | None, Meta(description="Ends a turn at this cost in USD; native only.")
     ] = None
     max_tokens: Annotated[
-        int | None, Meta(ge=1, description="Ends a turn at this many tokens; native only.")
+        _Count | None, Meta(description="Ends a turn at this many tokens; native only.")
     ] = None
     max_calls: Annotated[
-        int | None, Meta(ge=1, description="Ends a turn after these model calls; native only.")
+        _Count | None, Meta(description="Ends a turn after these model calls; native only.")
     ] = None
-    max_seconds: Annotated[float | None, Meta(gt=0, description="Ends a turn after this time.")] = (
+    max_seconds: Annotated[_Positive | None, Meta(description="Ends a turn after this time.")] = (
         None
     )
     lead: Annotated[bool, Meta(description="Whether it may start agents of its own.")] = False
