@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from quarterdeck.agent.native import NativeAgent, SessionOptions
+from quarterdeck.agent.native import NativeAgent, NativeSessionOptions
 from quarterdeck.agent.tools.tool import (
     Arguments,
     LiveCall,
@@ -112,7 +112,7 @@ def _last_text(request: ModelRequest) -> str:
 async def _run_session(folder: Path, steps: int) -> tuple[Worker, bytes, bytes]:
     """Run the session; gives the worker and what is sent next, resumed and not."""
     worker = Worker(steps)
-    options = SessionOptions(
+    options = NativeSessionOptions.of(
         model="bench/worker",
         make_model=lambda _: worker,
         make_tools=lambda: (Look(),),
@@ -122,7 +122,7 @@ async def _run_session(folder: Path, steps: int) -> tuple[Worker, bytes, bytes]:
     work = folder / "work"
     work.mkdir()
     async with NativeAgent(places, {"HOME": str(folder)}) as agent:
-        session = await agent.new(str(work), wishes=options)
+        session = await agent.new(options.at(str(work)))
         await session.prompt((text("Look at everything. Never change a file."),))
         fork = await agent.fork(session.id, wishes=options)
         await fork.prompt((text("And now?"),))

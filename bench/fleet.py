@@ -21,13 +21,16 @@ async def write_archived(log: Path, count: int) -> None:
     from quarterdeck.journal import Journal
     from quarterdeck.wire.events import SessionChanged, SessionEnded, SessionOpened, SessionSpawned
     from quarterdeck.wire.ids import new_session_id
+    from quarterdeck.wire.session_options import SessionOptions
 
     log.parent.mkdir(parents=True, exist_ok=True)
     async with Journal.open(log) as journal:
         for number in range(count):
             id_ = new_session_id()
             events = (
-                SessionSpawned(name=f"old-{number}", agent="paced", cwd="/"),
+                SessionSpawned(
+                    options=SessionOptions(agent="paced", cwd="/"), name=f"old-{number}"
+                ),
                 SessionOpened(agent="paced", cwd="/"),
                 SessionEnded(how="closed"),
                 SessionChanged(archived=True),

@@ -109,13 +109,14 @@ async def write_sessions(log: Path, entries: int, cwd: str) -> None:
         SessionSpawned,
     )
     from quarterdeck.wire.ids import new_message_id, new_session_id
+    from quarterdeck.wire.session_options import SessionOptions
 
     log.parent.mkdir(parents=True, exist_ok=True)
     async with Journal.open(log) as journal:
         for name, count, last in (("short", 2, "short-and-done"), ("long", entries, _LAST)):
             id_ = new_session_id()
             events: list[Event] = [
-                SessionSpawned(name=name, agent="paced", cwd=cwd),
+                SessionSpawned(options=SessionOptions(agent="paced", cwd=cwd), name=name),
                 SessionOpened(agent="paced", cwd=cwd),
             ]
             for number in range(count // 2):

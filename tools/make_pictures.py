@@ -26,6 +26,7 @@ from quarterdeck.config.places import Places
 from quarterdeck.fleet.api import SpawnOptions
 from quarterdeck.fleet.local import LocalFleet
 from quarterdeck.wire.ids import SessionId
+from quarterdeck.wire.session_options import SessionOptions
 from quarterdeck.workbench.app import Workbench, now
 from quarterdeck.workbench.context import WorkbenchContext
 from quarterdeck.workbench.drafts import Drafts
@@ -100,7 +101,9 @@ class Stage:
         (project / "tides.py").write_text("DAY = 24 * 60\n")
         for name in names:
             wish = SpawnOptions(
-                cwd=str(project), name=name, prompt=_AGENTS[name], model=f"scripted/{SCRIPT}"
+                options=SessionOptions(cwd=str(project), model=f"scripted/{SCRIPT}"),
+                name=name,
+                prompt=_AGENTS[name],
             )
             await self.fleet.spawn(wish)
         await self.until(lambda: len(self.app.desk.roster.agents) >= len(names))

@@ -37,7 +37,7 @@ async def main(command: list[str], directory: Path) -> None:
                     return received
             return received
 
-        opening = DriverSessionOptions(cwd=str(directory))
+        opening = DriverSessionOptions.of(cwd=str(directory))
         around = CallContext(cwd=str(directory))
         session = LinkSession(id_, "raw", opening, sink, Gate(mode="ask"), around)
         launch = Launch(agent="raw", command=tuple(command))

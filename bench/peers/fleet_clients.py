@@ -53,7 +53,7 @@ async def main(seconds: float, agents: int) -> None:
         ]
         wish = {"agent": "paced", "cwd": str(Path.cwd()), "prompt": f"{seconds} {RATE}"}
         for number in range(agents):
-            await one.spawn(SpawnOptions(name=f"paced-{number}", **wish))
+            await one.spawn(SpawnOptions.of(name=f"paced-{number}", **wish))
         await asyncio.sleep(seconds * 0.7)  # until the log's page cache is full
         cpu, memory, begun = cpu_of(status.pid), memory_of(status.pid), time.monotonic()
         await asyncio.sleep(seconds * 0.25)

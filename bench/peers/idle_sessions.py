@@ -28,7 +28,7 @@ async def ignore(event: Event, **_: object) -> None:
 
 async def open_one(command: list[str], directory: str) -> LinkSession:
     around = CallContext(cwd=directory)
-    opening = DriverSessionOptions(cwd=directory)
+    opening = DriverSessionOptions.of(cwd=directory)
     session = LinkSession(new_session_id(), "bare", opening, ignore, Gate(mode="ask"), around)
     await start_session(session, [lambda: AcpLink(Launch(agent="bare", command=tuple(command)))])
     return session

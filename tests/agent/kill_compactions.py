@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from quarterdeck.agent.native import NativeAgent, SessionOptions
+from quarterdeck.agent.native import NativeAgent, NativeSessionOptions
 from quarterdeck.config.places import Places
 from quarterdeck.models.model import ModelRequest
 from quarterdeck.wire.content import text
@@ -36,14 +36,14 @@ def summary(_: ModelRequest) -> Reply:
     return random.choice(["# Goal\nGo on.", "# Goal\nGo on.", ""])
 
 
-def wishes() -> SessionOptions:
+def wishes() -> NativeSessionOptions:
     def make(_: str) -> Slow:
         worker = Slow(window=16_000)
         worker.summary = summary
         return worker
 
     flags = {"limits": {"model_calls": "unbounded"}, "context": CONTEXT}
-    return SessionOptions(
+    return NativeSessionOptions.of(
         model="test/worker", make_model=make, make_tools=lambda: (loud(500),), flags=flags
     )
 
@@ -104,7 +104,7 @@ async def verify(folder: Path, id_: str) -> tuple[int, int]:
 
 async def new_session(folder: Path) -> str:
     async with agent(folder) as host:
-        return (await host.new(str(folder), wishes=wishes())).id
+        return (await host.new(wishes().at(str(folder)))).id
 
 
 def main(folder: Path, kills: int, seed: int) -> None:

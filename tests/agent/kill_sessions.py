@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from quarterdeck.agent.native import NativeAgent, SessionOptions
+from quarterdeck.agent.native import NativeAgent, NativeSessionOptions
 from quarterdeck.agent.session import Session
 from quarterdeck.agent.tools.tool import LiveCall, ToolOutcome, text_outcome
 from quarterdeck.config.places import Places
@@ -46,8 +46,8 @@ async def work(arguments: NumberArguments, live: LiveCall) -> ToolOutcome:
     return text_outcome(f"worked {arguments.n}")
 
 
-def wishes() -> SessionOptions:
-    return SessionOptions(
+def wishes() -> NativeSessionOptions:
+    return NativeSessionOptions.of(
         model="scripted/test",
         make_model=lambda _: ScriptedModel(SCRIPT, name="test"),
         make_tools=lambda: (FakeTool(work),),
@@ -132,7 +132,7 @@ async def verify(folder: Path, id_: str, acknowledged: dict[int, str]) -> int:
 
 async def new_session(folder: Path) -> str:
     async with agent(folder) as host:
-        return (await host.new(str(folder), wishes=wishes())).id
+        return (await host.new(wishes().at(str(folder)))).id
 
 
 def main(folder: Path, kills: int, seed: int) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.agent.native import SessionOptions
+from quarterdeck.agent.native import NativeSessionOptions
 from quarterdeck.agent.tools.tool import LiveCall, ToolOutcome, text_outcome
 from quarterdeck.policy.gate import PermissionAnswer
 from quarterdeck.policy.grammar import parse_rule
@@ -239,7 +239,7 @@ async def test_a_projects_grant_does_not_leak_to_another(tmp_path: Path):
         ship.answer(asked, standing(asked, "project")[-1][0])
         await running
         assert len(tool.ran) == 1
-        ship.session = await ship.agent.new(str(other), wishes=ship.wishes)
+        ship.session = await ship.agent.new(ship.wishes.at(str(other)))
         running = ship.start()
         (asked,) = await ship.asked()
         ship.answer(asked, "reject-once")
@@ -258,7 +258,7 @@ async def test_a_sessions_grant_holds_for_that_session_alone(tmp_path: Path):
         await ship.prompt()
         assert len(tool.ran) == 2
         assert not (ship.places.state / "grants.json").exists()
-        ship.session = await ship.agent.new(str(ship.cwd), wishes=ship.wishes)
+        ship.session = await ship.agent.new(ship.wishes.at(str(ship.cwd)))
         running = ship.start()
         (asked,) = await ship.asked()
         ship.answer(asked, "reject-once")
@@ -335,7 +335,9 @@ async def test_a_key_never_goes_to_another_vendor(tmp_path: Path):
     keys = {"OPENAI_API_KEY": "sk-openai", "ANTHROPIC_API_KEY": "sk-anthropic"}
     async with NativeAgent(places, keys) as agent:
         with pytest.raises(ModelSetupError, match="DEEPSEEK_API_KEY"):
-            await agent.new(str(tmp_path), wishes=SessionOptions(model="deepseek/deepseek-chat"))
+            await agent.new(
+                NativeSessionOptions.of(model="deepseek/deepseek-chat").at(str(tmp_path))
+            )
         assert await agent.sessions() == []
 
 

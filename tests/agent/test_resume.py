@@ -172,22 +172,22 @@ async def test_model_mode_effort_and_title_survive(tmp_path: Path):
         await ship.session.set_mode("plan")
         await ship.session.set_effort("high")
         await ship.session.set_title("Paint it blue")
-        await ship.reload(replace(named, model=None))
+        await ship.reload(named.with_options(model=None))
         session = ship.session
         assert session.model.name == "scripted/other"
         assert session.gate.mode == "plan"
         assert session.setup.effort == "high"
         assert session.title == "Paint it blue"
         # What is wished for at loading is what the log says from then on.
-        await ship.reload(replace(named, model="scripted/third", mode="ask"))
-        await ship.reload(replace(named, model=None))
+        await ship.reload(named.with_options(model="scripted/third", mode="ask"))
+        await ship.reload(named.with_options(model=None))
         assert ship.session.model.name == "scripted/third"
         assert ship.session.gate.mode == "ask"
         fork = await ship.agent.fork(
-            ship.session.id, wishes=replace(named, model="scripted/fourth", mode="plan")
+            ship.session.id, wishes=named.with_options(model="scripted/fourth", mode="plan")
         )
         await ship.agent.close(fork.id)
-        fork = await ship.agent.load(fork.id, wishes=replace(named, model=None))
+        fork = await ship.agent.load(fork.id, wishes=named.with_options(model=None))
         assert (fork.model.name, fork.gate.mode) == ("scripted/fourth", "plan")
 
 
@@ -297,7 +297,7 @@ async def test_sessions_are_listed_newest_first_and_can_be_deleted(tmp_path: Pat
         await ship.prompt("the first")
         other = tmp_path / "other"
         other.mkdir()
-        ship.session = await ship.agent.new(str(other), wishes=ship.wishes)
+        ship.session = await ship.agent.new(ship.wishes.at(str(other)))
         await ship.prompt("the second")
         listed = await ship.agent.sessions()
         assert [summary.title for summary in listed] == ["the second", "the first"]

@@ -7,13 +7,16 @@ from quarterdeck.fleet.api import SpawnOptions
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import MessageChunk, Prompted, TurnEnded
 from quarterdeck.wire.ids import SessionId, new_message_id
+from quarterdeck.wire.session_options import SessionOptions
 from tests.support.memory_fleet import FakeFleet
 
 
 @pytest.fixture
 async def fleet() -> FakeFleet:
     fleet = FakeFleet()
-    await fleet.spawn(SpawnOptions(cwd="/", name="ann", prompt="say before"))
+    await fleet.spawn(
+        SpawnOptions(options=SessionOptions(cwd="/"), name="ann", prompt="say before")
+    )
     return fleet
 
 

@@ -98,6 +98,24 @@ def test_what_is_asked_for_is_what_is_sent(run, host: object, work: Path):
     assert (missing.returncode, "NO_SUCH_VARIABLE" in missing.stderr) == (2, True)
 
 
+@pytest.mark.parametrize("command", [("spawn",), ("lead", "-d")], ids=" ".join)
+def test_spawn_and_lead_set_effort_and_limits(run, done, command: tuple[str, ...]):
+    flags = ("--effort", "high", "--max-cost", "2", "--deny-tool", "fetch", "-e", "A=s3cret")
+    said = run(*command, "-n", "ann", *flags, "say x")
+    assert said.returncode == 0, said.stderr
+    lines = [json.loads(line) for line in done("logs", "--json", "ann").splitlines()]
+    (spawned,) = [one["event"] for one in lines if one["event"]["type"] == "session_spawned"]
+    assert spawned["options"] == {
+        "cwd": spawned["options"]["cwd"],
+        "effort": "high",
+        "denied_tools": ["fetch"],
+        "environment": {"A": None},
+        "limits": {"cost": 2.0},
+    }
+    wrong = run(*command, "--effort", "extreme", "say x")
+    assert (wrong.returncode, "'extreme' is not one of" in wrong.stderr) == (2, True)
+
+
 def test_requests_are_shown_whole_and_answered_once(done, run):
     done("spawn", "-n", "ann", "ask")
     shown = done("inbox")

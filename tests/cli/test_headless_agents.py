@@ -161,7 +161,10 @@ def test_a_time_limit_ends_the_turn(run):
     [
         (["-a", "nobody", "hi"], "there is no agent 'nobody'"),
         (["-a", "fake", "--transport", "pty", "hi"], "pty"),
-        (["-a", "fake", "--tool", "read", "hi"], "--tool"),
+        (["-a", "fake", "--tool", "read", "hi"], "the option 'tools'"),
+        (["-a", "fake", "--effort", "high", "hi"], "the option 'effort'"),
+        (["-a", "fake", "--max-cost", "1", "hi"], "the option 'limits.cost'"),
+        (["-a", "fake", "--goal", "done"], "--goal"),
         (["-a", "fake", "--agent-mode", "yolo", "hi"], "yolo"),
         (["-a", "fake", "-m", "gpt-0", "hi"], "gpt-0"),
         (["-a", "fake", "--resume", "ses_none", "hi"], "ses_none"),

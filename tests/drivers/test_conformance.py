@@ -34,6 +34,7 @@ from quarterdeck.wire.events import (
     TurnStarted,
     UnknownEvent,
 )
+from quarterdeck.wire.session_options import SessionLimits
 from tests.support.contract import judge
 from tests.support.deadlines import SOON
 from tests.support.driver_rig import Driven, Rig, drive
@@ -363,3 +364,30 @@ def was(answer: re.Pattern[str], driven: Driven) -> bool:
 def _need_asking(driven: Driven) -> None:
     if not driven.session.capabilities.asks:
         pytest.skip(f"{driven.session.agent} cannot ask over {driven.session.transport}")
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("effort", "high"),
+        ("tools", ("read",)),
+        ("denied_tools", ("read",)),
+        ("limits.cost", SessionLimits(cost=1.0)),
+        ("limits.tokens", SessionLimits(tokens=9)),
+        ("limits.model_calls", SessionLimits(model_calls=2)),
+    ],
+)
+async def test_an_option_that_is_not_supported_is_refused_by_name_before_the_start(
+    opened, rig: Rig, option: str, value: Any, tmp_path: Path
+):
+    assert option not in rig.make().supported_options
+    with pytest.raises(UnsupportedError, match=f"cannot accept the option {option!r}"):
+        async with opened(**{option.partition(".")[0]: value}):
+            pass
+    assert list((tmp_path / "state").iterdir()) == []
+
+
+async def test_a_turn_ends_at_its_limit_of_time(opened):
+    async with opened(limits=SessionLimits(seconds=0.3)) as driven:
+        ended = await driven.say("wait 600")
+        assert (ended.stop, ended.reason) == ("max_turn_requests", "it took 0.3 s")

@@ -41,7 +41,7 @@ def gate_of(mode: Mode = "ask", *rules: str) -> Gate:
 def reasons(agent: str, transport: str, gate: Gate, **options: Any) -> list[str]:
     guards = is_reading_guarded(gate, AROUND)
     link = make_links(find_agent(agent), transport, guards_reading=guards)[0]()
-    opening = DriverSessionOptions(cwd="/w", mode=gate.mode, **options)
+    opening = DriverSessionOptions.of(cwd="/w", mode=gate.mode, **options)
     return explain_unenforceable(link.enforcement(opening), opening, gate, AROUND)
 
 
@@ -123,7 +123,7 @@ async def test_a_mode_without_words_is_refused(agent: str, mode: Mode, tmp_path:
     async def sink(*_: object, **__: object) -> None:
         return
 
-    opening = DriverSessionOptions(
+    opening = DriverSessionOptions.of(
         cwd=str(tmp_path), mode=mode, environment={"PATH": str(tmp_path)}
     )
     with pytest.raises(UnsupportedError, match="mode"):
@@ -159,7 +159,12 @@ async def test_the_next_transport_is_tried_when_one_cannot_hold_a_rule(tmp_path:
     around = CallContext(cwd=str(tmp_path), roots=(str(tmp_path),))
     sealed = acp_rig(asks=frozenset({"edit"}), sealed=frozenset({"run"}))
     session = driven.session = LinkSession(
-        new_session_id(), "fake", DriverSessionOptions(cwd=str(tmp_path)), driven.sink, gate, around
+        new_session_id(),
+        "fake",
+        DriverSessionOptions.of(cwd=str(tmp_path)),
+        driven.sink,
+        gate,
+        around,
     )
     await start_session(session, [sealed.make, acp_rig().make])
     await session.close()

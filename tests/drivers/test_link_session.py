@@ -16,7 +16,7 @@ from quarterdeck.drivers.errors import (
     StartTimeoutError,
     UnsupportedError,
 )
-from quarterdeck.drivers.link import AgentExit, LinkHost, StartedAgent, TurnOutcome
+from quarterdeck.drivers.link import AGENT_OPTIONS, AgentExit, LinkHost, StartedAgent, TurnOutcome
 from quarterdeck.drivers.open_session import start_session
 from quarterdeck.policy.gate import Gate
 from quarterdeck.policy.grammar import parse_rule
@@ -74,6 +74,8 @@ class ScriptedLink:
         self.obeys = True
         self.verdicts: list[Any] = []
         self.starts: Callable[[], Awaitable[None]] | None = None
+
+    supported_options = AGENT_OPTIONS
 
     def enforcement(self, opening: DriverSessionOptions) -> Enforcement:
         return Enforcement(asks=ALL, left=frozenset())
@@ -488,7 +490,7 @@ async def _open(
     driven.session = LinkSession(
         new_session_id(),
         "scripted",
-        DriverSessionOptions(cwd=str(cwd), **options),
+        DriverSessionOptions.of(cwd=str(cwd), **options),
         driven.sink,
         Gate(mode="ask"),
         CallContext(cwd=str(cwd)),

@@ -46,7 +46,7 @@ def agent_of(**transports: dict[str, Any]) -> Agent:
 
 async def opened(agent: str | Agent, cwd: Path, **options: Any) -> Driven:
     driven = Driven()
-    opening = DriverSessionOptions(cwd=str(cwd))
+    opening = DriverSessionOptions.of(cwd=str(cwd))
     driven.session = await open_session(agent, opening, driven.sink, **options)
     return driven
 
@@ -92,7 +92,7 @@ async def test_the_page_of_agents_has_an_example_of_a_pipe_that_works(tmp_path: 
     await asyncio.to_thread(script.chmod, 0o755)
     agent = parse_agent("liner", tomllib.loads(example), ("/liner.toml",))
     driven = Driven()
-    opening = DriverSessionOptions(
+    opening = DriverSessionOptions.of(
         cwd=str(tmp_path), environment={"PATH": str(tmp_path)}, model="-x"
     )
     driven.session = await open_session(agent, opening, driven.sink)
@@ -112,7 +112,7 @@ async def test_a_mode_that_the_file_has_no_words_for_is_refused(tmp_path: Path):
     agent = agent_of(pipe={"command": [sys.executable], **CODEX})
     with pytest.raises(UnsupportedError, match="full-auto"):
         driven = Driven()
-        opening = DriverSessionOptions(cwd=str(tmp_path), mode="full-auto")
+        opening = DriverSessionOptions.of(cwd=str(tmp_path), mode="full-auto")
         await open_session(agent, opening, driven.sink)
 
 
@@ -146,7 +146,7 @@ async def test_an_agent_that_leaves_again_and_again_fails(
     driven = Driven()
     agent = agent_of(acp=leaving(tmp_path, 9, quirks=quirks))
     with pytest.raises(OpenFailedError, match="exited while starting") as caught:
-        await open_session(agent, DriverSessionOptions(cwd=str(tmp_path)), driven.sink)
+        await open_session(agent, DriverSessionOptions.of(cwd=str(tmp_path)), driven.sink)
     assert "database is locked" in caught.value.stderr
     assert not getattr(caught.value, "__notes__", [])
     assert len((tmp_path / "starts").read_bytes()) == starts
@@ -188,7 +188,7 @@ async def test_when_none_starts_the_failure_of_one_that_was_there_is_raised(tmp_
     driven = Driven()
     agent = agent_of(pipe={"command": ["no-such-program"], **CODEX}, acp={"command": LEAVES})
     with pytest.raises(OpenFailedError) as told:
-        await open_session(agent, DriverSessionOptions(cwd=str(tmp_path)), driven.sink)
+        await open_session(agent, DriverSessionOptions.of(cwd=str(tmp_path)), driven.sink)
     assert "no licence" in told.value.stderr
     assert any("no-such-program" in note for note in told.value.__notes__)
     (ended,) = driven.all(SessionEnded)
@@ -207,9 +207,9 @@ async def test_a_missing_program_is_told_within_a_second(tmp_path: Path):
 async def test_an_unknown_agent_writes_nothing(tmp_path: Path):
     driven = Driven()
     with pytest.raises(UnknownAgentError):
-        await open_session("nobody", DriverSessionOptions(cwd=str(tmp_path)), driven.sink)
+        await open_session("nobody", DriverSessionOptions.of(cwd=str(tmp_path)), driven.sink)
     with pytest.raises(UnsupportedError, match="Use it in a terminal"):
-        await open_session("aider", DriverSessionOptions(cwd=str(tmp_path)), driven.sink)
+        await open_session("aider", DriverSessionOptions.of(cwd=str(tmp_path)), driven.sink)
     assert driven.events == []
 
 
@@ -249,7 +249,7 @@ async def test_a_sink_that_fails_at_the_start_leaves_no_process(tmp_path: Path):
 
     agent = agent_of(acp={"command": [sys.executable, "-c", code]})
     with pytest.raises(RuntimeError, match="the log is full"):
-        await open_session(agent, DriverSessionOptions(cwd=str(tmp_path)), sink)
+        await open_session(agent, DriverSessionOptions.of(cwd=str(tmp_path)), sink)
     with pytest.raises(ProcessLookupError):
         os.kill(int(await asyncio.to_thread(mark.read_text)), 0)
 
@@ -264,7 +264,7 @@ async def test_an_opening_that_is_cancelled_leaves_no_process_and_writes_nothing
     opening = asyncio.create_task(
         open_session(
             agent_of(acp={"command": [str(script)]}),
-            DriverSessionOptions(cwd=str(tmp_path)),
+            DriverSessionOptions.of(cwd=str(tmp_path)),
             driven.sink,
         )
     )

@@ -32,7 +32,7 @@ def agent(*command: str, transport: str = "acp", hint: str = "", **login: object
 async def start(wanted: Agent, cwd: Path) -> tuple[OpenFailedError, SessionEnded]:
     driven = Driven()
     with pytest.raises(OpenFailedError) as caught:
-        await open_session(wanted, DriverSessionOptions(cwd=str(cwd)), driven.sink)
+        await open_session(wanted, DriverSessionOptions.of(cwd=str(cwd)), driven.sink)
     return caught.value, driven.all(SessionEnded)[0]
 
 

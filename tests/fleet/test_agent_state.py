@@ -26,9 +26,10 @@ from quarterdeck.wire.events import (
 )
 from quarterdeck.wire.ids import RequestId, SessionId, ToolCallId
 from quarterdeck.wire.permissions import Cancelled, Decider
+from quarterdeck.wire.session_options import SessionOptions
 
 BY = Decider(kind="person")
-SPAWNED = SessionSpawned(name="a", agent="x", cwd="/")
+SPAWNED = SessionSpawned(options=SessionOptions(agent="x", cwd="/"), name="a")
 OPENED = SessionOpened(agent="x", cwd="/")
 
 

@@ -22,6 +22,7 @@ from quarterdeck.fleet.errors import (
 from quarterdeck.fleet.host.client_handler import MOST_PER_CLIENT
 from quarterdeck.fleet.host.server import FleetServer
 from quarterdeck.wire.rpc import ByteStream, connect_unix
+from quarterdeck.wire.session_options import SessionOptions
 from tests.support.deadlines import SOON
 from tests.support.memory_fleet import FakeFleet
 
@@ -86,7 +87,9 @@ async def test_a_screen_about_the_agents_directory_comes_first(any_fleet: Fleet,
     (project / "part").mkdir(parents=True)
     other.mkdir()
     (tmp_path / "link").symlink_to(project)
-    ann = await any_fleet.spawn(SpawnOptions(cwd=str(project / "part"), name="ann"))
+    ann = await any_fleet.spawn(
+        SpawnOptions(options=SessionOptions(cwd=str(project / "part")), name="ann")
+    )
     async with (
         any_fleet.attach_screen(Played("project"), cwd=str(tmp_path / "link")) as about,
         any_fleet.attach_screen(Played("other"), cwd=str(other)),

@@ -17,6 +17,7 @@ from quarterdeck.fleet.demo.demo import ScratchProjectError, make_project
 from quarterdeck.fleet.local import LocalFleet
 from quarterdeck.models.script import load_script
 from quarterdeck.models.script.format import ScriptScene, ScriptSleepPart
+from quarterdeck.wire.session_options import SessionOptions
 from tests.support.deadlines import SOON
 
 
@@ -120,7 +121,9 @@ async def test_agents_of_the_person_are_left_alone(tmp_path: Path):
     work = tmp_path / "quarterdeck-demo-mine" / "tides"  # looks like ours and has no mark
     work.mkdir(parents=True)
     async with fleet_in(tmp_path / "home") as (fleet, places):
-        wish = SpawnOptions(cwd=str(work), name="mine", model="scripted/default")
+        wish = SpawnOptions(
+            options=SessionOptions(cwd=str(work), model="scripted/default"), name="mine"
+        )
         mine = await fleet.spawn(wish)
         assert await end_demo(fleet, places) == 0
         assert (await fleet.agent("mine")).session == mine.session

@@ -16,12 +16,17 @@ from quarterdeck.policy.grants import Grant
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import MessageChunk, TurnEnded
 from quarterdeck.wire.ids import MessageId, RequestId
+from quarterdeck.wire.session_options import SessionOptions
 from tests.support.deadlines import SOON
 from tests.support.memory_fleet import FakeFleet
 
 
 async def test_an_agent_is_spawned_and_answers(any_fleet: Fleet):
-    wish = SpawnOptions(agent="fake", cwd="/", name="ann", prompt="say hello", allow=("bash(ls)",))
+    wish = SpawnOptions(
+        options=SessionOptions(agent="fake", cwd="/", allow=("bash(ls)",)),
+        name="ann",
+        prompt="say hello",
+    )
     info = await any_fleet.spawn(wish)
     assert (info.name, info.agent, info.state) == ("ann", "fake", "starting")
     (rested,) = await any_fleet.wait(["ann"], timeout=SOON)
@@ -33,9 +38,9 @@ async def test_an_agent_is_spawned_and_answers(any_fleet: Fleet):
 
 
 async def test_refusals_are_the_same_errors(any_fleet: Fleet):
-    await any_fleet.spawn(SpawnOptions(cwd="/", name="ann"))
+    await any_fleet.spawn(SpawnOptions(options=SessionOptions(cwd="/"), name="ann"))
     with pytest.raises(NameTakenError, match="'ann'"):
-        await any_fleet.spawn(SpawnOptions(cwd="/", name="ann"))
+        await any_fleet.spawn(SpawnOptions(options=SessionOptions(cwd="/"), name="ann"))
     with pytest.raises(NoSuchAgentError, match="did you mean 'ann'") as caught:
         await any_fleet.agent("anne")
     assert caught.value.name == "anne"
@@ -47,7 +52,7 @@ async def test_refusals_are_the_same_errors(any_fleet: Fleet):
 
 
 async def test_a_request_is_answered_once(any_fleet: Fleet):
-    await any_fleet.spawn(SpawnOptions(cwd="/", name="ann", prompt="ask"))
+    await any_fleet.spawn(SpawnOptions(options=SessionOptions(cwd="/"), name="ann", prompt="ask"))
     (item,) = await any_fleet.inbox()
     assert item.permission is not None
     assert item.permission.raw_input == {"command": "ls /"}
@@ -60,7 +65,7 @@ async def test_a_request_is_answered_once(any_fleet: Fleet):
 
 
 async def test_an_agent_that_has_ended_is_deleted(any_fleet: Fleet):
-    await any_fleet.spawn(SpawnOptions(cwd="/", name="ann"))
+    await any_fleet.spawn(SpawnOptions(options=SessionOptions(cwd="/"), name="ann"))
     with pytest.raises(AgentNotReadyError, match="live"):
         await any_fleet.delete("ann")
     await any_fleet.close("ann")
@@ -79,7 +84,9 @@ async def test_a_standing_answer_is_listed_and_taken_back_once(any_fleet: Fleet,
 
 
 async def test_a_question_is_replied_to(any_fleet: Fleet):
-    await any_fleet.spawn(SpawnOptions(cwd="/", name="ann", prompt="question"))
+    await any_fleet.spawn(
+        SpawnOptions(options=SessionOptions(cwd="/"), name="ann", prompt="question")
+    )
     (item,) = await any_fleet.inbox()
     assert item.question is not None
     assert await any_fleet.reply(item.request, "accept", content={"colour": "red"})
@@ -87,7 +94,7 @@ async def test_a_question_is_replied_to(any_fleet: Fleet):
 
 
 async def test_agents_end_and_come_back(any_fleet: Fleet):
-    await any_fleet.spawn(SpawnOptions(cwd="/", name="ann", prompt="work"))
+    await any_fleet.spawn(SpawnOptions(options=SessionOptions(cwd="/"), name="ann", prompt="work"))
     await any_fleet.interrupt("ann", keep_queue=False)
     assert (await any_fleet.agent("ann")).state == "interrupted"
     await any_fleet.kill("ann", reason="enough")
@@ -105,7 +112,9 @@ async def test_agents_end_and_come_back(any_fleet: Fleet):
 
 
 async def test_records_come_in_order_from_any_number(any_fleet: Fleet):
-    await any_fleet.spawn(SpawnOptions(cwd="/", name="ann", prompt="say one"))
+    await any_fleet.spawn(
+        SpawnOptions(options=SessionOptions(cwd="/"), name="ann", prompt="say one")
+    )
     await any_fleet.send("ann", (text("say two"),))
     status = await any_fleet.status()
     for after in (0, 3, status.last_seq - 1):
@@ -119,8 +128,8 @@ async def test_records_come_in_order_from_any_number(any_fleet: Fleet):
 
 
 async def test_following_from_now_on_shows_one_agent_only(any_fleet: Fleet):
-    ann = await any_fleet.spawn(SpawnOptions(cwd="/", name="ann"))
-    await any_fleet.spawn(SpawnOptions(cwd="/", name="bob"))
+    ann = await any_fleet.spawn(SpawnOptions(options=SessionOptions(cwd="/"), name="ann"))
+    await any_fleet.spawn(SpawnOptions(options=SessionOptions(cwd="/"), name="bob"))
     async with asyncio.timeout(SOON), aclosing(any_fleet.follow(agent="ann")) as records:
         first = asyncio.ensure_future(anext(records))
         while not first.done():
@@ -135,7 +144,7 @@ async def test_following_from_now_on_shows_one_agent_only(any_fleet: Fleet):
 
 
 async def test_records_are_read_in_pages_both_ways(any_fleet: Fleet):
-    await any_fleet.spawn(SpawnOptions(cwd="/", name="ann"))
+    await any_fleet.spawn(SpawnOptions(options=SessionOptions(cwd="/"), name="ann"))
     for _ in range(4):
         await any_fleet.send("ann", (text("big 600000"),))
     everything = await any_fleet.read("ann")
@@ -146,14 +155,18 @@ async def test_records_are_read_in_pages_both_ways(any_fleet: Fleet):
 
 
 async def test_waiting_ends_at_the_timeout(any_fleet: Fleet):
-    await any_fleet.spawn(SpawnOptions(cwd="/", name="ann", prompt="work"))
-    await any_fleet.spawn(SpawnOptions(cwd="/", name="bob", prompt="say done"))
+    await any_fleet.spawn(SpawnOptions(options=SessionOptions(cwd="/"), name="ann", prompt="work"))
+    await any_fleet.spawn(
+        SpawnOptions(options=SessionOptions(cwd="/"), name="bob", prompt="say done")
+    )
     assert await any_fleet.wait(["ann"], timeout=0.01) == []
     (first,) = await any_fleet.wait(["ann", "bob"], until="any", timeout=SOON)
     assert first.name == "bob"
 
 
 async def test_words_are_found(any_fleet: Fleet):
-    await any_fleet.spawn(SpawnOptions(cwd="/", name="ann", prompt="say a needle"))
+    await any_fleet.spawn(
+        SpawnOptions(options=SessionOptions(cwd="/"), name="ann", prompt="say a needle")
+    )
     (hit,) = await any_fleet.search("needle")
     assert hit.snippet[slice(*hit.marks[0])] == "needle"

@@ -27,6 +27,7 @@ from quarterdeck.wire.events import (
 )
 from quarterdeck.wire.ids import SessionId, new_session_id
 from quarterdeck.wire.record import Record
+from quarterdeck.wire.session_options import SessionOptions
 from quarterdeck.wire.usage import Cost, TokenUsage
 from tests.support.deadlines import SOON
 from tests.support.scripted_fleet import fleet_of, wish
@@ -102,7 +103,7 @@ def test_what_agents_say_costs_the_roster_nothing():
 def test_a_record_that_is_known_already_is_not_counted_twice():
     session = new_session_id()
     events: list[Event] = [
-        SessionSpawned(name="a", agent="x", cwd="/"),
+        SessionSpawned(options=SessionOptions(agent="x", cwd="/"), name="a"),
         SessionOpened(agent="x", cwd="/"),
         TurnEnded(stop="end_turn", usage=TokenUsage(input=5)),
     ]
@@ -158,7 +159,7 @@ async def test_a_thousand_archived_agents_slow_nothing_down(tmp_path: Path, arch
         for n in range(archived + 50):
             session = new_session_id()
             events: list[Event] = [
-                SessionSpawned(name=f"agent-{n}", agent="claude", cwd="/w"),
+                SessionSpawned(options=SessionOptions(agent="claude", cwd="/w"), name=f"agent-{n}"),
                 SessionOpened(agent="claude", cwd="/w", agent_session="x"),
                 SessionEnded(how="closed"),
             ]

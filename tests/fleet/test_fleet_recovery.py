@@ -76,7 +76,9 @@ async def test_what_ran_is_failed_and_what_waited_still_waits(tmp_path: Path):
         await fleet.wait(["asks", "starts"], timeout=SOON)
         told = {link.start_.wish.name: link.told for link in casting.links}
         assert told == {"asks": ["say other", "say second"], "starts": ["say hi"]}
-        resumed = {link.start_.wish.name: link.host.opening.resume for link in casting.links}
+        resumed = {
+            link.start_.wish.name: link.host.opening.options.resume for link in casting.links
+        }
         assert resumed == {"asks": infos["asks"].agent_session, "starts": None}
 
 

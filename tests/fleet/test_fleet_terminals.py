@@ -18,6 +18,7 @@ from quarterdeck.fleet.errors import (
     NoSuchFleetTerminalError,
 )
 from quarterdeck.terminal.viewer_events import TerminalDrawn, TerminalEnded
+from quarterdeck.wire.session_options import SessionOptions
 from tests.support.deadlines import SOON
 from tests.support.memory_fleet import FakeFleet
 from tests.support.processes import is_running
@@ -203,8 +204,8 @@ async def test_there_are_bounds(any_fleet: Fleet, monkeypatch: pytest.MonkeyPatc
 
 
 async def test_the_screen_of_an_agent_is_seen_by_its_name(any_fleet: Fleet, fleet: FakeFleet):
-    ann = await any_fleet.spawn(SpawnOptions(cwd="/", name="ann"))
-    await any_fleet.spawn(SpawnOptions(cwd="/", name="bob"))
+    ann = await any_fleet.spawn(SpawnOptions(options=SessionOptions(cwd="/"), name="ann"))
+    await any_fleet.spawn(SpawnOptions(options=SessionOptions(cwd="/"), name="bob"))
     await fleet.give_screen("ann", "/bin/cat", size=(40, 10))
     (info,) = await any_fleet.terminals()
     assert (info.id, info.session, info.name) == (ann.session, ann.session, "ann")

@@ -24,6 +24,7 @@ from quarterdeck.policy.errors import RuleError, UnknownModeError
 from quarterdeck.wire.content import ImageContent, text
 from quarterdeck.wire.events import (
     MessageChunk,
+    NoticePosted,
     PermissionAnswered,
     PermissionAsked,
     PromptDropped,
@@ -35,6 +36,7 @@ from quarterdeck.wire.events import (
 )
 from quarterdeck.wire.ids import MessageId
 from quarterdeck.wire.permissions import Cancelled
+from quarterdeck.wire.session_options import AgentMcpServer
 from tests.support.deadlines import SOON
 from tests.support.scripted_fleet import Casting, events_of, fleet_of, wish
 
@@ -122,10 +124,10 @@ async def test_spawn_reports_a_start_that_is_on_disk_already(
     assert (info.state, info.name, info.mode, info.model) == ("starting", "ann", "ask", "big")
     assert [one.content for one in info.queue] == [(text("say hi"),)]
     (spawned,) = await all_of(fleet, "ann", SessionSpawned)
-    assert (spawned.mode, spawned.model) == ("ask", "big")
+    assert (spawned.options.mode, spawned.options.model) == ("ask", "big")
     casting.hold.set()
     assert (await rested(fleet, "ann")).state == "idle"
-    assert casting.links[0].host.opening.model == "big"
+    assert casting.links[0].host.opening.options.model == "big"
 
 
 @pytest.mark.parametrize(
@@ -440,7 +442,41 @@ async def test_an_agent_that_crashes_is_failed_and_goes_on_when_resumed(
     with pytest.raises(AgentNotReadyError, match="live"):
         await fleet.resume("ann")
     assert (await rested(fleet, "ann")).state == "idle"
-    assert casting.links[1].host.opening.resume == "own-1"
+    assert casting.links[1].host.opening.options.resume == "own-1"
+
+
+def all_bytes_in(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+
+
+async def test_values_of_variables_are_never_stored_and_a_resumed_agent_says_so(
+    fleet: LocalFleet, casting: Casting, tmp_path: Path
+):
+    secret = "s3cret-of-ann"
+    server = AgentMcpServer(name="docs", url="https://docs.example", headers={"X-Key": secret})
+    given = {"environment": {"TOKEN": secret}, "mcp_servers": (server,)}
+    await fleet.spawn(wish(tmp_path, name="ann", prompt="say hi", **given))
+    await rested(fleet, "ann")
+    opening = casting.links[0].host.opening
+    assert opening.options.variables == {"TOKEN": secret}
+    (spawned,) = await all_of(fleet, "ann", SessionSpawned)
+    assert spawned.options.environment == {"TOKEN": None}
+    assert secret not in repr(casting.links[0].start_)
+    assert await all_of(fleet, "ann", NoticePosted) == []
+    await fleet.close("ann")
+    await fleet.resume("ann")
+    await rested(fleet, "ann")
+    again = casting.links[1].host.opening.options
+    assert (again.environment, again.mcp_servers) == ({}, ())
+    (notice,) = await all_of(fleet, "ann", NoticePosted)
+    assert notice.title.endswith("not stored: TOKEN, header X-Key of docs")
+    stored = await asyncio.to_thread(all_bytes_in, tmp_path)
+    assert b"TOKEN" in stored and secret.encode() not in stored
+
+
+async def test_a_copy_needs_a_session_to_copy(fleet: LocalFleet, tmp_path: Path):
+    with pytest.raises(InvalidOptionsError, match="fork: it needs a session"):
+        await fleet.spawn(wish(tmp_path, fork=True))
 
 
 async def test_what_waits_when_an_agent_crashes_is_delivered_when_it_is_resumed(
@@ -571,7 +607,11 @@ async def test_settings_change_while_it_runs_and_outlast_it(
     await fleet.resume("ann")
     await rested(fleet, "ann")
     opening = casting.links[1].host.opening
-    assert (opening.mode, opening.model, opening.resume) == ("read-only", "big", "own-1")
+    assert (opening.mode, opening.options.model, opening.options.resume) == (
+        "read-only",
+        "big",
+        "own-1",
+    )
 
 
 async def test_a_fork_goes_on_in_a_copy(fleet: LocalFleet, casting: Casting, tmp_path: Path):
@@ -580,9 +620,9 @@ async def test_a_fork_goes_on_in_a_copy(fleet: LocalFleet, casting: Casting, tmp
     bob = await fleet.fork("ann", name="bob", prompt="say hi")
     assert (await rested(fleet, "bob")).state == "idle"
     opening = casting.links[1].host.opening
-    assert (opening.resume, opening.fork) == ("own-1", True)
+    assert (opening.options.resume, opening.options.fork) == ("own-1", True)
     (spawned,) = await all_of(fleet, "bob", SessionSpawned)
-    assert (spawned.forked_from, spawned.deny) == (ann.session, ("bash(curl:*)",))
+    assert (spawned.forked_from, spawned.options.deny) == (ann.session, ("bash(curl:*)",))
     assert bob.session != ann.session
     assert (await fleet.agent("bob")).agent_session == "own-2"
     casting.links[0].capabilities = type(casting.links[0].capabilities)(forks=False)

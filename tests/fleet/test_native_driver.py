@@ -14,6 +14,7 @@ from quarterdeck.fleet.local import LocalFleet
 from quarterdeck.wire.content import TextContent, text
 from quarterdeck.wire.events import (
     MessageChunk,
+    OptionsChanged,
     PermissionAsked,
     PromptDropped,
     Prompted,
@@ -23,6 +24,7 @@ from quarterdeck.wire.events import (
     TurnEnded,
     TurnStarted,
 )
+from quarterdeck.wire.session_options import SessionLimits
 from tests.support.deadlines import SOON
 from tests.support.scripted_fleet import events_of, places_in
 
@@ -37,7 +39,7 @@ async def fleet(tmp_path: Path) -> AsyncIterator[LocalFleet]:
 
 def native(tmp_path: Path, prompt: str | None = None, **fields: object) -> SpawnOptions:
     wish = {"cwd": str(tmp_path), "model": "scripted/default", "prompt": prompt, **fields}
-    return SpawnOptions(**wish)  # type: ignore[arg-type]
+    return SpawnOptions.of(**wish)
 
 
 async def rested(fleet: LocalFleet, name: str) -> AgentInfo:
@@ -92,9 +94,22 @@ async def test_only_the_tools_and_rules_that_were_asked_for(fleet: LocalFleet, t
     assert await all_of(fleet, "d", ToolCallStarted)
 
 
+async def test_effort_limits_and_denied_tools_reach_it(fleet: LocalFleet, tmp_path: Path):
+    limits = SessionLimits(model_calls=1)
+    fields = {"name": "a", "effort": "high", "limits": limits, "denied_tools": ("fetch",)}
+    await fleet.spawn(native(tmp_path, "scene:write", mode="accept-edits", **fields))
+    assert (await rested(fleet, "a")).state == "idle"
+    (options, *_) = await all_of(fleet, "a", OptionsChanged)
+    assert {one.id: one.current_value for one in options.options}["effort"] == "high"
+    (ended,) = await all_of(fleet, "a", TurnEnded)
+    assert (ended.stop, ended.reason) == ("max_turn_requests", "1 model calls in one turn")
+
+
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
+        ({"effort": "extreme"}, "no effort 'extreme'; use one of off, low, medium, high"),
+        ({"denied_tools": ("teleport",)}, "teleport"),
         ({"model": "nobody/none"}, "nobody"),
         ({"agent_mode": "fast"}, "'fast'"),
         ({"resume": "ses_x"}, "ses_x"),

@@ -10,6 +10,7 @@ from quarterdeck.fleet.api import SpawnOptions
 from quarterdeck.fleet.local import LocalFleet
 from quarterdeck.fleet.native_driver import _tools
 from quarterdeck.wire.events import ChildEnded, ChildStarted
+from quarterdeck.wire.session_options import SessionOptions
 from tests.support.agent_tools import FakeTool, returns
 from tests.support.deadlines import SOON
 from tests.support.scripted_fleet import events_of, places_in
@@ -45,7 +46,11 @@ async def test_what_a_sub_agent_asks_is_in_the_inbox_of_its_parent(
 ):
     script = tmp_path / "lead.toml"
     script.write_text(SCRIPT)
-    wish = SpawnOptions(cwd=str(tmp_path), model=f"scripted/{script}", prompt="lead", name="boss")
+    wish = SpawnOptions(
+        options=SessionOptions(cwd=str(tmp_path), model=f"scripted/{script}"),
+        prompt="lead",
+        name="boss",
+    )
     await fleet.spawn(wish)
     (info,) = await fleet.wait(["boss"], timeout=SOON)
     assert (info.state, info.waits_for) == ("waiting", "permission")

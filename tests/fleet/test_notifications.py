@@ -23,6 +23,7 @@ from quarterdeck.wire.content import text
 from quarterdeck.wire.events import Event, QuestionAsked, SessionEnded, TurnEnded
 from quarterdeck.wire.ids import MessageId, RequestId, SessionId, TurnId
 from quarterdeck.wire.record import Record
+from quarterdeck.wire.session_options import SessionOptions
 from tests.support.deadlines import SOON
 from tests.support.memory_fleet import FakeFleet
 
@@ -123,7 +124,7 @@ class Listener:
 async def test_a_person_is_told_what_waits(fleet: FakeFleet):
     listener = Listener()
     async with notifying(fleet, NotificationSettings(delay=0), listener):
-        await fleet.spawn(SpawnOptions(cwd="/", name="ann", prompt="ask"))
+        await fleet.spawn(SpawnOptions(options=SessionOptions(cwd="/"), name="ann", prompt="ask"))
         await asyncio.wait_for(listener.heard.wait(), SOON)
     (note,) = listener.notes
     assert (note.title, note.text) == ("ann needs you", "bash: ls / [31m")
@@ -132,7 +133,7 @@ async def test_a_person_is_told_what_waits(fleet: FakeFleet):
 async def test_what_was_answered_meanwhile_is_not_told(fleet: FakeFleet):
     listener = Listener()
     async with notifying(fleet, NotificationSettings(delay=0.05), listener):
-        await fleet.spawn(SpawnOptions(cwd="/", name="ann", prompt="ask"))
+        await fleet.spawn(SpawnOptions(options=SessionOptions(cwd="/"), name="ann", prompt="ask"))
         (item,) = await fleet.inbox()
         await fleet.answer(item.request, "allow_once")
         await asyncio.wait_for(listener.heard.wait(), SOON)
@@ -144,7 +145,9 @@ async def test_nobody_is_woken_at_night_and_only_for_what_they_want(fleet: FakeF
     quiet = NotificationSettings(delay=0, quiet="22:00-07:00")
     only = NotificationSettings(delay=0, on=("needed",))
     async with notifying(fleet, quiet, asleep, now=time(3)), notifying(fleet, only, choosy):
-        await fleet.spawn(SpawnOptions(cwd="/", name="ann", prompt="say hello"))
+        await fleet.spawn(
+            SpawnOptions(options=SessionOptions(cwd="/"), name="ann", prompt="say hello")
+        )
         await fleet.send("ann", (text("ask"),))
         await asyncio.wait_for(choosy.heard.wait(), SOON)
     assert asleep.notes == []
@@ -157,10 +160,10 @@ async def test_what_happened_at_night_is_told_in_the_morning_if_it_still_counts(
     notifier = Notifier(fleet, settings, [listener], now=lambda: clock[0], look=0.01)
     task = asyncio.create_task(notifier.run())
     await asyncio.sleep(0)
-    await fleet.spawn(SpawnOptions(cwd="/", name="ann", prompt="say one"))
+    await fleet.spawn(SpawnOptions(options=SessionOptions(cwd="/"), name="ann", prompt="say one"))
     await fleet.send("ann", (text("say two"),))
-    await fleet.spawn(SpawnOptions(cwd="/", name="bob", prompt="ask"))
-    await fleet.spawn(SpawnOptions(cwd="/", name="cid", prompt="ask"))
+    await fleet.spawn(SpawnOptions(options=SessionOptions(cwd="/"), name="bob", prompt="ask"))
+    await fleet.spawn(SpawnOptions(options=SessionOptions(cwd="/"), name="cid", prompt="ask"))
     answered = next(item for item in await fleet.inbox() if item.name == "bob")
     await fleet.answer(answered.request, "allow_once")
     await asyncio.sleep(0.05)
@@ -197,7 +200,9 @@ async def test_a_command_that_fails_or_is_missing_hurts_nobody(fleet: FakeFleet)
     broken = tellers(NotificationSettings(command=("no-such-program-anywhere",)))
     failing = tellers(NotificationSettings(command=("false",)))
     async with notifying(fleet, NotificationSettings(delay=0), *broken, *failing, listener):
-        await fleet.spawn(SpawnOptions(cwd="/", name="ann", prompt="say hello"))
+        await fleet.spawn(
+            SpawnOptions(options=SessionOptions(cwd="/"), name="ann", prompt="say hello")
+        )
         await asyncio.wait_for(listener.heard.wait(), SOON)
 
 

@@ -191,7 +191,7 @@ async def test_it_goes_on_under_its_own_id(
     await fleet.resume("mine")
     await fleet.wait(["mine"], timeout=SOON)
     (link,) = casting.links
-    assert link.host.opening.resume == "grown" and link.host.opening.cwd == str(lab)
+    assert link.host.opening.options.resume == "grown" and link.host.opening.options.cwd == str(lab)
     await fleet.send("mine", (text("echo more"),))
     await fleet.wait(["mine"], timeout=SOON)
     session_file(homes, lab, "one", "echo more")  # the agent has written it down too

@@ -68,7 +68,9 @@ async def session(
     driven = Driven()
     # Some offer names of their own alone, and what is configured does as well.
     model = None if real in SET_UP else real_agents.model_of(real)
-    opening = DriverSessionOptions(cwd=str(project), model=model, environment=variables, **options)
+    opening = DriverSessionOptions.of(
+        cwd=str(project), model=model, environment=variables, **options
+    )
     driven.session = await open_session(agent, opening, driven.sink, transport=transport)
     try:
         yield driven

@@ -11,7 +11,6 @@ import pytest
 
 from quarterdeck.drivers.agent_description import make_launch
 from quarterdeck.drivers.catalogue import find_agent
-from quarterdeck.drivers.driver import AgentMcpServer
 from quarterdeck.drivers.errors import LoginNeededError, OpenFailedError, UnsupportedError
 from quarterdeck.drivers.pipe.claude.link import ClaudeLink
 from quarterdeck.policy.gate import QuestionReply
@@ -32,6 +31,7 @@ from quarterdeck.wire.events import (
     UnknownEvent,
 )
 from quarterdeck.wire.permissions import Decider
+from quarterdeck.wire.session_options import AgentMcpServer
 from tests.support import real_agents
 from tests.support.driver_rig import Driven, Rig, drive
 

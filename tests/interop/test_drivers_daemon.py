@@ -18,7 +18,6 @@ import pytest
 from quarterdeck.drivers.agent_description import make_launch
 from quarterdeck.drivers.catalogue import find_agent
 from quarterdeck.drivers.daemon.opencode.link import OpencodeLink
-from quarterdeck.drivers.driver import AgentMcpServer
 from quarterdeck.drivers.errors import OpenFailedError
 from quarterdeck.drivers.transports import make_links
 from quarterdeck.testing.model_server import ModelServer
@@ -31,6 +30,7 @@ from quarterdeck.wire.events import (
     TurnEnded,
     UnknownEvent,
 )
+from quarterdeck.wire.session_options import AgentMcpServer
 from tests.support import real_agents
 from tests.support.contract import judge
 from tests.support.driver_rig import Driven, Rig, drive

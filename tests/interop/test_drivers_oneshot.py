@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from quarterdeck.drivers.catalogue import find_agent
-from quarterdeck.drivers.driver import AgentMcpServer
 from quarterdeck.drivers.errors import UnsupportedError
 from quarterdeck.drivers.transports import make_links
 from quarterdeck.testing.model_server import ModelServer
@@ -25,6 +24,7 @@ from quarterdeck.wire.events import (
     TurnEnded,
     UnknownEvent,
 )
+from quarterdeck.wire.session_options import AgentMcpServer
 from tests.support import real_agents
 from tests.support.driver_rig import Driven, Rig, drive
 

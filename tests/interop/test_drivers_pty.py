@@ -98,7 +98,7 @@ async def test_the_scenes_of_the_other_transports(live: Live):
     ended = await driven.say("scene:text hello\n\nof many\n  > lines", within=LONG)
     assert (ended.stop, driven.text.strip()) == ("end_turn", "Hello from the scripted model.")
 
-    made = Path(driven.session.opening.cwd) / "made-by-shell.txt"
+    made = Path(driven.session.opening.options.cwd) / "made-by-shell.txt"
     assert await live.asks("reject_once") == "end_turn"
     assert not await asyncio.to_thread(made.exists)
     assert await live.asks("allow_once") == "end_turn"

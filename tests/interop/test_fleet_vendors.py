@@ -10,6 +10,7 @@ from quarterdeck.fleet.api import InboxItem, SpawnOptions
 from quarterdeck.fleet.local import LocalFleet
 from quarterdeck.testing.model_server import ModelServer
 from quarterdeck.wire.events import PermissionAnswered
+from quarterdeck.wire.session_options import SessionOptions
 from tests.support import real_agents
 from tests.support.scripted_fleet import events_of, places_in
 
@@ -57,15 +58,19 @@ async def test_three_vendors_and_our_own_ask_in_one_inbox_and_are_answered_once(
 def wish_of(name: str, folder: Path, url: str) -> SpawnOptions:
     if name == "native":
         return SpawnOptions(
-            name=name, cwd=str(folder / name), model="scripted/default", prompt="scene:write"
+            options=SessionOptions(cwd=str(folder / name), model="scripted/default"),
+            name=name,
+            prompt="scene:write",
         )
     return SpawnOptions(
-        agent=name,
+        options=SessionOptions(
+            agent=name,
+            transport=VENDORS[name],
+            cwd=str(folder / name),
+            environment=real_agents.environment(PROGRAMS[name], folder / f"{name}-home", url),
+        ),
         name=name,
-        transport=VENDORS[name],
-        cwd=str(folder / name),
         prompt="scene:write",
-        environment=real_agents.environment(PROGRAMS[name], folder / f"{name}-home", url),
     )
 
 

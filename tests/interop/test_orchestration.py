@@ -26,6 +26,7 @@ from quarterdeck.wire.events import (
     ToolCallEnded,
 )
 from quarterdeck.wire.rpc import ByteStream, connect_unix
+from quarterdeck.wire.session_options import SessionOptions
 from tests.support import real_agents
 from tests.support.scripted_fleet import events_of, places_in
 
@@ -144,7 +145,13 @@ async def play(lab: Lab, wish: SpawnOptions) -> None:
 async def test_our_own_agent_leads_two_of_another_make(tmp_path: Path, agent: str, transport: str):
     async with lab_of(tmp_path, agent, (agent, transport)) as lab:
         await play(
-            lab, SpawnOptions(name="boss", cwd=str(lab.project), prompt="scene:lead", lead=True)
+            lab,
+            SpawnOptions(
+                options=SessionOptions(cwd=str(lab.project)),
+                name="boss",
+                prompt="scene:lead",
+                lead=True,
+            ),
         )
         (opened,) = await lab.all_of("asker", SessionOpened)
         assert (opened.agent, opened.transport) == (agent, transport)
@@ -163,7 +170,7 @@ async def test_our_own_agent_leads_two_of_another_make(tmp_path: Path, agent: st
 async def test_another_make_leads_two_of_our_own(tmp_path: Path, agent: str, transport: str):
     async with lab_of(tmp_path, "native", (agent, transport)) as lab:
         fields = {"name": "boss", "cwd": str(lab.project), "lead": True, "agent": agent}
-        await play(lab, SpawnOptions(prompt="scene:lead", **fields))
+        await play(lab, SpawnOptions.of(prompt="scene:lead", **fields))
 
 
 @pytest.mark.parametrize(
@@ -179,7 +186,10 @@ async def test_a_foreign_lead_arranges_the_screen(tmp_path: Path, agent: str, tr
 
     async with lab_of(tmp_path, "native", (agent, transport)) as lab:
         wish = SpawnOptions(
-            agent=agent, cwd=str(lab.project), name="boss", lead=True, prompt="scene:screen go"
+            options=SessionOptions(agent=agent, cwd=str(lab.project)),
+            name="boss",
+            lead=True,
+            prompt="scene:screen go",
         )
         async with lab.person.attach_screen(screen, cwd=str(lab.project)):
             await lab.fleet.spawn(wish)

@@ -117,7 +117,7 @@ async def test_what_happens_is_what_the_policy_says(
         variables = await asyncio.to_thread(
             real_agents.environment, real, tmp_path / "home", server.url
         )
-        opening = DriverSessionOptions(
+        opening = DriverSessionOptions.of(
             cwd=str(project),
             mode=wanted.mode,
             model=None if real in SET_UP else real_agents.model_of(real),

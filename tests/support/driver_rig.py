@@ -132,10 +132,10 @@ async def drive(
     """Open a session of this rig and close it in the end."""
     driven = Driven()
     environment = {**rig.environment, **options.pop("environment", {})}
-    opening = DriverSessionOptions(cwd=str(cwd), environment=environment, **options)
+    opening = DriverSessionOptions.of(cwd=str(cwd), environment=environment, **options)
     id_ = session or new_session_id()
     around = around or CallContext(
-        cwd=str(cwd), roots=(str(cwd), *opening.roots), agent=rig.name, session=id_
+        cwd=str(cwd), roots=(str(cwd), *opening.options.roots), agent=rig.name, session=id_
     )
     driven.session = LinkSession(
         id_,

@@ -77,6 +77,7 @@ from quarterdeck.wire.ids import (
 )
 from quarterdeck.wire.permissions import Decider, PermissionOption, QuestionAction, Selected
 from quarterdeck.wire.record import Record
+from quarterdeck.wire.session_options import SessionOptions
 from quarterdeck.wire.usage import Cost, TokenUsage
 
 OPTIONS = (
@@ -158,7 +159,7 @@ class FakeFleet:
         return record
 
     async def spawn(self, wish: SpawnOptions) -> AgentInfo:
-        name = wish.name or wish.agent
+        name = wish.name or wish.options.agent
         if any(info.name == name and not info.is_archived for info in self.infos.values()):
             raise NameTakenError(name)
         await self.spawn_gate.wait()
@@ -166,23 +167,21 @@ class FakeFleet:
         self.infos[session] = AgentInfo(
             session=session,
             name=name,
-            agent=wish.agent,
-            cwd=wish.cwd,
+            agent=wish.options.agent,
+            cwd=wish.options.cwd,
             state="starting",
-            model=wish.model,
-            mode=wish.mode,
+            model=wish.options.model,
+            mode=wish.options.mode,
             parent=wish.parent,
             spawned=self.clock(),
             usage=TokenUsage(input=1200, output=345),
             cost=Cost(amount=0.0123, currency="USD"),
             title=wish.prompt or _shown(wish),
         )
-        event = SessionSpawned(
-            name=name, agent=wish.agent, cwd=wish.cwd, allow=wish.allow, deny=wish.deny
-        )
+        event = SessionSpawned(options=wish.options, name=name)
         await self.append(session, event)
         info = self.infos[session]
-        await self.append(session, SessionOpened(agent=wish.agent, cwd=wish.cwd))
+        await self.append(session, SessionOpened(agent=wish.options.agent, cwd=wish.options.cwd))
         if wish.prompt:
             await self.send(session, (text(wish.prompt),))
         return info
@@ -364,7 +363,11 @@ class FakeFleet:
         info = known[0] if known else None
         if info is None:
             info = await self.spawn(
-                SpawnOptions(agent=agent, cwd=cwd or "/", name=name or id[:40], prompt=id)
+                SpawnOptions(
+                    options=SessionOptions(agent=agent, cwd=cwd or "/"),
+                    name=name or id[:40],
+                    prompt=id,
+                )
             )
         return ImportedSession(agent=info, added=0 if known else 3, skipped=0)
 
@@ -373,7 +376,9 @@ class FakeFleet:
     ) -> AgentInfo:
         info = await self.agent(agent)
         wish = SpawnOptions(
-            agent=info.agent, cwd=info.cwd, name=name or f"{info.name}-fork", prompt=prompt
+            options=SessionOptions(agent=info.agent, cwd=info.cwd),
+            name=name or f"{info.name}-fork",
+            prompt=prompt,
         )
         return await self.spawn(wish)
 
@@ -559,7 +564,8 @@ class _Shown:
 
 
 def _shown(wish: SpawnOptions) -> str | None:
-    told = {**wish.environment, **({"roots": wish.roots} if wish.roots else {})}
+    roots = wish.options.roots
+    told = {**wish.options.variables, **({"roots": roots} if roots else {})}
     return json.dumps(told) if told else None
 
 

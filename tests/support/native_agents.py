@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from msgspec import structs
 
 from quarterdeck.agent.clock import SessionClock
-from quarterdeck.agent.native import NativeAgent, SessionOptions
+from quarterdeck.agent.native import NativeAgent, NativeSessionOptions
 from quarterdeck.agent.session import Session
 from quarterdeck.agent.tools.tool import Tool
 from quarterdeck.config.places import Places
@@ -57,7 +57,7 @@ class Deck:
     agent: NativeAgent
     session: Session
     model: ScriptedModel
-    wishes: SessionOptions
+    wishes: NativeSessionOptions
     cwd: Path
     places: Places
     slept: list[float] = field(default_factory=list[float])
@@ -104,7 +104,7 @@ class Deck:
     def requests(self) -> list[ModelRequest]:
         return list(self.model.requests)
 
-    async def reload(self, wishes: SessionOptions | None = None) -> Session:
+    async def reload(self, wishes: NativeSessionOptions | None = None) -> Session:
         """Close the session and load it again, from its log alone."""
         id_ = self.session.id
         await self.agent.close(id_)
@@ -137,15 +137,15 @@ async def deck(
         wishes["make_tools"] = lambda: kept
     if limits is not None:
         wishes["flags"] = {"limits": limits}
-    wanted = SessionOptions(
-        model="scripted/test",
-        make_model=lambda _: model,
-        pace=SessionClock(sleep=sleep or no_wait, random=Random(1)),
-    )
-    wanted = structs.replace(wanted, **wishes)
+    usual: dict[str, Any] = {
+        "model": "scripted/test",
+        "make_model": lambda _: model,
+        "pace": SessionClock(sleep=sleep or no_wait, random=Random(1)),
+    }
+    wanted = NativeSessionOptions.of(**(usual | wishes))
     places = Places.find({"QUARTERDECK_HOME": str(tmp_path / "home")})
     async with NativeAgent(places, {"HOME": str(tmp_path)}) as agent:
-        session = await agent.new(str(cwd), wishes=wanted)
+        session = await agent.new(wanted.at(str(cwd)))
         yield Deck(agent, session, model, wanted, cwd, places, slept)
 
 

@@ -36,7 +36,7 @@ class Led:
     async def lead(self, name: str = "boss", **fields: Any) -> AgentInfo:
         """Start an agent that leads, and wait until it is there."""
         fields = {"agent": "claude", "cwd": str(self.folder), "lead": True} | fields
-        info = await self.fleet.spawn(SpawnOptions(name=name, **fields))
+        info = await self.fleet.spawn(SpawnOptions.of(name=name, **fields))
         return await self.there(info.name)
 
     async def there(self, name: str) -> AgentInfo:
@@ -64,7 +64,7 @@ class Led:
         """The address and the token that an agent was given when it started last."""
         session = (await self.there(who)).session
         link = [one for one in self.casting.links if one.start_.session == session][-1]
-        (server,) = link.start_.opening.mcp_servers
+        (server,) = link.start_.opening.options.mcp_servers
         return server.url, server.headers["Authorization"].removeprefix("Bearer ")
 
     async def post(self, url: str, token: str, tool: str, arguments: Any) -> Any:

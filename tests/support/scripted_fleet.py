@@ -9,7 +9,7 @@ from typing import Any
 from quarterdeck.config.places import Places
 from quarterdeck.drivers.driver import Capabilities, DriverSession, DriverSessionOptions, EventSink
 from quarterdeck.drivers.enforcement import ALL, Enforcement
-from quarterdeck.drivers.link import AgentExit, LinkHost, StartedAgent, TurnOutcome
+from quarterdeck.drivers.link import AGENT_OPTIONS, AgentExit, LinkHost, StartedAgent, TurnOutcome
 from quarterdeck.drivers.open_session import start_session
 from quarterdeck.drivers.session import LinkSession
 from quarterdeck.fleet.agent_runner import AgentStart
@@ -59,6 +59,8 @@ class PlayedLink:
         self.interrupted = asyncio.Event()
         self.gone = asyncio.Event()
 
+    supported_options = AGENT_OPTIONS
+
     def enforcement(self, opening: DriverSessionOptions) -> Enforcement:
         return Enforcement(asks=ALL, left=frozenset())
 
@@ -67,7 +69,9 @@ class PlayedLink:
         self.casting.links.append(self)
         await self.casting.starting(self)
         opening = host.opening
-        own = opening.resume if opening.resume and not opening.fork else None
+        own = (
+            opening.options.resume if opening.options.resume and not opening.options.fork else None
+        )
         return StartedAgent(
             agent_session=own or f"own-{len(self.casting.links)}", agent_version="1"
         )
@@ -210,7 +214,7 @@ class Casting:
 
     async def __call__(self, start: AgentStart, sink: EventSink) -> DriverSession:
         session = LinkSession(
-            start.session, start.wish.agent, start.opening, sink, start.gate, start.around
+            start.session, start.wish.options.agent, start.opening, sink, start.gate, start.around
         )
         await start_session(session, [lambda: self.make(start, self)], is_known=start.is_known)
         return session
@@ -231,7 +235,7 @@ async def fleet_of(
 
 
 def wish(cwd: Path, agent: str = "claude", **fields: Any) -> SpawnOptions:
-    return SpawnOptions(agent=agent, cwd=str(cwd), **fields)
+    return SpawnOptions.of(agent=agent, cwd=str(cwd), **fields)
 
 
 async def events_of(

@@ -25,6 +25,7 @@ from quarterdeck.wire.events import (
     TurnStarted,
 )
 from quarterdeck.wire.ids import MessageId, RequestId, SessionId, ToolCallId, TurnId
+from quarterdeck.wire.session_options import SessionOptions
 from quarterdeck.wire.usage import ContextUsage, Cost, TokenUsage
 from quarterdeck.workbench.app import Workbench
 from quarterdeck.workbench.context import WorkbenchContext
@@ -57,7 +58,11 @@ class StagedFleet(LostFleet):
         parent: SessionId | None = None,
     ) -> SessionId:  # fmt: skip
         """An agent; with a prompt it is in the middle of a turn."""
-        wish = SpawnOptions(agent=agent, cwd="/work/project", name=name, model=model, parent=parent)
+        wish = SpawnOptions(
+            options=SessionOptions(agent=agent, cwd="/work/project", model=model),
+            name=name,
+            parent=parent,
+        )
         session = (await self.spawn(wish)).session
         number = len(self.infos)
         self.infos[session] = replace(

@@ -12,6 +12,7 @@ from quarterdeck.fleet.errors import NoHostError
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import MessageChunk, Prompted, ThoughtChunk, TurnStarted
 from quarterdeck.wire.ids import SessionId, new_message_id, new_turn_id
+from quarterdeck.wire.session_options import SessionOptions
 from quarterdeck.workbench.app import Workbench
 from quarterdeck.workbench.context import WorkbenchContext
 from quarterdeck.workbench.drafts import Drafts
@@ -99,7 +100,9 @@ def screen_text(app: Workbench) -> str:
 
 async def begin(fleet: FakeFleet, name: str, prompt: str = "do it") -> SessionId:
     """An agent in the middle of a turn."""
-    info = await fleet.spawn(SpawnOptions(agent="claude", cwd="/work/project", name=name))
+    info = await fleet.spawn(
+        SpawnOptions(options=SessionOptions(agent="claude", cwd="/work/project"), name=name)
+    )
     fleet.turns[info.session] = new_turn_id()
     await fleet.append(info.session, Prompted(content=(text(prompt),), message=new_message_id()))
     await fleet.append(info.session, TurnStarted())

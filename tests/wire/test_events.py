@@ -20,7 +20,10 @@ from quarterdeck.wire.record import (
 )
 from tests.support.struct_strategies import json_values, values_of
 
-GOLDEN = Path(__file__).parent.parent / "fixtures" / "wire" / "events-v1.jsonl"
+FIXTURES = Path(__file__).parent.parent / "fixtures" / "wire"
+GOLDEN = FIXTURES / "events-v2.jsonl"
+EARLIER = FIXTURES / "events-v1.jsonl"
+"""Written before ``session_spawned`` had ``options``."""
 MEMBERS: tuple[type[msgspec.Struct], ...] = typing.get_args(Event)
 
 
@@ -46,6 +49,16 @@ def test_golden_file_shows_every_event_with_every_field():
         for member in MEMBERS
     }
     assert shown == expected
+
+
+def test_a_log_of_the_first_version_opens_with_every_event():
+    for before, now in zip(EARLIER.read_bytes().splitlines(), golden_lines(), strict=True):
+        record, tag = decode_record(before), msgspec.json.decode(before)["event"]["type"]
+        assert event_type(record.event) == tag
+        event = decode_event(msgspec.json.encode(msgspec.json.decode(before)["event"]))
+        assert event == record.event
+        if tag != "session_spawned":
+            assert encode_record(record) == before == now
 
 
 def test_every_event_says_when_it_may_appear():

@@ -11,6 +11,7 @@ from textual.app import App, ComposeResult
 from quarterdeck.fleet.api import AgentInfo, SpawnOptions
 from quarterdeck.wire.content import text
 from quarterdeck.wire.ids import SessionId
+from quarterdeck.wire.session_options import SessionOptions
 from quarterdeck.wire.usage import ContextUsage, Cost, TokenUsage
 from quarterdeck.workbench.rendering.agent_rows import (
     COLUMNS,
@@ -213,7 +214,9 @@ async def test_keys_act_on_the_agent_under_the_cursor_alone(tmp_path: Path):
 async def test_commands_sort_narrow_and_choose_columns(tmp_path: Path):
     fleet = FakeFleet()
     await begin(fleet, "zoe")
-    await fleet.spawn(SpawnOptions(agent="codex", cwd="/elsewhere", name="ann"))
+    await fleet.spawn(
+        SpawnOptions(options=SessionOptions(agent="codex", cwd="/elsewhere"), name="ann")
+    )
     async with opened(fleet, tmp_path, (120, 40)) as (app, pilot):
         store = app.desk.roster
         await pilot.press(*"/sort name", "enter")

@@ -14,6 +14,7 @@ from quarterdeck.drivers.history.errors import HistoryUnreadableError
 from quarterdeck.drivers.history.zstandard import open_zstd
 from quarterdeck.fleet.api import SpawnOptions
 from quarterdeck.system.errors import GitError
+from quarterdeck.wire.session_options import SessionOptions
 from quarterdeck.workbench.app import Workbench
 from quarterdeck.workbench.completion import list_files
 from quarterdeck.workbench.panels.diff.model import ChangesQuery, read_changes
@@ -119,7 +120,11 @@ async def test_the_whole_workbench_with_an_agent_in_it(hostile: HostileRepositor
     before = await asyncio.to_thread(outside, hostile)
     fleet = FakeFleet()
     await fleet.spawn(
-        SpawnOptions(agent="claude", cwd=str(hostile.top), name="ann", prompt="say hello")
+        SpawnOptions(
+            options=SessionOptions(agent="claude", cwd=str(hostile.top)),
+            name="ann",
+            prompt="say hello",
+        )
     )
     looks = await asyncio.to_thread(load_preferences, places, str(hostile.top), environment)
     desk = desk_in(hostile.top, fleet)

@@ -13,6 +13,7 @@ from quarterdeck.fleet.api import SpawnOptions
 from quarterdeck.fleet.local import LocalFleet
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import ToolCallEnded
+from quarterdeck.wire.session_options import SessionOptions
 from quarterdeck.workbench.preferences.store import load_preferences
 from tests.support.deadlines import SOON
 from tests.support.scripted_fleet import events_of, places_in
@@ -65,7 +66,10 @@ async def lead(fleet: LocalFleet, tmp_path: Path, *calls: dict[str, Any]) -> Non
     (folder / "seen.txt").write_text("what the lead wants to show\n")
     file.write_text(script(*calls))
     wish = SpawnOptions(
-        cwd=str(folder), name="boss", lead=True, prompt="hello", model=f"scripted/{file}"
+        options=SessionOptions(cwd=str(folder), model=f"scripted/{file}"),
+        name="boss",
+        lead=True,
+        prompt="hello",
     )
     await fleet.spawn(wish)
     async with asyncio.timeout(SOON):

@@ -18,6 +18,7 @@ from quarterdeck.fleet.api import AgentInfo, SpawnOptions
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import Prompted, SessionEnded, TurnEnded
 from quarterdeck.wire.ids import SessionId, new_message_id
+from quarterdeck.wire.session_options import SessionOptions
 from quarterdeck.workbench.app import Workbench
 from quarterdeck.workbench.rendering.lines import text_of, width_of
 from quarterdeck.workbench.stores.discovery import DiscoveredAgent, MachineDiscovery
@@ -214,7 +215,9 @@ async def test_the_ways_that_an_agent_offers_are_chosen_in_a_terminal(tmp_path: 
 
 async def test_a_spawn_that_is_refused_keeps_what_was_typed(tmp_path: Path):
     fleet = FakeFleet()
-    await fleet.spawn(SpawnOptions(agent="claude", cwd="/work/project", name="ann"))
+    await fleet.spawn(
+        SpawnOptions(options=SessionOptions(agent="claude", cwd="/work/project"), name="ann")
+    )
     async with opened(fleet, tmp_path) as (app, pilot):
         await pilot.press(*"a draft")
         await fleet.append(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from quarterdeck.policy.gate import PermissionAnswer
 
-    from .native import NativeAgent, SessionOptions
+    from .native import NativeAgent, NativeSessionOptions
     from .session import Session
     from .tool_servers import ServerDefinition
     from .tools.builtin import all_tools
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 __all__ = [
     "Arguments",
     "NativeAgent",
+    "NativeSessionOptions",
     "PermissionAnswer",
     "PreparedCall",
     "ServerDefinition",
     "Session",
-    "SessionOptions",
     "Tool",
     "ToolError",
     "ToolOutcome",
@@ -36,7 +36,7 @@ _HOMES = {
     "NativeAgent": ".native",
     "ServerDefinition": ".tool_servers",
     "Session": ".session",
-    "SessionOptions": ".native",
+    "NativeSessionOptions": ".native",
     "all_tools": ".tools.builtin",
 }
 

@@ -5,9 +5,10 @@ from typing import get_args
 from quarterdeck.models.model import Effort, ModelInfo
 from quarterdeck.policy.modes import MODES
 from quarterdeck.policy.modes import Mode as ModeName
+from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.settings import ConfigChoice, ConfigOption, Mode
 
-__all__ = ["EFFORTS", "effort_in", "modes_of", "options_of"]
+__all__ = ["EFFORTS", "UnknownEffortError", "effort_in", "modes_of", "options_of", "parse_effort"]
 
 EFFORTS: tuple[Effort, ...] = get_args(Effort)
 _EFFORT_NAMES: dict[Effort, str] = {
@@ -16,6 +17,18 @@ _EFFORT_NAMES: dict[Effort, str] = {
     "medium": "Medium",
     "high": "High",
 }
+
+
+class UnknownEffortError(QuarterdeckError):
+    """There is no such effort."""
+
+
+def parse_effort(name: str) -> Effort:
+    """The effort of this name. Raises UnknownEffortError."""
+    for effort in EFFORTS:
+        if name == effort:
+            return effort
+    raise UnknownEffortError(f"there is no effort {name!r}; use one of {', '.join(EFFORTS)}")
 
 
 _MODE_TEXTS: dict[ModeName, tuple[str, str]] = {

@@ -18,6 +18,7 @@ from quarterdeck.models.catalogue import known_models
 from quarterdeck.models.errors import ModelSetupError
 from quarterdeck.models.registry import ModelOptions, VendorOptions, endpoint_of
 from quarterdeck.wire.clock import format_utc_time, read_wall_clock
+from quarterdeck.wire.session_options import SessionOptions
 
 from .instructions import gather_instructions
 from .limits import TurnLimits
@@ -35,6 +36,7 @@ __all__ = [
     "offered_models",
     "prepare_environment",
     "rules_of",
+    "session_rules",
     "tool_options",
 ]
 
@@ -197,6 +199,30 @@ def rules_of(config: Config) -> "tuple[Rule, ...]":
         ("deny", permissions.deny),
     )
     return tuple(_rule(config, effect, text) for effect, texts in lists for text in texts)
+
+
+def session_rules(options: SessionOptions) -> "tuple[Rule, ...]":
+    """The rules that hold for one session.
+
+    Raises:
+        RuleError: one cannot be read; it says where and what was expected.
+    """
+    if not options.allow and not options.deny:
+        return ()
+    # Imported where there is a rule to read: the grammar is a tenth of a start.
+    from quarterdeck.policy.grammar import parse_pattern
+    from quarterdeck.policy.rules import Rule, RuleSource
+
+    source = RuleSource(origin="flag", where="set when the session was started")
+    lists: tuple[tuple[Effect, tuple[str, ...]], ...] = (
+        ("allow", options.allow),
+        ("deny", options.deny),
+    )
+    return tuple(
+        Rule(effect=effect, pattern=parse_pattern(text), scope="session", source=source)
+        for effect, texts in lists
+        for text in texts
+    )
 
 
 def _rule(config: Config, effect: "Effect", text: str) -> "Rule":

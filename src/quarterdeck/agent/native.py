@@ -7,21 +7,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from msgspec import Struct, field
+from msgspec.structs import asdict, replace
 
 from quarterdeck.config.places import Places
 from quarterdeck.journal import Journal, SessionSummary
-from quarterdeck.models.model import Effort, Model
+from quarterdeck.models.model import Model
 from quarterdeck.models.registry import choose_model_name, make_model
 from quarterdeck.policy.gate import Gate, WaitTimer
 from quarterdeck.policy.grant_store import GrantStore
-from quarterdeck.policy.modes import NO_SANDBOX, Mode, parse_mode
+from quarterdeck.policy.modes import NO_SANDBOX, parse_mode
 from quarterdeck.wire.events import Event, NoticePosted, SessionOpened, SessionResumed
 from quarterdeck.wire.ids import SessionId, TurnId, new_session_id
+from quarterdeck.wire.session_options import AgentMcpServer, SessionOptions
 
 from .checkpoints.storage import delete_checkpoints
 from .children.factory import introduce_profiles, make_children_factory
 from .children.folders import profile_folders
 from .clock import SessionClock
+from .config_options import parse_effort
 from .environment import (
     SessionEnvironment,
     limits_of,
@@ -29,6 +32,7 @@ from .environment import (
     offered_models,
     prepare_environment,
     rules_of,
+    session_rules,
     tool_options,
 )
 from .instructions import NestedInstructions
@@ -49,29 +53,32 @@ from .tools.workspace import ToolWorkspace
 if TYPE_CHECKING:
     from quarterdeck.policy.rules import Rule
 
-__all__ = ["NativeAgent", "SessionOptions", "SystemFactory", "find_hooks", "find_servers"]
+__all__ = [
+    "SUPPORTED_OPTIONS",
+    "NativeAgent",
+    "NativeSessionOptions",
+    "SystemFactory",
+    "find_hooks",
+    "find_servers",
+]
 
 SystemFactory: TypeAlias = Callable[[tuple[str, ...], SessionEnvironment], SessionSystem]
 """Makes the system a session works on, from its directories."""
 
 
-class SessionOptions(Struct, frozen=True, kw_only=True):
-    """How a session shall be; what is left out comes from the configuration."""
+class NativeSessionOptions(Struct, frozen=True, kw_only=True):
+    """How a session is opened: its options, and what only a program in this process can give."""
 
-    model: str | None = None
-    mode: Mode | None = None
-    effort: Effort | None = None
-    system_prompt: str | None = None
-    """Added to ours."""
+    options: SessionOptions = SessionOptions()
+    """What is not set comes from the configuration, or from the session's past."""
     rules: "tuple[Rule, ...]" = ()
-    tools: tuple[str, ...] | None = None
-    """Only these tools; None for all."""
+    """Besides those of the options."""
     flags: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Settings that outrank every file, as nested tables."""
     attended: bool = True
     """Whether anybody can answer a question."""
     servers: tuple[ServerDefinition, ...] = ()
-    """Servers that lend tools, besides those of the configuration."""
+    """Servers that lend tools, besides those of the options and the configuration."""
     make_cage: SystemFactory = make_local_system
     make_tools: Callable[[], Iterable[Tool | LazyTool]] = shipped_tools
     """Makes the tools; give your own, or ours and your own."""
@@ -79,8 +86,31 @@ class SessionOptions(Struct, frozen=True, kw_only=True):
     """Makes a model from its name, in a thread; None for those of the known vendors."""
     pace: SessionClock = field(default_factory=SessionClock)
 
+    @classmethod
+    def of(cls, **fields: Any) -> "NativeSessionOptions":
+        """From fields of ``SessionOptions`` and of this class, by name. Raises TypeError."""
+        own = {name: fields.pop(name) for name in cls.__struct_fields__ if name in fields}
+        return cls(options=SessionOptions(**fields), **own)
 
-_DEFAULTS = SessionOptions()
+    def with_options(self, **changes: Any) -> "NativeSessionOptions":
+        """The same with other values of these fields of ``options``."""
+        return replace(self, options=replace(self.options, **changes))
+
+    def at(self, cwd: str, roots: tuple[str, ...] = ()) -> "NativeSessionOptions":
+        """The same in another directory."""
+        return self.with_options(cwd=cwd, roots=roots)
+
+
+_DEFAULTS = NativeSessionOptions()
+SUPPORTED_OPTIONS = frozenset(
+    (
+        *("agent", "cwd", "roots", "transport", "model", "effort", "mode", "allow", "deny"),
+        *("tools", "denied_tools", "mcp_servers", "environment", "system_prompt"),
+        *("limits.model_calls", "limits.tokens", "limits.cost", "limits.seconds"),
+        *("resume", "fork"),
+    )
+)
+"""The options of a session that our own agent honours; others are refused by name."""
 
 
 def find_hooks(ground: SessionEnvironment, environment: Mapping[str, str], session: str) -> Hooks:
@@ -103,11 +133,12 @@ async def find_servers(
     *,
     given: tuple[ServerDefinition, ...] = (),
     wanted: tuple[str, ...] | None = None,
+    denied: tuple[str, ...] = (),
 ) -> tuple[ToolServers, tuple[NoticePosted, ...]]:
     """The servers of a session, not started, and what a person should know of those left out.
 
     ``given`` come from whoever opens the session and win over those of the same name in files.
-    ``wanted`` are the only tools that the session may have; None: all.
+    ``wanted`` are the only tools that the session may have; None: all. It has none of ``denied``.
     """
     if not (given or ground.settings.mcp_servers or ground.has_mcp_file):
         return NO_SERVERS, ()
@@ -115,7 +146,9 @@ async def find_servers(
         return NO_SERVERS, ()
     from .mcp.servers import session_servers
 
-    return await session_servers(ground, environment, roots, given=given, wanted=wanted)
+    return await session_servers(
+        ground, environment, roots, given=given, wanted=wanted, denied=denied
+    )
 
 
 class NativeAgent:
@@ -151,30 +184,26 @@ class NativeAgent:
 
     async def new(
         self,
-        cwd: str,
+        wishes: NativeSessionOptions,
         *,
-        roots: tuple[str, ...] = (),
-        wishes: SessionOptions = _DEFAULTS,
         id_: SessionId | None = None,
     ) -> Session:
-        """Begin a session in a directory; ``id_``: None for a new one.
+        """Begin a session in the directory of its options; ``id_``: None for a new one.
 
         Raises:
             QuarterdeckError: the configuration, the model or the directory is not usable; the
                 message says what to do. Nothing is left behind.
         """
-        past = ResumeState(cwd=cwd, roots=roots)
+        past = ResumeState(cwd=wishes.options.cwd, roots=wishes.options.roots)
         return await self._begin(id_ or new_session_id(), past, wishes, ())
 
     async def load(
         self,
         id_: str,
         *,
-        cwd: str | None = None,
-        roots: tuple[str, ...] | None = None,
-        wishes: SessionOptions = _DEFAULTS,
+        wishes: NativeSessionOptions = _DEFAULTS,
     ) -> Session:
-        """Go on with a session, open or stored; where it works may be another place now.
+        """Go on with a session, open or stored; with a ``cwd`` it works there from now on.
 
         Raises:
             NoSuchSessionError: there is none of that id.
@@ -192,9 +221,9 @@ class NativeAgent:
             past = read_resume_state(records)
             if past.agent != "native":
                 raise NoSuchSessionError(id_, agent=past.agent)
-            past.cwd = cwd or past.cwd
+            past.cwd = wishes.options.cwd or past.cwd
             allow_for_damage(id_, records, past)
-            past.roots = past.roots if roots is None else roots
+            past.roots = wishes.options.roots or past.roots
             session = await self._assemble(session_id, journal, past, wishes, stack)
             for turn, event in past.closing:
                 await journal.append(session_id, event, turn=turn)
@@ -210,10 +239,8 @@ class NativeAgent:
         self,
         id_: str,
         *,
-        cwd: str | None = None,
-        roots: tuple[str, ...] | None = None,
         until: int | None = None,
-        wishes: SessionOptions = _DEFAULTS,
+        wishes: NativeSessionOptions = _DEFAULTS,
         new_id: SessionId | None = None,
     ) -> Session:
         """Begin a session that shares the past of another, whole or up to a sequence number.
@@ -231,8 +258,9 @@ class NativeAgent:
         shared = shared_events(records, until)
         kept = [record for record in records if until is None or record.seq <= until]
         past = read_resume_state(kept, FORKED)
-        past.cwd, past.closing, past.began = cwd or past.cwd, (), None
-        past.roots = past.roots if roots is None else roots
+        past.closing, past.began = (), None
+        if wishes.options.cwd or wishes.options.roots:
+            past.cwd, past.roots = wishes.options.cwd or past.cwd, wishes.options.roots
         if past.goal is not None:
             past.goal.seq = -1  # its own log has other numbers
         last = kept[-1].seq if kept else 0
@@ -269,7 +297,7 @@ class NativeAgent:
         self,
         id_: SessionId,
         past: ResumeState,
-        wishes: SessionOptions,
+        wishes: NativeSessionOptions,
         shared: tuple[tuple[TurnId | None, Event], ...],
         forked: tuple[SessionId, int] | None = None,
     ) -> Session:
@@ -303,11 +331,12 @@ class NativeAgent:
         id_: SessionId,
         journal: Journal,
         past: ResumeState,
-        wishes: SessionOptions,
+        wishes: NativeSessionOptions,
         stack: AsyncExitStack,
     ) -> Session:
+        flags = _flags(wishes)
         ground = await prepare_environment(
-            self._places, self._environment, past.cwd, past.roots, wishes.flags, past.began
+            self._places, self._environment, past.cwd, past.roots, flags, past.began
         )
         cage = wishes.make_cage((past.cwd, *past.roots), ground)
         stack.push_async_callback(cage.close)
@@ -320,7 +349,12 @@ class NativeAgent:
         setup.hooks = await asyncio.to_thread(find_hooks, ground, self._environment, id_)
         stack.push_async_callback(setup.hooks.close)
         setup.servers, told = await find_servers(
-            ground, self._environment, cage.roots, given=wishes.servers, wanted=wishes.tools
+            ground,
+            self._environment,
+            cage.roots,
+            given=(*wishes.servers, *map(_server, wishes.options.mcp_servers)),
+            wanted=wishes.options.tools,
+            denied=wishes.options.denied_tools,
         )
         stack.push_async_callback(setup.servers.close)
         setup.servers.start()
@@ -349,16 +383,17 @@ class NativeAgent:
         self,
         ground: SessionEnvironment,
         past: ResumeState,
-        wishes: SessionOptions,
+        wishes: NativeSessionOptions,
         cage: SessionSystem,
     ) -> Gate:
         grants = GrantStore(self._places.state / "grants.json")
         await grants.load()
         await grants.add(past.grants)
-        mode = wishes.mode or (parse_mode(past.mode) if past.mode else ground.settings.mode)
+        wanted = wishes.options.mode or past.mode
+        mode = parse_mode(wanted) if wanted else ground.settings.mode
         return Gate(
             mode=mode,
-            rules=(*rules_of(ground.config), *wishes.rules),
+            rules=(*rules_of(ground.config), *session_rules(wishes.options), *wishes.rules),
             grants=grants,
             sandbox=await cage.sandbox() if mode == "full-auto" else NO_SANDBOX,
             find_sandbox=None if mode == "full-auto" else cage.sandbox,
@@ -373,11 +408,12 @@ class NativeAgent:
         id_: SessionId,
         ground: SessionEnvironment,
         past: ResumeState,
-        wishes: SessionOptions,
+        wishes: NativeSessionOptions,
         cage: SessionSystem,
     ) -> SessionSetup:
         options = model_options(ground.settings)
-        name = wishes.model or past.model or await choose_model_name(self._environment, options)
+        given = wishes.options
+        name = given.model or past.model or await choose_model_name(self._environment, options)
         toolbox = await asyncio.to_thread(_toolbox, wishes)
         make: Callable[[str], Model] = wishes.make_model or (
             lambda other: make_model(other, self._environment, options)
@@ -386,8 +422,8 @@ class NativeAgent:
             model=await asyncio.to_thread(make, name),
             make_model=make,
             models=await asyncio.to_thread(offered_models, self._environment, options),
-            effort=wishes.effort or past.effort or ground.settings.effort,
-            system_prompt="\n\n".join(filter(None, (ground.system_prompt, wishes.system_prompt))),
+            effort=parse_effort(given.effort or past.effort or ground.settings.effort),
+            system_prompt="\n\n".join(filter(None, (ground.system_prompt, given.system_prompt))),
             toolbox=toolbox,
             workspace=ToolWorkspace(
                 system=cage,
@@ -407,10 +443,33 @@ class NativeAgent:
         )
 
 
-def _toolbox(wishes: SessionOptions) -> Toolbox:
+def _toolbox(wishes: NativeSessionOptions) -> Toolbox:
     """The tools of a session; their texts are read here, in a thread."""
     toolbox = Toolbox(wishes.make_tools())
-    if wishes.tools is not None:
-        toolbox = toolbox.only(name for name in wishes.tools if not name.startswith("mcp__"))
+    wanted, denied = wishes.options.tools, wishes.options.denied_tools
+    toolbox.only(name for name in denied if not name.startswith("mcp__"))  # one must be known
+    if wanted is not None:
+        toolbox = toolbox.only(name for name in wanted if not name.startswith("mcp__"))
+    if denied:
+        toolbox = toolbox.only(name for name in toolbox.names if name not in denied)
     assert toolbox.specs is not None
     return toolbox
+
+
+def _flags(wishes: NativeSessionOptions) -> dict[str, Any]:
+    """The settings of a session that outrank every file: those given, and its limits."""
+    every = asdict(wishes.options.limits)
+    limits = {name: value for name, value in every.items() if value is not None}
+    given = dict(wishes.flags)
+    return {**given, "limits": {**given.get("limits", {}), **limits}} if limits else given
+
+
+def _server(server: AgentMcpServer) -> ServerDefinition:
+    return ServerDefinition(
+        name=server.name,
+        command=() if server.url else server.command,
+        env=server.variables,
+        url=server.url or None,
+        headers=server.sent_headers,
+        source="the session's options",
+    )

@@ -83,9 +83,9 @@ class AgentProcess:
             AgentMissingError: there is no such program; says where it was looked for.
             OpenFailedError: it is there and could not be started.
         """
-        own = {**launch.environment, **opening.environment}
+        own = {**launch.environment, **opening.options.variables}
         argv = (*launch.command, *words, *opening.arguments)
-        command = CommandSpec(argv=argv, cwd=opening.cwd, env=own, inherit=launch.inherit)
+        command = CommandSpec(argv=argv, cwd=opening.options.cwd, env=own, inherit=launch.inherit)
         try:
             process = await system.processes.spawn(command)
         except CommandNotFoundError as error:

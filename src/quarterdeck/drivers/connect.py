@@ -13,7 +13,7 @@ import os
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -225,15 +225,16 @@ async def connect(
 
     ``decide`` answers permission requests that no rule decides. Without it they come as
     ``PermissionAsked`` events, to be answered with ``ConnectedAgent.answer``. Further ``options``
-    are the fields of ``DriverSessionOptions``: ``model``, ``mode``, ``resume``, ``environment`` and
-    so on.
+    are the fields of ``SessionOptions`` and ``DriverSessionOptions``: ``model``, ``mode``,
+    ``resume``, ``environment`` and so on.
 
     Raises:
         UnknownAgentError: there is no such agent.
         OpenFailedError, UnsupportedError: it did not start, or cannot do what was asked.
     """
-    opening = DriverSessionOptions(cwd=os.fspath(cwd), **options)
-    opening = replace(opening, cwd=await asyncio.to_thread(_absolute, cwd))
+    opening = DriverSessionOptions.of(
+        agent=agent, cwd=await asyncio.to_thread(_absolute, cwd), transport=transport, **options
+    )
     id_ = new_session_id()
     stream = EventStream(id_)
     session = await open_session(

@@ -19,8 +19,8 @@ What holds for every session:
   agent that does not obey is ended, and the session with it.
 - **Closing** leaves no process of the agent's tree, also when the opening was cancelled or failed,
   and when we ourselves are killed.
-- **Options**: each field of ``DriverSessionOptions`` reaches the agent, or opening fails and names
-  it. Nothing skips permissions unless ``agent_mode`` says so by name.
+- **Options**: each field of ``SessionOptions`` reaches the agent, or opening fails and names it.
+  Nothing skips permissions unless ``agent_mode`` says so by name.
 - **Unknown** things from the agent become ``UnknownEvent`` events with the raw object.
 - **Failures** of an open session are the four words of ``quarterdeck.wire.errors``:
   ``LinkClosedError`` (we closed it), ``LinkEndedError`` (the agent left in good order),
@@ -28,17 +28,19 @@ What holds for every session:
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, TypeAlias
 
+from msgspec.structs import replace as replace_fields
+
 from quarterdeck.policy.gate import Gate, PermissionAnswer, QuestionReply
-from quarterdeck.policy.modes import DEFAULT_MODE, Mode
+from quarterdeck.policy.modes import DEFAULT_MODE, Mode, parse_mode
 from quarterdeck.wire.content import ContentBlock
 from quarterdeck.wire.events import Event, Origin, SessionEnded, TurnEnded
 from quarterdeck.wire.ids import MessageId, RequestId, SessionId, ToolCallId, TurnId
+from quarterdeck.wire.session_options import SessionOptions
 
 __all__ = [
-    "AgentMcpServer",
     "Capabilities",
     "ClosedAs",
     "DriverSession",
@@ -83,52 +85,19 @@ class Capabilities:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentMcpServer:
-    """A tool server that the agent shall use: a command, or a URL.
-
-    With both, the URL is used where the agent can, else the command.
-    """
-
-    name: str
-    command: tuple[str, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    url: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """These and the environment may hold secrets, so they are not shown."""
-    is_ours: bool = False
-    """It checks its calls itself: an agent that cannot ask may call it without."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DriverSessionOptions:
-    """How a session shall be. Every field holds, or opening fails and names it."""
+    """How a session is opened: its options, and what only a program that drives it can give."""
 
-    cwd: str
-    """Absolute."""
-    roots: tuple[str, ...] = ()
-    """Further directories the agent may work in, absolute."""
-    model: str | None = None
-    """The agent's own name of it."""
-    mode: Mode = DEFAULT_MODE
-    """What our gate lets pass without asking; for an agent that does not ask, what it may do."""
-    agent_mode: str | None = None
-    """A mode of the agent's own. The only way to one that skips permissions."""
-    resume: str | None = None
-    """The agent's own id of the session to go on with."""
-    fork: bool = False
-    """With ``resume``: go on in a copy."""
+    options: SessionOptions
+    """Every one that is set reaches the agent, or opening fails and names it. ``resume`` is the
+    agent's own id."""
     replay: bool = False
     """With ``resume``: have the past told as events, where the agent can."""
     login: str | None = None
     """A way to log in, by the agent's id of it, before the session is opened; over ACP only."""
     title: str | None = None
-    system_prompt: str | None = None
-    """Added to the agent's own."""
-    mcp_servers: tuple[AgentMcpServer, ...] = ()
     arguments: tuple[str, ...] = ()
     """Further words for the agent's command line."""
-    environment: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Set for the agent, over the few variables that every child gets."""
     parent_session: SessionId | None = None
     start_limit: float = 60.0
     """Seconds that the start may take."""
@@ -136,6 +105,25 @@ class DriverSessionOptions:
     """Seconds without a sign of life after which a turn is ended; waiting for a person is none."""
     cancel_limit: float = 10.0
     """Seconds within which an interrupted turn must have ended."""
+
+    @classmethod
+    def of(cls, **fields: Any) -> "DriverSessionOptions":
+        """From fields of ``SessionOptions`` and of this class, by name. Raises TypeError."""
+        own = {name: fields.pop(name) for name in cls.__slots__ if name in fields}
+        return cls(options=SessionOptions(**fields), **own)
+
+    def with_options(self, **changes: Any) -> "DriverSessionOptions":
+        """The same with other values of these fields of ``options``."""
+        return replace(self, options=replace_fields(self.options, **changes))
+
+    @property
+    def mode(self) -> Mode:
+        """What our gate lets pass without asking; for an agent that does not ask, what it may do.
+
+        Raises:
+            UnknownModeError: there is no such mode.
+        """
+        return DEFAULT_MODE if self.options.mode is None else parse_mode(self.options.mode)
 
 
 class EventSink(Protocol):
@@ -168,7 +156,7 @@ class DriverSession(Protocol):
 
     @property
     def agent_session(self) -> str | None:
-        """The agent's own id of the session, once known; what ``DriverSessionOptions.resume``
+        """The agent's own id of the session, once known; what ``SessionOptions.resume``
         wants.
         """
         ...

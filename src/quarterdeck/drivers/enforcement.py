@@ -89,7 +89,10 @@ def enforcement_of(launch: Launch, opening: DriverSessionOptions, *, asks: bool)
     """For a session that is to be opened. ``asks``: the transport has a way to."""
     asked: frozenset[GuardedAction] = launch.asks if asks else frozenset()
     sealed = launch.sealed
-    is_chosen = opening.agent_mode is not None and opening.agent_mode not in launch.asking_modes
+    is_chosen = (
+        opening.options.agent_mode is not None
+        and opening.options.agent_mode not in launch.asking_modes
+    )
     if is_chosen:
         return Enforcement(asks=asked, sealed=sealed, left=ALL, denies=launch.always_asks)
     if not asked:
@@ -103,7 +106,7 @@ def explain_unenforceable(
 ) -> list[str]:
     """Why the session could not be held to its mode and its rules; empty: it can."""
     reasons: list[str] = []
-    if opening.agent_mode is None and held.asks:
+    if opening.options.agent_mode is None and held.asks:
         reasons += _unheld_mode(held, gate.mode)
     for rule in guarding_rules(gate, around):
         if held.denies and rule.effect == "deny":

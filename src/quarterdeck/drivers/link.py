@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from .enforcement import Enforcement
 
 __all__ = [
+    "AGENT_OPTIONS",
+    "ROUTED_OPTIONS",
     "AgentExit",
     "AgentLink",
     "FixedSettings",
@@ -38,6 +40,15 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+ROUTED_OPTIONS = frozenset(
+    ("agent", "cwd", "transport", "mode", "allow", "deny", "environment", "limits.seconds")
+)
+"""What a session sees to itself, over every link."""
+AGENT_OPTIONS = frozenset(
+    ("roots", "model", "agent_mode", "mcp_servers", "system_prompt", "resume", "fork")
+)
+"""What a link has to pass on to its agent; most can, as far as the agent's file has words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +168,14 @@ class AgentLink(Protocol):
     @property
     def capabilities(self) -> Capabilities:
         """What it can do; final once started."""
+        ...
+
+    @property
+    def supported_options(self) -> frozenset[str]:
+        """The names of the session's options that it can honour, besides ``ROUTED_OPTIONS``.
+
+        One that is set and not among them is refused by name before the agent is started.
+        """
         ...
 
     def enforcement(self, opening: DriverSessionOptions) -> "Enforcement":

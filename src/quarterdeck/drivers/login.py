@@ -137,7 +137,7 @@ class _Visit:
 
         way = AcpOpenMethod(acp.SESSION_NEW.name)
         opened = await open_session(
-            self.connection, self.launch, DriverSessionOptions(cwd=self.cwd), self.hello, way
+            self.connection, self.launch, DriverSessionOptions.of(cwd=self.cwd), self.hello, way
         )
         can = self.hello.agent_capabilities.session_capabilities
         if can.close is not None and opened.session_id is not None:
@@ -162,7 +162,7 @@ async def _visit(
         raise UnsupportedError(agent.name, "any protocol", "log in from here", agent.login.hint)
     launch = make_launch(agent, "acp")
     where = await asyncio.to_thread(lambda: str(Path(cwd).absolute()))
-    opening = DriverSessionOptions(cwd=where, environment=environment)
+    opening = DriverSessionOptions.of(cwd=where, environment=environment)
     system = LocalSystem([where], guard=shared_guard())
     child: AgentProcess | None = None
     try:

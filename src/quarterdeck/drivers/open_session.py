@@ -20,6 +20,7 @@ from quarterdeck.policy.gate import Gate
 from quarterdeck.wire.errors import LinkError, QuarterdeckError, RpcError
 from quarterdeck.wire.events import Event, NoticePosted, SessionEnded, SessionOpened, SessionResumed
 from quarterdeck.wire.ids import SessionId, new_session_id
+from quarterdeck.wire.session_options import find_unsupported
 from quarterdeck.wire.tasks import run_to_end
 
 from .agent_description import Agent
@@ -34,7 +35,7 @@ from .errors import (
     UnenforceableError,
     UnsupportedError,
 )
-from .link import AgentLink, StartedAgent
+from .link import ROUTED_OPTIONS, AgentLink, StartedAgent
 from .session import LinkSession
 from .transports import RepeatedStart, make_links
 
@@ -97,6 +98,7 @@ async def start_session(
         link = make()
         session.attach(link)
         try:
+            _check_options(session, link)
             loose = _hold(session, link)
             started = await _start(session, link)
         except QuarterdeckError as error:
@@ -117,6 +119,26 @@ async def start_session(
     first = _first(session, StartedAgent(), (), is_known=is_known)
     await session.fail(first, _never_ran(error))
     raise error
+
+
+_INSTEAD = {
+    "tools": "Deny the others by rules.",
+    "denied_tools": "Deny them by rules.",
+}
+
+
+def _check_options(session: LinkSession, link: AgentLink) -> None:
+    """Make sure that every option that is set can be honoured.
+
+    Raises:
+        UnsupportedError: one cannot; the message names all of them.
+    """
+    supported = ROUTED_OPTIONS | link.supported_options
+    if refused := find_unsupported(session.opening.options, supported):
+        names = ", ".join(map(repr, refused))
+        what = f"accept the option{'s' * (len(refused) > 1)} {names}"
+        instead = " ".join(_INSTEAD[name] for name in refused if name in _INSTEAD)
+        raise UnsupportedError(session.agent, link.transport, what, instead)
 
 
 def _hold(session: LinkSession, link: AgentLink) -> list[Event]:
@@ -206,14 +228,14 @@ def _opened(
 ) -> SessionOpened:
     return SessionOpened(
         agent=session.agent,
-        cwd=opening.cwd,
-        roots=opening.roots,
+        cwd=opening.options.cwd,
+        roots=opening.options.roots,
         title=opening.title,
         transport=session.transport or None,
         agent_session=session.agent_session,
         agent_version=started.agent_version,
-        model=started.model or opening.model,
-        mode=started.mode or opening.agent_mode,
+        model=started.model or opening.options.model,
+        mode=started.mode or opening.options.agent_mode,
         parent_session=opening.parent_session,
     )
 
@@ -282,7 +304,7 @@ async def open_session(
         guards_reading=is_reading_guarded(gate, around),
     )
     session = LinkSession(id_, agent.name, opening, sink, gate, around, on_terminal)
-    environment = {**os.environ, **opening.environment}
+    environment = {**os.environ, **opening.options.variables}
     await start_session(
         session, links, is_known=is_known, hint=partial(login_hint, agent, environment)
     )
@@ -290,12 +312,12 @@ async def open_session(
 
 
 def _surroundings(agent: str, opening: DriverSessionOptions, session: SessionId) -> CallContext:
-    home = {**os.environ, **opening.environment}.get("HOME", "")
+    home = {**os.environ, **opening.options.variables}.get("HOME", "")
     return CallContext(
-        cwd=opening.cwd,
-        roots=(opening.cwd, *opening.roots),
+        cwd=opening.options.cwd,
+        roots=(opening.options.cwd, *opening.options.roots),
         home=home,
-        project=str(find_workspace(Path(opening.cwd)).root),
+        project=str(find_workspace(Path(opening.options.cwd)).root),
         session=session,
         agent=agent,
     )

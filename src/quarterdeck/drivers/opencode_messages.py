@@ -5,10 +5,10 @@ from typing import Any
 
 from quarterdeck.wire.events import Event, RateLimited, ToolCallEnded, ToolCallStarted, TurnEnd
 from quarterdeck.wire.ids import ToolCallId
+from quarterdeck.wire.session_options import AgentMcpServer
 from quarterdeck.wire.tool_calls import ToolCallLocation
 from quarterdeck.wire.usage import TokenUsage
 
-from .driver import AgentMcpServer
 from .foreign_json import as_map, as_number, as_text, output_content, rate_limit, tool_kind
 
 __all__ = [
@@ -122,9 +122,9 @@ def _seconds(value: object) -> float | None:
 def server_of(server: AgentMcpServer) -> dict[str, Any]:
     """A tool server as opencode describes it."""
     if server.url:
-        return {"type": "remote", "url": server.url, "headers": dict(server.headers)}
+        return {"type": "remote", "url": server.url, "headers": server.sent_headers}
     return {
         "type": "local",
         "command": list(server.command),
-        "environment": dict(server.environment),
+        "environment": server.variables,
     }

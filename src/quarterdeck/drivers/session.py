@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace as copy
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
@@ -93,7 +92,9 @@ class LinkSession:
         self.agent = agent
         self.opening = opening
         self.gate = gate
-        self.agent_session: str | None = opening.resume if not opening.fork else None
+        self.agent_session: str | None = (
+            opening.options.resume if not opening.options.fork else None
+        )
         self._sink = sink
         self._around = around
         self._on_terminal = on_terminal
@@ -102,7 +103,7 @@ class LinkSession:
         self._turns = asyncio.Lock()
         self._turn: DriverTurn | None = None
         self._requests = _Requests()
-        self._agent_mode = opening.agent_mode
+        self._agent_mode = opening.options.agent_mode
         """The mode of the agent's own that a person has chosen, if any."""
         self._clearances = UnusedPermissions()
         self._conduct = CallMonitor(gate, around)
@@ -142,7 +143,7 @@ class LinkSession:
         """What it asks about, and what it does unasked."""
         if self._link is None:
             return Enforcement()
-        return self._link.enforcement(copy(self.opening, agent_mode=self._agent_mode))
+        return self._link.enforcement(self.opening.with_options(agent_mode=self._agent_mode))
 
     # Beginning
 
@@ -389,7 +390,7 @@ class LinkSession:
         """Change the agent's own mode."""
         link = self._alive()
         self._need(link.capabilities.sets_mode, "change its mode while it runs")
-        opening = copy(self.opening, agent_mode=mode)
+        opening = self.opening.with_options(agent_mode=mode)
         reasons = explain_unenforceable(link.enforcement(opening), opening, self.gate, self._around)
         if reasons and self._around.on_unheld == "refuse":
             raise UnenforceableError(self.agent, self.transport, f"enforce {'; '.join(reasons)}")

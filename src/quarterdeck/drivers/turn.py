@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
@@ -65,6 +66,8 @@ class DriverTurn:
         self._steering = asyncio.Lock()
         self._over = asyncio.Event()
         self._overdue: str | None = None
+        self._spent: str | None = None
+        """The limit that it has reached."""
         self._sign_of_life = time.monotonic()
         self._is_empty = True
         """No message and no tool call so far, nor other work."""
@@ -192,7 +195,10 @@ class DriverTurn:
             pass
         if self._overdue is not None:
             stop, reason = "failed", self._overdue
-        left = "cancelled" if stop == "cancelled" else "failed"
+        elif self._spent is not None and stop == "cancelled":
+            stop, reason = "max_turn_requests", self._spent
+        is_stopped = stop == "cancelled" or reason is self._spent is not None
+        left = "cancelled" if is_stopped else "failed"
         for event in self._ledger.close(left, "the agent did not say how it ended"):
             await self._sink(event, turn=self.id)
         if stop == "end_turn" and self._is_empty:
@@ -203,24 +209,30 @@ class DriverTurn:
 
     @asynccontextmanager
     async def _watched(self) -> AsyncGenerator[None]:
-        """Interrupt it when the agent shows no sign of life for too long."""
-        limit = self._opening.idle_limit
-        if limit is None:
+        """Interrupt it when it takes too long, or the agent shows no sign of life for too long."""
+        idle, whole = self._opening.idle_limit, self._opening.options.limits.seconds
+        if idle is None and whole is None:
             yield
             return
         self.shows_life()
-        async with run_beside(self._watch(limit), name="turn: idle limit"):
+        async with run_beside(
+            self._watch(idle or math.inf, whole or math.inf), name="turn: limits"
+        ):
             yield
 
-    async def _watch(self, limit: float) -> None:
-        waited = self._gate.pauses.seconds
+    async def _watch(self, idle: float, whole: float) -> None:
+        waited, began = self._gate.pauses.seconds, time.monotonic()
         while True:
             people = self._gate.pauses.seconds - waited
-            left = self._sign_of_life + people + limit - time.monotonic()
+            end = min(self._sign_of_life + idle, began + whole)
+            left = end + people - time.monotonic()
             if left <= 0:
                 break
             await asyncio.sleep(left)
-        self._overdue = f"no activity for {limit:g} s"
+        if end == began + whole:
+            self._spent = f"it took {whole:g} s"
+        else:
+            self._overdue = f"no activity for {idle:g} s"
         await self._stop()
 
 

@@ -28,6 +28,7 @@ from quarterdeck.wire.events import (
 )
 from quarterdeck.wire.ids import MessageId, SessionId
 from quarterdeck.wire.record import Record
+from quarterdeck.wire.session_options import SessionOptions
 from quarterdeck.wire.usage import ContextUsage, Cost, TokenUsage
 
 from .agent_state import NEW_STATUS, STATUS_EVENTS, AgentStateName, AgentStatus, advance_status
@@ -40,6 +41,7 @@ __all__ = [
     "AgentSpending",
     "WaitingPrompt",
     "fold_entry",
+    "is_own_agent",
     "make_agent_info",
 ]
 
@@ -113,6 +115,11 @@ ENTRY_EVENTS = STATUS_EVENTS | {
 """The tags of the events that change an entry; what agents say is not among them."""
 
 
+def is_own_agent(options: SessionOptions) -> bool:
+    """Whether these options are for our own agent, in the host's process."""
+    return options.agent == NATIVE and options.transport in (None, NATIVE)
+
+
 class WaitingPrompt(Struct, frozen=True, kw_only=True):
     """A prompt in the queue."""
 
@@ -154,7 +161,7 @@ class AgentEntry(Struct, frozen=True, kw_only=True):
     @property
     def is_native(self) -> bool:
         """Whether it is our own agent, in the host's process."""
-        return self.wish.agent == NATIVE and self.wish.transport in (None, NATIVE)
+        return is_own_agent(self.wish.options)
 
     @property
     def state(self) -> AgentStateName:
@@ -216,12 +223,12 @@ def _spawned(entry: AgentEntry | None, record: Record, wish: SessionSpawned) -> 
             session=record.session,
             wish=wish,
             name=wish.name,
-            model=wish.model,
-            mode=wish.mode,
-            transport=wish.transport,
+            model=wish.options.model,
+            mode=wish.options.mode,
+            transport=wish.options.transport,
             spawned=record.time,
         )
-    return replace(entry, wish=wish, name=wish.name, mode=wish.mode, accepted=None)
+    return replace(entry, wish=wish, name=wish.name, mode=wish.options.mode, accepted=None)
 
 
 def _changes(entry: AgentEntry, event: Event, seq: int) -> Mapping[str, Any]:
@@ -310,8 +317,8 @@ def make_agent_info(
     return AgentInfo(
         session=entry.session,
         name=entry.name,
-        agent=entry.wish.agent,
-        cwd=entry.wish.cwd,
+        agent=entry.wish.options.agent,
+        cwd=entry.wish.options.cwd,
         state=entry.state,
         waits_for=standing.waits_for,
         needs_person=standing.needs_person,

@@ -65,7 +65,8 @@ class AgentLifecycle:
             raise AgentNotReadyError(f"{entry.name!r} is already live")
         if not entry.can_resume:
             raise AgentNotReadyError(
-                f"{entry.name!r} cannot be resumed: {entry.wish.agent} reported no session id"
+                f"{entry.name!r} cannot be resumed: {entry.wish.options.agent} reported no "
+                "session id"
             )
         start = await self._starting.again(entry)
         return await self._started_as(self._crew.start_again(start))
@@ -79,7 +80,7 @@ class AgentLifecycle:
         session = member.session if member is not None else None
         if entry.resume is None or (session is not None and not session.capabilities.forks):
             raise AgentNotReadyError(
-                f"{entry.name!r} cannot be forked: {entry.wish.agent} does not support it"
+                f"{entry.name!r} cannot be forked: {entry.wish.options.agent} does not support it"
             )
         parent = entry.wish.parent_session
         if parent is not None and self._crew.get(parent) is None:

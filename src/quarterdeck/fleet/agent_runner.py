@@ -48,6 +48,8 @@ class AgentStart:
     around: CallContext
     is_known: bool = False
     """The log has an earlier run of it."""
+    missing: tuple[str, ...] = ()
+    """What was set at its first start and is not kept, such as values of variables."""
     tools: "tuple[Tool, ...]" = ()
     """Tools of the fleet for our own agent; others get theirs with the opening."""
     rules: "tuple[Rule, ...]" = ()

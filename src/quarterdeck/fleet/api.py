@@ -20,6 +20,7 @@ from quarterdeck.wire.events import Origin, PermissionAsked, QuestionAsked
 from quarterdeck.wire.ids import MessageId, RequestId, SessionId
 from quarterdeck.wire.permissions import QuestionAction
 from quarterdeck.wire.record import Record
+from quarterdeck.wire.session_options import SessionOptions
 from quarterdeck.wire.usage import ContextUsage, Cost, TokenUsage
 
 from .agent_state import AgentStateName
@@ -186,32 +187,21 @@ when nobody waits for it any more."""
 class SpawnOptions(Struct, frozen=True, kw_only=True):
     """A wish for an agent. What is asked for is what runs, or spawning fails and says why."""
 
-    agent: str = "native"
-    """A name of the catalogue."""
-    cwd: str
-    """Absolute."""
+    options: SessionOptions
+    """How its session is to be; ``cwd`` is absolute. Values of variables are not kept."""
     name: str | None = None
     """None: one is made up from the agent's."""
     prompt: str | None = None
-    roots: tuple[str, ...] = ()
-    transport: str | None = None
-    model: str | None = None
-    mode: str | None = None
-    """Our permission mode; None: the configuration's."""
-    agent_mode: str | None = None
-    system_prompt: str | None = None
-    tools: tuple[str, ...] | None = None
-    """Only these tools; an agent that cannot be limited so is not spawned."""
-    allow: tuple[str, ...] = ()
-    deny: tuple[str, ...] = ()
-    environment: dict[str, str] = {}
-    """Set for the agent; not kept."""
-    resume: str | None = None
-    """The agent's own id of a session to go on with."""
     parent: SessionId | None = None
     """The session whose agent asks for it."""
     lead: bool = False
     """It gets tools to start agents of its own and to look after them."""
+
+    @classmethod
+    def of(cls, **fields: Any) -> "SpawnOptions":
+        """From fields of ``SessionOptions`` and of this class, by name. Raises TypeError."""
+        own = {name: fields.pop(name) for name in cls.__struct_fields__ if name in fields}
+        return cls(options=SessionOptions(**fields), **own)
 
 
 class QueuedPrompt(Struct, frozen=True, kw_only=True):

@@ -255,7 +255,7 @@ class LocalFleet:
 
     async def call_screen(self, name: str, arguments: dict[str, Any], *, by: str = "person") -> Any:
         """Let one screen do something, and return what it answers."""
-        cwd = (await self._current.find(by)).wish.cwd if looks_like_id(by) else None
+        cwd = (await self._current.find(by)).wish.options.cwd if looks_like_id(by) else None
         return await self._screens.call(name, arguments, by=by, cwd=cwd)
 
     async def terminals(self) -> list[TerminalInfo]:

@@ -9,9 +9,10 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from quarterdeck.agent.config_options import EFFORTS
-from quarterdeck.agent.native import NativeAgent, SessionOptions
+from quarterdeck.agent.native import SUPPORTED_OPTIONS, NativeAgent, NativeSessionOptions
 from quarterdeck.agent.session import Session as AgentSession
 from quarterdeck.agent.session_store import NoSuchSessionError
 from quarterdeck.agent.tools.tool import Tool
@@ -25,11 +26,11 @@ from quarterdeck.policy.modes import parse_mode
 from quarterdeck.wire.content import ContentBlock
 from quarterdeck.wire.events import Origin, SessionEnded, TurnEnded
 from quarterdeck.wire.ids import MessageId, RequestId, SessionId
+from quarterdeck.wire.session_options import SessionOptions, find_unsupported
 from quarterdeck.wire.tasks import start_task
 
 from .agent_entry import NATIVE
 from .agent_runner import AgentStart
-from .permissions.session_gate import parse_session_rules
 
 __all__ = ["NativeSession", "SharedStore", "open_native"]
 
@@ -100,31 +101,37 @@ async def open_native(
         UnsupportedError: the wish has something that it cannot do.
         QuarterdeckError: the configuration, the model or the directory is not usable.
     """
-    wish = start.wish
-    if wish.agent_mode is not None:
-        what = f"have a mode {wish.agent_mode!r} of its own"
-        raise UnsupportedError(NATIVE, _TRANSPORT, what, "It uses our modes: set mode.")
+    wish, options = start.wish, start.opening.options
+    _check_options(options)
     given = tuple(tool.name for tool in start.tools)
-    wishes = SessionOptions(
-        model=wish.model,
-        mode=parse_mode(wish.mode) if wish.mode is not None else None,
-        system_prompt=start.opening.system_prompt,
-        rules=(*parse_session_rules(wish.allow, wish.deny), *start.rules),
-        tools=(*wish.tools, *given) if wish.tools is not None else None,
+    wishes = NativeSessionOptions(
+        options=replace(
+            options, tools=(*options.tools, *given) if options.tools is not None else None
+        ),
+        rules=start.rules,
         make_tools=lambda: _tools(start),
     )
-    own = {**environment, **start.opening.environment}
+    own = {**environment, **options.variables}
     agent = NativeAgent(places, own, store=SharedStore(journal))
     if start.is_known:
-        session = await agent.load(start.session, wishes=wishes)
+        session = await agent.load(start.session, wishes=wishes.at(""))
     elif wish.forked_from is not None:
-        session = await agent.fork(wish.forked_from, wishes=wishes, new_id=start.session)
-    elif wish.resume is not None:
-        what = f"resume {wish.resume!r} under another name"
+        session = await agent.fork(wish.forked_from, wishes=wishes.at(""), new_id=start.session)
+    elif options.resume is not None:
+        what = f"resume {options.resume!r} under another name"
         raise UnsupportedError(NATIVE, _TRANSPORT, what, "Resume that agent, or fork it.")
     else:
-        session = await agent.new(wish.cwd, roots=wish.roots, wishes=wishes, id_=start.session)
+        session = await agent.new(wishes, id_=start.session)
     return NativeSession(agent, session)
+
+
+def _check_options(options: SessionOptions) -> None:
+    if options.agent_mode is not None:
+        what = f"have a mode {options.agent_mode!r} of its own"
+        raise UnsupportedError(NATIVE, _TRANSPORT, what, "It uses our modes: set mode.")
+    if refused := find_unsupported(options, SUPPORTED_OPTIONS):
+        what = f"accept the option {', '.join(map(repr, refused))}"
+        raise UnsupportedError(NATIVE, _TRANSPORT, what)
 
 
 def _tools(start: AgentStart) -> tuple[Tool | LazyTool, ...]:

@@ -12,14 +12,14 @@ from quarterdeck.config.places import Places
 from quarterdeck.drivers.agent_description import Agent
 from quarterdeck.drivers.catalogue import find_agent
 from quarterdeck.drivers.driver import DriverSession, DriverSessionOptions, EventSink
-from quarterdeck.drivers.errors import UnsupportedError
 from quarterdeck.journal import Journal
 from quarterdeck.policy.grant_store import GrantStore
 from quarterdeck.policy.modes import parse_mode
 from quarterdeck.wire.events import SessionSpawned
 from quarterdeck.wire.ids import SessionId
+from quarterdeck.wire.session_options import SessionOptions
 
-from .agent_entry import NATIVE, AgentEntry
+from .agent_entry import AgentEntry, is_own_agent
 from .agent_runner import AgentStart
 from .api import SpawnOptions
 from .errors import InvalidOptionsError
@@ -43,24 +43,21 @@ class AgentOpener:
     async def __call__(self, start: AgentStart, sink: EventSink) -> DriverSession:
         """Start the agent. Raises QuarterdeckError."""
         wish = start.wish
-        if wish.agent == NATIVE and wish.transport in (None, NATIVE):
+        options = wish.options
+        if is_own_agent(options):
             from .native_driver import open_native
 
             return await open_native(start, self._places, self._environment, self._journal)
-        if wish.tools is not None:
-            instead = "Deny the others by rules."
-            what = "be restricted to some of its tools"
-            raise UnsupportedError(wish.agent, wish.transport or "any protocol", what, instead)
         from quarterdeck.drivers.open_session import open_session
 
         return await open_session(
-            wish.agent,
+            options.agent,
             start.opening,
             sink,
             gate=start.gate,
             session_id=start.session,
             is_known=start.is_known,
-            transport=wish.transport,
+            transport=options.transport,
             around=start.around,
             on_terminal=start.on_terminal,
             places=self._places,
@@ -103,26 +100,16 @@ class SessionFactory:
             InvalidOptionsError, UnknownAgentError, BadAgentFileError, RuleError, UnknownModeError,
                 ConfigError: it cannot be.
         """
-        await asyncio.to_thread(_check_directories, wish)
-        agent = await asyncio.to_thread(self.find, wish.agent)
+        await asyncio.to_thread(_check_options, wish)
+        agent = await asyncio.to_thread(self.find, wish.options.agent)
+        options = replace(wish.options, agent=agent.name)
         spawned = SessionSpawned(
             name=wish.name or "",
-            agent=agent.name,
-            cwd=wish.cwd,
-            roots=wish.roots,
-            transport=wish.transport,
-            model=wish.model,
-            mode=wish.mode,
-            agent_mode=wish.agent_mode,
-            system_prompt=wish.system_prompt,
-            tools=wish.tools,
-            allow=wish.allow,
-            deny=wish.deny,
+            options=options,
             parent_session=wish.parent,
             lead=wish.lead,
-            resume=wish.resume,
         )
-        return await self._start(session, spawned, resume=wish.resume, own=wish.environment)
+        return await self._start(session, spawned, options)
 
     async def again(self, entry: AgentEntry) -> AgentStart:
         """A start for an agent that has run, as it was last.
@@ -130,74 +117,69 @@ class SessionFactory:
         Raises:
             RuleError, UnknownModeError, ConfigError: the configuration has become wrong.
         """
-        is_native = entry.is_native
-        # Our own agent finds its model in its past; others are told again if they were told.
-        model = entry.model if entry.wish.model is not None and not is_native else None
-        wish = replace(
-            entry.wish,
-            name=entry.name,
+        is_native, last = entry.is_native, entry.wish.options
+        # Our own agent finds model and effort in its past; others are told again if they were told.
+        model = entry.model if last.model is not None and not is_native else None
+        options = replace(
+            last,
             mode=entry.mode,
-            model=model if entry.is_known else entry.wish.model,
-            resume=entry.resume or entry.wish.resume,
+            model=model if entry.is_known else last.model,
+            effort=None if entry.is_known and is_native else last.effort,
+            resume=entry.resume or last.resume,
+            # A copy is made once.
+            fork=not is_native
+            and entry.agent_session is None
+            and (last.fork or entry.wish.forked_from is not None),
         )
         await self._recall_grants(entry.session)
-        start = await self._start(
-            entry.session,
-            wish,
-            resume=wish.resume,
-            fork=entry.agent_session is None and wish.forked_from is not None and not is_native,
-        )
-        return copy(start, is_known=entry.is_known)
+        wish = replace(entry.wish, name=entry.name, options=options)
+        start = await self._start(entry.session, wish, options)
+        return copy(start, is_known=entry.is_known, missing=options.missing_values)
 
     async def fork(
         self, entry: AgentEntry, session: SessionId, parent: SessionId | None
     ) -> AgentStart:
         """A start for a copy of an agent. Raises as ``again``."""
+        last = entry.wish.options
+        options = replace(
+            last,
+            mode=entry.mode,
+            model=None if entry.is_native else last.model,
+            effort=None if entry.is_native else last.effort,
+            resume=entry.resume,
+            fork=not entry.is_native,
+        )
         wish = replace(
             entry.wish,
             name="",
-            mode=entry.mode,
-            model=None if entry.is_native else entry.wish.model,
-            resume=entry.resume,
+            options=options,
             forked_from=entry.session,
             parent_session=parent,
         )
-        return await self._start(session, wish, resume=entry.resume, fork=True)
+        start = await self._start(session, wish, options)
+        return copy(start, missing=options.missing_values)
 
     async def _start(
-        self,
-        session: SessionId,
-        wish: SessionSpawned,
-        *,
-        resume: str | None,
-        fork: bool = False,
-        own: Mapping[str, str] | None = None,
+        self, session: SessionId, wish: SessionSpawned, options: SessionOptions
     ) -> AgentStart:
+        """A start with these options, which have values that the wish for the log does not."""
         gate, around = await make_gate(
             self._places,
             self.environment,
-            wish.cwd,
-            mode=parse_mode(wish.mode) if wish.mode is not None else None,
-            allow=wish.allow,
-            deny=wish.deny,
-            roots=wish.roots,
+            options.cwd,
+            mode=parse_mode(options.mode) if options.mode is not None else None,
+            allow=options.allow,
+            deny=options.deny,
+            roots=options.roots,
             session=session,
-            agent=wish.agent,
+            agent=options.agent,
             grants=self.grants,
         )
+        options = replace(options, mode=gate.mode)
         opening = DriverSessionOptions(
-            cwd=wish.cwd,
-            roots=wish.roots,
-            model=wish.model,
-            mode=gate.mode,
-            agent_mode=wish.agent_mode,
-            resume=resume,
-            fork=fork,
-            system_prompt=wish.system_prompt,
-            environment=own or {},
-            parent_session=wish.parent_session,
+            options=options.without_missing(), parent_session=wish.parent_session
         )
-        wish = replace(wish, mode=gate.mode)
+        wish = replace(wish, options=options)
         return AgentStart(session=session, wish=wish, opening=opening, gate=gate, around=around)
 
     async def _recall_grants(self, session: SessionId) -> None:
@@ -207,11 +189,14 @@ class SessionFactory:
         await self.grants.add(one for one in found if one.id not in known)
 
 
-def _check_directories(wish: SpawnOptions) -> None:
-    for field, path in (("cwd", wish.cwd), *(("roots", root) for root in wish.roots)):
+def _check_options(wish: SpawnOptions) -> None:
+    given = wish.options
+    for field, path in (("cwd", given.cwd), *(("roots", root) for root in given.roots)):
         if not Path(path).is_absolute():
             raise InvalidOptionsError(f"{field}: {path!r} is not absolute; write the whole path")
         if not Path(path).is_dir():
             raise InvalidOptionsError(f"{field}: there is no directory {path!r}")
+    if given.fork and given.resume is None:
+        raise InvalidOptionsError("fork: it needs a session to copy; set resume")
     if wish.prompt is not None and not wish.prompt.strip():
         raise InvalidOptionsError("prompt: it is empty; omit it to send one later")

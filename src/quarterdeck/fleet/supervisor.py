@@ -11,7 +11,13 @@ from msgspec.structs import replace
 from quarterdeck.drivers.driver import ClosedAs
 from quarterdeck.journal import Journal, JournalError
 from quarterdeck.policy.gate import Gate
-from quarterdeck.wire.events import Event, SessionChanged, SessionEnded, SessionSpawned
+from quarterdeck.wire.events import (
+    Event,
+    NoticePosted,
+    SessionChanged,
+    SessionEnded,
+    SessionSpawned,
+)
 from quarterdeck.wire.ids import SessionId
 
 from .agent_entry import AgentEntry
@@ -94,8 +100,10 @@ class Supervisor:
         """
         async with self._naming:
             await self._check_parent(start.wish.parent_session)
-            start = _named(start, choose_free_name(name, start.wish.agent, self._current.names()))
-            return await self._start(start, (start.wish, *_queueing(first)))
+            start = _named(
+                start, choose_free_name(name, start.wish.options.agent, self._current.names())
+            )
+            return await self._start(start, (start.wish, *_missing(start), *_queueing(first)))
 
     async def start_again(self, start: AgentStart) -> AgentEntry:
         """Note that an agent runs again and start it. Raises AgentNotReadyError, FleetLimitError,
@@ -112,7 +120,7 @@ class Supervisor:
             if (last := self._members.get(start.session)) is not None:
                 await last.over()  # its end is written, and it is about to go
             start = _named(start, entry.name)
-            return await self._start(start, (start.wish,))
+            return await self._start(start, (start.wish, *_missing(start)))
 
     async def adopt(
         self, session: SessionId, wish: SessionSpawned, name: str | None, time: int
@@ -126,7 +134,7 @@ class Supervisor:
         async with self._naming:
             if self._is_stopping:
                 raise AgentNotReadyError("the host is stopping; start it again first")
-            free = choose_free_name(name, wish.agent, self._current.names())
+            free = choose_free_name(name, wish.options.agent, self._current.names())
             await self._notes.note(session, replace(wish, name=free), time=time)
 
     async def _start(self, start: AgentStart, events: tuple[Event, ...]) -> AgentEntry:
@@ -265,6 +273,14 @@ class Supervisor:
     def _check_free(self, session: SessionId, name: str) -> None:
         if self._current.holder(normalize_name(name)) not in (None, session):
             raise NameTakenError(name)
+
+
+def _missing(start: AgentStart) -> tuple[Event, ...]:
+    """A notice of what cannot be set again, since the log does not keep it."""
+    if not start.missing:
+        return ()
+    title = f"not set again, because values are not stored: {', '.join(start.missing)}"
+    return (NoticePosted(title=title, severity="warning"),)
 
 
 def _named(start: AgentStart, name: str) -> AgentStart:

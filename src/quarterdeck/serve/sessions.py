@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from quarterdeck.agent.config_options import EFFORTS
 from quarterdeck.agent.environment import model_options, prepare_environment
-from quarterdeck.agent.native import NativeAgent, SessionOptions
+from quarterdeck.agent.native import NativeAgent, NativeSessionOptions
 from quarterdeck.agent.session import Session
 from quarterdeck.agent.session_store import NoSuchSessionError
 from quarterdeck.agent.tool_servers import ServerDefinition
@@ -136,8 +136,8 @@ class ConnectionSessions:
         """Begin a session."""
         roots = await _check_places(request.cwd, request.additional_directories)
         delegation = self._delegation()
-        wishes = _wishes(delegation, request.mcp_servers)
-        session = await self._agent.new(request.cwd, roots=roots, wishes=wishes)
+        wishes = _wishes(delegation, request.mcp_servers).at(request.cwd, roots)
+        session = await self._agent.new(wishes)
         delegation.session_id = session.id
         hosted = self._host(session, delegation)
         await hosted.begin(after=0)
@@ -166,9 +166,7 @@ class ConnectionSessions:
         delegation = self._delegation()
         session = await self._agent.fork(
             request.session_id,
-            cwd=request.cwd,
-            roots=roots,
-            wishes=_wishes(delegation, request.mcp_servers),
+            wishes=_wishes(delegation, request.mcp_servers).at(request.cwd, roots),
         )
         delegation.session_id = session.id
         hosted = self._host(session, delegation)
@@ -271,9 +269,7 @@ class ConnectionSessions:
         delegation.session_id = request.session_id
         session = await self._agent.load(
             request.session_id,
-            cwd=request.cwd,
-            roots=roots or None,
-            wishes=_wishes(delegation, request.mcp_servers),
+            wishes=_wishes(delegation, request.mcp_servers).at(request.cwd, roots),
         )
         return self._host(session, delegation), True
 
@@ -292,8 +288,8 @@ class ConnectionSessions:
         return Delegation(self._connection, self._client)
 
 
-def _wishes(delegation: Delegation, servers: tuple[acp.McpServer, ...]) -> SessionOptions:
-    return SessionOptions(make_cage=delegation.make_cage, servers=servers_of(servers))
+def _wishes(delegation: Delegation, servers: tuple[acp.McpServer, ...]) -> NativeSessionOptions:
+    return NativeSessionOptions(make_cage=delegation.make_cage, servers=servers_of(servers))
 
 
 def _check_prompt(prompt: tuple[ContentBlock, ...]) -> None:

@@ -143,9 +143,9 @@ def _turn(event: TurnStarted | TurnEnded) -> EventText:
 
 def _session(event: Event) -> EventText | None:
     match event:
-        case SessionSpawned(agent=agent, cwd=cwd, parent_session=parent):
+        case SessionSpawned(options=options, parent_session=parent):
             whose = " by another agent" if parent else ""
-            return EventText("info", f"spawned{whose}: {agent} in {cwd}")
+            return EventText("info", f"spawned{whose}: {options.agent} in {options.cwd}")
         case SessionOpened(agent=agent, cwd=cwd):
             return EventText("quiet", f"{agent} started in {cwd}")
         case SessionResumed():

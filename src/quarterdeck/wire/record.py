@@ -3,9 +3,11 @@
 The form is versioned: ``{"v":1,"seq":…,"time":…,"session":…,"turn":…,"parent":…,"event":{…}}``.
 Keys keep this order, an event's own keys the order of its class; what has its default value is
 left out of the event. An event that this program does not understand is read as ``UnknownEvent``
-with the raw object inside, so that a log written by a newer program stays readable.
+with the raw object inside, so that a log written by a newer program stays readable. An event in
+an earlier form is read as the form of today (``_migrate``); what is written is always that one.
 """
 
+from contextlib import suppress
 from functools import cache
 from typing import Any, cast
 
@@ -13,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from .errors import MalformedRecordError, NewerVersionError
-from .events import Event, UnknownEvent
+from .events import Event, SessionSpawned, UnknownEvent
 from .ids import SessionId, ToolCallId, TurnId
 
 __all__ = [
@@ -93,7 +95,8 @@ def decode_event(data: bytes) -> Event:
     try:
         return _event_decoder().decode(data)
     except _UNREADABLE as error:
-        return UnknownEvent(origin="log", raw=_salvage(data), reason=str(error))
+        raw = _salvage(data)
+        return _migrate(raw) or UnknownEvent(origin="log", raw=raw, reason=str(error))
 
 
 def event_type(event: Event) -> str:
@@ -117,8 +120,33 @@ def _decode_leniently(data: bytes) -> Record:
         raise MalformedRecordError(f"not a record: {data[:80]!r}") from error
     if isinstance(version, int) and version > VERSION:
         raise NewerVersionError("the record", version, VERSION)
-    kept = encode_event(UnknownEvent(origin="log", raw=event, reason="not understood"))
+    kept = encode_event(
+        _migrate(event) or UnknownEvent(origin="log", raw=event, reason="not understood")
+    )
     try:
         return _record_decoder().decode(_encoder.encode(raw | {"event": msgspec.Raw(kept)}))
     except (*_UNREADABLE, TypeError) as error:
         raise MalformedRecordError(f"not a record: {data[:80]!r}: {error}") from error
+
+
+_SPAWNED_V1 = frozenset(
+    (
+        *("agent", "cwd", "roots", "transport", "model", "mode", "agent_mode", "system_prompt"),
+        *("tools", "allow", "deny", "resume"),
+    )
+)
+"""The options that ``session_spawned`` had at its top in its first form."""
+
+
+def _migrate(raw: Any) -> Event | None:
+    """The event that an object in an earlier form is today; None where it is none."""
+    if not isinstance(raw, dict):
+        return None
+    fields = cast("dict[str, Any]", raw)
+    if fields.get("type") != "session_spawned" or not {"agent", "cwd"} <= fields.keys():
+        return None
+    options = {name: value for name, value in fields.items() if name in _SPAWNED_V1}
+    others = {name: value for name, value in fields.items() if name not in _SPAWNED_V1}
+    with suppress(msgspec.ValidationError):
+        return msgspec.convert({**others, "options": options}, SessionSpawned)
+    return None

@@ -8,8 +8,10 @@ its parent. It asks no person by itself: its requests are in the session at the 
 from typing import Literal, TypeAlias
 
 from msgspec import UNSET, UnsetType
+from msgspec.structs import force_setattr
 
 from .ids import SessionId, ToolCallId
+from .session_options import SessionOptions
 from .settings import Command, ConfigOption, Mode
 from .usage import Cost, TokenUsage
 from .values import Value
@@ -117,33 +119,26 @@ killed it."""
 
 
 class SessionSpawned(Value, frozen=True, kw_only=True, tag_field="type", tag="session_spawned"):
-    """A fleet starts a session, and how it shall be; first of all, and again before later runs."""
+    """A fleet starts a session, and how it shall be; first of all, and again before later runs.
+
+    The second form of this event. The first had the fields of ``options`` at its top; ``record``
+    reads it. Values of variables and headers are left out here, whoever makes the event.
+    """
 
     name: str
     """What people and other agents call it; unique among those that are not archived."""
-    agent: str
-    cwd: str
-    roots: tuple[str, ...] = ()
-    transport: str | None = None
-    model: str | None = None
-    mode: str | None = None
-    """Our permission mode."""
-    agent_mode: str | None = None
-    """A mode of the agent's own."""
-    system_prompt: str | None = None
-    tools: tuple[str, ...] | None = None
-    """Only these tools; None for all."""
-    allow: tuple[str, ...] = ()
-    """Rules that hold for this session, as people write them."""
-    deny: tuple[str, ...] = ()
+    options: SessionOptions
     parent_session: SessionId | None = None
     """The session whose agent asked for it."""
     lead: bool = False
     """It has the tools to start agents of its own."""
-    resume: str | None = None
-    """The agent's own id of the session that it goes on with."""
     forked_from: SessionId | None = None
     """The session whose past it shares."""
+
+    def __post_init__(self) -> None:
+        kept = self.options.without_values()
+        if kept is not self.options:
+            force_setattr(self, "options", kept)
 
 
 class SessionOpened(Value, frozen=True, kw_only=True, tag_field="type", tag="session_opened"):

@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from quarterdeck.agent.native import NativeAgent, SessionOptions
+from quarterdeck.agent.native import NativeAgent, NativeSessionOptions
 from quarterdeck.config.places import Places
 from quarterdeck.models.script import Script
 from quarterdeck.models.scripted_model import ScriptedModel
@@ -29,9 +29,9 @@ COMMAND = (
 )
 
 
-def wishes() -> SessionOptions:
+def wishes() -> NativeSessionOptions:
     script = Script.sequence(says(call("bash", command=COMMAND)), "done")
-    return SessionOptions(
+    return NativeSessionOptions.of(
         model="scripted/test",
         mode="accept-edits",
         rules=(parse_rule("allow bash"),),
@@ -46,7 +46,7 @@ def agent(folder: Path) -> NativeAgent:
 async def work(folder: Path) -> str:
     """A session with one turn that changed a lot."""
     async with agent(folder) as host:
-        session = await host.new(str(folder / "work"), wishes=wishes())
+        session = await host.new(wishes().at(str(folder / "work")))
         ended = await session.prompt((text("change a lot"),))
         assert ended.stop == "end_turn", ended
         return session.id

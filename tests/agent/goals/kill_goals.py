@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 from quarterdeck.agent.goals.pursuit import pursue_goal
-from quarterdeck.agent.native import NativeAgent, SessionOptions
+from quarterdeck.agent.native import NativeAgent, NativeSessionOptions
 from quarterdeck.agent.tools.builtin import all_tools
 from quarterdeck.agent.tools.tool import LiveCall, ToolOutcome, text_outcome
 from quarterdeck.config.places import Places
@@ -120,9 +120,9 @@ def _lead(texts: list[str]) -> tuple[TextPart | ToolUsePart, ...]:
     )
 
 
-def wishes() -> SessionOptions:
+def wishes() -> NativeSessionOptions:
     tools = (*all_tools(), FakeTool(work))
-    return SessionOptions(
+    return NativeSessionOptions.of(
         model="scripted/mind", make_model=lambda _: Mind(), make_tools=lambda: tools
     )
 
@@ -227,7 +227,7 @@ async def verify(folder: Path, id_: str, acknowledged: dict[int, str], *, finish
 
 async def new_session(folder: Path) -> str:
     async with agent(folder) as host:
-        return (await host.new(str(folder), wishes=wishes())).id
+        return (await host.new(wishes().at(str(folder)))).id
 
 
 def main(folder: Path, kills: int, seed: int) -> None:

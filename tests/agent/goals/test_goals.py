@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from quarterdeck.agent.goals.pursuit import MOST_IDLE, NoGoalError, pursue_goal
 from quarterdeck.agent.goals.state import GoalBudget
-from quarterdeck.agent.native import SessionOptions
+from quarterdeck.agent.native import NativeSessionOptions
 from quarterdeck.models.script import Script, ScriptReply, ScriptScene
 from quarterdeck.models.scripted_model import ScriptedModel
 from quarterdeck.wire.events import GoalEnded, GoalSet, Prompted, ToolCallEnded, TurnEnded
@@ -26,7 +26,7 @@ def work() -> ScriptReply:
     return says(call("fake", n=1))
 
 
-def then(ship: Deck, *replies: ScriptReply | str) -> SessionOptions:
+def then(ship: Deck, *replies: ScriptReply | str) -> NativeSessionOptions:
     """How the session is loaded again, with what the model says from then on."""
     model = ScriptedModel(Script.sequence(*replies), name="test")
     return replace(ship.wishes, make_model=lambda _: model)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.agent.native import SessionOptions
+from quarterdeck.agent.native import NativeSessionOptions
 from quarterdeck.policy.gate import QuestionReply
 from quarterdeck.wire.content import ImageContent
 from quarterdeck.wire.conversation import ImagePart
@@ -266,14 +266,14 @@ async def test_a_call_without_an_answer_ends_after_its_time(tmp_path: Path):
 
 async def test_a_session_may_be_given_only_some_tools(tmp_path: Path):
     async with deck(tmp_path, "one") as opened:
-        wishes = SessionOptions(
+        wishes = NativeSessionOptions.of(
             model="scripted/test",
             make_model=lambda _: opened.model,
             servers=(hostile(),),
             flags=PATIENT,
             tools=("read", "mcp__bad__ec*"),
         )
-        session = await opened.agent.new(str(opened.cwd), wishes=wishes)
+        session = await opened.agent.new(wishes.at(str(opened.cwd)))
         await session.prompt(())
         assert [spec.name for spec in opened.requests[0].tools] == ["read", "mcp__bad__echo"]
 
@@ -285,13 +285,13 @@ async def test_two_sessions_have_servers_of_their_own_and_do_not_wait_for_each_o
     async with deck(tmp_path, "one", "two", **wishes) as opened:
         other = tmp_path / "other"
         await asyncio.to_thread(other.mkdir)
-        patient = SessionOptions(
+        patient = NativeSessionOptions.of(
             model="scripted/test",
             make_model=lambda _: opened.model,
             servers=(hostile(),),
             flags=PATIENT,
         )
-        second = await opened.agent.new(str(other), wishes=patient)
+        second = await opened.agent.new(patient.at(str(other)))
         stuck = opened.start()
         async with asyncio.timeout(SOON):
             await second.prompt(())

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.drivers.driver import AgentMcpServer
 from quarterdeck.drivers.errors import (
     AgentMissingError,
     LoginNeededError,
@@ -20,6 +19,7 @@ from quarterdeck.wire.events import (
     SessionChanged,
     SessionOpened,
 )
+from quarterdeck.wire.session_options import AgentMcpServer
 from tests.drivers.rigs.acp import acp_rig
 from tests.support.driver_rig import Driven, Rig, drive
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.drivers.driver import AgentMcpServer
 from quarterdeck.drivers.errors import (
     AgentMissingError,
     LoginNeededError,
@@ -40,6 +39,7 @@ from quarterdeck.wire.events import (
     UsageReported,
 )
 from quarterdeck.wire.permissions import Decider
+from quarterdeck.wire.session_options import AgentMcpServer
 from quarterdeck.wire.tool_calls import Diff
 from tests.drivers.rigs.claude import link
 from tests.support.driver_rig import Driven, Rig, drive

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from quarterdeck.drivers.agent_process import Launch
-from quarterdeck.drivers.driver import AgentMcpServer, DriverSessionOptions
+from quarterdeck.drivers.driver import DriverSessionOptions
 from quarterdeck.drivers.errors import UnsupportedError
 from quarterdeck.drivers.pipe.generic import generic
 from quarterdeck.drivers.pipe.oneshot_link import OneshotLink, plain_text
 from quarterdeck.wire.content import EmbeddedResource, ResourceContents, ResourceLink, text
+from quarterdeck.wire.session_options import AgentMcpServer
 from tests.drivers.rigs.oneshot import LAUNCHES, dialect_of, link
 from tests.support.driver_rig import Rig, drive
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.drivers.driver import AgentMcpServer
 from quarterdeck.drivers.errors import (
     AgentMissingError,
     BadAgentFileError,
@@ -18,6 +17,7 @@ from quarterdeck.drivers.pty.link import PtyLink
 from quarterdeck.drivers.pty.patterns import load_patterns, parse_patterns
 from quarterdeck.terminal.keys import neutralize_controls
 from quarterdeck.wire.events import MessageChunk, PermissionAsked, ToolCallStarted
+from quarterdeck.wire.session_options import AgentMcpServer
 from tests.drivers.rigs.pty import LAUNCH, link
 from tests.support.driver_rig import Rig, drive
 

@@ -15,6 +15,7 @@ from quarterdeck.wire.content import text
 from quarterdeck.wire.errors import QuarterdeckError, RpcError
 from quarterdeck.wire.ids import MessageId, RequestId, SessionId
 from quarterdeck.wire.rpc import ByteStream, memory_pair
+from quarterdeck.wire.session_options import SessionOptions
 from tests.support.deadlines import SOON
 
 GOLDEN = Path(__file__).parents[2] / "fixtures" / "fleet" / f"requests-v{PROTOCOL}.jsonl"
@@ -33,8 +34,12 @@ async def _attach(client: HostClient) -> None:
 
 CALLS: tuple[Callable[[HostClient], Awaitable[object]], ...] = (
     lambda c: c.stop_host(),
-    lambda c: c.spawn(SpawnOptions(cwd="/w")),
-    lambda c: c.spawn(SpawnOptions(cwd="/w", name="ann", prompt="go", allow=("bash",), lead=True)),
+    lambda c: c.spawn(SpawnOptions(options=SessionOptions(cwd="/w"))),
+    lambda c: c.spawn(
+        SpawnOptions(
+            options=SessionOptions(cwd="/w", allow=("bash",)), name="ann", prompt="go", lead=True
+        )
+    ),
     lambda c: c.agents(),
     lambda c: c.agents(archived=True, parent=ANN),
     lambda c: c.agent("ann"),

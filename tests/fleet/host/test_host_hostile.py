@@ -21,6 +21,7 @@ from quarterdeck.fleet.host.shutdown import stop_host
 from quarterdeck.policy.modes import MODES, Mode
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import PermissionViolated
+from quarterdeck.wire.session_options import SessionOptions
 from tests.support.agent_files import write_agent_files
 from tests.support.deadlines import SOON
 from tests.support.hostile_repository import HostileRepository, make_hostile_repository
@@ -82,7 +83,10 @@ async def test_agents_of_others_in_every_mode_short_of_a_grant(
     prompt = f"do read a.txt\ndo run {hostile.trap('agent')}\ndo edit src/made.txt made"
     for name, transport in FOREIGN:
         wish = SpawnOptions(
-            agent=name, name=name, cwd=str(hostile.top), transport=transport, mode=mode
+            options=SessionOptions(
+                agent=name, cwd=str(hostile.top), transport=transport, mode=mode
+            ),
+            name=name,
         )
         await client.spawn(structs.replace(wish, prompt=prompt))
     names = [name for name, _ in FOREIGN]
@@ -129,7 +133,10 @@ async def test_our_own_agent_in_every_mode_short_of_a_grant_and_back(
     words = SCRIPT.format(trap=json.dumps(hostile.trap("native")))
     await asyncio.to_thread(script.write_text, words)
     before = await asyncio.to_thread((hostile.outside / "secret.txt").read_bytes)
-    wish = SpawnOptions(cwd=str(hostile.top), name="own", model=f"scripted/{script}", mode=mode)
+    wish = SpawnOptions(
+        options=SessionOptions(cwd=str(hostile.top), model=f"scripted/{script}", mode=mode),
+        name="own",
+    )
     await client.spawn(wish)
     for prompt in ("work", "/changes", "/undo", "/redo", "/undo"):
         await client.send("own", (text(prompt),))

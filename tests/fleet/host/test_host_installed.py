@@ -21,6 +21,7 @@ from quarterdeck.fleet.host.shutdown import stop_host
 from quarterdeck.wire.content import text
 from quarterdeck.wire.errors import LinkBrokenError
 from quarterdeck.wire.events import SessionEnded, TurnStarted
+from quarterdeck.wire.session_options import SessionOptions
 from tests.support.deadlines import SOON
 
 MODEL = "scripted/default"
@@ -63,7 +64,11 @@ async def running(client: HostClient, name: str) -> None:
 
 async def test_agents_outlive_their_clients(places: Places, environ: dict[str, str]):
     async with connected(places, environ) as client:
-        await client.spawn(SpawnOptions(cwd="/", name="ann", model=MODEL, prompt="scene:slow"))
+        await client.spawn(
+            SpawnOptions(
+                options=SessionOptions(cwd="/", model=MODEL), name="ann", prompt="scene:slow"
+            )
+        )
         await running(client, "ann")
         pid = (await client.status()).pid
     async with connected(places, environ) as client:
@@ -84,7 +89,9 @@ async def test_a_killed_host_leaves_no_agent_that_seems_live(
 ):
     async with connected(places, environ) as client:
         ann = await client.spawn(
-            SpawnOptions(cwd="/", name="ann", model=MODEL, prompt="scene:slow")
+            SpawnOptions(
+                options=SessionOptions(cwd="/", model=MODEL), name="ann", prompt="scene:slow"
+            )
         )
         await running(client, "ann")
         sent = await client.send("ann", (text("later"),))
@@ -110,7 +117,11 @@ async def test_a_killed_host_leaves_no_agent_that_seems_live(
 
 async def test_sigterm_closes_agents_that_can_be_resumed(places: Places, environ: dict[str, str]):
     async with connected(places, environ) as client:
-        await client.spawn(SpawnOptions(cwd="/", name="ann", model=MODEL, prompt="scene:slow"))
+        await client.spawn(
+            SpawnOptions(
+                options=SessionOptions(cwd="/", model=MODEL), name="ann", prompt="scene:slow"
+            )
+        )
         await running(client, "ann")
         os.kill((await client.status()).pid, signal.SIGTERM)
         async with asyncio.timeout(SOON):
@@ -134,7 +145,11 @@ async def test_agents_are_resumed_by_themselves_if_that_is_wished(
 ):
     await configure(places, "[host]\nresume_agents = true\n")
     async with connected(places, environ) as client:
-        await client.spawn(SpawnOptions(cwd="/", name="ann", model=MODEL, prompt="scene:slow"))
+        await client.spawn(
+            SpawnOptions(
+                options=SessionOptions(cwd="/", model=MODEL), name="ann", prompt="scene:slow"
+            )
+        )
         await running(client, "ann")
         os.kill((await client.status()).pid, signal.SIGKILL)
     async with connected(places, environ) as client:
@@ -149,7 +164,9 @@ async def test_the_host_tells_a_command_of_the_person(
     command = f"['sh', '-c', 'echo $QUARTERDECK_NOTE_TITLE >> {told}']"
     await configure(places, f"[notifications]\ndelay = 0\ncommand = {command}\n")
     async with connected(places, environ) as client:
-        wish = SpawnOptions(cwd=str(tmp_path), name="ann", model=MODEL, prompt="scene:write")
+        wish = SpawnOptions(
+            options=SessionOptions(cwd=str(tmp_path), model=MODEL), name="ann", prompt="scene:write"
+        )
         await client.spawn(wish)
         await client.wait(["ann"])
         while not await asyncio.to_thread(told.exists):
@@ -219,7 +236,11 @@ async def test_a_host_killed_a_hundred_times_forgets_nothing(
             agents = await client.agents()
             assert not any(agent.is_live for agent in agents)
             assert {agent.name for agent in agents} >= set(acknowledged)
-            wish = SpawnOptions(cwd="/", name=f"a{number}", model=MODEL, prompt="scene:flood")
+            wish = SpawnOptions(
+                options=SessionOptions(cwd="/", model=MODEL),
+                name=f"a{number}",
+                prompt="scene:flood",
+            )
             acknowledged.append((await client.spawn(wish)).name)
             await asyncio.sleep(number % 10 / 50)
             os.kill((await client.status()).pid, signal.SIGKILL)

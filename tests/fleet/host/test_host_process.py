@@ -22,6 +22,7 @@ from quarterdeck.fleet.host.paths import lock_file, socket_path
 from quarterdeck.fleet.host.process import run_host
 from quarterdeck.fleet.host.shutdown import stop_host
 from quarterdeck.wire.errors import LinkBrokenError
+from quarterdeck.wire.session_options import SessionOptions
 from tests.support.deadlines import SOON
 from tests.support.memory_fleet import FakeFleet, open_fake
 
@@ -31,6 +32,7 @@ import asyncio, os, sys
 from quarterdeck.config.places import Places
 from quarterdeck.fleet.host.lock import HostRunningError
 from quarterdeck.fleet.host.process import run_host
+from quarterdeck.wire.session_options import SessionOptions
 from tests.support.memory_fleet import open_fake
 try:
     asyncio.run(run_host(Places.find(), dict(os.environ), idle_seconds=20, open_fleet=open_fake))
@@ -138,7 +140,9 @@ async def test_a_signal_closes_agents_in_good_order(places: Places, number: sign
 
     async with hosting(places, open_fleet=opening) as host:
         async with HostClient.connect(places) as client:
-            await client.spawn(SpawnOptions(cwd="/", name="ann", prompt="work"))
+            await client.spawn(
+                SpawnOptions(options=SessionOptions(cwd="/"), name="ann", prompt="work")
+            )
         os.kill(os.getpid(), number)
         assert number.name in await asyncio.wait_for(host, SOON)
     (info,) = await opened[0].agents()
@@ -150,7 +154,7 @@ async def test_an_idle_host_leaves_and_a_used_one_stays(places: Places):
         async with HostClient.connect(places) as client:
             await asyncio.sleep(1.2)
             assert not host.done()
-            await client.spawn(SpawnOptions(cwd="/", name="ann"))
+            await client.spawn(SpawnOptions(options=SessionOptions(cwd="/"), name="ann"))
         await asyncio.sleep(1.2)
         assert not host.done()
         async with HostClient.connect(places) as client:

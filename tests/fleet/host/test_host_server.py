@@ -38,6 +38,7 @@ from quarterdeck.wire.content import text
 from quarterdeck.wire.errors import LinkBrokenError, LinkClosedError
 from quarterdeck.wire.events import MessageChunk
 from quarterdeck.wire.rpc import ByteStream, connect_unix
+from quarterdeck.wire.session_options import SessionOptions
 from tests.support.deadlines import SOON
 from tests.support.memory_fleet import FakeFleet
 
@@ -237,7 +238,7 @@ async def test_a_host_that_hangs_is_told_and_not_waited_for(tmp_path: Path):
 
 async def test_two_clients_see_the_same(connect: Any):
     async with connect() as one, connect() as two:
-        await one.spawn(SpawnOptions(cwd="/", name="ann", prompt="ask"))
+        await one.spawn(SpawnOptions(options=SessionOptions(cwd="/"), name="ann", prompt="ask"))
         (item,) = await two.inbox()
         assert (await one.status()).clients == 2
         answers = await asyncio.gather(
@@ -277,7 +278,7 @@ async def test_who_does_not_read_holds_back_itself_alone(
     await lazy.hello()
     await lazy.ask("fleet/follow", after=0)
     async with connect() as client:
-        await client.spawn(SpawnOptions(cwd="/", name="ann"))
+        await client.spawn(SpawnOptions(options=SessionOptions(cwd="/"), name="ann"))
         for _ in range(60):
             await client.send("ann", (text("big 200000"),))
         last = (await client.status()).last_seq
@@ -304,7 +305,7 @@ async def test_who_does_not_read_holds_back_itself_alone(
 
 async def test_a_follower_that_calls_while_much_waits_does_not_hang(connect: Any):
     async with connect() as client:
-        await client.spawn(SpawnOptions(cwd="/", name="ann"))
+        await client.spawn(SpawnOptions(options=SessionOptions(cwd="/"), name="ann"))
         seen = 0
         async with asyncio.timeout(SOON), aclosing(client.follow(0)) as records:
             await anext(records)
@@ -322,7 +323,7 @@ async def test_following_ends_when_it_is_no_longer_wanted(connect: Any, server: 
         return [t.get_name() for t in asyncio.all_tasks() if "subscription" in t.get_name()]
 
     async with connect() as client:
-        await client.spawn(SpawnOptions(cwd="/", name="ann"))
+        await client.spawn(SpawnOptions(options=SessionOptions(cwd="/"), name="ann"))
         for _ in range(3):
             async with aclosing(client.follow(0)) as records:
                 await anext(records)
@@ -339,7 +340,7 @@ async def test_calls_fail_when_the_host_goes_and_work_when_it_is_back(
             raise NoHostError("none") from error
 
     client = HostClient.create(dial)
-    await fleet.spawn(SpawnOptions(cwd="/", name="ann", prompt="work"))
+    await fleet.spawn(SpawnOptions(options=SessionOptions(cwd="/"), name="ann", prompt="work"))
     async with FleetServer(fleet, stop=lambda: None).serve(socket):
         waiting = asyncio.create_task(client.wait(["ann"]))
         following = asyncio.create_task(anext(client.follow()))
@@ -365,7 +366,10 @@ async def test_calls_fail_when_the_host_goes_and_work_when_it_is_back(
 
 
 async def test_fifty_busy_agents_reach_three_clients_whole(fleet: FakeFleet, connect: Any):
-    sessions = [(await fleet.spawn(SpawnOptions(cwd="/", name=f"a{n}"))).session for n in range(50)]
+    sessions = [
+        (await fleet.spawn(SpawnOptions(options=SessionOptions(cwd="/"), name=f"a{n}"))).session
+        for n in range(50)
+    ]
     total = len(fleet.records) + 50 * 20
 
     async def look(client: HostClient) -> list[int]:

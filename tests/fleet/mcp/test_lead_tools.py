@@ -10,6 +10,7 @@ from quarterdeck.fleet.api import SpawnOptions
 from quarterdeck.fleet.permissions.delegation import DelegationLimits
 from quarterdeck.fleet.supervisor import FleetLimits
 from quarterdeck.wire.events import Prompted, SessionEnded, SessionSpawned
+from quarterdeck.wire.session_options import SessionLimits, SessionOptions
 from tests.support.deadlines import SOON
 from tests.support.puppet_fleet import Led, leading
 
@@ -213,9 +214,11 @@ async def test_children_get_no_tools_to_lead_unless_they_shall(led: Led):
     url, token = await led.key("one")
     answer = await led.post(url, token, "spawn_agent", {"task": "say x"})
     assert answer["error"]["code"] == -32602 and "ask_orchestrator" in answer["error"]["message"]
-    plain = await led.fleet.spawn(SpawnOptions(agent="claude", cwd=str(led.folder), name="plain"))
+    plain = await led.fleet.spawn(
+        SpawnOptions(options=SessionOptions(agent="claude", cwd=str(led.folder)), name="plain")
+    )
     await led.there(plain.name)
-    assert led.casting.links[-1].start_.opening.mcp_servers == ()
+    assert led.casting.links[-1].start_.opening.options.mcp_servers == ()
 
 
 async def test_secrets_are_in_no_record_and_no_word_of_a_command(led: Led):
@@ -226,7 +229,7 @@ async def test_secrets_are_in_no_record_and_no_word_of_a_command(led: Led):
     for token in tokens:
         assert not any(token in record for record in records)
     for link in led.casting.links:
-        (server,) = link.start_.opening.mcp_servers
+        (server,) = link.start_.opening.options.mcp_servers
         assert not any(token in word for token in tokens for word in server.command)
 
 
@@ -296,16 +299,22 @@ async def test_a_child_takes_over_what_is_denied_and_may_be_given_what_is_allowe
     )
     assert not said.is_error
     (spawned,) = await led.events("one", SessionSpawned)
-    assert (spawned.mode, spawned.allow) == ("read-only", ("bash(git log:*)",))
-    assert spawned.deny == ("bash(git push)", "edit(**/*.md)")
+    assert (spawned.options.mode, spawned.options.allow) == ("read-only", ("bash(git log:*)",))
+    assert spawned.options.deny == ("bash(git push)", "edit(**/*.md)")
     await led.call("boss", "spawn_agent", name="two", task="say x")
     (spawned,) = await led.events("two", SessionSpawned)
-    assert (spawned.mode, spawned.allow, spawned.lead) == ("accept-edits", (), False)
+    assert (spawned.options.mode, spawned.options.allow, spawned.lead) == (
+        "accept-edits",
+        (),
+        False,
+    )
 
 
 async def test_a_lead_that_takes_no_system_prompt_is_told_with_the_first_prompt(led: Led):
     await led.lead("boss", prompt="say x")
-    assert "You lead other agents" in (led.casting.links[0].start_.opening.system_prompt or "")
+    assert "You lead other agents" in (
+        led.casting.links[0].start_.opening.options.system_prompt or ""
+    )
     await led.state("boss", "idle")
     assert led.told("boss") == ["say x"]
     await led.lead("other", agent="opencode", prompt="say x")
@@ -316,9 +325,54 @@ async def test_a_lead_that_takes_no_system_prompt_is_told_with_the_first_prompt(
 
 
 async def test_an_agent_that_takes_no_tools_cannot_lead_but_can_be_led(led: Led):
-    await led.fleet.spawn(SpawnOptions(agent="pi", cwd=str(led.folder), name="pi", lead=True))
+    await led.fleet.spawn(
+        SpawnOptions(options=SessionOptions(agent="pi", cwd=str(led.folder)), name="pi", lead=True)
+    )
     info = await led.state("pi", "failed")
     assert "cannot lead" in (info.reason or "")
     await led.lead()
     await led.call("boss", "spawn_agent", name="one", agent="pi", task="say x")
     assert "say x" in (await led.call("boss", "wait_for")).text
+
+
+async def test_a_lead_sets_the_options_of_its_agents(led: Led):
+    await led.lead(agent="claude", mode="accept-edits")
+    (led.folder / "sub").mkdir()
+    said = await led.call(
+        "boss",
+        "spawn_agent",
+        name="one",
+        task="say x",
+        effort="high",
+        roots=[str(led.folder / "sub")],
+        transport="acp",
+        tools=["read"],
+        denied_tools=["bash"],
+        max_cost=0.5,
+        max_tokens=9,
+        max_calls=3,
+        max_seconds=4,
+    )
+    assert not said.is_error, said.text
+    (spawned,) = await led.events("one", SessionSpawned)
+    options = spawned.options
+    assert (options.effort, options.transport) == ("high", "acp")
+    assert options.roots == (str(led.folder / "sub"),)
+    assert (options.tools, options.denied_tools) == (("read",), ("bash",))
+    assert options.limits == SessionLimits(model_calls=3, tokens=9, cost=0.5, seconds=4.0)
+
+
+async def test_a_lead_gives_no_mode_that_may_skip_permissions_but_its_own(led: Led):
+    await led.lead("boss", agent="claude", agent_mode="plan")
+    for fields in ({"agent_mode": "bypassPermissions"}, {"agent_mode": "plan", "agent": "codex"}):
+        said = await led.call("boss", "spawn_agent", name="one", task="say x", **fields)
+        assert said.is_error and "only a person can set it" in said.text
+    said = await led.call("boss", "spawn_agent", name="one", task="say x", agent_mode="plan")
+    assert not said.is_error, said.text
+
+
+async def test_a_child_has_no_tool_that_its_lead_is_denied(led: Led):
+    await led.lead(denied_tools=("fetch",))
+    await led.call("boss", "spawn_agent", name="one", task="say x", denied_tools=["bash"])
+    (spawned,) = await led.events("one", SessionSpawned)
+    assert spawned.options.denied_tools == ("fetch", "bash")

@@ -37,7 +37,7 @@ def wish(tmp_path: Path, prompt: str, **fields: Any) -> SpawnOptions:
     folder.mkdir(exist_ok=True)
     script.write_text(SCRIPT.read_text().replace("KIND", "native"))
     fields = {"name": "boss", "lead": True, "model": f"scripted/{script}"} | fields
-    return SpawnOptions(cwd=str(folder), prompt=prompt, **fields)
+    return SpawnOptions.of(cwd=str(folder), prompt=prompt, **fields)
 
 
 async def all_of(fleet: LocalFleet, name: str, kind: type[Event]) -> list[Any]:

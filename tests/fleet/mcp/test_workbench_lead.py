@@ -42,7 +42,7 @@ async def led(fleet: LocalFleet, tmp_path: Path, **fields: Any) -> str:
     script.write_text(SCRIPT)
     model = f"scripted/{script}"
     await fleet.spawn(
-        SpawnOptions(cwd=str(folder), name="boss", lead=True, prompt="go", model=model, **fields)
+        SpawnOptions.of(cwd=str(folder), name="boss", lead=True, prompt="go", model=model, **fields)
     )
     async with asyncio.timeout(SOON):
         await fleet.wait(["boss"])

@@ -44,6 +44,7 @@ class McpServers:
         servers: those of the session.
         wait: seconds from ``start`` that the first step waits for those still being started.
         wanted: the only tools to lend, with ``*`` for anything; None: all.
+        denied: tools not to lend, in the same form.
     """
 
     def __init__(
@@ -52,10 +53,12 @@ class McpServers:
         *,
         wait: float,
         wanted: tuple[str, ...] | None = None,
+        denied: tuple[str, ...] = (),
     ) -> None:
         self.servers = tuple(sorted(servers, key=lambda server: server.name))
         self._wait = wait
         self._wanted = wanted
+        self._denied = denied
         self._deadline: float | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._seen: tuple[int, ...] = ()
@@ -102,6 +105,8 @@ class McpServers:
         ]
 
     def _is_wanted(self, name: str) -> bool:
+        if any(fnmatchcase(name, each) for each in self._denied):
+            return False
         return self._wanted is None or any(fnmatchcase(name, each) for each in self._wanted)
 
     def _notices(self) -> list[NoticePosted]:
@@ -158,6 +163,7 @@ async def session_servers(
     *,
     given: tuple[ServerDefinition, ...] = (),
     wanted: tuple[str, ...] | None = None,
+    denied: tuple[str, ...] = (),
 ) -> tuple[McpServers, tuple[NoticePosted, ...]]:
     """See ``native.find_servers``."""
     found = await asyncio.to_thread(find_definitions, ground, environment)
@@ -170,7 +176,9 @@ async def session_servers(
         for definition in byname.values()
     )
     notices = tuple(NoticePosted(title=problem, severity="warning") for problem in found.problems)
-    return McpServers(servers, wait=ground.settings.tools.mcp.wait, wanted=wanted), notices
+    return McpServers(
+        servers, wait=ground.settings.tools.mcp.wait, wanted=wanted, denied=denied
+    ), notices
 
 
 def find_definitions(ground: SessionEnvironment, environment: Mapping[str, str]) -> FoundServers:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from quarterdeck.policy.modes import MODES
+from ..session_flags import make_session_options, session_flags
 
 __all__ = ["run"]
 
@@ -21,11 +21,7 @@ _LATEST = ""
 )
 @click.argument("prompt", required=False)
 @click.option("-a", "--agent", metavar="NAME", help="Another agent; see `quarterdeck agents`.")
-@click.option("--transport", metavar="WAY", help="With -a: the transport, e.g. acp or pipe.")
-@click.option("--agent-mode", metavar="MODE", help="With -a: a mode of the agent's own.")
-@click.option("-m", "--model", metavar="VENDOR/MODEL", help="The model to use.")
-@click.option("--mode", type=click.Choice(MODES), help="What may be done without asking.")
-@click.option("--effort", type=click.Choice(["off", "low", "medium", "high"]), help="Thinking.")
+@session_flags
 @click.option(
     "--format",
     "format_",
@@ -34,10 +30,6 @@ _LATEST = ""
     show_default=True,
     help="Text: the answer. Json: one object. Stream-json: one event per line.",
 )
-@click.option("--allow", metavar="RULE", multiple=True, help="Allow calls, e.g. 'bash(git log:*)'.")
-@click.option("--deny", metavar="RULE", multiple=True, help="Deny calls; wins over every allow.")
-@click.option("--tool", "tools", metavar="NAME", multiple=True, help="Offer only these tools.")
-@click.option("-C", "--cwd", type=click.Path(file_okay=False, exists=True), help="Work there.")
 @click.option(
     "--resume",
     metavar="[ID]",
@@ -46,7 +38,6 @@ _LATEST = ""
     help="Resume a session; without an ID, the latest of this directory.",
 )
 @click.option("-c", "--continue", "continue_", is_flag=True, help="Like --resume without an ID.")
-@click.option("--fork", is_flag=True, help="With --resume: continue in a copy of the session.")
 @click.option(
     "--goal",
     metavar="[TEXT]",
@@ -56,8 +47,6 @@ _LATEST = ""
         "Work turn after turn until this is reached; with --resume and no TEXT, the previous goal."
     ),
 )
-@click.option("--max-cost", type=float, metavar="USD", help="Stop at this cost.")
-@click.option("--max-tokens", type=click.IntRange(1), metavar="N", help="Stop at this many tokens.")
 @click.option(
     "--max-minutes", type=float, metavar="M", help=("With --goal: time limit for all turns.")
 )
@@ -67,10 +56,6 @@ _LATEST = ""
     metavar="N",
     help=("With --goal: maximum number of turns."),
 )
-@click.option(
-    "--max-calls", type=click.IntRange(1), metavar="N", help=("Maximum number of model calls.")
-)
-@click.option("--max-seconds", type=float, metavar="S", help="Stop the turn after this time.")
 @click.option(
     "--output-schema",
     type=click.Path(dir_okay=False, exists=True, path_type=Path),
@@ -146,87 +131,29 @@ def _piped(*, must: bool) -> str:
 
 
 def _job(prompt: str, options: dict[str, Any]) -> Any:
-    from quarterdeck.agent.native import SessionOptions
-
     from .answer_schema import AnswerSchema
     from .job import HeadlessJob
 
     resume = _LATEST if options["continue_"] else options["resume"]
     if options["fork"] and resume is None:
         raise click.UsageError("--fork needs --resume or --continue")
-    schema = options["output_schema"]
-    foreign = _foreign(options, resume)
+    _check_agent(options)
+    schema, goal = options["output_schema"], _goal(prompt, options)
+    if goal is not None:  # then these are for all turns together
+        options = {**options, "max_cost": None, "max_tokens": None}
     return HeadlessJob(
         prompt=prompt,
-        cwd=str(Path(options["cwd"] or ".").resolve()),
-        resume=resume,
-        fork=options["fork"],
+        options=make_session_options(options, resume=resume),
         schema=AnswerSchema(schema) if schema else None,
-        foreign=foreign,
-        goal=_goal(prompt, options),
-        wishes=SessionOptions(
-            model=options["model"],
-            mode=options["mode"],
-            effort=options["effort"],
-            rules=_rules(options),
-            tools=options["tools"] or None,
-            flags=_flags(options),
-            attended=False,
-        ),
+        goal=goal,
     )
 
 
-def _foreign(options: dict[str, Any], resume: str | None) -> Any:
-    """The wish for another agent than our own; None where our own is meant."""
+def _check_agent(options: dict[str, Any]) -> None:
+    """What a driver cannot refuse, because it never hears of it. Raises UsageError."""
     if options["agent"] in (None, "native"):
         for name in ("transport", "agent_mode"):
             if options[name] is not None:
                 raise click.UsageError(f"--{name.replace('_', '-')} needs another agent: -a NAME")
-        return None
-    for name in ("effort", "tools", "goal", "max_cost", "max_tokens", "max_calls"):
-        if options[name] not in (None, ()):
-            flag = "--tool" if name == "tools" else f"--{name.replace('_', '-')}"
-            raise click.UsageError(f"{flag} applies to our own agent only; omit it with -a")
-    from .foreign_session import ForeignAgentOptions
-
-    return ForeignAgentOptions(
-        agent=options["agent"],
-        cwd=str(Path(options["cwd"] or ".").resolve()),
-        transport=options["transport"],
-        model=options["model"],
-        mode=options["mode"],
-        agent_mode=options["agent_mode"],
-        rules=_rules(options),
-        resume=resume,
-        fork=options["fork"],
-        max_seconds=options["max_seconds"],
-    )
-
-
-def _rules(options: dict[str, Any]) -> tuple[Any, ...]:
-    if not options["allow"] and not options["deny"]:
-        return ()
-    from quarterdeck.policy.grammar import parse_rule
-    from quarterdeck.policy.rules import RuleSource
-
-    return tuple(
-        parse_rule(
-            f"{effect} {text}",
-            scope="session",
-            source=RuleSource(origin="flag", where=f"--{effect}"),
-        )
-        for effect in ("allow", "deny")
-        for text in options[effect]
-    )
-
-
-def _flags(options: dict[str, Any]) -> dict[str, Any]:
-    whole = options["goal"] is not None  # then these are for all turns together
-    limits = {
-        "cost": None if whole else options["max_cost"],
-        "tokens": None if whole else options["max_tokens"],
-        "model_calls": options["max_calls"],
-        "seconds": options["max_seconds"],
-    }
-    given = {name: value for name, value in limits.items() if value is not None}
-    return {"limits": given} if given else {}
+    elif options["goal"] is not None:
+        raise click.UsageError("--goal applies to our own agent only; omit it with -a")

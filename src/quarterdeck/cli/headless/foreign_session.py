@@ -5,7 +5,7 @@ import os
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from quarterdeck.agent.recovery import closing_events
@@ -18,8 +18,7 @@ from quarterdeck.drivers.open_session import open_session
 from quarterdeck.fleet.permissions.session_gate import make_gate
 from quarterdeck.journal import Journal
 from quarterdeck.policy.gate import Gate
-from quarterdeck.policy.modes import Mode
-from quarterdeck.policy.rules import Rule
+from quarterdeck.policy.modes import parse_mode
 from quarterdeck.wire.content import ContentBlock
 from quarterdeck.wire.events import (
     Event,
@@ -29,38 +28,21 @@ from quarterdeck.wire.events import (
     TurnEnded,
 )
 from quarterdeck.wire.ids import SessionId, ToolCallId, TurnId, new_session_id
-from quarterdeck.wire.tasks import start_task
+from quarterdeck.wire.session_options import SessionOptions
 
-__all__ = ["ForeignAgentOptions", "ForeignSession", "open_foreign"]
-
-
-class ForeignAgentOptions(Struct, frozen=True, kw_only=True):
-    """Which agent, and how it shall be."""
-
-    agent: str
-    cwd: str
-    transport: str | None = None
-    model: str | None = None
-    mode: Mode | None = None
-    agent_mode: str | None = None
-    rules: tuple[Rule, ...] = ()
-    resume: str | None = None
-    """Our id of the session to go on with; empty for the agent's latest of this directory."""
-    fork: bool = False
-    max_seconds: float | None = None
+__all__ = ["ForeignSession", "open_foreign"]
 
 
 class ForeignSession:
     """A session of another agent with its log. Made by ``open_foreign``."""
 
-    def __init__(self, id_: SessionId, journal: Journal, gate: Gate, limit: float | None) -> None:
+    def __init__(self, id_: SessionId, journal: Journal, gate: Gate) -> None:
         self.id = id_
         self.journal = journal
         self.gate = gate
         self.last_seq = 0
         self.model: str | None = None
         self.violations = 0
-        self._limit = limit
         self._session: DriverSession
 
     async def sink(
@@ -84,16 +66,10 @@ class ForeignSession:
         self._session = session
 
     async def prompt(self, content: tuple[ContentBlock, ...]) -> TurnEnded:
-        """Run a turn, for as long as it may last."""
-        turn = start_task(self._session.prompt(content), name="turn")
-        done, _ = await asyncio.wait([turn], timeout=self._limit)
-        if not done:
-            await self._session.interrupt()
-        ended = await turn
+        """Run a turn."""
+        ended = await self._session.prompt(content)
         await self.journal.durable(self.last_seq)
-        if done:
-            return ended
-        return replace(ended, stop="max_turn_requests", reason=f"it took {self._limit:g} s")
+        return ended
 
     async def cancel(self) -> None:
         """End the running turn."""
@@ -101,7 +77,7 @@ class ForeignSession:
 
 
 @asynccontextmanager
-async def open_foreign(wish: ForeignAgentOptions) -> AsyncGenerator[ForeignSession]:
+async def open_foreign(options: SessionOptions) -> AsyncGenerator[ForeignSession]:
     """Open a session with another agent, new or gone on with; leaving ends it.
 
     Raises:
@@ -109,12 +85,12 @@ async def open_foreign(wish: ForeignAgentOptions) -> AsyncGenerator[ForeignSessi
         NoSuchSessionError: there is none to go on with.
     """
     places, environment = Places.find(), dict(os.environ)
-    agent = await asyncio.to_thread(find_agent, wish.agent, places)
+    agent = await asyncio.to_thread(find_agent, options.agent, places)
     store = SessionStore(places.state / "sessions")
     async with AsyncExitStack() as stack:
-        known, theirs = await _past(store, wish, agent.name)
-        is_going_on = known is not None and not wish.fork
-        id_ = known if known is not None and not wish.fork else new_session_id()
+        known, theirs = await _past(store, options, agent.name)
+        is_going_on = known is not None and not options.fork
+        id_ = known if known is not None and not options.fork else new_session_id()
         log = await store.open(id_) if is_going_on else store.create(id_)
         journal = await stack.enter_async_context(log)
         if is_going_on:
@@ -122,21 +98,19 @@ async def open_foreign(wish: ForeignAgentOptions) -> AsyncGenerator[ForeignSessi
         gate, around = await make_gate(
             places,
             environment,
-            wish.cwd,
-            mode=wish.mode,
+            options.cwd,
+            mode=parse_mode(options.mode) if options.mode is not None else None,
+            allow=options.allow,
+            deny=options.deny,
+            roots=options.roots,
             session=id_,
             agent=agent.name,
             attended=False,
         )
-        gate.rules = (*gate.rules, *wish.rules)
-        session = ForeignSession(id_, journal, gate, wish.max_seconds)
+        session = ForeignSession(id_, journal, gate)
+        theirs_is_copied = options.fork and theirs is not None
         opening = DriverSessionOptions(
-            cwd=wish.cwd,
-            model=wish.model,
-            mode=gate.mode,
-            agent_mode=wish.agent_mode,
-            resume=theirs,
-            fork=wish.fork and theirs is not None,
+            options=replace(options, mode=gate.mode, resume=theirs, fork=theirs_is_copied)
         )
         opened = await open_session(
             agent,
@@ -146,7 +120,7 @@ async def open_foreign(wish: ForeignAgentOptions) -> AsyncGenerator[ForeignSessi
             around=around,
             session_id=id_,
             is_known=is_going_on,
-            transport=wish.transport,
+            transport=options.transport,
         )
         session.use(opened)
         stack.push_async_callback(opened.close)
@@ -154,18 +128,18 @@ async def open_foreign(wish: ForeignAgentOptions) -> AsyncGenerator[ForeignSessi
 
 
 async def _past(
-    store: SessionStore, wish: ForeignAgentOptions, agent: str
+    store: SessionStore, options: SessionOptions, agent: str
 ) -> tuple[SessionId | None, str | None]:
     """Our id and the agent's own of the session to go on with; None for a new one."""
-    if wish.resume is None:
+    if options.resume is None:
         return None, None
-    if wish.resume:
-        found = await store.summary(wish.resume)
+    if options.resume:
+        found = await store.summary(options.resume)
     else:
-        latest = await store.sessions(cwd=wish.cwd, agent=agent, limit=1)
+        latest = await store.sessions(cwd=options.cwd, agent=agent, limit=1)
         found = latest[0] if latest else None
     if found is None:
-        raise NoSuchSessionError(wish.resume or f"the latest of {agent} in {wish.cwd}")
+        raise NoSuchSessionError(options.resume or f"the latest of {agent} in {options.cwd}")
     if found.agent != agent:
         told = f"resume a session of {found.agent!r}"
         raise UnsupportedError(agent, "any transport", told, f"Use -a {found.agent}.")

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from quarterdeck.agent.native import NativeAgent, SessionOptions
+from quarterdeck.agent.native import NativeAgent, NativeSessionOptions
 from quarterdeck.agent.session import Session
 from quarterdeck.agent.session_store import NoSuchSessionError
 from quarterdeck.config.places import Places
 from quarterdeck.wire.content import text
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import TurnEnded
+from quarterdeck.wire.session_options import SessionOptions
 from quarterdeck.wire.tasks import BackgroundTasks, start_task
 
 from ..output import write_notice
@@ -27,8 +28,6 @@ from .session import HeadlessResult, HeadlessSession
 
 if TYPE_CHECKING:
     from quarterdeck.agent.goals.state import GoalBudget
-
-    from .foreign_session import ForeignAgentOptions
 
 __all__ = ["HeadlessGoal", "HeadlessJob", "WrongAnswerError", "run_job"]
 
@@ -51,14 +50,9 @@ class HeadlessJob(Struct, frozen=True, kw_only=True):
     """What a headless run shall do."""
 
     prompt: str
-    cwd: str
-    wishes: SessionOptions
-    resume: str | None = None
-    """The session to go on with; empty for the latest one of this directory."""
-    fork: bool = False
+    options: SessionOptions
+    """``resume`` is our id of a session; empty: the latest one of this directory."""
     schema: AnswerSchema | None = None
-    foreign: "ForeignAgentOptions | None" = None
-    """Another agent than our own."""
     goal: "HeadlessGoal | None" = None
     """A goal to pursue in place of a prompt."""
 
@@ -82,15 +76,15 @@ async def run_job(job: HeadlessJob, output: HeadlessOutput) -> int:
 
 
 async def _run(job: HeadlessJob, output: HeadlessOutput, interrupts: "_Interrupts") -> int:
-    if job.foreign is not None:
+    if job.options.agent != "native":
         from .foreign_session import open_foreign
 
-        async with open_foreign(job.foreign) as foreign:
+        async with open_foreign(job.options) as foreign:
             ended = await _talk(foreign, job, output, interrupts)
             result = _result(foreign, foreign.model, ended)
             told = replace(result, violations=foreign.violations)
             return _finish(job, output, told, interrupts)
-    async with NativeAgent(Places.find(), dict(os.environ)) as agent:
+    async with NativeAgent(Places.find(), {**os.environ, **job.options.variables}) as agent:
         session = await _session(agent, job)
         if job.goal is not None:
             return await _pursue(session, job.goal, output, interrupts)
@@ -147,12 +141,15 @@ def _finish(
 
 
 async def _session(agent: NativeAgent, job: HeadlessJob) -> Session:
-    if job.resume is None:
-        return await agent.new(job.cwd, wishes=job.wishes)
-    id_ = job.resume or await _latest(agent, job.cwd)
-    if job.fork:
-        return await agent.fork(id_, wishes=job.wishes)
-    return await agent.load(id_, wishes=job.wishes)
+    options = job.options
+    wishes = NativeSessionOptions(options=options, attended=False)
+    if options.resume is None:
+        return await agent.new(wishes)
+    id_ = options.resume or await _latest(agent, options.cwd)
+    there = wishes.at("", options.roots)  # where it worked before
+    if options.fork:
+        return await agent.fork(id_, wishes=there)
+    return await agent.load(id_, wishes=there)
 
 
 async def _latest(agent: NativeAgent, cwd: str) -> str:

@@ -52,7 +52,7 @@ async def find_permission_subject(places: "Places", name: str | None) -> Permiss
 
     member = await find_agent_entry(places, name)
     if member is not None:
-        wish = member.wish
+        wish = member.wish.options
         return PermissionSubject(
             agent=wish.agent,
             session=member.session,

@@ -13,10 +13,11 @@ from quarterdeck.wire.acp.extensions import is_steering_supported
 from quarterdeck.wire.acp.methods import Method
 from quarterdeck.wire.content import text
 from quarterdeck.wire.errors import RpcError
+from quarterdeck.wire.session_options import AgentMcpServer
 
 from ..agent_process import Launch
 from ..command_line import render_mode, render_option
-from ..driver import AgentMcpServer, Capabilities, DriverSessionOptions
+from ..driver import Capabilities, DriverSessionOptions
 from ..errors import LoginMethod, LoginNeededError, UnsupportedError, WrongProtocolError
 from .extensions import TERMINAL_OUTPUT
 from .quirks import NEVER_ASKS
@@ -161,14 +162,14 @@ def command_words(launch: Launch, opening: DriverSessionOptions) -> tuple[str, .
         UnsupportedError: an option that cannot be one of its words.
     """
     words = list(launch.modes.get(opening.mode, ()))
-    if NEVER_ASKS in launch.quirks and opening.agent_mode not in launch.agent_modes:
+    if NEVER_ASKS in launch.quirks and opening.options.agent_mode not in launch.agent_modes:
         words = list(render_mode(launch, "acp", opening.mode))
     if "model" in launch.words:
-        words += render_option(launch, "acp", "model", opening.model)
+        words += render_option(launch, "acp", "model", opening.options.model)
     if "system_prompt" in launch.words:
-        words += render_option(launch, "acp", "system_prompt", opening.system_prompt)
-    if opening.agent_mode is not None:
-        words += launch.agent_modes.get(opening.agent_mode, ())
+        words += render_option(launch, "acp", "system_prompt", opening.options.system_prompt)
+    if opening.options.agent_mode is not None:
+        words += launch.agent_modes.get(opening.options.agent_mode, ())
     return tuple(words)
 
 
@@ -228,16 +229,16 @@ def choose_open_method(
         UnsupportedError: an option that this agent cannot honour.
     """
     session = agent.session_capabilities
-    if opening.roots and session.additional_directories is None:
+    if opening.options.roots and session.additional_directories is None:
         raise UnsupportedError(launch.agent, "acp", "work in additional directories (roots)")
     by_words = "system_prompt" in launch.words
-    if opening.system_prompt is not None and session.system_prompt is None and not by_words:
+    if opening.options.system_prompt is not None and session.system_prompt is None and not by_words:
         raise UnsupportedError(launch.agent, "acp", "accept a system_prompt")
-    if opening.resume is None:
-        if opening.fork:
+    if opening.options.resume is None:
+        if opening.options.fork:
             raise UnsupportedError(launch.agent, "acp", "fork without a session to resume")
         return AcpOpenMethod(acp.SESSION_NEW.name)
-    if opening.fork:
+    if opening.options.fork:
         if session.fork is None:
             raise UnsupportedError(launch.agent, "acp", "fork a session")
         return AcpOpenMethod(acp.SESSION_FORK.name)
@@ -264,7 +265,9 @@ async def open_session(
         WrongProtocolError: its answer is none.
         RpcError, LinkError: as ``AcpConnection.call``.
     """
-    servers = tuple(_server(launch, each, hello.agent_capabilities) for each in opening.mcp_servers)
+    servers = tuple(
+        _server(launch, each, hello.agent_capabilities) for each in opening.options.mcp_servers
+    )
     try:
         opened = await _open(connection, launch, opening, servers, way)
     except RpcError as error:
@@ -285,8 +288,8 @@ async def _open(
     servers: tuple[acp.McpServer, ...],
     way: AcpOpenMethod,
 ) -> AcpSessionResponse:
-    cwd, roots, prompt = opening.cwd, opening.roots, _system_prompt(launch, opening)
-    id_ = opening.resume or ""
+    cwd, roots, prompt = opening.options.cwd, opening.options.roots, _system_prompt(launch, opening)
+    id_ = opening.options.resume or ""
     request: (
         acp.NewSessionRequest
         | acp.LoadSessionRequest
@@ -330,9 +333,9 @@ def _open_method(name: str, params: type[P]) -> Method[P, AcpSessionResponse]:
 
 
 def _system_prompt(launch: Launch, opening: DriverSessionOptions) -> acp.SystemPrompt | None:
-    if opening.system_prompt is None or "system_prompt" in launch.words:
+    if opening.options.system_prompt is None or "system_prompt" in launch.words:
         return None
-    return acp.SystemPrompt(mode="append", content=(text(opening.system_prompt),))
+    return acp.SystemPrompt(mode="append", content=(text(opening.options.system_prompt),))
 
 
 def _server(launch: Launch, server: AgentMcpServer, agent: acp.AgentCapabilities) -> acp.McpServer:
@@ -343,7 +346,7 @@ def _server(launch: Launch, server: AgentMcpServer, agent: acp.AgentCapabilities
             name=server.name,
             command=program,
             args=tuple(words),
-            env=tuple(acp.EnvVariable(name=n, value=v) for n, v in server.environment.items()),
+            env=tuple(acp.EnvVariable(name=n, value=v) for n, v in server.variables.items()),
         )
     if not (able.http or able.sse):
         what = f"use the MCP server {server.name!r}, which is reached by a URL"
@@ -352,5 +355,5 @@ def _server(launch: Launch, server: AgentMcpServer, agent: acp.AgentCapabilities
         name=server.name,
         type="http" if able.http else "sse",
         url=server.url,
-        headers=tuple(acp.HttpHeader(name=n, value=v) for n, v in server.headers.items()),
+        headers=tuple(acp.HttpHeader(name=n, value=v) for n, v in server.sent_headers.items()),
     )

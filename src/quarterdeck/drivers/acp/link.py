@@ -25,7 +25,7 @@ from ..agent_process import AgentProcess, AgentProcessStream, Launch
 from ..driver import Capabilities, DriverSessionOptions
 from ..enforcement import Enforcement, enforcement_of
 from ..errors import DriverError, OpenFailedError, UnsupportedError
-from ..link import AgentExit, LinkHost, StartedAgent, TurnOutcome
+from ..link import AGENT_OPTIONS, AgentExit, LinkHost, StartedAgent, TurnOutcome
 from .files import ServedFiles
 from .handshake import (
     capabilities_of,
@@ -89,6 +89,7 @@ class AcpLink:
     """
 
     transport = "acp"
+    supported_options = AGENT_OPTIONS
 
     def __init__(
         self, launch: Launch, *, login: str | None = None, stream: ByteStream | None = None
@@ -138,7 +139,9 @@ class AcpLink:
         """
         self._host = host
         opening = host.opening
-        self._system = LocalSystem([opening.cwd, *opening.roots], guard=shared_guard())
+        self._system = LocalSystem(
+            [opening.options.cwd, *opening.options.roots], guard=shared_guard()
+        )
         stream = self._stream or await self._run(opening, self._system)
         self._connect(host, self._system, stream)
         await self._connection.__aenter__()
@@ -187,8 +190,8 @@ class AcpLink:
         way = choose_open_method(launch, opening, agent)
         if (login := self._login or opening.login) is not None:
             await connection.call(acp.AUTHENTICATE, acp.AuthenticateRequest(method_id=login))
-        if opening.resume is not None and not opening.fork:
-            self._router.session = opening.resume
+        if opening.options.resume is not None and not opening.options.fork:
+            self._router.session = opening.options.resume
         self._translator.mute(way.is_silent)
         opened = await open_session(connection, launch, opening, hello, way)
         self._translator.mute(False)
@@ -199,7 +202,7 @@ class AcpLink:
         await self._router.catch_up()
         self._prompts = agent.prompt_capabilities
         self._session = session or ""
-        self._has_spent = opening.resume is not None
+        self._has_spent = opening.options.resume is not None
         self._chooser = AcpSettingsWriter(
             launch.agent, self._session, connection, self._settings, self._host.emit
         )
@@ -295,7 +298,7 @@ class AcpLink:
 
     async def list_sessions(self) -> tuple[Mapping[str, Any], ...]:
         """The sessions of this directory that the agent knows."""
-        return await list_sessions(self._connection, self._launch, self._host.opening.cwd)
+        return await list_sessions(self._connection, self._launch, self._host.opening.options.cwd)
 
     # The end
 

@@ -61,12 +61,12 @@ class AcpSettingsWriter:
         self, launch: Launch, opening: DriverSessionOptions, able: acp.SessionCapabilities
     ) -> None:
         """Set what was asked for and has not been set on the command line."""
-        if opening.model is not None and "model" not in launch.words:
-            await self.model(opening.model)
-        if opening.agent_mode is None:
+        if opening.options.model is not None and "model" not in launch.words:
+            await self.model(opening.options.model)
+        if opening.options.agent_mode is None:
             await self._begin_asking(launch.asking_modes)
-        elif opening.agent_mode not in launch.agent_modes:
-            await self.mode(opening.agent_mode)
+        elif opening.options.agent_mode not in launch.agent_modes:
+            await self.mode(opening.options.agent_mode)
         if opening.title is not None and able.title is not None:
             request = acp.SetSessionTitleRequest(session_id=self._session, title=opening.title)
             with suppress(RpcError, MalformedAnswerError):  # the title is ours in any case

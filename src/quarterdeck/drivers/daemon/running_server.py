@@ -19,7 +19,7 @@ def check_attached(launch: Launch, opening: DriverSessionOptions, fixed: Sequenc
         UnsupportedError: one is set.
     """
     for option in fixed:
-        value = getattr(opening, option)
+        value = getattr(opening if option == "arguments" else opening.options, option)
         if option == "environment":
             value = set(value) - {launch.password}
         if value:
@@ -36,7 +36,7 @@ def password_of(launch: Launch, opening: DriverSessionOptions) -> str:
     name = launch.password
     if not name:
         return ""
-    found = {**os.environ, **launch.environment, **opening.environment}.get(name)
+    found = {**os.environ, **launch.environment, **opening.options.variables}.get(name)
     if not found:
         told = f"{launch.agent}: the variable {name!r}, which holds the password of "
         raise OpenFailedError(f"{told}{launch.url!r}, is not set.")

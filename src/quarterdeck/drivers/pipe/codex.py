@@ -19,12 +19,13 @@ from quarterdeck.wire.events import (
     UsageReported,
 )
 from quarterdeck.wire.ids import ToolCallId, new_message_id
+from quarterdeck.wire.session_options import AgentMcpServer
 from quarterdeck.wire.settings import PlanEntry
 from quarterdeck.wire.tool_calls import ToolCallEnd, ToolCallLocation, ToolKind
 from quarterdeck.wire.usage import TokenUsage
 
 from ..agent_process import Launch
-from ..driver import AgentMcpServer, DriverSessionOptions
+from ..driver import DriverSessionOptions
 from ..errors import UnsupportedError
 from ..foreign_json import (
     as_list,
@@ -282,10 +283,10 @@ def _extra(launch: Launch, opening: DriverSessionOptions) -> ExtraArguments:
     words: list[str] = []
     honoured: set[str] = set()
     environment: dict[str, str] = {}
-    if opening.system_prompt is not None and "system_prompt" not in launch.words:
-        words += ["-c", f"developer_instructions={_toml(opening.system_prompt)}"]
+    if opening.options.system_prompt is not None and "system_prompt" not in launch.words:
+        words += ["-c", f"developer_instructions={_toml(opening.options.system_prompt)}"]
         honoured.add("system_prompt")
-    for server in opening.mcp_servers:
+    for server in opening.options.mcp_servers:
         if not _SERVER_NAME.fullmatch(server.name):
             raise UnsupportedError(
                 launch.agent,
@@ -294,7 +295,7 @@ def _extra(launch: Launch, opening: DriverSessionOptions) -> ExtraArguments:
                 "Use only letters, digits, '-' and '_' in its name.",
             )
         words += ["-c", f"mcp_servers.{server.name}={_server(server, environment)}"]
-    if opening.mcp_servers:
+    if opening.options.mcp_servers:
         honoured.add("mcp_servers")
     return ExtraArguments(words=tuple(words), environment=environment, honoured=frozenset(honoured))
 
@@ -307,7 +308,7 @@ def _server(server: AgentMcpServer, environment: dict[str, str]) -> str:
     if server.url:
         names = {
             header: _variable(server.name, header, value, environment)
-            for header, value in server.headers.items()
+            for header, value in server.sent_headers.items()
         }
         headers = f", env_http_headers={_table(names)}" if names else ""
         # Without, codex refuses every call of a tool that does not say that it only reads.
@@ -315,8 +316,8 @@ def _server(server: AgentMcpServer, environment: dict[str, str]) -> str:
         return f"{{url={_toml(server.url)}{headers}{leave}}}"
     program, *arguments = server.command
     words = ",".join(map(_toml, arguments))
-    environment.update(server.environment)
-    names = ",".join(map(_toml, server.environment))
+    environment.update(server.variables)
+    names = ",".join(map(_toml, server.variables))
     return f"{{command={_toml(program)}, args=[{words}], env_vars=[{names}]}}"
 
 

@@ -31,7 +31,14 @@ from ..driver import Capabilities, DriverSessionOptions
 from ..enforcement import Enforcement, enforcement_of
 from ..errors import AgentMissingError, OpenFailedError, SteeringUnsupportedError, UnsupportedError
 from ..foreign_json import read_lines
-from ..link import AgentExit, FixedSettings, LinkHost, StartedAgent, TurnOutcome
+from ..link import (
+    AGENT_OPTIONS,
+    AgentExit,
+    FixedSettings,
+    LinkHost,
+    StartedAgent,
+    TurnOutcome,
+)
 from .dialect import ExtraArguments, PipeDialect, TurnContext, TurnReader
 
 __all__ = ["OneshotLink", "plain_text"]
@@ -86,6 +93,11 @@ class OneshotLink:
         """How the agent is reached."""
         return _TRANSPORT
 
+    @property
+    def supported_options(self) -> frozenset[str]:
+        """All that can be words of a command line; the agent's file has those words or not."""
+        return AGENT_OPTIONS
+
     def enforcement(self, opening: DriverSessionOptions) -> Enforcement:
         """What a session asks about, and what it does unasked."""
         return enforcement_of(self._launch, opening, asks=False)
@@ -99,10 +111,10 @@ class OneshotLink:
         """
         opening = host.opening
         self._host = host
-        self._session = opening.resume
-        self._fork = opening.fork
-        self._model = opening.model
-        if opening.resume is not None:
+        self._session = opening.options.resume
+        self._fork = opening.options.fork
+        self._model = opening.options.model
+        if opening.options.resume is not None:
             self._is_kept, self._total = True, None
         elif "session" in self._launch.words:
             # Known from the beginning: a turn that is interrupted early tells none.
@@ -111,9 +123,11 @@ class OneshotLink:
         self._fixed = self._options(opening)
         self._resume_words()
         await asyncio.to_thread(_look_for, self._launch, opening)
-        self._system = LocalSystem([opening.cwd, *opening.roots], guard=shared_guard())
-        agent_session = None if opening.fork else self._session
-        return StartedAgent(agent_session=agent_session, model=opening.model)
+        self._system = LocalSystem(
+            [opening.options.cwd, *opening.options.roots], guard=shared_guard()
+        )
+        agent_session = None if opening.options.fork else self._session
+        return StartedAgent(agent_session=agent_session, model=opening.options.model)
 
     async def prompt(self, content: tuple[ContentBlock, ...]) -> TurnOutcome:
         """Run the program with this prompt; returns when it is gone and all it said was told.
@@ -168,16 +182,18 @@ class OneshotLink:
         """
         launch, served = self._launch, self._extra.honoured
         words: list[str] = []
-        if opening.agent_mode is not None:
-            words += render_agent_mode(launch, _TRANSPORT, opening.agent_mode)
+        if opening.options.agent_mode is not None:
+            words += render_agent_mode(launch, _TRANSPORT, opening.options.agent_mode)
         elif "mode" not in served:
             words += render_mode(launch, _TRANSPORT, opening.mode)
-        words += render_option(launch, _TRANSPORT, "model", opening.model)
+        words += render_option(launch, _TRANSPORT, "model", opening.options.model)
         if "roots" not in served:
-            words += render_option(launch, _TRANSPORT, "roots", opening.roots)
+            words += render_option(launch, _TRANSPORT, "roots", opening.options.roots)
         if "system_prompt" not in served:
-            words += render_option(launch, _TRANSPORT, "system_prompt", opening.system_prompt)
-        if opening.mcp_servers and "mcp_servers" not in served:
+            words += render_option(
+                launch, _TRANSPORT, "system_prompt", opening.options.system_prompt
+            )
+        if opening.options.mcp_servers and "mcp_servers" not in served:
             raise UnsupportedError(launch.agent, _TRANSPORT, "accept the option 'mcp_servers'")
         if opening.title is not None and "title" in launch.words:
             words += render_option(launch, _TRANSPORT, "title", opening.title)
@@ -345,11 +361,11 @@ async def _feed(child: AgentProcess, data: bytes) -> None:
 
 def _look_for(launch: Launch, opening: DriverSessionOptions) -> None:
     """Make sure that the program is there. Raises AgentMissingError, OpenFailedError."""
-    own = {**launch.environment, **opening.environment}
+    own = {**launch.environment, **opening.options.variables}
     environment = child_environment(own, launch.inherit)
     program = launch.command[0]
     try:
-        find_program(program, environment, opening.cwd)
+        find_program(program, environment, opening.options.cwd)
     except CommandNotFoundError as error:
         searched = environment.get("PATH", os.defpath)
         raise AgentMissingError(launch.agent, program, searched, launch.install) from error

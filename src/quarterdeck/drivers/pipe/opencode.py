@@ -128,15 +128,15 @@ def _extra(launch: Launch, opening: DriverSessionOptions) -> ExtraArguments:
     a mode of its own, leave the permissions as the person has configured them.
     """
     environment: dict[str, str] = {}
-    if opening.agent_mode is None:
+    if opening.options.agent_mode is None:
         render_mode(launch, "pipe", opening.mode)  # one that the file does not offer is refused
         rules = _PERMISSIONS.get(opening.mode)
         if rules is not None:
             environment["OPENCODE_PERMISSION"] = json.dumps(rules)
-    if opening.mcp_servers:
-        servers = {server.name: server_of(server) for server in opening.mcp_servers}
+    if opening.options.mcp_servers:
+        servers = {server.name: server_of(server) for server in opening.options.mcp_servers}
         environment["OPENCODE_CONFIG_CONTENT"] = json.dumps({"mcp": servers})
-    honoured = frozenset(("mcp_servers",) if opening.mcp_servers else ())
+    honoured = frozenset(("mcp_servers",) if opening.options.mcp_servers else ())
     return ExtraArguments(environment=environment, honoured=honoured)
 
 

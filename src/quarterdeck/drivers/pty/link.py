@@ -25,9 +25,15 @@ from ..errors import (
     LoginNeededError,
     OpenFailedError,
     SteeringUnsupportedError,
-    UnsupportedError,
 )
-from ..link import AgentExit, FixedSettings, LinkHost, StartedAgent, TurnOutcome
+from ..link import (
+    AGENT_OPTIONS,
+    AgentExit,
+    FixedSettings,
+    LinkHost,
+    StartedAgent,
+    TurnOutcome,
+)
 from ..pipe.oneshot_link import plain_text
 from .conversation import PtyConversation
 from .patterns import TerminalPatterns, load_patterns, parse_patterns
@@ -49,19 +55,17 @@ def command_words(
     Raises:
         UnsupportedError: the agent has no words for an option.
     """
-    if opening.mcp_servers:
-        raise UnsupportedError(launch.agent, TRANSPORT, "accept the option 'mcp_servers'")
     words: list[str] = []
-    if opening.agent_mode is not None:
-        words += render_agent_mode(launch, TRANSPORT, opening.agent_mode)
+    if opening.options.agent_mode is not None:
+        words += render_agent_mode(launch, TRANSPORT, opening.options.agent_mode)
     else:
         words += launch.words.get("ask", ())
-    words += render_option(launch, TRANSPORT, "model", opening.model)
-    words += render_option(launch, TRANSPORT, "roots", opening.roots)
-    words += render_option(launch, TRANSPORT, "system_prompt", opening.system_prompt)
-    if opening.resume is not None:
+    words += render_option(launch, TRANSPORT, "model", opening.options.model)
+    words += render_option(launch, TRANSPORT, "roots", opening.options.roots)
+    words += render_option(launch, TRANSPORT, "system_prompt", opening.options.system_prompt)
+    if opening.options.resume is not None:
         words += render_option(
-            launch, TRANSPORT, "fork" if opening.fork else "resume", opening.resume
+            launch, TRANSPORT, "fork" if opening.options.fork else "resume", opening.options.resume
         )
     elif session is not None:
         words += render_option(launch, TRANSPORT, "session", session)
@@ -116,6 +120,11 @@ class PtyLink:
         assert self._terminal is not None
         return self._terminal
 
+    @property
+    def supported_options(self) -> frozenset[str]:
+        """All that can be words of a command line, where a person might type them."""
+        return AGENT_OPTIONS - {"mcp_servers"}
+
     def enforcement(self, opening: DriverSessionOptions) -> Enforcement:
         """What a session asks about, and what it does unasked."""
         return enforcement_of(self._launch, opening, asks=True)
@@ -134,8 +143,8 @@ class PtyLink:
         self._knowledge = await asyncio.to_thread(_known, self._launch)
         asks = self._knowledge.asking is not None
         self.capabilities = replace(self.capabilities, asks=asks)
-        self._session = opening.resume if not opening.fork else None
-        if self._session is None and "session" in self._launch.words and not opening.fork:
+        self._session = opening.options.resume if not opening.options.fork else None
+        if self._session is None and "session" in self._launch.words and not opening.options.fork:
             self._session = str(uuid4())
         words = command_words(self._launch, opening, self._session)
         self._terminal = await self._open(opening, words)
@@ -146,7 +155,9 @@ class PtyLink:
         await self._until_ready()
         self._leaving = start_task(self._watch_leaving(self._terminal), name="pty: exit")
         return StartedAgent(
-            agent_session=self._session, model=opening.model, mode=opening.agent_mode
+            agent_session=self._session,
+            model=opening.options.model,
+            mode=opening.options.agent_mode,
         )
 
     async def prompt(self, content: tuple[ContentBlock, ...]) -> TurnOutcome:
@@ -184,11 +195,11 @@ class PtyLink:
         self, opening: DriverSessionOptions, words: tuple[str, ...]
     ) -> HeadlessTerminal:
         launch = self._launch
-        own = {**launch.environment, **opening.environment}
+        own = {**launch.environment, **opening.options.variables}
         argv = (*launch.command, *words)
-        command = CommandSpec(argv=argv, cwd=opening.cwd, env=own, inherit=launch.inherit)
+        command = CommandSpec(argv=argv, cwd=opening.options.cwd, env=own, inherit=launch.inherit)
         size = (self._knowledge.columns, self._knowledge.rows)
-        roots = Roots([opening.cwd, *opening.roots])
+        roots = Roots([opening.options.cwd, *opening.options.roots])
         try:
             return await HeadlessTerminal.start(
                 command, size=size, roots=roots, guard=shared_guard()
@@ -243,7 +254,7 @@ class PtyLink:
 
     def _last_rows(self) -> str:
         rows = [row.text for row in self.terminal.screen.rows() if row.text]
-        own = {**self._launch.environment, **self._host.opening.environment}
+        own = {**self._launch.environment, **self._host.opening.options.variables}
         return mask_secrets("\n".join(rows[-10:]), child_environment(own, self._launch.inherit))
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from quarterdeck.config.trust import TrustStore
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import PermissionAsked
+from quarterdeck.wire.session_options import SessionOptions
 
 from ..api import SpawnOptions
 from ..errors import NameTakenError
@@ -154,12 +155,9 @@ async def begin_demo(fleet: "Fleet", places: "Places") -> "AgentInfo":
     await end_demo(fleet, places)
     project = await asyncio.to_thread(make_project)
     wish = SpawnOptions(
-        agent="native",
-        cwd=str(project),
+        options=SessionOptions(cwd=str(project), model=_MODEL, mode="ask"),
         name=_NAME,
         prompt=PROMPT,
-        model=_MODEL,
-        mode="ask",
         lead=True,
     )
     try:

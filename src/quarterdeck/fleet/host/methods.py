@@ -55,7 +55,7 @@ __all__ = [
     "fleet_request",
 ]
 
-PROTOCOL = 1
+PROTOCOL = 2
 """The version of this vocabulary; host and client must speak the same."""
 
 R = TypeVar("R")

@@ -10,6 +10,7 @@ from quarterdeck.agent.tools.tool import Arguments
 from quarterdeck.policy.modes import MODES
 from quarterdeck.wire.content import text
 from quarterdeck.wire.ids import RequestId, SessionId
+from quarterdeck.wire.session_options import SessionLimits, SessionOptions
 
 from ..api import AgentInfo, SpawnOptions
 from ..errors import NotAChildError
@@ -139,6 +140,8 @@ Agent: TypeAlias = Annotated[
     str, Meta(min_length=1, max_length=80, description="A name or id from list_agents.")
 ]
 Words: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200_000)]
+_Positive: TypeAlias = Annotated[float, Meta(gt=0)]
+_Count: TypeAlias = Annotated[int, Meta(ge=1)]
 _PAGE = 6_000
 _NOTIFIED = "you are prompted when it is done, or call wait_for."
 _NOT_NOTIFIED = (
@@ -190,6 +193,38 @@ class SpawnArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields
     deny: Annotated[
         tuple[str, ...], Meta(description="Rules for what it must not do, e.g. 'bash(git push)'.")
     ] = ()
+    roots: Annotated[
+        tuple[str, ...], Meta(description="Further directories inside yours, absolute.")
+    ] = ()
+    transport: Annotated[
+        str | None, Meta(description="acp, pipe, daemon or pty; default: the first that starts.")
+    ] = None
+    effort: Annotated[
+        str | None,
+        Meta(description="How much it thinks: off, low, medium or high; native only."),
+    ] = None
+    agent_mode: Annotated[
+        str | None,
+        Meta(description="A mode of the agent's own; only the one that you were started in."),
+    ] = None
+    tools: Annotated[tuple[str, ...] | None, Meta(description="Only these tools; native only.")] = (
+        None
+    )
+    denied_tools: Annotated[
+        tuple[str, ...], Meta(description="None of these tools; native only.")
+    ] = ()
+    max_cost: Annotated[
+        _Positive | None, Meta(description="Ends a turn at this cost in USD; native only.")
+    ] = None
+    max_tokens: Annotated[
+        _Count | None, Meta(description="Ends a turn at this many tokens; native only.")
+    ] = None
+    max_calls: Annotated[
+        _Count | None, Meta(description="Ends a turn after these model calls; native only.")
+    ] = None
+    max_seconds: Annotated[_Positive | None, Meta(description="Ends a turn after this time.")] = (
+        None
+    )
     lead: Annotated[bool, Meta(description="Whether it may start agents of its own.")] = False
     notify: Annotated[
         bool,
@@ -256,18 +291,9 @@ class AnswerArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_field
 async def _spawn(seat: FleetToolContext, a: SpawnArguments) -> FleetToolResult:
     me = seat.entry
     wish = SpawnOptions(
-        agent=a.agent or me.wish.agent,
-        cwd=a.cwd or me.wish.cwd,
-        roots=me.wish.roots
-        if a.cwd is None and (a.agent or me.wish.agent) == me.wish.agent
-        else (),
+        options=_child_options(me.wish.options, me.model, a),
         name=a.name,
         prompt=a.task,
-        model=a.model or _same_model(me.wish.agent, me.model, a.agent),
-        mode=a.mode,
-        system_prompt=a.instructions,
-        allow=a.allow,
-        deny=a.deny,
         parent=seat.session,
         lead=a.lead,
     )
@@ -280,6 +306,30 @@ async def _spawn(seat: FleetToolContext, a: SpawnArguments) -> FleetToolResult:
     how = _NOTIFIED if a.notify else _NOT_NOTIFIED
     told = f"Started {info.name} ({info.agent}, mode {info.mode}). It is running; {how}"
     return FleetToolResult(text=told, data=list_agent_facts(info))
+
+
+def _child_options(own: SessionOptions, model: str | None, a: SpawnArguments) -> SessionOptions:
+    """What is asked for; the rest as the asking agent has it, where it means the same."""
+    agent = a.agent or own.agent
+    limits = SessionLimits(
+        model_calls=a.max_calls, tokens=a.max_tokens, cost=a.max_cost, seconds=a.max_seconds
+    )
+    return SessionOptions(
+        agent=agent,
+        cwd=a.cwd or own.cwd,
+        roots=a.roots or (own.roots if a.cwd is None and agent == own.agent else ()),
+        transport=a.transport,
+        model=a.model or _same_model(own.agent, model, a.agent),
+        effort=a.effort,
+        mode=a.mode,
+        agent_mode=a.agent_mode,
+        allow=a.allow,
+        deny=a.deny,
+        tools=a.tools,
+        denied_tools=a.denied_tools,
+        system_prompt=a.instructions,
+        limits=limits,
+    )
 
 
 def _same_model(own: str, model: str | None, wanted: str | None) -> str | None:

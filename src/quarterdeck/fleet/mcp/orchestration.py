@@ -21,7 +21,7 @@ from quarterdeck.agent.tools.tool import (
 )
 from quarterdeck.agent.tools.workspace import ToolWorkspace
 from quarterdeck.drivers.agent_description import Agent, AgentTransport
-from quarterdeck.drivers.driver import AgentMcpServer, DriverSession, EventSink
+from quarterdeck.drivers.driver import DriverSession, EventSink
 from quarterdeck.drivers.errors import UnsupportedError
 from quarterdeck.policy.call import McpTool
 from quarterdeck.policy.gate import Gate
@@ -29,9 +29,10 @@ from quarterdeck.policy.rules import McpPattern, NamedTool, Rule, RuleSource
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import SessionSpawned
 from quarterdeck.wire.ids import SessionId
+from quarterdeck.wire.session_options import AgentMcpServer
 from quarterdeck.wire.tool_calls import ContentItem, ToolKind
 
-from ..agent_entry import NATIVE
+from ..agent_entry import NATIVE, is_own_agent
 from ..api import Fleet
 from ..inbox import AgentQuestions
 from ..live_index import LiveIndex
@@ -210,37 +211,41 @@ class Orchestration:
 
     async def add_tools(self, start: "AgentStart") -> "AgentStart":
         """A start with the tools that it shall have; as it is where it shall have none."""
-        wish = start.wish
+        wish, options = start.wish, start.wish.options
         if not wish.lead and wish.parent_session is None:
             return start
         instructions = await asyncio.to_thread(_instructions, wish)
         toolset = self._toolset(start.session, wish, instructions)
         opening = start.opening
-        if _is_native(wish):
+        if is_own_agent(options):
             tools = native_tools(toolset, SERVER, without=_OWN_TOOLS)
-            prompt = _joined(instructions, opening.system_prompt)
+            prompt = _joined(instructions, opening.options.system_prompt)
             return copy(
-                start, opening=copy(opening, system_prompt=prompt), tools=tools, rules=_RULES
+                start, opening=opening.with_options(system_prompt=prompt), tools=tools, rules=_RULES
             )
-        agent = await asyncio.to_thread(self._find, wish.agent)
-        if not takes_tools(agent, wish.transport):
+        agent = await asyncio.to_thread(self._find, options.agent)
+        if not takes_tools(agent, options.transport):
             if wish.lead:
                 instead = "Choose a lead agent that can use MCP servers."
-                raise UnsupportedError(wish.agent, wish.transport or "any protocol", _LEAD, instead)
+                raise UnsupportedError(
+                    options.agent, options.transport or "any protocol", _LEAD, instead
+                )
             return start  # a child without tools still has its task
         start.gate.rules = (*start.gate.rules, *_RULES)
         server = await self._server(start.session, toolset)
-        opening = copy(opening, mcp_servers=(*opening.mcp_servers, server))
-        if takes_system_prompt(agent, wish.transport):
-            opening = copy(opening, system_prompt=_joined(instructions, opening.system_prompt))
+        opening = opening.with_options(mcp_servers=(*opening.options.mcp_servers, server))
+        if takes_system_prompt(agent, options.transport):
+            opening = opening.with_options(
+                system_prompt=_joined(instructions, opening.options.system_prompt)
+            )
         return copy(start, opening=opening)
 
     async def introduction(self, wish: SessionSpawned) -> str | None:
         """What stands before the first prompt of an agent that takes no system prompt."""
-        if not wish.lead or _is_native(wish):
+        if not wish.lead or is_own_agent(wish.options):
             return None
-        agent = await asyncio.to_thread(self._find, wish.agent)
-        if takes_system_prompt(agent, wish.transport):
+        agent = await asyncio.to_thread(self._find, wish.options.agent)
+        if takes_system_prompt(agent, wish.options.transport):
             return None
         return await asyncio.to_thread(_instructions, wish)
 
@@ -269,7 +274,7 @@ class Orchestration:
         if wish.parent_session is not None:
             tools += CHILD_TOOLS
             tools += PEER_TOOLS if self._bridge.reach.peers else ()
-        patience = _LONG_PATIENCE if wish.agent in _PATIENT else _PATIENCE
+        patience = _LONG_PATIENCE if wish.options.agent in _PATIENT else _PATIENCE
         seat = FleetToolContext(bridge=self._bridge, session=session, patience=patience)
         return Toolset(seat, tools, instructions)
 
@@ -294,10 +299,6 @@ class Orchestration:
             environment={TOKEN_VARIABLE: token, URL_VARIABLE: url},
             is_ours=True,
         )
-
-
-def _is_native(wish: SessionSpawned) -> bool:
-    return wish.agent == NATIVE and wish.transport in (None, NATIVE)
 
 
 def _instructions(wish: SessionSpawned) -> str:

@@ -249,7 +249,7 @@ async def _agent(seat: FleetToolContext, name: str | None) -> str:
 
 async def _inside(seat: FleetToolContext, path: str) -> str:
     """The path, absolute. Raises ExceedsParentError."""
-    wish = seat.entry.wish
+    wish = seat.entry.wish.options
     whole = str(PurePath(wish.cwd, path))
     await asyncio.to_thread(check_path_inside, "path", whole, (wish.cwd, *wish.roots))
     return whole

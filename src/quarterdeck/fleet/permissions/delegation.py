@@ -107,21 +107,29 @@ def narrow_options(wish: SpawnOptions, parent: SessionSpawned, mode: str | None)
         RuleError, UnknownModeError: a rule or the mode cannot be read.
     """
     own = parse_mode(mode) if mode is not None else "ask"
-    wanted = own if wish.mode is None else parse_mode(wish.mode)
+    given, held = wish.options, parent.options
+    wanted = own if given.mode is None else parse_mode(given.mode)
     if is_wider(wanted, own):
         able = ", ".join(one for one in MODES if not is_wider(one, own))
         raise ExceedsParentError(
             f"mode {wanted!r} is wider than your own, {own!r}; choose one of {able}"
         )
-    _check_rules(wish.allow, parent.allow)
-    for field, path in (("cwd", wish.cwd), *(("roots", root) for root in wish.roots)):
-        check_path_inside(field, path, (parent.cwd, *parent.roots))
-    return replace(
-        wish,
+    _check_rules(given.allow, held.allow)
+    is_own = (given.agent, given.agent_mode) == (held.agent, held.agent_mode)
+    if given.agent_mode is not None and not is_own:
+        raise ExceedsParentError(
+            f"agent_mode {given.agent_mode!r} may skip permissions; only a person can set it"
+        )
+    for field, path in (("cwd", given.cwd), *(("roots", root) for root in given.roots)):
+        check_path_inside(field, path, (held.cwd, *held.roots))
+    options = replace(
+        given,
         mode=wanted,
-        tools=_tools(wish.tools, parent.tools),
-        deny=tuple(dict.fromkeys((*parent.deny, *wish.deny))),
+        tools=_tools(given.tools, held.tools),
+        denied_tools=tuple(dict.fromkeys((*held.denied_tools, *given.denied_tools))),
+        deny=tuple(dict.fromkeys((*held.deny, *given.deny))),
     )
+    return replace(wish, options=options)
 
 
 def _check_rules(wanted: Iterable[str], own: Iterable[str]) -> None:

@@ -2,19 +2,16 @@
 
 from collections.abc import Iterable, Mapping
 
-from quarterdeck.agent.environment import prepare_environment, rules_of
+from quarterdeck.agent.environment import prepare_environment, rules_of, session_rules
 from quarterdeck.config.places import Places
 from quarterdeck.policy.foreign_calls import CallContext
 from quarterdeck.policy.gate import Gate
-from quarterdeck.policy.grammar import parse_pattern
 from quarterdeck.policy.grant_store import GrantStore
 from quarterdeck.policy.modes import Mode
-from quarterdeck.policy.rules import Effect, Rule, RuleSource
 from quarterdeck.wire.ids import SessionId
+from quarterdeck.wire.session_options import SessionOptions
 
-__all__ = ["make_gate", "open_grants", "parse_session_rules"]
-
-_ASKED_FOR = RuleSource(origin="flag", where="set when the session was started")
+__all__ = ["make_gate", "open_grants"]
 
 
 async def make_gate(
@@ -42,7 +39,7 @@ async def make_gate(
         ConfigError: a settings file is wrong; the message names file and key.
         GrantsError: the file of grants cannot be read.
     """
-    rules = parse_session_rules(allow, deny)
+    rules = session_rules(SessionOptions(allow=tuple(allow), deny=tuple(deny)))
     ground = await prepare_environment(places, environment, cwd, roots)
     gate = Gate(
         mode=mode or ground.settings.mode,
@@ -70,16 +67,3 @@ async def open_grants(places: Places) -> GrantStore:
     grants = GrantStore(places.state / "grants.json")
     await grants.load()
     return grants
-
-
-def parse_session_rules(allow: Iterable[str], deny: Iterable[str]) -> tuple[Rule, ...]:
-    """Read rules that were given for one session.
-
-    Raises:
-        RuleError: one cannot be read; it says where and what was expected.
-    """
-    return (*(_rule("allow", text) for text in allow), *(_rule("deny", text) for text in deny))
-
-
-def _rule(effect: Effect, text: str) -> Rule:
-    return Rule(effect=effect, pattern=parse_pattern(text), scope="session", source=_ASKED_FOR)

@@ -28,6 +28,7 @@ from quarterdeck.wire.events import (
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.private_files import open_private
 from quarterdeck.wire.record import Record
+from quarterdeck.wire.session_options import SessionOptions
 from quarterdeck.wire.tool_calls import Diff, ToolCallContent, ToolCallLocation
 
 from ..api import AgentInfo, Fleet, SpawnOptions
@@ -187,14 +188,16 @@ async def hand_over(
     wish = await _wish(fleet, old)
     new = await fleet.spawn(
         SpawnOptions(
-            agent=to,
-            cwd=old.cwd,
+            options=SessionOptions(
+                agent=to,
+                cwd=old.cwd,
+                model=model,
+                mode=old.mode or wish.mode,
+                roots=wish.roots,
+                allow=wish.allow,
+                deny=wish.deny,
+            ),
             name=name,
-            model=model,
-            mode=old.mode or wish.mode,
-            roots=wish.roots,
-            allow=wish.allow,
-            deny=wish.deny,
             parent=old.parent,
             prompt=_told(
                 old,
@@ -209,12 +212,12 @@ async def hand_over(
     return new
 
 
-async def _wish(fleet: Fleet, old: AgentInfo) -> SessionSpawned:
+async def _wish(fleet: Fleet, old: AgentInfo) -> SessionOptions:
     """How the old one was asked for."""
     for record in await fleet.read(old.session, limit=10):
         if isinstance(record.event, SessionSpawned):
-            return record.event
-    return SessionSpawned(name=old.name, agent=old.agent, cwd=old.cwd)
+            return record.event.options
+    return SessionOptions(agent=old.agent, cwd=old.cwd)
 
 
 def _told(old: AgentInfo, past: str, *, has_more: bool, now: str) -> str:

@@ -28,6 +28,7 @@ from quarterdeck.wire.events import (
     TurnStarted,
 )
 from quarterdeck.wire.ids import SessionId, TurnId
+from quarterdeck.wire.session_options import SessionOptions
 
 from ..agent_entry import AgentEntry
 from ..api import ImportedSession
@@ -77,7 +78,7 @@ class SessionImporter:
         """The agent that has gone on with this session, or has begun it: it knows more than we."""
         entries = [*self._current.all(), *await self._current.archived()]
         for entry in entries:
-            if entry.wish.agent != past.agent or entry.resume != past.id:
+            if entry.wish.options.agent != past.agent or entry.resume != past.id:
                 continue
             if entry.session != session or entry.transport is not None or entry.is_started:
                 return entry
@@ -123,7 +124,9 @@ class SessionImporter:
             entry = await self._current.find(session)
         except NoSuchAgentError:
             theirs = past.id if past.can_resume else None
-            wish = SessionSpawned(name="", agent=past.agent, cwd=cwd, resume=theirs)
+            wish = SessionSpawned(
+                name="", options=SessionOptions(agent=past.agent, cwd=cwd, resume=theirs)
+            )
             began = past.started or past.updated
             await self._crew.adopt(session, wish, name, began)
             opened: Event = SessionOpened(

@@ -102,15 +102,18 @@ async def start_fresh_agent(app: "Workbench", words: str) -> None:
         app.tell("no agents yet; press ctrl+t to start one", True)
         return
     from quarterdeck.fleet.api import SpawnOptions
+    from quarterdeck.wire.session_options import SessionOptions
 
     fleet = app.desk.fleet
     prompts = _prompts(app, agent)
     wish = SpawnOptions(
-        agent=agent.agent,
-        cwd=agent.cwd,
+        options=SessionOptions(
+            agent=agent.agent,
+            cwd=agent.cwd,
+            mode=agent.mode,
+            model=agent.model if agent.agent == "native" else None,
+        ),
         name=agent.name,
-        mode=agent.mode,
-        model=agent.model if agent.agent == "native" else None,
     )
     await fleet.archive(agent.session)
     try:

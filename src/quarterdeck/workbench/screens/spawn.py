@@ -11,6 +11,7 @@ from textual.widgets import Input, Label, TextArea
 
 from quarterdeck.fleet.api import SpawnOptions
 
+from ..option_text import OptionTextError, parse_option_text
 from ..sanitize import sanitize_line, sanitize_text
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["SpawnScreen"]
 
 MODES = ("ask", "read-only", "accept-edits", "plan", "full-auto", "deny-all")
+EFFORTS = ("off", "low", "medium", "high")
 
 
 class SpawnScreen(ModalScreen[SpawnOptions | None]):
@@ -59,7 +61,7 @@ class SpawnScreen(ModalScreen[SpawnOptions | None]):
                 yield TextArea(sanitize_text(self._prompt), id="prompt", compact=True)
                 yield Label("directory")
                 yield Input(sanitize_line(self._cwd), id="cwd")
-                yield Label("name, model and permission mode (optional)")
+                yield Label("name, model, permission mode and effort (optional)")
                 yield Input(id="name", placeholder="name")
                 yield Input(id="model", placeholder="model")
                 yield Input(
@@ -67,6 +69,13 @@ class SpawnScreen(ModalScreen[SpawnOptions | None]):
                     placeholder="mode: " + ", ".join(MODES),
                     suggester=SuggestFromList(MODES),
                 )
+                yield Input(
+                    id="effort",
+                    placeholder="effort: " + ", ".join(EFFORTS),
+                    suggester=SuggestFromList(EFFORTS),
+                )
+                yield Label("other options of spawn as name=value (optional)")
+                yield Input(id="more", placeholder="tools=read limits.cost=2 allow='bash(make:*)'")
 
     def on_mount(self) -> None:
         """Begin where something is missing."""
@@ -84,12 +93,22 @@ class SpawnScreen(ModalScreen[SpawnOptions | None]):
             return self.query_one(f"#{name}", Input).value.strip() or None
 
         cwd = given("cwd")
+        try:
+            options = parse_option_text(
+                given("more") or "",
+                agent=given("agent") or "native",
+                cwd=self._cwd if cwd is None or cwd == sanitize_line(self._cwd) else cwd,
+                model=given("model"),
+                mode=given("mode"),
+                effort=given("effort"),
+            )
+        except OptionTextError as error:
+            self.notify(sanitize_line(str(error), 200), severity="error", markup=False)
+            self.query_one("#more").focus()
+            return
         wish = SpawnOptions(
-            agent=given("agent") or "native",
-            cwd=self._cwd if cwd is None or cwd == sanitize_line(self._cwd) else cwd,
+            options=options,
             name=given("name"),
-            model=given("model"),
-            mode=given("mode"),
             prompt=self.query_one("#prompt", TextArea).text.strip() or None,
         )
         self.dismiss(wish)

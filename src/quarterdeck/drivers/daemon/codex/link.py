@@ -21,7 +21,7 @@ from ...driver import Capabilities, DriverSessionOptions
 from ...enforcement import Enforcement, enforcement_of
 from ...errors import UnsupportedError, WrongProtocolError
 from ...foreign_json import as_list, as_map, as_text
-from ...link import AgentExit, LinkHost, StartedAgent, TurnOutcome
+from ...link import AGENT_OPTIONS, AgentExit, LinkHost, StartedAgent, TurnOutcome
 from .connection import CodexConnection, CodexConnectionCutError, CodexRequester
 from .events import CodexServerReader
 from .listener import LAST_TURNS, CodexListener, CodexTurn, emit_thread_history, find_turn
@@ -60,6 +60,7 @@ class CodexLink:
     """
 
     transport = "daemon"
+    supported_options = AGENT_OPTIONS
     capabilities = Capabilities(
         asks=True,
         streams=True,
@@ -120,33 +121,33 @@ class CodexLink:
         self._desk = CodexRequestHandler(host)
         self._ear = CodexListener(host, self._reader, self._desk, is_shared=self._server.is_shared)
         opening = host.opening
-        manner = parse_codex_mode(self._launch, opening.agent_mode)
+        manner = parse_codex_mode(self._launch, opening.options.agent_mode)
         self._params = thread_params(self._launch, opening, manner)
         self._hearing = start_task(self._ear.run(), name="codex: listen")
         version = await self._line.open(opening)
         opened = await self._open(opening)
-        self._changes = manner.differences(opened, opening.roots)
-        self._is_used = opening.resume is not None
+        self._changes = manner.differences(opened, opening.options.roots)
+        self._is_used = opening.options.resume is not None
         self._line.keep()
         return StartedAgent(
             agent_session=self._thread,
             agent_version=version,
             model=as_text(opened.get("model")) or None,
-            mode=opening.agent_mode,
+            mode=opening.options.agent_mode,
         )
 
     async def _open(self, opening: DriverSessionOptions) -> Mapping[str, Any]:
-        if opening.resume is None:
+        if opening.options.resume is None:
             opened = await self._line.ask("thread/start", self._params)
         else:
-            way = "thread/fork" if opening.fork else "thread/resume"
-            past = {"threadId": opening.resume, "excludeTurns": True}
+            way = "thread/fork" if opening.options.fork else "thread/resume"
+            past = {"threadId": opening.options.resume, "excludeTurns": True}
             opened = await self._line.ask(way, {**self._params, **past})
         self._name(opened)
         if opening.title is not None:
             name = {"threadId": self._thread, "name": opening.title}
             await self._line.ask("thread/name/set", name)
-        if opening.resume is None:
+        if opening.options.resume is None:
             self._reader.begin_thread()
         elif opening.replay:
             await emit_thread_history(self._line, self._thread, self._host, self._reader)
@@ -304,7 +305,7 @@ class CodexLink:
 
     async def set_mode(self, mode: str) -> None:
         """Use another of its modes from the next turn on."""
-        self._changes |= parse_codex_mode(self._launch, mode).turn(self._host.opening.roots)
+        self._changes |= parse_codex_mode(self._launch, mode).turn(self._host.opening.options.roots)
         await self._host.emit(ModeChanged(mode=mode))
 
     async def set_model(self, model: str) -> None:
@@ -323,7 +324,7 @@ class CodexLink:
     async def list_sessions(self) -> tuple[Mapping[str, Any], ...]:
         """The threads of this directory, newest first."""
         listed = await self._line.ask(
-            "thread/list", {"cwd": self._host.opening.cwd, "limit": _PAGE}
+            "thread/list", {"cwd": self._host.opening.options.cwd, "limit": _PAGE}
         )
         return tuple(as_map(one) for one in as_list(listed.get("data")))
 

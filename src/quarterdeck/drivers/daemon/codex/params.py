@@ -13,10 +13,11 @@ from quarterdeck.wire.content import (
     ResourceLink,
     TextContent,
 )
+from quarterdeck.wire.session_options import AgentMcpServer
 
 from ...agent_process import Launch
 from ...command_line import render_agent_mode
-from ...driver import AgentMcpServer, DriverSessionOptions
+from ...driver import DriverSessionOptions
 from ...errors import UnsupportedError
 
 __all__ = ["CodexMode", "input_of", "parse_codex_mode", "thread_params"]
@@ -95,15 +96,17 @@ def thread_params(
         UnsupportedError: codex cannot do what is asked for.
     """
     config: dict[str, Any] = {}
-    if opening.roots:
-        config["sandbox_workspace_write"] = {"writable_roots": list(opening.roots)}
-    if opening.mcp_servers:
-        config["mcp_servers"] = {one.name: _server(launch, one) for one in opening.mcp_servers}
-    params: dict[str, Any] = {"cwd": opening.cwd, **manner.thread()}
-    if opening.model is not None:
-        params["model"] = opening.model
-    if opening.system_prompt is not None:
-        params["developerInstructions"] = opening.system_prompt
+    if opening.options.roots:
+        config["sandbox_workspace_write"] = {"writable_roots": list(opening.options.roots)}
+    if opening.options.mcp_servers:
+        config["mcp_servers"] = {
+            one.name: _server(launch, one) for one in opening.options.mcp_servers
+        }
+    params: dict[str, Any] = {"cwd": opening.options.cwd, **manner.thread()}
+    if opening.options.model is not None:
+        params["model"] = opening.options.model
+    if opening.options.system_prompt is not None:
+        params["developerInstructions"] = opening.options.system_prompt
     if config:
         params["config"] = config
     return params
@@ -120,9 +123,9 @@ def _server(launch: Launch, server: AgentMcpServer) -> dict[str, Any]:
     # Without, codex refuses every call of a tool that does not say that it only reads.
     leave = {"default_tools_approval_mode": "approve"} if server.is_ours else {}
     if server.url:
-        return {"url": server.url, "http_headers": dict(server.headers), **leave}
+        return {"url": server.url, "http_headers": server.sent_headers, **leave}
     program, *arguments = server.command
-    return {"command": program, "args": arguments, "env": dict(server.environment), **leave}
+    return {"command": program, "args": arguments, "env": server.variables, **leave}
 
 
 def input_of(launch: Launch, content: tuple[ContentBlock, ...]) -> list[Mapping[str, Any]]:

@@ -125,7 +125,9 @@ class CodexServer:
         return await self._run(opening)
 
     async def _run(self, opening: DriverSessionOptions) -> ByteStream:
-        self._system = LocalSystem([opening.cwd, *opening.roots], guard=shared_guard())
+        self._system = LocalSystem(
+            [opening.options.cwd, *opening.options.roots], guard=shared_guard()
+        )
         try:
             self._child = await AgentProcess.start(self._launch, opening, self._system)
         except PathError as error:

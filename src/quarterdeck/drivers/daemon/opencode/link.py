@@ -19,7 +19,7 @@ from ...driver import Capabilities, DriverSessionOptions
 from ...enforcement import Enforcement, enforcement_of
 from ...errors import DriverError, OpenFailedError, UnsupportedError, WrongProtocolError
 from ...foreign_json import as_list, as_map, as_text
-from ...link import AgentExit, LinkHost, StartedAgent, TurnOutcome
+from ...link import AGENT_OPTIONS, AgentExit, LinkHost, StartedAgent, TurnOutcome
 from ...opencode_messages import server_of
 from .client import OpencodeAnswerError, OpencodeClient, OpencodeStatusError, path_of
 from .events import OpencodeServerReader
@@ -49,6 +49,7 @@ class OpencodeLink:
     """
 
     transport = "daemon"
+    supported_options = AGENT_OPTIONS
     capabilities = Capabilities(
         asks=True,
         streams=True,
@@ -93,9 +94,9 @@ class OpencodeLink:
         """
         self._host = host
         opening = host.opening
-        self._manner = parse_opencode_mode(self._launch, opening.agent_mode)
-        if opening.model is not None:
-            self._model = model_of(self._launch, opening.model)
+        self._manner = parse_opencode_mode(self._launch, opening.options.agent_mode)
+        if opening.options.model is not None:
+            self._model = model_of(self._launch, opening.options.model)
         version = await self._server.start(opening)
         self._api = self._server.api
         try:
@@ -105,9 +106,9 @@ class OpencodeLink:
         self._session = as_text(info.get("id"))
         if not self._session:
             raise WrongProtocolError(f"{self._launch.agent} opened a session without an id")
-        model = opening.model or _model_name(as_map(info.get("model")))
+        model = opening.options.model or _model_name(as_map(info.get("model")))
         self._ear = self._new_ear(host, model or "", as_text(info.get("title")))
-        if opening.resume is not None and opening.replay:
+        if opening.options.resume is not None and opening.replay:
             await self._replay()
         self._tasks = [
             start_task(self._watch(), name="opencode: server"),
@@ -118,7 +119,7 @@ class OpencodeLink:
             agent_session=self._session,
             agent_version=version,
             model=model,
-            mode=opening.agent_mode,
+            mode=opening.options.agent_mode,
         )
 
     def _new_ear(self, host: LinkHost, model: str, title: str) -> OpencodeListener:
@@ -130,14 +131,14 @@ class OpencodeLink:
         )
 
     async def _open(self, opening: DriverSessionOptions) -> Mapping[str, Any]:
-        for server in opening.mcp_servers:
+        for server in opening.options.mcp_servers:
             await self._api.post("/mcp", {"name": server.name, "config": server_of(server)})
         rules = {"permission": rules_of(opening, self._manner)}
         title = {"title": opening.title} if opening.title is not None else {}
-        if opening.resume is None:
+        if opening.options.resume is None:
             return as_map(await self._api.post("/session", {**rules, **title}))
-        past = opening.resume
-        if opening.fork:
+        past = opening.options.resume
+        if opening.options.fork:
             copy = as_map(await self._api.post(path_of("session", past, "fork")))
             past = as_text(copy.get("id"))
         # Not created here, so its rules are those of whoever did.
@@ -185,8 +186,8 @@ class OpencodeLink:
             body["model"] = {"providerID": vendor, "modelID": name}
         if self._manner.agent is not None:
             body["agent"] = self._manner.agent
-        if self._host.opening.system_prompt is not None:
-            body["system"] = self._host.opening.system_prompt
+        if self._host.opening.options.system_prompt is not None:
+            body["system"] = self._host.opening.options.system_prompt
         return body
 
     async def steer(self, content: tuple[ContentBlock, ...]) -> bool:

@@ -61,7 +61,7 @@ def rules_of(opening: DriverSessionOptions, manner: OpencodeMode) -> list[dict[s
     """The session's rules; they come after the person's own, and the last that fits decides."""
     action = "ask" if manner.asks else "allow"
     rules = [_rule(name, "*", action) for name in _ASKED]
-    for root in opening.roots:
+    for root in opening.options.roots:
         rules += [_rule("external_directory", f"{root}{end}", "allow") for end in ("", "/*")]
     return rules
 

@@ -3,7 +3,6 @@
 import asyncio
 import re
 import secrets
-from dataclasses import replace
 
 from quarterdeck.net.http1 import HttpError
 from quarterdeck.system.api import EndingDeadlines
@@ -67,7 +66,7 @@ class OpencodeServer:
             url, password = self._launch.url, password_of(self._launch, opening)
         try:
             self.api = OpencodeClient(
-                url, user=_USER, password=password, query={"directory": opening.cwd}
+                url, user=_USER, password=password, query={"directory": opening.options.cwd}
             )
             health = as_map(await self.api.get("/global/health"))
         except OpencodeStatusError as error:
@@ -102,9 +101,11 @@ class OpencodeServer:
     # One of our own
 
     async def _run(self, opening: DriverSessionOptions, password: str) -> str:
-        environment = {**opening.environment, _PASSWORD: password, _USERNAME: _USER}
-        self._system = LocalSystem([opening.cwd, *opening.roots], guard=shared_guard())
-        told = replace(opening, environment=environment)
+        environment = {**opening.options.variables, _PASSWORD: password, _USERNAME: _USER}
+        self._system = LocalSystem(
+            [opening.options.cwd, *opening.options.roots], guard=shared_guard()
+        )
+        told = opening.with_options(environment=environment)
         try:
             self._child = await AgentProcess.start(self._launch, told, self._system)
         except PathError as error:

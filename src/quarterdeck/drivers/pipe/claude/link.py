@@ -23,14 +23,15 @@ from quarterdeck.wire.errors import (
     RpcError,
 )
 from quarterdeck.wire.events import UnknownEvent
+from quarterdeck.wire.session_options import AgentMcpServer
 from quarterdeck.wire.tasks import start_task
 
 from ...agent_process import AgentProcess, Launch
-from ...driver import AgentMcpServer, Capabilities, DriverSessionOptions
+from ...driver import Capabilities, DriverSessionOptions
 from ...enforcement import Enforcement, enforcement_of
 from ...errors import LoginMethod, LoginNeededError, OpenFailedError, UnsupportedError
 from ...foreign_json import JsonLine, as_list, as_map, as_text, read_lines
-from ...link import AgentExit, LinkHost, StartedAgent, TurnOutcome
+from ...link import AGENT_OPTIONS, AgentExit, LinkHost, StartedAgent, TurnOutcome
 from . import control_messages as control
 from .control_channel import ClaudeControlChannel, ClaudeRequestHandler
 from .events import ClaudeTranslator
@@ -50,6 +51,7 @@ class ClaudeLink:
     """Stream-json in both directions with the control protocol; see ``link.Link``."""
 
     transport = "pipe"
+    supported_options = AGENT_OPTIONS
     capabilities = Capabilities(
         asks=True,
         streams=True,
@@ -91,11 +93,15 @@ class ClaudeLink:
         self._host = host
         opening = host.opening
         session = None
-        if "session" in self._launch.words and (opening.resume is None or opening.fork):
+        if "session" in self._launch.words and (
+            opening.options.resume is None or opening.options.fork
+        ):
             session = str(uuid.uuid4())
-        mcp = await self._write_servers(opening.mcp_servers)
+        mcp = await self._write_servers(opening.options.mcp_servers)
         words = command_words(self._launch, opening, self.transport, session=session, mcp=mcp)
-        self._system = LocalSystem([opening.cwd, *opening.roots], guard=shared_guard())
+        self._system = LocalSystem(
+            [opening.options.cwd, *opening.options.roots], guard=shared_guard()
+        )
         self._child = await AgentProcess.start(self._launch, opening, self._system, words)
         self._channel = ClaudeControlChannel(self._child)
         self._answers = ClaudeRequestHandler(self._launch.agent, host, self._channel)
@@ -115,11 +121,11 @@ class ClaudeLink:
     def _started(
         self, opening: DriverSessionOptions, session: str | None, greeting: Mapping[str, Any]
     ) -> StartedAgent:
-        resumed = None if opening.fork else opening.resume
+        resumed = None if opening.options.fork else opening.options.resume
         return StartedAgent(
             agent_session=session or resumed,
             agent_version=as_text(greeting.get("claude_code_version")) or None,
-            mode=as_text(greeting.get("current_permission_mode")) or opening.agent_mode,
+            mode=as_text(greeting.get("current_permission_mode")) or opening.options.agent_mode,
         )
 
     def _check_login(self, greeting: Mapping[str, Any]) -> None:

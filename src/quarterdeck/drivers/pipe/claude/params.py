@@ -13,10 +13,11 @@ from quarterdeck.wire.content import (
     ResourceLink,
     TextContent,
 )
+from quarterdeck.wire.session_options import AgentMcpServer
 
 from ...agent_process import Launch
 from ...command_line import render_agent_mode, render_option
-from ...driver import AgentMcpServer, DriverSessionOptions
+from ...driver import DriverSessionOptions
 from ...errors import UnsupportedError
 
 __all__ = ["DIALECTS", "ClaudeDialect", "blocks_of", "command_words", "mcp_config"]
@@ -69,22 +70,22 @@ def command_words(
     Raises:
         UnsupportedError: an option that the agent has no words for.
     """
-    if opening.fork and opening.resume is None:
+    if opening.options.fork and opening.options.resume is None:
         raise UnsupportedError(launch.agent, transport, "fork a session without 'resume'")
     dialect = DIALECTS[launch.dialect or "claude"]
     options = {
-        "model": opening.model,
-        "resume": opening.resume,
-        "fork": opening.fork,
+        "model": opening.options.model,
+        "resume": opening.options.resume,
+        "fork": opening.options.fork,
         "session": session,
         # Our log knows the title; the agent is told where it has a word for it.
         "title": opening.title if "title" in launch.words else None,
-        "system_prompt": opening.system_prompt,
+        "system_prompt": opening.options.system_prompt,
         "mcp": mcp,
-        "roots": opening.roots,
+        "roots": opening.options.roots,
     }
     words = list(dialect.words)
-    words += render_agent_mode(launch, transport, opening.agent_mode) or dialect.asking
+    words += render_agent_mode(launch, transport, opening.options.agent_mode) or dialect.asking
     for option, value in options.items():
         words += render_option(launch, transport, option, value)
     return tuple(words)
@@ -142,11 +143,11 @@ def _resource(content: EmbeddedResource) -> dict[str, Any]:
 
 def _server(server: AgentMcpServer) -> dict[str, Any]:
     if server.url:
-        return {"type": "http", "url": server.url, "headers": dict(server.headers)}
+        return {"type": "http", "url": server.url, "headers": server.sent_headers}
     command, *arguments = server.command
     return {
         "type": "stdio",
         "command": command,
         "args": arguments,
-        "env": dict(server.environment),
+        "env": server.variables,
     }

@@ -1,0 +1,109 @@
+"""The options of a session on a command line: the same for ``run``, ``spawn`` and ``lead``."""
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from quarterdeck.policy.modes import MODES
+
+from .command_io import resolve_directory
+
+if TYPE_CHECKING:
+    from quarterdeck.wire.session_options import SessionOptions
+
+__all__ = ["make_session_options", "session_flags"]
+
+C = TypeVar("C", bound=Callable[..., Any])
+
+_FLAGS = (
+    click.option("-C", "--cwd", type=click.Path(file_okay=False, exists=True), help="Work there."),
+    click.option(
+        "--root",
+        "roots",
+        type=click.Path(file_okay=False, exists=True),
+        multiple=True,
+        help="Another directory it may work in.",
+    ),
+    click.option("--transport", metavar="NAME", help="Transport to the agent, e.g. acp or pipe."),
+    click.option("-m", "--model", help="The model, by the agent's own name for it."),
+    click.option("--effort", type=click.Choice(["off", "low", "medium", "high"]), help="Thinking."),
+    click.option("--mode", type=click.Choice(MODES), help="What may be done without asking."),
+    click.option("--agent-mode", metavar="MODE", help="A mode of the agent's own."),
+    click.option(
+        "--allow", metavar="RULE", multiple=True, help="Allow calls, e.g. 'bash(git log:*)'."
+    ),
+    click.option(
+        "--deny", metavar="RULE", multiple=True, help="Deny calls; wins over every allow."
+    ),
+    click.option("--tool", "tools", metavar="NAME", multiple=True, help="Offer only these tools."),
+    click.option(
+        "--deny-tool", "denied_tools", metavar="NAME", multiple=True, help="Do not offer this tool."
+    ),
+    click.option("--system-prompt", metavar="TEXT", help="Added to the agent's system prompt."),
+    click.option(
+        "-e",
+        "--env",
+        "variables",
+        metavar="NAME[=VALUE]",
+        multiple=True,
+        help="Set a variable for the agent, or pass yours; the value is not stored.",
+    ),
+    click.option("--max-cost", type=float, metavar="USD", help="Stop at this cost."),
+    click.option(
+        "--max-tokens", type=click.IntRange(1), metavar="N", help="Stop at this many tokens."
+    ),
+    click.option(
+        "--max-calls", type=click.IntRange(1), metavar="N", help="Maximum number of model calls."
+    ),
+    click.option("--max-seconds", type=float, metavar="S", help="Stop the turn after this time."),
+    click.option("--fork", is_flag=True, help="With --resume: continue in a copy of the session."),
+)
+
+
+def session_flags(command: C) -> C:
+    """Give a command the flags that ``make_session_options`` reads."""
+    for flag in reversed(_FLAGS):
+        command = flag(command)
+    return command
+
+
+def make_session_options(o: dict[str, Any], *, resume: str | None) -> "SessionOptions":
+    """The options from the values of the flags and of ``--agent``."""
+    from quarterdeck.wire.session_options import SessionLimits, SessionOptions
+
+    return SessionOptions(
+        agent=o["agent"] or "native",
+        cwd=resolve_directory(o["cwd"]),
+        roots=tuple(resolve_directory(root) for root in o["roots"]),
+        transport=o["transport"],
+        model=o["model"],
+        effort=o["effort"],
+        mode=o["mode"],
+        agent_mode=o["agent_mode"],
+        allow=o["allow"],
+        deny=o["deny"],
+        tools=o["tools"] or None,
+        denied_tools=o["denied_tools"],
+        system_prompt=o["system_prompt"],
+        environment=_environment(o["variables"]),
+        limits=SessionLimits(
+            cost=o["max_cost"],
+            tokens=o["max_tokens"],
+            model_calls=o["max_calls"],
+            seconds=o["max_seconds"],
+        ),
+        resume=resume,
+        fork=o["fork"],
+    )
+
+
+def _environment(variables: tuple[str, ...]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for variable in variables:
+        name, is_set, value = variable.partition("=")
+        if not is_set and name not in os.environ:
+            raise click.UsageError(f"--env {name!r}: the variable is not set; give it a value")
+        found[name] = value if is_set else os.environ[name]
+    return found
