@@ -174,7 +174,9 @@ async def test_a_file_is_completed_from_the_agents_directory(tmp_path: Path):
     ann = await begin(fleet, "ann")
     fleet.infos[ann] = replace(fleet.infos[ann], cwd=str(project))
     async with opened(fleet, tmp_path / "drafts") as (app, pilot):
-        await until(pilot, lambda: app.desk.agent is not None and "project" in app.desk.agent.cwd)
+        await until(
+            pilot, lambda: app.context.agent is not None and "project" in app.context.agent.cwd
+        )
         await pilot.press(*"see @")
         await until(pilot, lambda: "evil\\x1b[31m.txt" in screen_text(app))
         await pilot.press(*"rdme")

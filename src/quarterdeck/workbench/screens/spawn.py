@@ -84,7 +84,7 @@ class SpawnScreen(ModalScreen[SpawnOptions | None]):
             return self.query_one(f"#{name}", Input).value.strip() or None
 
         cwd = given("cwd")
-        wish = SpawnOptions(
+        options = SpawnOptions(
             agent=given("agent") or "native",
             cwd=self._cwd if cwd is None or cwd == sanitize_line(self._cwd) else cwd,
             name=given("name"),
@@ -92,4 +92,4 @@ class SpawnScreen(ModalScreen[SpawnOptions | None]):
             mode=given("mode"),
             prompt=self.query_one("#prompt", TextArea).text.strip() or None,
         )
-        self.dismiss(wish)
+        self.dismiss(options)

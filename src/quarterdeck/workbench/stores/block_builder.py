@@ -234,9 +234,9 @@ class BlockBuilder:
 
     def _prompt(self, seq: int, event: Prompted) -> None:
         text = "\n".join(map(describe_content, event.content))
-        kept = text[: self.most]
-        left = len(text) - len(kept)
-        self.add(PromptBlock(first=seq, last=seq, text=kept, left=left, origin=event.origin))
+        shown = text[: self.most]
+        left = len(text) - len(shown)
+        self.add(PromptBlock(first=seq, last=seq, text=shown, left=left, origin=event.origin))
 
     def _note(self, record: Record, text: str, severity: notes.Severity) -> None:
         seq, parent = record.seq, record.parent

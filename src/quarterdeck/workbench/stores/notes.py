@@ -127,8 +127,8 @@ def _asides(event: Any) -> tuple[Severity, str] | None:
 def _ends(event: Any) -> tuple[Severity, str] | None:
     match event:
         case QuestionAnswered(action=action, by=by, content=content):
-            told = ", ".join(f"{name}: {value}" for name, value in (content or {}).items())
-            return "quiet", f"{action} by {by.kind}{_because(told)}"
+            answers = ", ".join(f"{name}: {value}" for name, value in (content or {}).items())
+            return "quiet", f"{action} by {by.kind}{_because(answers)}"
         case CompactionChanged(status="in_progress"):
             return "quiet", "compacting the conversation"
         case CompactionChanged(status="completed", summary=summary):

@@ -43,7 +43,7 @@ def activity_line(record: "Record", name: str, width: int) -> Line:
     is_wide = width >= _WIDE
     form = "%H:%M:%S" if is_wide else "%H:%M"
     clock = time.strftime(form, time.localtime(record.time / 1_000_000))
-    words, role = _told(record.event)
+    words, role = _describe_event(record.event)
     room = _NAME if is_wide else _SHORT_NAME
     shown = cut_to_width(sanitize_line(name, room * 2), room)
     shown += " " * (room - count_columns(shown))
@@ -55,7 +55,7 @@ def activity_line(record: "Record", name: str, width: int) -> Line:
     return clip(line, width)
 
 
-def _told(event: Any) -> tuple[str, str]:
+def _describe_event(event: Any) -> tuple[str, str]:
     match event:
         case ToolCallStarted(title=title, name=name, kind=kind):
             return f"▸ {name or kind}: {title}", "tool"
@@ -85,8 +85,8 @@ def _changes(event: SessionChanged) -> str:
 def _of_agent(event: Any) -> tuple[str, str]:
     match event:
         case SessionSpawned(agent=agent, cwd=cwd, parent_session=parent):
-            whose = " by another agent" if parent else ""
-            return f"+ spawned{whose}: {agent} in {cwd}", "good"
+            spawner = " by another agent" if parent else ""
+            return f"+ spawned{spawner}: {agent} in {cwd}", "good"
         case SessionChanged():
             return f"~ {_changes(event)}", "faint"
         case Prompted(content=content, origin=origin):
@@ -106,10 +106,10 @@ def _of_agent(event: Any) -> tuple[str, str]:
 
 
 def _decided(outcome: Any, by: Decider, kind: str | None, feedback: str | None) -> tuple[str, str]:
-    is_leave = isinstance(outcome, Selected) and not (kind or "").startswith("reject")
-    sign = "✓ allowed" if is_leave else "✗ denied"
+    is_permission = isinstance(outcome, Selected) and not (kind or "").startswith("reject")
+    sign = "✓ allowed" if is_permission else "✗ denied"
     how = f" ({kind.replace('_', ' ')})" if kind else ""
-    return f"{sign} by {_who(by)}{how}{_because(feedback)}", "good" if is_leave else "bad"
+    return f"{sign} by {_who(by)}{how}{_because(feedback)}", "good" if is_permission else "bad"
 
 
 def _who(by: Decider) -> str:
