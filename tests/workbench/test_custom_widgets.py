@@ -244,6 +244,19 @@ async def test_an_approved_widget_is_shown(places: Places):
         await lives_on(app, pilot)
 
 
+async def test_a_widget_that_uses_the_old_name_of_the_context_is_shown(places: Places):
+    text = (
+        HEAD
+        + """
+        def render(self):
+            return f"in {self.desk.cwd}"
+    """
+    )
+    await asyncio.to_thread(put, places, "mine", text)
+    async with hall(places) as (app, pilot):
+        await until(pilot, lambda: "in /work" in screen_text(app))
+
+
 @pytest.mark.parametrize("fault", list(FAULTS))
 async def test_a_widget_that_fails_is_a_box_and_harms_nothing_else(places: Places, fault: str):
     text, said = FAULTS[fault]

@@ -222,3 +222,10 @@ async def test_another_directory_is_asked_about_too(ground: Ground, tmp_path: Pa
         await until(pilot, lambda: isinstance(app.screen, TrustScreen))
         assert app.context.discovery.trust is not None
         assert app.context.discovery.trust.root == str(other.resolve())
+
+
+async def test_a_directory_is_watched_once(ground: Ground):
+    async with opened_on(ground) as (app, _):
+        before = len(app.context._watchers)
+        await app.first_run.discover()
+        assert len(app.context._watchers) == before
