@@ -352,8 +352,8 @@ class Workbench(App[None]):
     def _request_chosen(self, event: Picker.Chosen) -> None:
         self.requests.open(event.key)
 
-    @on(AgentTable.Asked)
-    def _asked_of_agent(self, event: AgentTable.Asked) -> None:
+    @on(AgentTable.CommandWanted)
+    def _agent_command_wanted(self, event: AgentTable.CommandWanted) -> None:
         self.work(self.commands.call_for_agent(event.session, event.command))
 
     @on(Panel.Altered)

@@ -45,7 +45,7 @@ class AgentTable(Picker):
     ]
 
     @dataclass
-    class Asked(Message):
+    class CommandWanted(Message):
         """A command shall be done to an agent, whichever is in view."""
 
         session: "SessionId"
@@ -110,7 +110,7 @@ class AgentTable(Picker):
         """Have something done to the agent under the cursor."""
         agent = self._roster.find(self.cursor)  # pyright: ignore[reportArgumentType] - an id
         if agent is not None:
-            self.post_message(self.Asked(agent.session, command))
+            self.post_message(self.CommandWanted(agent.session, command))
 
     def action_sort(self, step: int) -> None:
         """Sort by another column."""
